@@ -1,0 +1,259 @@
+"""The base class of a backend: what a framework must supply so that every dialect runs on its tensors.
+
+A backend is one class. It supplies the primitives of the first half and inherits the second, which it overrides only where
+its framework has something faster. It knows nothing of dialects, and no dialect knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from gradclip.errors import GradclipError
+
+__all__ = ["COMPLEX", "FLOATS", "LARGEST", "WIDE", "Backend", "Tensor", "promote"]
+
+Tensor = Any  #: a framework's own tensor; gradclip wraps nothing
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = {"complex64": "float32", "complex128": "float64"}  #: dtype -> dtype of its magnitude
+#: dtype -> dtype of the arithmetic: at least float32, so that half precision neither overflows nor loses the norm
+WIDE = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"} | {c: c for c in COMPLEX}
+LARGEST = {"float32": 2.0**127 * (2 - 2.0**-23), "float64": 2.0**1023 * (2 - 2.0**-52)}
+
+
+def promote(dtypes: Sequence[str]) -> str:
+    """The real dtype that holds them all, as every framework promotes: float16 with bfloat16 is float32.
+
+    >>> promote(["float16", "bfloat16"]), promote(["float32", "complex128"])
+    ('float32', 'float64')
+    """
+    real = {COMPLEX.get(dtype, dtype) for dtype in dtypes}
+    if len(real) == 1:
+        return real.pop()
+    return "float64" if "float64" in real else "float32"
+
+
+class Backend:
+    """One framework's tensors. Register a subclass with :func:`gradclip.register` or an entry point.
+
+    The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
+    reduction over None reduces to a 0-d tensor. Nothing but :meth:`number`, :meth:`fast_norm` and :meth:`is_concrete` may look
+    at a value.
+    """
+
+    name = ""  #: "torch"
+    holds_gradients = False  #: whether its tensors keep a gradient of their own, as torch's do in ``.grad``
+
+    # ---- what every backend supplies: recognise and describe ------------------------------------------------------------
+
+    def is_tensor(self, x: object) -> bool:
+        """Whether ``x`` is a tensor of this framework (sparse gradients included)."""
+        raise NotImplementedError
+
+    def dtype(self, x: Tensor) -> str:
+        """``"float32"``: the dtype by its common name."""
+        raise NotImplementedError
+
+    def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
+        """The static shape; None for a length or a rank that is not known while tracing."""
+        raise NotImplementedError
+
+    # ---- what every backend supplies: arithmetic ------------------------------------------------------------------------
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """``x`` in another dtype; ``x`` itself where it has it already."""
+        raise NotImplementedError
+
+    def asarray(self, value: Any, dtype: str, like: Tensor) -> Tensor:
+        """A constant beside ``like``, on its device."""
+        raise NotImplementedError
+
+    def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
+        """Tensors of one shape along a new first axis, on the device of the first."""
+        raise NotImplementedError
+
+    def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The same elements in another shape; -1 stands for what is left."""
+        raise NotImplementedError
+
+    def abs(self, x: Tensor) -> Tensor:
+        """The magnitude, real also for complex ``x``; NaN stays NaN."""
+        raise NotImplementedError
+
+    def sqrt(self, x: Tensor) -> Tensor:
+        """The square root."""
+        raise NotImplementedError
+
+    def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        """The sum; 0 of nothing."""
+        raise NotImplementedError
+
+    def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        """The largest; NaN if one is NaN; never called on an ``x`` that is known to be empty."""
+        raise NotImplementedError
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        """``x`` where ``condition``, else ``y``; either may be a number."""
+        raise NotImplementedError
+
+    def maximum(self, x: Tensor, y: Any) -> Tensor:
+        """The larger, element by element; NaN if one is NaN."""
+        raise NotImplementedError
+
+    def minimum(self, x: Tensor, y: Any) -> Tensor:
+        """The smaller, element by element; NaN if one is NaN."""
+        raise NotImplementedError
+
+    def number(self, x: Tensor) -> float:
+        """The value of a tensor of one element, as a float."""
+        raise NotImplementedError
+
+    # ---- what has a default: kinds of tensor ------------------------------------------------------------------------------
+
+    def is_parameter(self, x: object) -> bool:
+        """Whether ``x`` stands for the gradient that it holds."""
+        return False
+
+    def gradient(self, parameter: Any) -> Tensor | None:
+        """The gradient that a parameter holds: the object itself, so that writing to it is writing to the parameter's."""
+        return parameter.grad
+
+    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether looking at a value is free: eager, on the host, and nobody records these operations for a derivative."""
+        return True
+
+    def can_look(self, x: Tensor) -> bool:
+        """Whether a value can be looked at at all, be it at the cost of a synchronisation: False while tracing."""
+        return True
+
+    def is_mutable(self, x: Tensor) -> bool:
+        """Whether the framework can write to such a tensor, so that a functional form must not return it."""
+        return False
+
+    def check_writable(self, x: Tensor) -> None:
+        """Raise :class:`gradclip.errors.NotWritableError` if ``x`` cannot be written in place."""
+
+    def is_sparse(self, x: Tensor) -> bool:
+        """Whether ``x`` holds some rows of a tensor that is zero elsewhere."""
+        return False
+
+    def merge(self, x: Tensor) -> Tensor:
+        """A sparse ``x`` with each row at most once: duplicates added up."""
+        return x
+
+    def values(self, x: Tensor) -> Tensor:
+        """The dense tensor of a sparse tensor's rows; a dense ``x`` itself."""
+        return x
+
+    def with_values(self, x: Tensor, values: Tensor) -> Tensor:
+        """A sparse tensor with the rows of ``x`` and other values; dense: the values."""
+        return values
+
+    def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
+        """Entered around a clip: where a framework would warn of an infinity, or record what is written in place."""
+        return nullcontext()
+
+    def error(self, error: GradclipError) -> Exception:
+        """The exception to raise for ``error``: here a framework adds its own exception type to the bases."""
+        return error
+
+    # ---- what has a default: containers ------------------------------------------------------------------------------------
+
+    def is_container(self, x: object) -> bool:
+        """Whether ``x``, which is none of Python's own containers, is one of this framework's."""
+        return False
+
+    def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        """The leaves of a container, None included, and a function that builds the container again from other leaves."""
+        leaves = [leaf for _, leaf in self.walk(tree)]
+        return leaves, lambda new: _rebuild(self, tree, iter(new))
+
+    def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+        """The leaves of a container, in the order of :meth:`flatten`, each with its path: ``"['dense'][0]"``."""
+        if isinstance(tree, dict):
+            for key, child in tree.items():
+                yield from self.walk(child, f"{path}[{key!r}]")
+        elif isinstance(tree, (list, tuple)):
+            names = getattr(tree, "_fields", None)
+            for i, child in enumerate(tree):
+                yield from self.walk(child, f"{path}.{names[i]}" if names else f"{path}[{i}]")
+        else:
+            yield path, tree
+
+    # ---- what has a default: the fast ways -----------------------------------------------------------------------------------
+
+    def detach(self, x: Tensor) -> Tensor:
+        """``x`` as a constant for differentiation."""
+        return x
+
+    def power(self, x: Tensor, exponent: float) -> Tensor:
+        """``x ** exponent`` for non-negative ``x``."""
+        return x**exponent
+
+    def size(self, x: Tensor) -> Any:
+        """The number of elements; a 0-d tensor where it is not known while tracing."""
+        size = 1
+        for length in self.shape(x) or ():
+            size *= length or 0
+        return size
+
+    def fast_norm(self, x: Tensor, order: float) -> float | None:
+        """The norm of a whole concrete tensor, computed however is fastest and no less accurate than float32.
+
+        Overflow and underflow are the caller's business: it looks at the result and asks again in a careful way. None says
+        that this backend has nothing faster for this order.
+        """
+        return None
+
+    def copy(self, x: Tensor) -> Tensor:
+        """``x`` in memory of its own; ``x`` itself where tensors are immutable."""
+        return x
+
+    def scale(self, x: Tensor, coefficient: Any) -> Tensor:
+        """A new ``x * coefficient`` of the same dtype, rounded once; ``x`` to the bit where the coefficient is 1."""
+        dtype = self.dtype(x)
+        wide = self.cast(x, WIDE[dtype])
+        if isinstance(coefficient, float):
+            for factor in normal_factors(coefficient):
+                wide = wide * factor
+            return self.cast(wide, dtype)
+        return self.where(coefficient >= 1, x, self.cast(wide * self.cast(coefficient, WIDE[dtype]), dtype))
+
+    def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
+        """A new ``max(min(x, upper), lower)`` of the same dtype; NaN stays NaN."""
+        return self.cast(self.maximum(self.minimum(x, upper), lower), self.dtype(x))
+
+    def assign_(self, x: Tensor, value: Tensor) -> None:
+        """Write ``value``, of the same shape and dtype, into the memory of ``x``."""
+        raise NotImplementedError
+
+    def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
+        """``x *= coefficient`` for each."""
+        for x in tensors:
+            self.assign_(x, self.scale(x, coefficient))
+
+
+def normal_factors(coefficient: float) -> tuple[float, ...]:
+    """Factors whose product is ``coefficient``, none of them subnormal in float32.
+
+    A coefficient of 1e-40 is right for a gradient of 1e30 and a limit of 1e-10, and has 17 bits in float32, or none.
+    """
+    if 0.0 < coefficient < 2.0**-126:
+        return (coefficient * 2.0**64, 2.0**-64)
+    return (coefficient,)
+
+
+def _rebuild(backend: Backend, tree: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(tree, dict):
+        items = {key: _rebuild(backend, child, leaves) for key, child in tree.items()}
+        if type(tree) is dict:
+            return items
+        rebuilt = tree.copy()  # keeps a default factory, an order, attributes
+        rebuilt.update(items)
+        return rebuilt
+    if isinstance(tree, (list, tuple)):
+        children = [_rebuild(backend, child, leaves) for child in tree]
+        return type(tree)(*children) if hasattr(tree, "_fields") else type(tree)(children)
+    return next(leaves)

@@ -1,0 +1,121 @@
+"""The coefficient, once: what a gradient is multiplied by, from its norm and a rule's limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from gradclip import norm as norms
+from gradclip.backend import COMPLEX, LARGEST, WIDE, Backend, Tensor
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.registry import Gradients, find
+from gradclip.rule import Rule, Scope
+
+__all__ = ["coefficient", "coefficients", "settled"]
+
+
+def settled(rule: Rule) -> Rule:
+    """The rule with its limit as a float, where it is a tensor whose value can be looked at for nothing."""
+    backend = find(rule.limit)
+    if backend is None or any(length != 1 for length in backend.shape(rule.limit) or (None,)):
+        return rule
+    return dataclasses.replace(rule, limit=backend.number(rule.limit)) if backend.is_concrete([rule.limit]) else rule
+
+
+def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> Any:
+    """The coefficient or coefficients of a rule, in the form of the norm."""
+    backend = opened.backend
+    assert backend is not None
+    if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
+        like = next(x for x in opened.leaves if x is not None)
+        return coefficient(backend, rule, _known(measured), _limit(backend, rule, like), like)
+    limits = _relative_limits(opened, rule, params)
+    return [
+        None if x is None else coefficient(backend, rule, _known(n), limit, x)
+        for x, n, limit in zip(opened.leaves, measured, limits, strict=True)
+    ]
+
+
+def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any, like: Tensor) -> Any:
+    """``min(1, limit / (n + eps))`` with the rule's exceptions; the same text for a float and for a tensor.
+
+    Unclipped it is exactly 1. A limit of infinity only measures; a limit of 0 gives 0, also for a norm of 0.
+    """
+    if isinstance(limit, float) and limit == math.inf:
+        return 1.0
+    if not isinstance(n, float) and isinstance(limit, float):
+        limit = min(limit, LARGEST[backend.dtype(n)])  # or it would be infinite, and its derivative NaN
+    distance = n + rule.eps
+    fits = distance <= limit
+    on_host = isinstance(fits, bool)
+    where = _where if on_host else backend.where
+    divisor = distance
+    if rule.floor:
+        divisor = max(distance, rule.floor) if on_host else backend.maximum(distance, rule.floor)
+    result = where(fits, 1.0, limit / where(fits, 1.0, divisor))
+    if rule.nan_if_infinite:
+        result = result + (n - n)
+    if rule.keep_if_nan:
+        result = where(result >= 0, result, 1.0)
+    return result
+
+
+def _where(condition: bool, x: Any, y: Any) -> Any:
+    return x if condition else y
+
+
+def _known(n: Any) -> Any:
+    """A norm that a user hands in: any number is a float."""
+    return n if hasattr(n, "shape") and not type(n).__module__ == "numpy" else float(n) if _is_number(n) else n
+
+
+def _is_number(n: Any) -> bool:
+    return isinstance(n, (int, float)) or getattr(n, "shape", None) == ()
+
+
+def _limit(backend: Backend, rule: Rule, like: Tensor) -> Any:
+    if isinstance(rule.limit, float):
+        return rule.limit
+    # nobody may look at it, so that a negative one counts as 0
+    return backend.maximum(backend.asarray(rule.limit, _real_wide(backend, like), like), 0.0)
+
+
+def _real_wide(backend: Backend, x: Tensor) -> str:
+    wide = WIDE[backend.dtype(x)]
+    return COMPLEX.get(wide, wide)
+
+
+def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
+    """The limit of each gradient: the rule's own, or so many times the norm of its parameter."""
+    backend = opened.backend
+    assert backend is not None
+    own = [None if x is None else _limit(backend, rule, x) for x in opened.leaves]
+    if rule.relative_to is None:
+        return own
+    return [
+        None if x is None else limit * backend.maximum(_parameter_norm(backend, x, p, rule), rule.relative_to)
+        for x, p, limit in zip(opened.leaves, _parameters(opened, rule, params), own, strict=True)
+    ]
+
+
+def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule: Rule) -> Tensor:
+    if backend.shape(gradient) != backend.shape(parameter):
+        received = f"shapes {backend.shape(gradient)} and {backend.shape(parameter)}"
+        raise backend.error(ArgumentError("A gradient and its parameter must have the same shape.", received))
+    return norms.norm(backend, backend.detach(parameter), rule.order, norms.axes_of(backend, gradient, rule))
+
+
+def _parameters(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
+    backend = opened.backend
+    assert backend is not None
+    if params is None:
+        if all(owner is not None or x is None for x, owner in zip(opened.leaves, opened.owners, strict=True)):
+            return opened.owners
+        hint = "pass params=, in a container of the same structure as the gradients."
+        raise ArgumentTypeError(f"{rule.name} needs the parameters.", "params=None", hint)
+    leaves = [params] if backend.is_tensor(params) else backend.flatten(params)[0]
+    if len(leaves) != len(opened.leaves):
+        received = f"{len(opened.leaves)} gradients and {len(leaves)} parameters"
+        raise ArgumentError("There must be one parameter for each gradient.", received)
+    return leaves

@@ -1,0 +1,159 @@
+r"""optax: by value, by the norm over all gradients, by root mean square, relative to the parameters, and per example.
+
+Source: optax 0.2.8, ``optax/transforms/_clipping.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradclip.dialects.tensorflow import axes_tuple
+from gradclip.dialects.torch import symmetric
+from gradclip.rule import Rule, Scope, number_or_tensor
+
+__all__ = ["adaptive_grad_clip", "clip", "clip_by_block_rms", "clip_by_global_norm", "per_example_global_norm_clip"]
+
+
+def clip_by_global_norm(max_norm: Any) -> Rule:
+    r"""One Euclidean norm over all gradients.
+
+    .. math:: g_i \cdot \begin{cases} 1 & n < \text{max\_norm} \\ \text{max\_norm} / n & \text{else} \end{cases},
+              \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+
+    Args:
+        max_norm: the limit, 0 to infinity; infinity measures only.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+
+    Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``clip_by_global_norm``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax
+    >>> gradclip.clip({"w": np.array([3.0, 4.0])}, optax.clip_by_global_norm(1.0)).grads
+    {'w': array([0.6, 0.8])}
+    """
+    return Rule(
+        name="optax.clip_by_global_norm",
+        scope=Scope.GLOBAL,
+        limit=number_or_tensor("max_norm", max_norm),
+        limit_name="max_norm",
+    )
+
+
+def clip(max_delta: Any) -> Rule:
+    r"""Each element between ``-max_delta`` and ``max_delta``; NaN stays NaN.
+
+    .. math:: g \mapsto \max(\min(g, \text{max\_delta}), -\text{max\_delta})
+
+    Args:
+        max_delta: the bound, 0 to infinity.
+
+    Raises:
+        ValueError: for a negative or NaN bound.
+
+    Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``clip``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax
+    >>> gradclip.clip(np.array([3.0, -0.5]), optax.clip(1.0)).grads
+    array([ 1. , -0.5])
+    """
+    return symmetric("optax.clip", "max_delta", number_or_tensor("max_delta", max_delta))
+
+
+def clip_by_block_rms(threshold: Any) -> Rule:
+    r"""Each gradient by its own root mean square.
+
+    .. math:: g / \max(1, \mathrm{rms}(g) / \text{threshold}), \qquad \mathrm{rms}(g) = \lVert g \rVert_2 / \sqrt{\text{size}(g)}
+
+    Args:
+        threshold: the limit, 0 to infinity; infinity measures only.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+
+    Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``clip_by_block_rms``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax
+    >>> gradclip.clip(np.array([3.0, 4.0]), optax.clip_by_block_rms(1.0)).grads.round(4)
+    array([0.8485, 1.1314])
+    """
+    return Rule(
+        name="optax.clip_by_block_rms",
+        scope=Scope.TENSOR,
+        limit=number_or_tensor("threshold", threshold),
+        limit_name="threshold",
+        mean=True,
+    )
+
+
+def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Rule:
+    r"""Each unit of a gradient to at most ``clipping`` times the norm of the same unit of its parameter.
+
+    .. math:: g_u \cdot \begin{cases} 1 & \lVert g_u \rVert_2 < L_u \\ L_u / \max(\lVert g_u \rVert_2, 10^{-6}) & \text{else}
+              \end{cases}, \qquad L_u = \text{clipping} \cdot \max(\lVert w_u \rVert_2, \text{eps})
+
+    A unit is a whole vector, a column of a matrix, an output channel of a convolution. The parameters come with the call:
+    ``gradclip.clip(grads, rule, params=params)``, or are the parameters that hold the gradients.
+
+    Args:
+        clipping: the ratio, 0 to infinity; infinity measures only.
+        eps: what a parameter's norm counts as at least.
+        axis: the axes of a unit, where they are to be other than the usual; needed above five dimensions.
+
+    Raises:
+        ValueError: for a negative or NaN ratio.
+
+    Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``adaptive_grad_clip``; `Brock et al., High-Performance
+    Large-Scale Image Recognition Without Normalization <https://arxiv.org/abs/2102.06171>`_.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax
+    >>> gradclip.clip(np.array([3.0, 4.0]), optax.adaptive_grad_clip(0.5), params=np.array([0.6, 0.8])).grads
+    array([0.3, 0.4])
+    """
+    return Rule(
+        name="optax.adaptive_grad_clip",
+        scope=Scope.AXES,
+        limit=number_or_tensor("clipping", clipping),
+        limit_name="clipping",
+        axes=None if axis is None else axes_tuple("axis", axis),
+        unit_axes=True,
+        floor=1e-6,
+        relative_to=float(eps),
+    )
+
+
+def per_example_global_norm_clip(l2_norm_clip: Any) -> Rule:
+    r"""One norm over all gradients for each example; the result is the sum over the examples.
+
+    .. math:: \sum_b g_{i,b} \cdot \min\left(1, \frac{\text{l2\_norm\_clip}}{n_b}\right), \qquad
+              n_b = \sqrt{\sum_i \lVert g_{i,b} \rVert_2^2}
+
+    The first axis of every gradient is that of the examples. An example whose norm is NaN is not scaled. The native's count
+    of clipped examples is ``(result.coefficient < 1).sum()``.
+
+    Args:
+        l2_norm_clip: the limit, 0 to infinity; infinity sums only.
+
+    Raises:
+        ValueError: for a negative or NaN limit. Gradients without a common first axis are found when they are clipped.
+
+    Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``per_example_global_norm_clip``; `Abadi et al., Deep Learning
+    with Differential Privacy <https://arxiv.org/abs/1607.00133>`_.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax
+    >>> per_example = np.array([[3.0, 4.0], [0.3, 0.4]])
+    >>> gradclip.clip(per_example, optax.per_example_global_norm_clip(1.0)).grads
+    array([0.9, 1.2])
+    """
+    return Rule(
+        name="optax.per_example_global_norm_clip",
+        scope=Scope.EXAMPLE,
+        limit=number_or_tensor("l2_norm_clip", l2_norm_clip),
+        limit_name="l2_norm_clip",
+        keep_if_nan=True,
+    )

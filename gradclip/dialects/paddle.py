@@ -1,0 +1,158 @@
+r"""Paddle: the clips of its optimizers' ``grad_clip=`` slot, and the one it ported from torch.
+
+Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py`` and ``paddle/nn/utils/clip_grad_norm_.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradclip.dialects import torch
+from gradclip.errors import ArgumentError
+from gradclip.rule import Rule, Scope, number_or_tensor
+
+__all__ = ["clip_grad_by_global_norm", "clip_grad_by_norm", "clip_grad_by_value", "clip_grad_norm", "clip_grad_value"]
+
+
+def clip_grad_by_norm(clip_norm: Any) -> Rule:
+    r"""Each gradient by its own Euclidean norm.
+
+    .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
+
+    Args:
+        clip_norm: the limit, above 0; infinity measures only.
+
+    Raises:
+        ValueError: for a limit of 0, a negative or a NaN.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByNorm``; kernel ``phi/kernels/impl/clip_by_norm_kernel_impl.h``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import paddle
+    >>> gradclip.clip([np.array([3.0, 4.0]), np.array([0.5])], paddle.clip_grad_by_norm(1.0)).grads
+    [array([0.6, 0.8]), array([0.5])]
+    """
+    limit = number_or_tensor("clip_norm", clip_norm, text=True)
+    if isinstance(limit, float) and limit == 0:
+        raise ArgumentError("clip_norm must be greater than 0.", f"clip_norm={limit}")
+    return Rule(name="paddle.clip_grad_by_norm", scope=Scope.TENSOR, limit=limit, limit_name="clip_norm")
+
+
+def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", auto_skip_clip: bool = False) -> Rule:
+    r"""One Euclidean norm over all gradients.
+
+    .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+
+    Args:
+        clip_norm: the limit, 0 to infinity; infinity measures only.
+        group_name: accepted and of no effect, as in Paddle's dynamic mode.
+        auto_skip_clip: accepted; an unclipped gradient is never touched where looking is free.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByGlobalNorm``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import paddle
+    >>> gradclip.clip([np.array([3.0]), np.array([4.0])], paddle.clip_grad_by_global_norm(1.0)).grads
+    [array([0.6]), array([0.8])]
+    """
+    return Rule(
+        name="paddle.clip_grad_by_global_norm",
+        scope=Scope.GLOBAL,
+        limit=number_or_tensor("clip_norm", clip_norm, text=True),
+        limit_name="clip_norm",
+    )
+
+
+def clip_grad_by_value(max: Any, min: Any = None) -> Rule:  # noqa: A002 (Paddle's names)
+    r"""Each element between ``min`` and ``max``; the order of the arguments is Paddle's, the upper bound first.
+
+    .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
+
+    Args:
+        max: the upper bound.
+        min: the lower bound; ``-max`` if None, and then ``max`` must be above 0.
+
+    Raises:
+        ValueError, AssertionError: one exception that is both, for bounds that cross.
+        TypeError: for bounds that are not numbers.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByValue``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import paddle
+    >>> gradclip.clip(np.array([3.0, -4.0]), paddle.clip_grad_by_value(1.0, -2.0)).grads
+    array([ 1., -2.])
+    """
+    upper = number_or_tensor("max", max)
+    if min is None:
+        if isinstance(upper, float) and upper <= 0:
+            raise BoundsError("max must be greater than 0 where min is not given.", f"max={upper}, min=None")
+        lower = -upper
+    else:
+        lower = number_or_tensor("min", min)
+    if isinstance(upper, float) and isinstance(lower, float) and lower > upper:
+        raise BoundsError("max must not be less than min.", f"max={upper}, min={lower}", "Paddle's order is max, min.")
+    return Rule(name="paddle.clip_grad_by_value", scope=Scope.VALUE, lower=lower, upper=upper)
+
+
+def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Rule:
+    r"""``paddle.nn.utils.clip_grad_norm_``: torch's formula with the orders 0, 1, 2 and infinity.
+
+    .. math:: g_i \cdot \min\left(1, \frac{\text{max\_norm}}{n + 10^{-6}}\right)
+
+    Args:
+        max_norm: the limit, 0 to infinity; infinity measures only.
+        norm_type: the order: 0, 1, 2 or ``float("inf")``.
+        error_if_nonfinite: raise, naming the gradients, instead of scaling by a norm that is infinite or NaN.
+
+    Raises:
+        ValueError: for any other order, and for a negative or NaN limit.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/utils/clip_grad_norm_.py``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import paddle
+    >>> gradclip.clip(np.array([3.0, 4.0]), paddle.clip_grad_norm(1.0, norm_type=1)).norm
+    7.0
+    """
+    if norm_type not in (math.inf, 0, 1, 2):
+        hint = "the torch dialect takes any order."
+        raise ArgumentError("norm_type must be one of inf, 0, 1 and 2.", f"norm_type={norm_type!r}", hint)
+    return Rule(
+        name="paddle.clip_grad_norm",
+        scope=Scope.GLOBAL,
+        limit=number_or_tensor("max_norm", max_norm, text=True),
+        limit_name="max_norm",
+        order=float(norm_type),
+        eps=torch.EPSILON,
+        error_if_nonfinite=bool(error_if_nonfinite),
+    )
+
+
+def clip_grad_value(clip_value: Any) -> Rule:
+    r"""``paddle.nn.utils.clip_grad_value_``: each element between ``-clip_value`` and ``clip_value``.
+
+    .. math:: g \mapsto \max(\min(g, \text{clip\_value}), -\text{clip\_value})
+
+    Args:
+        clip_value: the bound, 0 to infinity.
+
+    Raises:
+        ValueError: for a negative or NaN bound.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/utils/clip_grad_value_.py``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import paddle
+    >>> gradclip.clip(np.array([3.0, -4.0]), paddle.clip_grad_value(1.0)).grads
+    array([ 1., -1.])
+    """
+    return torch.symmetric("paddle.clip_grad_value", "clip_value", number_or_tensor("clip_value", clip_value, text=True))
+
+
+class BoundsError(ArgumentError, AssertionError):
+    """Bounds that cross: Paddle asserts in one case and raises ``ValueError`` in the other."""

@@ -1,0 +1,124 @@
+r"""TensorFlow: by a tensor's own norm, over any of its axes, or by the norm over all tensors.
+
+Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from gradclip.errors import ArgumentTypeError
+from gradclip.rule import Rule, Scope, number_or_tensor
+
+__all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
+
+
+def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> Rule:
+    r"""Each tensor by its own Euclidean norm, over all its axes or some of them.
+
+    .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
+
+    Args:
+        clip_norm: the limit; a negative one counts as 0, infinity measures only. A tensor may have any shape that
+            broadcasts against the norms with their reduced axes kept: one limit a row, for example.
+        axes: the axes to take the norm over: an int, several, None for all, none for each element by itself.
+        name: accepted and of no effect.
+
+    Raises:
+        ValueError: for a NaN limit. Axes out of range or named twice are found when a gradient is clipped.
+        TypeError: for a limit or axes that are not numbers.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``, ``clip_by_norm``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import tensorflow
+    >>> gradclip.clip(np.array([[3.0, 4.0], [0.3, 0.4]]), tensorflow.clip_by_norm(1.0, axes=[1])).grads
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+    limit = number_or_tensor("clip_norm", clip_norm, one_element=False)
+    whole = axes is None and (isinstance(limit, float) or tuple(limit.shape) == ())
+    return Rule(
+        name="tensorflow.clip_by_norm",
+        scope=Scope.TENSOR if whole else Scope.AXES,
+        limit=max(limit, 0.0) if isinstance(limit, float) and limit == limit else limit,
+        limit_name="clip_norm",
+        axes=None if axes is None else axes_tuple("axes", axes),
+        negative_is_zero=True,
+    )
+
+
+def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None = None) -> Rule:
+    r"""One Euclidean norm over all tensors; an infinite norm makes every gradient NaN, to signal that an error occurred.
+
+    .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+
+    Args:
+        clip_norm: the limit, 0 to infinity; infinity measures only.
+        use_norm: not part of a rule: hand a known norm to :func:`gradclip.scale_by_norm`.
+        name: accepted and of no effect.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+        TypeError: for a limit that is not a number, and for ``use_norm``.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``, ``clip_by_global_norm``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import tensorflow
+    >>> gradclip.clip([np.array([3.0]), None, np.array([4.0])], tensorflow.clip_by_global_norm(1.0)).grads
+    [array([0.6]), None, array([0.8])]
+    """
+    if use_norm is not None:
+        raise ArgumentTypeError(
+            "A rule has no norm of its own.", f"use_norm={use_norm!r}", "gradclip.scale_by_norm(grads, rule, norm)."
+        )
+    return Rule(
+        name="tensorflow.clip_by_global_norm",
+        scope=Scope.GLOBAL,
+        limit=number_or_tensor("clip_norm", clip_norm, one_element=False),
+        limit_name="clip_norm",
+        nan_if_infinite=True,
+    )
+
+
+def clip_by_value(clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Rule:
+    r"""Each element between two bounds; the lower one wins where they cross. NaN stays NaN.
+
+    .. math:: g \mapsto \max(\min(g, \text{clip\_value\_max}), \text{clip\_value\_min})
+
+    Args:
+        clip_value_min, clip_value_max: numbers, or tensors that broadcast to the gradient's shape.
+        name: accepted and of no effect.
+
+    Raises:
+        ValueError: for a bound of NaN.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``, ``clip_by_value``.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import tensorflow
+    >>> gradclip.clip(np.array([3.0, -4.0]), tensorflow.clip_by_value(-1.0, 2.0)).grads
+    array([ 2., -1.])
+    """
+    return Rule(
+        name="tensorflow.clip_by_value",
+        scope=Scope.VALUE,
+        lower=number_or_tensor("clip_value_min", clip_value_min, one_element=False),
+        upper=number_or_tensor("clip_value_max", clip_value_max, one_element=False),
+    )
+
+
+def axes_tuple(name: str, axes: Any) -> tuple[int, ...]:
+    """Axes given as an int, a tensor, or several of either."""
+    try:
+        if getattr(axes, "shape", None) == () or not isinstance(axes, Iterable):
+            return (operator.index(axes),)
+        if isinstance(axes, (str, bytes)):
+            raise TypeError
+        return tuple(operator.index(axis) for axis in axes)
+    except TypeError:
+        what, hint = f"{name} must be whole numbers.", "an int, a list of ints, or None for all axes."
+        raise ArgumentTypeError(what, f"{name}={axes!r}", hint) from None

@@ -1,0 +1,76 @@
+"""What gradclip raises and warns with.
+
+Every message says what is wrong, then ``Received: name=value``, then ``Hint: ...`` where there is a next step.
+A class inherits from each builtin exception that some native raises for the same mistake, so that code ported from any of
+the frameworks keeps catching what it caught before.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "DTypeError",
+    "GradclipError",
+    "GradclipWarning",
+    "NonFiniteError",
+    "NotWritableError",
+    "ShapeError",
+    "TensorTypeError",
+    "message",
+]
+
+
+def message(what: str, received: str = "", hint: str = "") -> str:
+    """The one form of every message.
+
+    >>> print(message("max_norm must not be negative.", "max_norm=-1.0", "use 0 to zero the gradients."))
+    max_norm must not be negative.
+    Received: max_norm=-1.0
+    Hint: use 0 to zero the gradients.
+    """
+    lines = [what]
+    if received:
+        lines.append(f"Received: {received}")
+    if hint:
+        lines.append(f"Hint: {hint}")
+    return "\n".join(lines)
+
+
+class GradclipError(Exception):
+    """Anything gradclip refuses. The gradients are as they were before the call."""
+
+    def __init__(self, what: str, received: str = "", hint: str = "") -> None:
+        super().__init__(message(what, received, hint))
+
+
+class ArgumentError(GradclipError, ValueError):
+    """A limit, an order, axes or shapes that cannot be used."""
+
+
+class ShapeError(ArgumentError, IndexError):
+    """Gradients whose shapes do not fit the rule or each other."""
+
+
+class ArgumentTypeError(GradclipError, TypeError):
+    """A limit, an order or axes that are not numbers."""
+
+
+class TensorTypeError(GradclipError, TypeError, AttributeError):
+    """Something that is not a gradient, or tensors of two frameworks in one call."""
+
+
+class DTypeError(GradclipError, TypeError, ValueError, NotImplementedError):
+    """A dtype that the arithmetic is not defined for (``NotImplementedError`` is a ``RuntimeError``, which torch raises)."""
+
+
+class NotWritableError(GradclipError, TypeError, ValueError, RuntimeError):
+    """An in-place clip of a tensor that cannot be written."""
+
+
+class NonFiniteError(GradclipError, RuntimeError):
+    """The norm is not finite and the caller asked to be told."""
+
+
+class GradclipWarning(UserWarning):
+    """A call that is legal and most likely not meant: nothing was clipped."""

@@ -1,0 +1,225 @@
+"""The norm, once: careful on any tensor, fast where a value may be looked at, and combined over many tensors.
+
+It accumulates at least in float32, and neither overflows nor vanishes for a finite gradient: where a sum of powers would,
+the tensor is divided by a scale first. Where values can be looked at, that happens only after the fast way has failed;
+while tracing it always happens, because nobody may look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradclip.backend import COMPLEX, FLOATS, LARGEST, WIDE, Backend, Tensor, promote
+from gradclip.errors import ArgumentError, DTypeError, ShapeError
+from gradclip.registry import Gradients
+from gradclip.rule import Rule, Scope
+
+__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "concrete_norm", "measure", "norm", "total"]
+
+#: dtype -> (least, most, divisor below, divisor above): a sum of up to 2**30 squares is exact enough where the largest
+#: magnitude lies between the first two; a tensor outside is divided by a power of two, which rounds nothing
+_SAFE = {
+    "float32": (2.0**-40, 2.0**48, 2.0**-90, 2.0**96),
+    "float64": (2.0**-450, 2.0**480, 2.0**-700, 2.0**800),
+}
+#: dtype -> x: a sum of powers between 2**-x and 2**x has neither overflowed nor lost what matters
+_TRUSTED = {"float32": 60.0, "float64": 900.0}
+
+
+class EmptyNormError(ArgumentError, RuntimeError):
+    """The largest or least magnitude of no elements at all, which is not defined."""
+
+
+def check_dtypes(backend: Backend, tensors: Sequence[Tensor]) -> None:
+    """Raise :class:`DTypeError` unless all are of a floating or complex dtype that the arithmetic is defined for."""
+    for dtype in {backend.dtype(x) for x in tensors}:
+        if dtype not in WIDE:
+            hint = f"cast it to one of {', '.join((*FLOATS, *COMPLEX))} first."
+            what = "A gradient must be of a floating point or complex dtype."
+            raise backend.error(DTypeError(what, f"dtype={dtype}", hint))
+
+
+def concrete_norm(backend: Backend, x: Tensor, order: float) -> float:
+    """The norm of a concrete tensor, as a Python float."""
+    merged = backend.merge(x)
+    values = backend.values(merged)
+    result = None if 0 in _shape(backend, values) else backend.fast_norm(values, order)
+    if result is None or not _is_trusted(result, order, _real(backend, values)):
+        remainder, scale = _scaled_norm(backend, values, order, None)
+        result = backend.number(remainder) * (scale if isinstance(scale, float) else backend.number(scale))
+    left_out = order < 0 and backend.is_sparse(x) and _shape(backend, x)[0] > _shape(backend, values)[0]
+    return result * 0 if left_out else result  # the rows that a sparse tensor leaves out are zeros
+
+
+def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None) -> Tensor:
+    """The norm over ``axes`` as a tensor, looking at no value: for tracing, for accelerators and for derivatives."""
+    remainder, scale = _scaled_norm(backend, backend.values(backend.merge(x)), order, axes)
+    return remainder * scale
+
+
+def combine(norms: Sequence[float], order: float) -> float:
+    """The norm of all from the norm of each, in float64.
+
+    >>> combine([3.0, 4.0], 2.0), combine([3.0, 4.0], 0.0), combine([1e300, 1e300], 2.0)
+    (5.0, 2.0, 1.4142135623730952e+300)
+    """
+    if math.isnan(order) or any(n != n for n in norms):
+        return math.nan
+    if order == math.inf:
+        return max(norms)
+    if order == -math.inf:
+        return min(norms)
+    if order == 0:
+        return float(sum(n != 0 for n in norms))
+    if order == 2:
+        return math.hypot(*norms)
+    unit = max(norms) if order > 0 else min(norms)
+    if unit in (0.0, math.inf):
+        return unit
+    return unit * math.fsum((n / unit) ** order for n in norms) ** (1 / order)
+
+
+def total(backend: Backend, norms: Sequence[Tensor], order: float) -> Tensor:
+    """The norm of all from the norm of each, as tensors: 0-d, or vectors of one length that are combined element by element."""
+    if len(norms) == 1 and order != 0:
+        return norms[0]
+    stacked = backend.stack(norms, promote([backend.dtype(n) for n in norms]))
+    if len(_shape(backend, stacked)) == 1:
+        return norm(backend, stacked, order)
+    return backend.reshape(norm(backend, stacked, order, (0,)), (-1,))
+
+
+def _shape(backend: Backend, x: Tensor) -> tuple[int, ...]:
+    """The shape, with -1 for what tracing does not know."""
+    return tuple(-1 if length is None else length for length in backend.shape(x) or ())
+
+
+def _real(backend: Backend, x: Tensor) -> str:
+    wide = WIDE[backend.dtype(x)]
+    return COMPLEX.get(wide, wide)
+
+
+def _is_trusted(result: float, order: float, dtype: str) -> bool:
+    """Whether no power has overflowed or vanished on the way to this norm."""
+    if math.isinf(order) or order == 0 or math.isnan(result):
+        return True
+    bound = 2.0 ** (_TRUSTED[dtype] / max(abs(order), 1.0))
+    return 1 / bound < result < bound
+
+
+def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None) -> tuple[Tensor, Any]:
+    """(r, s) where the norm is r * s: the product may overflow where neither factor does."""
+    magnitude = backend.abs(backend.cast(x, WIDE[backend.dtype(x)]))
+    if axes == ():
+        return magnitude, 1.0  # each element by itself, which a framework's reduction may take for all of them
+    is_empty = 0 in _shape(backend, x)
+    if is_empty and (math.isinf(order) or order < 0):
+        what = "The norm of an empty gradient is not defined for an infinite or negative order."
+        hint = "leave empty gradients out, or use a finite order."
+        raise backend.error(EmptyNormError(what, f"norm_type={order}, shape={_shape(backend, x)}", hint))
+    if order == math.inf:
+        return backend.max(magnitude, axes), 1.0
+    if order == -math.inf:
+        return -backend.max(-magnitude, axes), 1.0
+    if order == 0:
+        return backend.sum(1 - backend.cast(magnitude <= 0, _real(backend, x)), axes), 1.0
+    if is_empty or order < 0 or (order <= 2 and backend.dtype(x) == "float16"):
+        return _power_norm(backend, magnitude, order, axes), 1.0
+    scale = _scale(backend, backend.max(backend.detach(magnitude), axes), order, _real(backend, x))
+    return _power_norm(backend, magnitude / scale, order, axes), scale
+
+
+def _scale(backend: Backend, largest: Tensor, order: float, dtype: str) -> Tensor:
+    """What to divide by so that powers neither overflow nor vanish; 1 where nothing finite is at stake."""
+    if order == 2:
+        least, most, below, above = _SAFE[dtype]
+        return backend.where(largest > most, above, backend.where(largest < least, below, backend.cast(largest * 0 + 1, dtype)))
+    one = backend.where(largest <= LARGEST[dtype], largest, 1.0)
+    return backend.where(one > 0, one, 1.0)
+
+
+def _power_norm(backend: Backend, magnitude: Tensor, order: float, axes: tuple[int, ...] | None) -> Tensor:
+    """sum(magnitude ** order) ** (1 / order), with a derivative of 0, not NaN, at 0."""
+    if math.isnan(order):
+        return backend.sum(magnitude, axes) * math.nan
+    if order == 1:
+        return backend.sum(magnitude, axes)
+    if order == 2:
+        powers = magnitude * magnitude
+    else:
+        vanishes = magnitude <= 0
+        power = backend.power(backend.where(vanishes, 1.0, magnitude), order)
+        powers = backend.where(vanishes, 0.0 if order > 0 else math.inf, power)
+    summed = backend.sum(powers, axes)
+    is_zero = summed <= 0
+    positive = backend.where(is_zero, 1.0, summed)
+    root = backend.sqrt(positive) if order == 2 else backend.power(positive, 1 / order)
+    return backend.where(is_zero, 0.0, root)
+
+
+def measure(opened: Gradients, rule: Rule) -> Any:
+    """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents."""
+    backend = opened.backend
+    assert backend is not None
+    if rule.scope is Scope.GLOBAL:
+        tensors = [opened.leaves[i] for i in opened.unique()]
+        if backend.is_concrete(tensors):
+            return combine([concrete_norm(backend, x, rule.order) for x in tensors], rule.order)
+        return total(backend, [norm(backend, x, rule.order) for x in tensors], rule.order)
+    present = [x for x in opened.leaves if x is not None]
+    if rule.scope is Scope.EXAMPLE:
+        return total(backend, [_per_example(backend, x, rule.order) for x in present], rule.order)
+    if rule.scope is Scope.AXES:
+        return [None if x is None else norm(backend, x, rule.order, axes_of(backend, x, rule)) for x in opened.leaves]
+    one = concrete_norm if backend.is_concrete(present) else norm
+    return [None if x is None else _mean(backend, x, one(backend, x, rule.order), rule) for x in opened.leaves]
+
+
+def _mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
+    """The root mean power from the norm, for a rule that clips by it."""
+    if not rule.mean:
+        return n
+    size = backend.size(x)
+    if isinstance(size, int):
+        return n / max(size, 1) ** (1 / rule.order)
+    return n / backend.power(backend.maximum(backend.cast(size, backend.dtype(n)), 1.0), 1 / rule.order)
+
+
+def _per_example(backend: Backend, x: Tensor, order: float) -> Tensor:
+    rank = len(_shape(backend, x))
+    return backend.reshape(norm(backend, x, order, tuple(range(1, rank))), (-1,))
+
+
+def axes_of(backend: Backend, x: Tensor, rule: Rule) -> tuple[int, ...] | None:
+    """The axes that a rule reduces of this gradient, counted from the front; None for all, where the rank is not known."""
+    shape = backend.shape(x)
+    if shape is None:
+        return rule.axes
+    if rule.unit_axes and rule.axes is None:
+        return _unit_axes(backend, shape)
+    if rule.axes is None:
+        return tuple(range(len(shape)))
+    axes = tuple(axis + len(shape) if axis < 0 else axis for axis in rule.axes)
+    received = f"axes={list(rule.axes)}, shape={shape}"
+    if any(not 0 <= axis < len(shape) for axis in axes):
+        what = f"axes must lie between {-len(shape)} and {len(shape) - 1} for a gradient of {len(shape)} dimensions."
+        raise backend.error(ShapeError(what, received))
+    if len(set(axes)) < len(axes):
+        raise backend.error(ShapeError("axes must not name an axis twice.", received))
+    return axes
+
+
+def _unit_axes(backend: Backend, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """optax's units: a whole vector, a column of a matrix, an output channel of a convolution.
+
+    Source: optax 0.2.8, transforms/_clipping.py, unitwise_norm.
+    """
+    rank = len(shape)
+    if sum(length != 1 for length in shape) <= 1:
+        return tuple(range(rank))
+    if rank > 5:
+        what = "The units of a gradient of more than five dimensions must be named."
+        raise backend.error(ShapeError(what, f"shape={shape}", "pass axis= to adaptive_grad_clip."))
+    return (0,) if rank <= 3 else tuple(range(rank - 1))

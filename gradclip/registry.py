@@ -1,0 +1,214 @@
+"""Which backend owns this tensor, found from its type alone.
+
+A type is matched by the top-level modules of its bases (``torch``, ``jaxlib``), so that nothing is imported that the tensor's
+own framework has not imported already; the backend then confirms. Third parties join by an entry point of the group
+``gradclip.backends``, named after the top-level module of their tensors, or by :func:`register`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata, util
+from typing import Any
+
+from gradclip.backend import Backend, Tensor
+from gradclip.errors import TensorTypeError
+
+__all__ = ["GROUP", "Gradients", "find", "get", "installed", "loaded", "open_", "register"]
+
+GROUP = "gradclip.backends"
+
+#: top-level module of a tensor's type -> where its backend is
+_SOURCES: dict[str, str | Callable[[], Backend]] = {
+    "numpy": "gradclip.backends.numpy:NumpyBackend",
+    "ml_dtypes": "gradclip.backends.numpy:NumpyBackend",
+    "torch": "gradclip.backends.torch:TorchBackend",
+    "tensorflow": "gradclip.backends.tensorflow:TensorFlowBackend",
+    "paddle": "gradclip.backends.paddle:PaddleBackend",
+    "jax": "gradclip.backends.jax:JaxBackend",
+    "jaxlib": "gradclip.backends.jax:JaxBackend",
+}
+_backends: dict[str, Backend] = {}  # by top-level module
+_by_type: dict[type, Backend | None] = {}
+_entry_points_read = False
+
+
+def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
+    """Make gradclip use ``backend`` for the tensors whose type is defined in ``module``.
+
+    Args:
+        module: the top-level module of the tensors' type: ``"mylib"``.
+        backend: a :class:`gradclip.Backend`, or what makes one when it is first needed (its class, for example).
+
+    Raises:
+        TypeError: if ``backend`` is neither.
+
+    Example:
+        >>> import gradclip
+        >>> class MyBackend(gradclip.Backend):
+        ...     name = "mylib"
+        >>> gradclip.register("mylib", MyBackend)
+    """
+    if not isinstance(backend, Backend) and not callable(backend):
+        raise TensorTypeError("A backend is a gradclip.Backend, or a callable that makes one.", f"backend={backend!r}")
+    _backends.pop(module, None)
+    _SOURCES[module] = (lambda: backend) if isinstance(backend, Backend) else backend
+    _by_type.clear()
+
+
+def _sources() -> dict[str, str | Callable[[], Backend]]:
+    global _entry_points_read
+    if not _entry_points_read:
+        _entry_points_read = True
+        for point in metadata.entry_points(group=GROUP):
+            _SOURCES.setdefault(point.name, point.value)
+    return _SOURCES
+
+
+def get(module: str) -> Backend:
+    """The backend for a top-level module; imports the framework."""
+    if module not in _backends:
+        source = _sources()[module]
+        if isinstance(source, str):
+            where, _, attribute = source.partition(":")
+            source = getattr(importlib.import_module(where), attribute)
+        made = source()
+        # one instance however many modules a framework's types are spread over
+        same = (known for known in _backends.values() if type(known) is type(made))
+        _backends[module] = next(same, made)
+    return _backends[module]
+
+
+def loaded() -> Iterator[Backend]:
+    """The backends whose framework this process has imported."""
+    for module in list(_sources()):
+        if module in sys.modules:
+            yield get(module)
+
+
+def installed() -> dict[str, bool]:
+    """Every known backend's module, and whether its framework is installed (nothing is imported)."""
+    return {module: module in sys.modules or util.find_spec(module) is not None for module in _sources()}
+
+
+def find(x: object) -> Backend | None:
+    """The backend that owns ``x``, or None if ``x`` is no tensor of a known framework."""
+    kind = type(x)
+    try:
+        backend = _by_type[kind]
+    except KeyError:
+        roots = dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__)
+        backend = next((get(root) for root in roots if root in _sources() and root in sys.modules), None)
+        _by_type[kind] = backend
+    return backend if backend is not None and backend.is_tensor(x) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """A container of gradients, opened."""
+
+    backend: Backend | None  #: None where it holds no tensor at all
+    leaves: list[Tensor | None]  #: the gradients
+    owners: list[Any]  #: the parameter that holds the gradient, or None where the gradient itself was given
+    rebuild: Callable[[list[Any]], Any]
+    tree: Any  #: the container; a list where an iterator was given
+    was_iterator: bool = False
+
+    def paths(self) -> list[str]:
+        """A name for each leaf, for messages: its place in the container and its parameter's own name."""
+        if self.backend is None:
+            return []
+        names = [getattr(owner, "name", None) for owner in self.owners]
+        paths = [path for path, _ in self.backend.walk(self.tree)]
+        return [" ".join(filter(None, (path, name))) or "the gradient" for path, name in zip(paths, names, strict=True)]
+
+    def unique(self) -> list[int]:
+        """The places of the gradients, each gradient and each parameter once."""
+        seen: set[int] = set()
+        places = []
+        for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
+            keys = {id(leaf)} | ({id(owner)} if owner is not None else set())
+            if leaf is not None and not keys & seen:
+                places.append(i)
+            seen |= keys
+        return places
+
+
+def open_(tree: Any, *, holders: bool = False) -> Gradients:
+    """Find the gradients in a tensor, a parameter, or any container of them that their framework uses.
+
+    Args:
+        tree: what the user gave; an iterator is consumed, once.
+        holders: whether tensors of a framework that keeps gradients in parameters always stand for their gradient, and not
+            only where they are declared as parameters: torch's functions take any tensor's ``.grad``.
+
+    Raises:
+        TypeError: for what is neither, for a type no backend knows, and for tensors of two frameworks.
+    """
+    backend, was_iterator = find(tree), isinstance(tree, Iterator)
+    if backend is not None:
+        leaves, rebuild = [tree], _only
+    else:
+        tree = _materialised(tree)
+        backend = _first_backend(tree)
+        if backend is None:
+            return Gradients(None, [], [], lambda new: tree, tree, was_iterator)
+        leaves, rebuild = backend.flatten(tree)
+    holders = holders and backend.holds_gradients
+    owners, gradients = [], []
+    for leaf in leaves:
+        owner = leaf if leaf is not None and (holders or backend.is_parameter(leaf)) else None
+        if leaf is not None and not backend.is_tensor(leaf):
+            raise _not_a_gradient(leaf, backend)
+        if leaf is None and holders:
+            raise TensorTypeError("None is not a parameter.", hint="leave it out: a parameter without a gradient may stay.")
+        owners.append(owner)
+        gradients.append(leaf if owner is None else backend.gradient(owner))
+    return Gradients(backend, gradients, owners, rebuild, tree, was_iterator)
+
+
+def _only(new: list[Any]) -> Any:
+    return new[0]
+
+
+def _materialised(tree: Any) -> Any:
+    """An iterator or a view as a list; everything else as it is."""
+    if tree is None or isinstance(tree, (list, tuple, dict, str, bytes)) or not isinstance(tree, Iterable):
+        return tree
+    return tree if any(known.is_container(tree) for known in loaded()) else list(tree)
+
+
+def _first_backend(tree: Any) -> Backend | None:
+    """The backend of the first tensor in a container."""
+    if tree is None:
+        return None
+    if isinstance(tree, (list, tuple, dict)):
+        children = tree.values() if isinstance(tree, dict) else tree
+        return next((found for child in children if (found := _first_backend(child)) is not None), None)
+    backend = find(tree) or next((known for known in loaded() if known.is_container(tree)), None)
+    if backend is None:
+        raise _not_a_gradient(tree, None)
+    return backend
+
+
+def _not_a_gradient(x: object, backend: Backend | None) -> TensorTypeError:
+    kind = f"{type(x).__module__}.{type(x).__qualname__}"
+    other = find(x)
+    if backend is not None and other is not None:
+        return TensorTypeError(
+            "The tensors of one call must be of one framework.",
+            f"tensors of {backend.name} and of {other.name}",
+            "convert them, or clip each framework's by themselves.",
+        )
+    if callable(getattr(x, "parameters", None)):
+        what = f"A {kind} is neither a tensor nor a container of tensors."
+        return TensorTypeError(what, kind, "pass its parameters: model.parameters().")
+    names = ", ".join(sorted({module for module, here in installed().items() if here} - {"jaxlib", "ml_dtypes"}))
+    return TensorTypeError(
+        f"No backend knows tensors of type {kind}.",
+        f"{kind}; installed backends: {names or 'none'}",
+        "gradclip.register(module, backend) adds one, as does an entry point of the group 'gradclip.backends'.",
+    )

@@ -1,0 +1,117 @@
+"""What a clip means, as data: its scope, its norm, its limit and its coefficient.
+
+A dialect is a set of functions that return a :class:`Rule`; :mod:`gradclip.clip` is the one place that carries a rule out.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip.errors import ArgumentError, ArgumentTypeError
+
+__all__ = ["ClipResult", "Rule", "Scope", "number_or_tensor"]
+
+
+class Scope(enum.Enum):
+    """Over what one norm is taken."""
+
+    GLOBAL = "global"  #: all gradients together, as one vector
+    TENSOR = "tensor"  #: each gradient by itself
+    AXES = "axes"  #: each slice of each gradient, reduced over some of its axes
+    EXAMPLE = "example"  #: all gradients together, for each index of their first axis; the result is summed over it
+    VALUE = "value"  #: no norm: each element by itself, between two bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    r"""One way to clip, complete: ``gradclip.clip(grads, rule)``.
+
+    Rules come from a dialect (:mod:`gradclip.dialects`), which writes down what a framework's function does. The fields are
+    the whole of the difference between one framework's clip and another's:
+
+    .. math:: g \mapsto g \cdot c, \qquad
+              c = \begin{cases} 1 & n + \mathrm{eps} \le L \\ L / \max(n + \mathrm{eps}, \mathrm{floor}) & \text{else}
+              \end{cases}
+
+    with the norm :math:`n` over ``scope`` and the limit :math:`L`. For :attr:`Scope.VALUE` it is
+    :math:`g \mapsto \max(\min(g, \mathrm{upper}), \mathrm{lower})`.
+
+    >>> from gradclip.dialects import torch, tensorflow
+    >>> torch.clip_grad_norm(max_norm=1.0).scope
+    <Scope.GLOBAL: 'global'>
+    >>> tensorflow.clip_by_norm(clip_norm=5.0, axes=[0]).axes
+    (0,)
+    """
+
+    name: str  #: the native function's name, with its framework: "torch.clip_grad_norm"
+    scope: Scope
+    limit: Any = math.inf  #: a number, or a tensor of one element (of a broadcasting shape in TensorFlow's dialect)
+    limit_name: str = "limit"  #: what the native calls the limit, for messages
+    order: float = 2.0  #: p of the p-norm; 0 counts the non-zero, -inf is the least magnitude
+    axes: tuple[int, ...] | None = None  #: of Scope.AXES: the axes to reduce; None is all of them
+    unit_axes: bool = False  #: of Scope.AXES: choose the axes by the number of dimensions, as optax does
+    eps: float = 0.0  #: added to the norm before it is compared and divided by
+    floor: float = 0.0  #: the least that is divided by
+    mean: bool = False  #: the norm is a root mean square
+    relative_to: float | None = None  #: the limit is this many times the parameter's norm, which counts as at least this much
+    nan_if_infinite: bool = False  #: an infinite norm makes every gradient NaN (else: what is finite becomes 0)
+    keep_if_nan: bool = False  #: a NaN norm clips nothing (else: it makes every gradient NaN)
+    negative_is_zero: bool = False  #: a negative limit counts as 0 (else it is an error)
+    lower: Any = -math.inf  #: of Scope.VALUE
+    upper: Any = math.inf  #: of Scope.VALUE
+    error_if_nonfinite: bool = False  #: raise, naming the culprits, when the norm is not finite
+
+    def __post_init__(self) -> None:
+        for name, value in ((self.limit_name, self.limit), ("lower bound", self.lower), ("upper bound", self.upper)):
+            if isinstance(value, float) and math.isnan(value):
+                raise ArgumentError(f"{name} must be a number, not NaN.", f"{name}={value}")
+        if isinstance(self.limit, float) and self.limit < 0 and not self.negative_is_zero:
+            raise ArgumentError(
+                f"{self.limit_name} must not be negative.",
+                f"{self.limit_name}={self.limit}",
+                "a limit of 0 gives zeros and a limit of infinity measures the norm without clipping.",
+            )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ClipResult:
+    """What a clip did.
+
+    ``norm`` and ``coefficient`` are Python floats where looking at a value is free (eagerly, on the host), else 0-d tensors
+    of at least float32; the norm is that *before* clipping. For :attr:`Scope.TENSOR` and :attr:`Scope.AXES` they are lists,
+    one entry a gradient, None where the gradient is None; for :attr:`Scope.EXAMPLE` vectors; for :attr:`Scope.VALUE` None.
+    """
+
+    grads: Any  #: the same container, the same dtypes
+    norm: Any
+    coefficient: Any  #: what the gradients were multiplied by: 1 where nothing was clipped
+
+
+def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: bool = True) -> Any:
+    """A limit as a rule keeps it: a float, or the tensor that was given.
+
+    Args:
+        name: what the native calls it.
+        value: a number or a tensor.
+        text: whether ``"1.0"`` is a number too, as it is for natives that call ``float`` on their limit.
+        one_element: whether a tensor must have one element.
+    """
+    shape = getattr(value, "shape", None)
+    if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
+        if isinstance(value, (str, bytes)) and not text:
+            raise ArgumentTypeError(f"{name} must be a number or a tensor.", f"{name}={value!r}")
+        try:
+            return float(value)
+        except TypeError:
+            raise ArgumentTypeError(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
+        except ValueError:
+            raise ArgumentError(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
+    if one_element and any(size != 1 for size in shape):
+        raise ArgumentError(f"{name} must have one element.", f"{name} of shape {tuple(shape)}")
+    return value

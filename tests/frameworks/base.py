@@ -1,0 +1,63 @@
+"""What the one test body needs of a framework: making tensors, reading them, tracing, differentiating. No gradclip in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Framework:
+    """One subclass a framework, in ``tests/frameworks/<name>.py``, as ``framework``."""
+
+    name = ""
+    dtypes: tuple[str, ...] = ()  #: those of float16, bfloat16, float32, float64, complex64, complex128 that it has
+    mutable = False  #: whether its tensors can be written
+    trains = True  #: whether it has an autograd
+    flushes_subnormals = False  #: whether its arithmetic turns subnormal numbers into zeros
+    jits: tuple[str, ...] = ()  #: names of its ways to trace: ("compile",), ("function", "xla"), ("jit",), ("to_static",)
+
+    def make(self, values: Any, dtype: str = "float32") -> Any:
+        """A tensor of the framework."""
+        raise NotImplementedError
+
+    def read(self, tensor: Any) -> np.ndarray:
+        """Its values, exactly: float64, complex128, or integers."""
+        raise NotImplementedError
+
+    def dtype(self, tensor: Any) -> str:
+        """Its dtype by the common name."""
+        raise NotImplementedError
+
+    def strided(self, values: Any, dtype: str = "float32") -> Any:
+        """The same values in a tensor that is not contiguous in memory, where the framework has such; else as ``make``."""
+        return self.make(values, dtype)
+
+    def expanded(self, value: float, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+        """One value broadcast to a shape without memory of its own, where the framework has such; else as ``make``."""
+        return self.make(np.full(shape, value), dtype)
+
+    def parameter(self, gradient: Any, dtype: str = "float32") -> Any:
+        """A parameter that holds this gradient (None: none), for frameworks whose parameters do."""
+        raise NotImplementedError
+
+    def sparse(self, rows: list[int], values: Any, height: int) -> Any:
+        """A sparse gradient of ``height`` rows, duplicates not merged; frameworks without raise NotImplementedError."""
+        raise NotImplementedError
+
+    def densify(self, sparse: Any) -> np.ndarray:
+        """What a sparse gradient stands for."""
+        raise NotImplementedError
+
+    def is_sparse(self, tensor: Any) -> bool:
+        """Whether a tensor is one of ``sparse``'s kind."""
+        return False
+
+    def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+        """A function from a list of tensors to a list of tensors, traced in the way of this name of ``jits``."""
+        raise NotImplementedError
+
+    def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
+        """The derivative of a function from tensors to one 0-d tensor, with respect to each of them."""
+        raise NotImplementedError
