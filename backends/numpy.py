@@ -32,7 +32,7 @@ class NumpyBackend(Backend):
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         return x.astype(_dtype(dtype), copy=False)
 
-    def asarray(self, value: Any, dtype: str, like: Tensor) -> Tensor:
+    def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
         return np.asarray(value, _dtype(dtype))
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:

@@ -2,7 +2,42 @@
 
 from gradclip.backend import Backend
 from gradclip.clip import clip, clip_, norm, scale_by_norm, scale_by_norm_
+from gradclip.dropins.paddle import (
+    ClipGradByGlobalNorm,
+    ClipGradByNorm,
+    ClipGradByValue,
+    GradientClipByGlobalNorm,
+    GradientClipByNorm,
+    GradientClipByValue,
+)
+from gradclip.dropins.tensorflow import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from gradclip.registry import register
 from gradclip.rule import ClipResult, Rule, Scope
 
-__all__ = ["Backend", "ClipResult", "Rule", "Scope", "clip", "clip_", "norm", "register", "scale_by_norm", "scale_by_norm_"]
+__all__ = [
+    "Backend",
+    "ClipGradByGlobalNorm",
+    "ClipGradByNorm",
+    "ClipGradByValue",
+    "ClipResult",
+    "GradientClipByGlobalNorm",
+    "GradientClipByNorm",
+    "GradientClipByValue",
+    "Rule",
+    "Scope",
+    "clip",
+    "clip_",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+    "global_norm",
+    "norm",
+    "register",
+    "scale_by_norm",
+    "scale_by_norm_",
+]

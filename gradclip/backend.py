@@ -66,8 +66,8 @@ class Backend:
         """``x`` in another dtype; ``x`` itself where it has it already."""
         raise NotImplementedError
 
-    def asarray(self, value: Any, dtype: str, like: Tensor) -> Tensor:
-        """A constant beside ``like``, on its device."""
+    def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
+        """A number, nested lists of numbers or a tensor as a tensor of this dtype, on the device of ``like``."""
         raise NotImplementedError
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -150,6 +150,10 @@ class Backend:
     def with_values(self, x: Tensor, values: Tensor) -> Tensor:
         """A sparse tensor with the rows of ``x`` and other values; dense: the values."""
         return values
+
+    def slot(self, cls: type) -> type:
+        """A subclass of a drop-in class that also fits the framework's own slot for such objects."""
+        return cls
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         """Entered around a clip: where a framework would warn of an infinity, or record what is written in place."""

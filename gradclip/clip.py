@@ -9,7 +9,7 @@ from typing import Any
 from gradclip.backend import WIDE, Backend, Tensor
 from gradclip.coefficient import coefficients, settled
 from gradclip.errors import ArgumentError, DTypeError, GradclipWarning, NonFiniteError, ShapeError, message
-from gradclip.norm import axes_of, check_dtypes, measure
+from gradclip.norms import axes_of, check_dtypes, measure
 from gradclip.registry import Gradients, open_
 from gradclip.rule import ClipResult, Rule, Scope
 
@@ -197,7 +197,9 @@ def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) ->
         x = clamped[i]
         if x is not None:
             merged = backend.merge(x)
-            clamped[i] = backend.with_values(merged, backend.clamp(backend.values(merged), rule.lower, rule.upper))
+            values = backend.clamp(backend.values(merged), rule.lower, rule.upper)
+            _check_shape(backend, merged, values)
+            clamped[i] = backend.with_values(merged, values)
     return _written(opened, backend, clamped) if in_place else clamped
 
 
@@ -222,10 +224,15 @@ def _scaled_copy(backend: Backend, x: Tensor, c: Any) -> Tensor:
         return backend.copy(x)
     merged = backend.merge(x)
     scaled = backend.scale(backend.values(merged), c)
-    if backend.shape(scaled) != backend.shape(backend.values(merged)):
-        received = f"shapes {backend.shape(x)} and {backend.shape(c)}"
-        raise backend.error(ShapeError("The limit does not fit the gradient.", received))
+    _check_shape(backend, merged, scaled)
     return backend.with_values(merged, scaled)
+
+
+def _check_shape(backend: Backend, x: Tensor, values: Tensor) -> None:
+    """A limit may broadcast to a gradient, and not the other way round."""
+    before, after = backend.shape(backend.values(x)), backend.shape(values)
+    if before != after and before is not None and after is not None and None not in before:
+        raise backend.error(ShapeError("The limit does not fit the gradient.", f"shapes {before} and {after}"))
 
 
 def _summed(opened: Gradients, backend: Backend, factors: Tensor) -> list[Tensor | None]:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from gradclip import norm as norms
+from gradclip import norms
 from gradclip.backend import COMPLEX, LARGEST, WIDE, Backend, Tensor
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.registry import Gradients, find
@@ -17,10 +17,18 @@ __all__ = ["coefficient", "coefficients", "settled"]
 
 def settled(rule: Rule) -> Rule:
     """The rule with its limit as a float, where it is a tensor whose value can be looked at for nothing."""
-    backend = find(rule.limit)
-    if backend is None or any(length != 1 for length in backend.shape(rule.limit) or (None,)):
-        return rule
-    return dataclasses.replace(rule, limit=backend.number(rule.limit)) if backend.is_concrete([rule.limit]) else rule
+    limit = _looked_at(rule.limit)
+    return dataclasses.replace(rule, limit=limit) if isinstance(limit, float) else rule
+
+
+def _looked_at(x: Any) -> Any:
+    """A number as a float, and a tensor of one element too if looking at it is free; anything else as it is."""
+    if isinstance(x, (int, float)):
+        return float(x)
+    backend = find(x)
+    if backend is None or any(length != 1 for length in backend.shape(x) or ()) or not backend.is_concrete([x]):
+        return x
+    return backend.number(x)
 
 
 def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> Any:
@@ -29,15 +37,16 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
     assert backend is not None
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         like = next(x for x in opened.leaves if x is not None)
-        return coefficient(backend, rule, _known(measured), _limit(backend, rule, like), like)
+        n = _looked_at(measured) if rule.scope is Scope.GLOBAL else measured
+        return coefficient(backend, rule, n, _limit(backend, rule, like))
     limits = _relative_limits(opened, rule, params)
     return [
-        None if x is None else coefficient(backend, rule, _known(n), limit, x)
+        None if x is None else coefficient(backend, rule, _looked_at(n) if rule.scope is Scope.TENSOR else n, limit)
         for x, n, limit in zip(opened.leaves, measured, limits, strict=True)
     ]
 
 
-def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any, like: Tensor) -> Any:
+def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     """``min(1, limit / (n + eps))`` with the rule's exceptions; the same text for a float and for a tensor.
 
     Unclipped it is exactly 1. A limit of infinity only measures; a limit of 0 gives 0, also for a norm of 0.
@@ -63,15 +72,6 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any, like: Tensor) 
 
 def _where(condition: bool, x: Any, y: Any) -> Any:
     return x if condition else y
-
-
-def _known(n: Any) -> Any:
-    """A norm that a user hands in: any number is a float."""
-    return n if hasattr(n, "shape") and not type(n).__module__ == "numpy" else float(n) if _is_number(n) else n
-
-
-def _is_number(n: Any) -> bool:
-    return isinstance(n, (int, float)) or getattr(n, "shape", None) == ()
 
 
 def _limit(backend: Backend, rule: Rule, like: Tensor) -> Any:

@@ -56,7 +56,7 @@ class ArgumentTypeError(GradclipError, TypeError):
     """A limit, an order or axes that are not numbers."""
 
 
-class TensorTypeError(GradclipError, TypeError, AttributeError):
+class TensorTypeError(GradclipError, TypeError, ValueError, AttributeError):
     """Something that is not a gradient, or tensors of two frameworks in one call."""
 
 

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
-from typing import Any
+from typing import Any, Literal
 
 from gradclip.backend import Backend, Tensor
 from gradclip.errors import TensorTypeError
 
-__all__ = ["GROUP", "Gradients", "find", "get", "installed", "loaded", "open_", "register"]
+__all__ = ["GROUP", "Gradients", "find", "get", "home", "installed", "loaded", "open_", "register"]
 
 GROUP = "gradclip.backends"
 
@@ -31,6 +31,8 @@ _SOURCES: dict[str, str | Callable[[], Backend]] = {
     "jax": "gradclip.backends.jax:JaxBackend",
     "jaxlib": "gradclip.backends.jax:JaxBackend",
 }
+Holders = Literal["declared", "all", "none"]
+
 _backends: dict[str, Backend] = {}  # by top-level module
 _by_type: dict[type, Backend | None] = {}
 _entry_points_read = False
@@ -80,6 +82,11 @@ def get(module: str) -> Backend:
         same = (known for known in _backends.values() if type(known) is type(made))
         _backends[module] = next(same, made)
     return _backends[module]
+
+
+def home(module: str) -> Backend | None:
+    """The backend for a top-level module if this process has imported the framework."""
+    return get(module) if module in sys.modules and module in _sources() else None
 
 
 def loaded() -> Iterator[Backend]:
@@ -137,13 +144,13 @@ class Gradients:
         return places
 
 
-def open_(tree: Any, *, holders: bool = False) -> Gradients:
+def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     """Find the gradients in a tensor, a parameter, or any container of them that their framework uses.
 
     Args:
         tree: what the user gave; an iterator is consumed, once.
-        holders: whether tensors of a framework that keeps gradients in parameters always stand for their gradient, and not
-            only where they are declared as parameters: torch's functions take any tensor's ``.grad``.
+        holders: which tensors stand for the gradient that they hold, in a framework where they do: those declared as
+            parameters, "all" (torch's functions take any tensor's ``.grad``), or "none".
 
     Raises:
         TypeError: for what is neither, for a type no backend knows, and for tensors of two frameworks.
@@ -157,13 +164,14 @@ def open_(tree: Any, *, holders: bool = False) -> Gradients:
         if backend is None:
             return Gradients(None, [], [], lambda new: tree, tree, was_iterator)
         leaves, rebuild = backend.flatten(tree)
-    holders = holders and backend.holds_gradients
+    every = holders == "all" and backend.holds_gradients
     owners, gradients = [], []
     for leaf in leaves:
-        owner = leaf if leaf is not None and (holders or backend.is_parameter(leaf)) else None
+        held = every or (holders == "declared" and backend.is_parameter(leaf))
+        owner = leaf if leaf is not None and held else None
         if leaf is not None and not backend.is_tensor(leaf):
             raise _not_a_gradient(leaf, backend)
-        if leaf is None and holders:
+        if leaf is None and every:
             raise TensorTypeError("None is not a parameter.", hint="leave it out: a parameter without a gradient may stay.")
         owners.append(owner)
         gradients.append(leaf if owner is None else backend.gradient(owner))

@@ -47,10 +47,11 @@ def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", 
     Args:
         clip_norm: the limit, 0 to infinity; infinity measures only.
         group_name: accepted and of no effect, as in Paddle's dynamic mode.
-        auto_skip_clip: accepted; an unclipped gradient is never touched where looking is free.
+        auto_skip_clip: clip only where the norm is above the limit, so that a NaN norm clips nothing.
 
     Raises:
         ValueError: for a negative or NaN limit.
+        AssertionError: if ``auto_skip_clip`` is not a bool.
 
     Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByGlobalNorm``.
 
@@ -59,11 +60,14 @@ def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", 
     >>> gradclip.clip([np.array([3.0]), np.array([4.0])], paddle.clip_grad_by_global_norm(1.0)).grads
     [array([0.6]), array([0.8])]
     """
+    if not isinstance(auto_skip_clip, bool):
+        raise AssertedError("auto_skip_clip must be True or False.", f"auto_skip_clip={auto_skip_clip!r}")
     return Rule(
         name="paddle.clip_grad_by_global_norm",
         scope=Scope.GLOBAL,
         limit=number_or_tensor("clip_norm", clip_norm, text=True),
         limit_name="clip_norm",
+        keep_if_nan=auto_skip_clip,
     )
 
 
@@ -90,12 +94,12 @@ def clip_grad_by_value(max: Any, min: Any = None) -> Rule:  # noqa: A002 (Paddle
     upper = number_or_tensor("max", max)
     if min is None:
         if isinstance(upper, float) and upper <= 0:
-            raise BoundsError("max must be greater than 0 where min is not given.", f"max={upper}, min=None")
+            raise AssertedError("max must be greater than 0 where min is not given.", f"max={upper}, min=None")
         lower = -upper
     else:
         lower = number_or_tensor("min", min)
     if isinstance(upper, float) and isinstance(lower, float) and lower > upper:
-        raise BoundsError("max must not be less than min.", f"max={upper}, min={lower}", "Paddle's order is max, min.")
+        raise AssertedError("max must not be less than min.", f"max={upper}, min={lower}", "Paddle's order is max, min.")
     return Rule(name="paddle.clip_grad_by_value", scope=Scope.VALUE, lower=lower, upper=upper)
 
 
@@ -154,5 +158,5 @@ def clip_grad_value(clip_value: Any) -> Rule:
     return torch.symmetric("paddle.clip_grad_value", "clip_value", number_or_tensor("clip_value", clip_value, text=True))
 
 
-class BoundsError(ArgumentError, AssertionError):
-    """Bounds that cross: Paddle asserts in one case and raises ``ValueError`` in the other."""
+class AssertedError(ArgumentError, AssertionError):
+    """What Paddle asserts in one place and raises ``ValueError`` for in another."""

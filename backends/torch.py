@@ -1,0 +1,189 @@
+"""PyTorch tensors on any device, sparse COO gradients, ``torch.compile`` and the optimizers' step hook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from gradclip.backend import COMPLEX, WIDE, Backend, Tensor, normal_factors
+from gradclip.clip import clip_
+from gradclip.errors import ArgumentError, NotWritableError
+from gradclip.rule import Rule, Scope
+
+_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_ROW = 4096  # elements to a float32 sum, so that its error stays below that of the rounding to float32
+
+
+def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
+    """A hook that clips the gradients of an optimizer's parameters before each step.
+
+    Args:
+        rule: of any dialect but one that sums over examples. All parameter groups are clipped together.
+
+    Returns:
+        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again.
+
+    Raises:
+        ValueError: for a rule whose result has another shape than the gradient.
+
+    >>> import torch, gradclip.backends.torch
+    >>> from gradclip.dialects import torch as dialect
+    >>> weight = torch.nn.Parameter(torch.zeros(2))
+    >>> optimizer = torch.optim.SGD([weight], lr=1.0)
+    >>> handle = optimizer.register_step_pre_hook(gradclip.backends.torch.step_pre_hook(dialect.clip_grad_norm(1.0)))
+    >>> weight.grad = torch.tensor([3.0, 4.0])
+    >>> optimizer.step()
+    >>> weight.data
+    tensor([-0.6000, -0.8000])
+    >>> handle.remove()
+    """
+    if rule.scope is Scope.EXAMPLE:
+        raise ArgumentError("A rule that sums over examples changes the shape of a gradient.", f"rule={rule}")
+
+    def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        clip_([parameter for group in optimizer.param_groups for parameter in group["params"]], rule)
+
+    return clip_before_step
+
+
+class TorchBackend(Backend):
+    """A ``torch.nn.Parameter`` stands for its ``.grad``; any other tensor is a gradient."""
+
+    name = "torch"
+    holds_gradients = True
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, torch.Tensor)
+
+    def is_parameter(self, x: object) -> bool:
+        return isinstance(x, torch.nn.Parameter)
+
+    def dtype(self, x: Tensor) -> str:
+        return str(x.dtype).removeprefix("torch.")
+
+    def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
+        return tuple(x.shape)
+
+    # ---- arithmetic ---------------------------------------------------------------------------------------------------------
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        return x.to(_DTYPES[dtype])
+
+    def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
+        device = None if like is None else like.device
+        return torch.as_tensor(value, dtype=_DTYPES[dtype], device=device)
+
+    def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
+        return torch.stack([x.to(tensors[0].device, _DTYPES[dtype]) for x in tensors])
+
+    def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return x.reshape(shape)
+
+    def abs(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def sqrt(self, x: Tensor) -> Tensor:
+        return x.sqrt()
+
+    def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        return x.sum() if axes is None else x.sum(axes, keepdim=True)
+
+    def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        return x.amax() if axes is None else x.amax(axes, keepdim=True)
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        return torch.where(condition, x, y)
+
+    def maximum(self, x: Tensor, y: Any) -> Tensor:
+        return torch.maximum(x, y.to(x)) if isinstance(y, torch.Tensor) else x.clamp(min=y)
+
+    def minimum(self, x: Tensor, y: Any) -> Tensor:
+        return torch.minimum(x, y.to(x)) if isinstance(y, torch.Tensor) else x.clamp(max=y)
+
+    def number(self, x: Tensor) -> float:
+        return float(x.detach())
+
+    # ---- kinds of tensor -------------------------------------------------------------------------------------------------------
+
+    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+        if torch.compiler.is_compiling():
+            return False
+        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        return not recorded and all(x.device.type == "cpu" and self.can_look(x) for x in tensors)
+
+    def can_look(self, x: Tensor) -> bool:
+        return not (torch.compiler.is_compiling() or x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+    def is_mutable(self, x: Tensor) -> bool:
+        return True
+
+    def check_writable(self, x: Tensor) -> None:
+        if any(stride == 0 and length > 1 for stride, length in zip(_strides(x), x.shape, strict=False)):
+            what, received = "An expanded gradient cannot be written in place.", f"strides {_strides(x)}, shape {tuple(x.shape)}"
+            raise NotWritableError(what, received, "use gradclip.clip, or make it contiguous first.")
+
+    def is_sparse(self, x: Tensor) -> bool:
+        return bool(x.is_sparse)
+
+    def merge(self, x: Tensor) -> Tensor:
+        return x.coalesce() if x.is_sparse else x
+
+    def values(self, x: Tensor) -> Tensor:
+        return x._values() if x.is_sparse else x
+
+    def with_values(self, x: Tensor, values: Tensor) -> Tensor:
+        if not x.is_sparse:
+            return values
+        return torch.sparse_coo_tensor(x._indices(), values, x.shape, is_coalesced=x.is_coalesced(), check_invariants=False)
+
+    def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
+        return torch.no_grad() if in_place else nullcontext()
+
+    # ---- the fast ways -----------------------------------------------------------------------------------------------------------
+
+    def detach(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+    def size(self, x: Tensor) -> Any:
+        return x.numel()
+
+    def fast_norm(self, x: Tensor, order: float) -> float | None:
+        wide = x.to(_DTYPES[WIDE[self.dtype(x)]])
+        if order in (2.0, 1.0) and wide.dtype == torch.float32 and wide.is_contiguous() and wide.numel() > _ROW:
+            flat = wide.view(-1)
+            whole = flat.numel() - flat.numel() % _ROW
+            rows = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), order, dim=1)
+            last = torch.linalg.vector_norm(flat[whole:], order, dtype=torch.float64)
+            return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(rows.double(), order), last]), order))
+        if math.isinf(order) or wide.numel() <= _ROW:
+            return float(torch.linalg.vector_norm(wide, order))
+        double = torch.complex128 if wide.is_complex() else torch.float64
+        return float(torch.linalg.vector_norm(wide, order, dtype=double))
+
+    def copy(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def scale(self, x: Tensor, coefficient: Any) -> Tensor:
+        if isinstance(coefficient, torch.Tensor) and coefficient.device != x.device:
+            coefficient = coefficient.to(x.device)
+        return super().scale(x, coefficient)
+
+    def assign_(self, x: Tensor, value: Tensor) -> None:
+        x.copy_(value)
+
+    def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
+        for x in tensors:
+            values = self.values(x)
+            if isinstance(coefficient, float) and values.dtype != torch.bfloat16:
+                for factor in normal_factors(coefficient):
+                    values.mul_(factor)
+            else:
+                values.copy_(self.scale(values, coefficient))
+
+
+def _strides(x: Tensor) -> tuple[int, ...]:
+    return () if x.is_sparse else tuple(x.stride())

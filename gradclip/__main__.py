@@ -1,0 +1,7 @@
+"""``python -m gradclip``: the same as the command ``gradclip``."""
+
+import sys
+
+from gradclip.cli import main
+
+sys.exit(main())

@@ -1,0 +1,97 @@
+"""Each framework in a process of its own: starting one, and the JSON lines it answers with.
+
+One process cannot hold them all (importing TensorFlow before Paddle crashes it), and a framework that crashes or hangs must not
+take the command with it. So ``gradclip backends`` and ``gradclip demo`` start ``python -m MODULE`` a framework, and read what
+it sends on its standard output; whatever the framework itself prints goes to standard error and is shown only when it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["Message", "channel", "run"]
+
+Message = dict[str, Any]  #: one JSON line
+
+#: no notices in the log, no memory of an accelerator taken beyond what is used
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
+_MODEST = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
+def run(
+    module: str,
+    arguments: Sequence[str],
+    receive: Callable[[Message], None],
+    environment: dict[str, str] | None = None,
+    seconds: float = 600.0,
+) -> str | None:
+    """Run ``python -m module arguments`` and hand each message it sends to ``receive``.
+
+    Returns:
+        None where it ended well; else one line that says how it failed.
+    """
+    # -P: a folder that happens to be the current one must not stand in for an installed package
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    variables = {**_QUIET, **_MODEST, **os.environ, **(environment or {})}
+    error: str | None = None
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace", env=variables
+        )
+        timer = threading.Timer(seconds, child.kill)
+        timer.start()
+        try:
+            for line in child.stdout or ():
+                message = json.loads(line)
+                error = message.get("error", error)
+                receive(message)
+            status = child.wait()
+            timed_out = not timer.is_alive()
+        finally:
+            timer.cancel()
+            child.kill()
+            child.wait()
+        if timed_out:
+            return f"did not end within {seconds:g} seconds"
+        log.seek(0)
+        return error or _ending(status, log.read())
+
+
+@contextmanager
+def channel() -> Iterator[Callable[[Message], None]]:
+    """In the child: a function that sends a message to the parent; an exception is sent too, and ends the process with 1."""
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)  # what a framework prints is not for the parent
+
+        def send(message: Message) -> None:
+            print(json.dumps(message), file=out, flush=True)
+
+        try:
+            yield send
+        except Exception as error:  # whatever it is, the parent reports it by the framework's name
+            traceback.print_exc()
+            send({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+            raise SystemExit(1) from None
+
+
+def _ending(status: int, log: str) -> str | None:
+    if status == 0:
+        return None
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"crashed with {name}"
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return f"ended with exit status {status}" + (f": {lines[-1][:500]}" if lines else "")

@@ -1,0 +1,24 @@
+"""What the drop-ins share: a norm as the native returns it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradclip import registry
+from gradclip.backend import promote
+from gradclip.registry import Gradients
+
+__all__ = ["native_norm"]
+
+
+def native_norm(opened: Gradients, norm: Any, home: str) -> Any:
+    """A norm as a 0-d tensor of the gradients' framework and widest dtype, on the device of the first.
+
+    Where there is no gradient it is a float32 zero of the framework that the function comes from, or a Python float if that
+    has not been imported.
+    """
+    present = [x for x in opened.leaves if x is not None]
+    if opened.backend is not None and present:
+        return opened.backend.asarray(norm, promote([opened.backend.dtype(x) for x in present]), present[0])
+    backend = opened.backend or registry.home(home)
+    return norm if backend is None else backend.asarray(norm, "float32", None)

@@ -1,0 +1,175 @@
+"""``paddle.nn.ClipGradBy*``: objects that clip ``(parameter, gradient)`` pairs, and fit ``grad_clip=`` of Paddle's optimizers.
+
+The names of ``paddle.fluid``, ``GradientClipBy*``, are the same classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gradclip.clip import carry_out
+from gradclip.dialects import paddle as dialect
+from gradclip.errors import TensorTypeError
+from gradclip.registry import Gradients, home, open_
+from gradclip.rule import Rule
+
+__all__ = [
+    "ClipGradByGlobalNorm",
+    "ClipGradByNorm",
+    "ClipGradByValue",
+    "GradientClipByGlobalNorm",
+    "GradientClipByNorm",
+    "GradientClipByValue",
+]
+
+Pairs = list[tuple[Any, Any]]
+
+
+class ClipGrad:
+    """What the three share: pairs in, pairs out. Make one of the three."""
+
+    rule: Rule  #: what the object does
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ClipGrad:
+        # Paddle's optimizers ask isinstance(clip, paddle.nn.ClipGradBase); where Paddle is imported, be one
+        backend = home("paddle")
+        return super().__new__(cls if backend is None else backend.slot(cls))
+
+    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+        """Clip the gradients of pairs.
+
+        Args:
+            params_grads: ``(parameter, gradient)`` pairs, of any framework; parameters may be anything. A gradient whose
+                parameter has ``need_clip`` False is left out, of the norm too, and returned as it is.
+
+        Returns:
+            The pairs, those without a gradient left out.
+
+        Raises:
+            TypeError: for what is no pair.
+        """
+        pairs = list(map(_pair, params_grads))
+        wanted = [g for p, g in pairs if g is not None and getattr(p, "need_clip", True) is not False]
+        clipped = iter(self._clipped(open_(wanted, holders="none")))
+        return [
+            (p, g if getattr(p, "need_clip", True) is False else next(clipped)) for p, g in pairs if g is not None
+        ]
+
+    def _clipped(self, opened: Gradients) -> list[Any]:
+        return list(carry_out(opened, self.rule).grads)
+
+
+class ClipGradByNorm(ClipGrad):
+    r"""Clip each gradient by its own Euclidean norm, into new tensors, as ``paddle.nn.ClipGradByNorm`` does.
+
+    .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
+
+    Args:
+        clip_norm: the limit, above 0; infinity measures only.
+
+    Raises:
+        ValueError: for a limit of 0, a negative or a NaN.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``.
+
+    >>> import gradclip, numpy as np
+    >>> clip = gradclip.ClipGradByNorm(1.0)
+    >>> clip([("weight", np.array([3.0, 4.0])), ("bias", None)])
+    [('weight', array([0.6, 0.8]))]
+    """
+
+    def __init__(self, clip_norm: Any) -> None:
+        super().__init__()
+        self.rule = dialect.clip_grad_by_norm(clip_norm)
+        self.clip_norm = self.rule.limit
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By Norm, clip_norm={float(self.clip_norm):f}"
+
+
+class ClipGradByGlobalNorm(ClipGrad):
+    r"""Clip all gradients by one Euclidean norm over them, as ``paddle.nn.ClipGradByGlobalNorm`` does.
+
+    .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+
+    Gradients that can be written are clipped in place, as in Paddle.
+
+    Args:
+        clip_norm: the limit, 0 to infinity; infinity measures only.
+        group_name: accepted and of no effect.
+        auto_skip_clip: clip only where the norm is above the limit, so that a NaN norm clips nothing.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+        AssertionError: if ``auto_skip_clip`` is not a bool.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``.
+
+    >>> import gradclip, numpy as np
+    >>> clip = gradclip.ClipGradByGlobalNorm(1.0)
+    >>> clip([("weight", np.array([3.0])), ("bias", np.array([4.0]))])
+    [('weight', array([0.6])), ('bias', array([0.8]))]
+    """
+
+    def __init__(self, clip_norm: Any, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
+        super().__init__()
+        self.rule = dialect.clip_grad_by_global_norm(clip_norm, group_name, auto_skip_clip)
+        self.clip_norm = self.rule.limit
+        self.group_name = group_name
+        self.auto_skip_clip = auto_skip_clip
+
+    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+        pairs = list(map(_pair, params_grads))
+        if all(g is None or getattr(p, "need_clip", True) is False for p, g in pairs):
+            return pairs  # Paddle leaves pairs without a gradient out only where it clips
+        return super().__call__(pairs)
+
+    def _clipped(self, opened: Gradients) -> list[Any]:
+        backend = opened.backend
+        in_place = backend is not None and all(backend.is_mutable(g) and not backend.is_sparse(g) for g in opened.leaves)
+        return list(carry_out(opened, self.rule, in_place=in_place).grads)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By GlobalNorm, global_norm={float(self.clip_norm):f}"
+
+
+class ClipGradByValue(ClipGrad):
+    r"""Clip each element between two bounds, into new tensors, as ``paddle.nn.ClipGradByValue`` does.
+
+    .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
+
+    Args:
+        max: the upper bound: it comes first.
+        min: the lower bound; ``-max`` if None, and then ``max`` must be above 0.
+
+    Raises:
+        ValueError, AssertionError: one exception that is both, for bounds that cross.
+        TypeError: for bounds that are not numbers.
+
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradclip.ClipGradByValue(1.0, -2.0)([("weight", np.array([3.0, -4.0]))])
+    [('weight', array([ 1., -2.]))]
+    """
+
+    def __init__(self, max: Any, min: Any = None) -> None:
+        super().__init__()
+        self.rule = dialect.clip_grad_by_value(max, min)
+        self.max, self.min = self.rule.upper, self.rule.lower
+
+    def __str__(self) -> str:
+        return f"Clip Gradient By Value, min = {float(self.min):f}, max={float(self.max):f}"
+
+
+GradientClipByNorm = ClipGradByNorm
+GradientClipByGlobalNorm = ClipGradByGlobalNorm
+GradientClipByValue = ClipGradByValue
+
+
+def _pair(pair: Any) -> tuple[Any, Any]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        what, hint = "params_grads must be (parameter, gradient) pairs.", "list(zip(parameters, gradients))."
+        raise TensorTypeError(what, f"{type(pair).__name__}", hint)
+    return pair[0], pair[1]

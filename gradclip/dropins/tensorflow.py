@@ -1,0 +1,180 @@
+"""``tf.clip_by_*``: functions that return new tensors, on any framework's tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradclip.clip import carry_out
+from gradclip.dialects import tensorflow as dialect
+from gradclip.dropins.common import native_norm
+from gradclip.errors import GradclipError, TensorTypeError
+from gradclip.registry import Gradients, find, home, open_
+from gradclip.rule import Rule
+
+__all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
+    r"""Clip a tensor by its own Euclidean norm, as ``tf.clip_by_norm`` does.
+
+    .. math:: t \cdot \frac{\text{clip\_norm}}{\max(\lVert t \rVert_2, \text{clip\_norm})}
+
+    Args:
+        t: one tensor, dense or sparse.
+        clip_norm: the limit; a negative one counts as 0, infinity clips nothing. A tensor may have any shape that broadcasts
+            against the norms with their reduced axes kept.
+        axes: the axes to take the norm over: an int, several, None for all, none for each element by itself.
+        name: accepted and of no effect.
+
+    Returns:
+        A tensor of the same framework, shape and dtype.
+
+    Raises:
+        ValueError: for a NaN limit, and for axes that are out of range or named twice (with TensorFlow's tensors an exception
+            that is a ``tf.errors.InvalidArgumentError`` too).
+        TypeError: for what is no tensor, and for a dtype that is not floating or complex.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradclip.clip_by_norm(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0, axes=1)
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+    opened = _one_tensor(t, "clip_by_norm")
+    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_norm(clip_norm, axes))).grads
+
+
+def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Any]:
+    r"""Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
+
+    .. math:: t_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert t_i \rVert_2^2}
+
+    Args:
+        t_list: a list or tuple of tensors and None.
+        clip_norm: the limit, 0 to infinity; infinity measures only.
+        use_norm: the norm, where it is known already.
+        name: accepted and of no effect.
+
+    Returns:
+        A list of the clipped tensors, None where there was None, and the norm: ``use_norm`` itself, or a 0-d tensor of the
+        widest real dtype. An infinite norm makes every element NaN.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+        TypeError: if ``t_list`` is not a sequence.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradclip.clip_by_global_norm([np.array([3.0]), None, np.array([4.0])], 1.0)
+    ([array([0.6]), None, array([0.8])], array(5.))
+    """
+    opened = _tensors(t_list, "clip_by_global_norm")
+    result = carry_out(opened, _rule(opened, lambda: dialect.clip_by_global_norm(clip_norm)), known=use_norm)
+    return list(result.grads), native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
+
+
+def global_norm(t_list: Any, name: str | None = None) -> Any:
+    r"""The Euclidean norm over several tensors, as ``tf.linalg.global_norm`` computes it.
+
+    .. math:: \sqrt{\sum_i \lVert t_i \rVert_2^2}
+
+    Args:
+        t_list: a list or tuple of tensors and None.
+        name: accepted and of no effect.
+
+    Returns:
+        A 0-d tensor of the widest real dtype.
+
+    Raises:
+        TypeError: if ``t_list`` is not a sequence.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
+
+    >>> import gradclip, numpy as np
+    >>> float(gradclip.global_norm([np.array([3.0]), None, np.array([4.0])]))
+    5.0
+    """
+    opened = _tensors(t_list, "global_norm")
+    measured = carry_out(opened, dialect.clip_by_global_norm(math.inf), stage="norm").norm
+    return native_norm(opened, measured, "tensorflow")
+
+
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+    r"""Clip each element between two bounds, as ``tf.clip_by_value`` does.
+
+    .. math:: \max(\min(t, \text{clip\_value\_max}), \text{clip\_value\_min})
+
+    Args:
+        t: one tensor, dense or sparse; of integers too if the bounds are whole numbers.
+        clip_value_min, clip_value_max: numbers, or tensors that broadcast to the shape of ``t``.
+        name: accepted and of no effect.
+
+    Returns:
+        A tensor of the same framework, shape and dtype. NaN stays NaN; the lower bound wins where the bounds cross.
+
+    Raises:
+        ValueError: for a bound of NaN or of a shape that does not fit.
+        TypeError: for what is no tensor.
+
+    Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradclip.clip_by_value(np.array([3.0, -4.0]), -1.0, 2.0)
+    array([ 2., -1.])
+    """
+    opened = _one_tensor(t, "clip_by_value")
+    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_value(clip_value_min, clip_value_max))).grads
+
+
+def _rule(opened: Gradients, make: Callable[[], Rule]) -> Rule:
+    """A rule, its errors as the gradients' framework raises them."""
+    try:
+        return make()
+    except GradclipError as error:
+        raise (error if opened.backend is None else opened.backend.error(error)) from None
+
+
+def _one_tensor(t: Any, function: str) -> Gradients:
+    if find(t) is None:
+        if not _is_numbers(t):
+            hint = f"for several: [gradclip.{function}(g, ...) for g in grads]."
+            raise TensorTypeError(f"{function} takes one tensor.", f"t of type {type(t).__name__}", hint)
+        t = _tensor(t)
+    return _no_parameters(open_(t, holders="none"), function)
+
+
+def _tensors(t_list: Any, function: str) -> Gradients:
+    if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
+        hint = "gradclip.clip takes dicts, iterators and nests too."
+        raise TensorTypeError("t_list must be a list or tuple of tensors.", f"t_list of type {type(t_list).__name__}", hint)
+    return _no_parameters(open_(t_list, holders="none"), function)
+
+
+def _no_parameters(opened: Gradients, function: str) -> Gradients:
+    backend = opened.backend
+    if backend is not None and any(x is not None and backend.is_parameter(x) for x in opened.leaves):
+        what, hint = f"{function} takes gradients, not parameters.", "pass [p.grad for p in parameters]."
+        raise TensorTypeError(what, "parameters", hint)
+    return opened
+
+
+def _is_numbers(t: Any) -> bool:
+    """Whether ``t`` is a number or nested lists of numbers, which TensorFlow takes for a tensor."""
+    if isinstance(t, (list, tuple)):
+        return all(_is_numbers(item) for item in t)
+    return isinstance(t, (int, float))
+
+
+def _tensor(numbers: Any) -> Any:
+    backend = home("tensorflow") or home("numpy")
+    if backend is None:
+        raise TensorTypeError("Numbers need a framework to become a tensor.", f"{numbers!r}", "import one first.")
+    return backend.asarray(numbers, "int32" if _is_whole(numbers) else "float32", None)
+
+
+def _is_whole(numbers: Any) -> bool:
+    return all(map(_is_whole, numbers)) and bool(numbers) if isinstance(numbers, (list, tuple)) else isinstance(numbers, int)

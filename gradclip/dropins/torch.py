@@ -1,0 +1,145 @@
+"""``torch.nn.utils``: in place, over parameters that hold their gradient.
+
+For torch and Paddle tensors the gradient is the parameter's ``.grad``, as in torch. The other frameworks keep no gradient in a
+parameter: there the functions take the gradients themselves, and write NumPy arrays and ``tf.Variable``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradclip.clip import carry_out
+from gradclip.dialects import torch as dialect
+from gradclip.dropins.common import native_norm
+from gradclip.registry import open_
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: Any,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    r"""Clip the gradients of parameters in place by one norm over all of them, as ``torch.nn.utils.clip_grad_norm_`` does.
+
+    .. math:: g_i \leftarrow g_i \cdot \min\left(1, \frac{\text{max\_norm}}{n + 10^{-6}}\right), \qquad
+              n = \lVert (\lVert g_1 \rVert_p, \ldots, \lVert g_k \rVert_p) \rVert_p
+
+    Args:
+        parameters: one parameter or several, in a list, tuple, dict or iterator (which is consumed once). Those without a
+            gradient are left out; one that is listed twice counts once.
+        max_norm: the limit, 0 to infinity; infinity measures only.
+        norm_type: the order p: any real number, ``inf``, ``-inf``, or their names.
+        error_if_nonfinite: raise if the norm is infinite or NaN, naming the gradients, all of them untouched.
+        foreach: accepted and of no effect; the fastest way is always taken.
+
+    Returns:
+        The norm before clipping: a 0-d tensor of the gradients' widest real dtype, on the device of the first.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+        RuntimeError: for a non-finite norm if asked for, and for a dtype without the arithmetic.
+        TypeError: for what is no parameter, and for gradients that cannot be written.
+
+    Warns:
+        GradclipWarning: if there is nothing to clip: an exhausted iterator, or parameters none of which has a gradient.
+
+    Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradient = np.array([3.0, 4.0])
+    >>> float(gradclip.clip_grad_norm_([gradient], max_norm=1.0))
+    5.0
+    >>> gradient.round(3)
+    array([0.6, 0.8])
+    """
+    rule = dialect.clip_grad_norm(max_norm, norm_type, error_if_nonfinite, foreach)
+    opened = open_(parameters, holders="all")
+    return native_norm(opened, carry_out(opened, rule, in_place=True).norm, "torch")
+
+
+def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = None) -> None:
+    r"""Clip each element of the gradients in place, as ``torch.nn.utils.clip_grad_value_`` does.
+
+    .. math:: g \leftarrow \max(\min(g, \text{clip\_value}), -\text{clip\_value})
+
+    Args:
+        parameters: as for :func:`clip_grad_norm_`.
+        clip_value: the bound, 0 to infinity.
+        foreach: accepted and of no effect.
+
+    Raises:
+        ValueError: for a negative or NaN bound.
+        TypeError: for what is no parameter, and for gradients that cannot be written.
+
+    Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradient = np.array([3.0, -0.5])
+    >>> gradclip.clip_grad_value_(gradient, 1.0)
+    >>> gradient
+    array([ 1. , -0.5])
+    """
+    carry_out(open_(parameters, holders="all"), dialect.clip_grad_value(clip_value, foreach), in_place=True)
+
+
+def get_total_norm(
+    tensors: Any,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    r"""The norm over tensors, as ``torch.nn.utils.get_total_norm`` computes it: the first half of :func:`clip_grad_norm_`.
+
+    Args:
+        tensors: one tensor or several. Given parameters it is the norm of the parameters, as in torch, and not of their
+            gradients.
+        norm_type, error_if_nonfinite, foreach: as for :func:`clip_grad_norm_`.
+
+    Returns:
+        A 0-d tensor of the widest real dtype, on the device of the first.
+
+    Raises:
+        RuntimeError: for a non-finite norm if asked for, and for a dtype without the arithmetic.
+
+    Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
+
+    >>> import gradclip, numpy as np
+    >>> float(gradclip.get_total_norm([np.array([3.0]), np.array([4.0])]))
+    5.0
+    """
+    rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite, foreach)
+    opened = open_(tensors, holders="none")
+    return native_norm(opened, carry_out(opened, rule, stage="norm").norm, "torch")
+
+
+def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, foreach: bool | None = None) -> None:
+    r"""Clip gradients in place by a norm that is known, as ``torch.nn.utils.clip_grads_with_norm_`` does.
+
+    .. math:: g_i \leftarrow g_i \cdot \min\left(1, \frac{\text{max\_norm}}{\text{total\_norm} + 10^{-6}}\right)
+
+    Args:
+        parameters: as for :func:`clip_grad_norm_`.
+        max_norm: the limit, 0 to infinity.
+        total_norm: a 0-d tensor or a number: what :func:`get_total_norm` returned, reduced over processes perhaps.
+        foreach: accepted and of no effect.
+
+    Raises:
+        ValueError: for a negative or NaN limit.
+        TypeError: for what is no parameter, and for gradients that cannot be written.
+
+    Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
+
+    >>> import gradclip, numpy as np
+    >>> gradient = np.array([3.0, 4.0])
+    >>> gradclip.clip_grads_with_norm_([gradient], max_norm=1.0, total_norm=10.0)
+    >>> gradient.round(3)
+    array([0.3, 0.4])
+    """
+    carry_out(
+        open_(parameters, holders="all"), dialect.clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm
+    )

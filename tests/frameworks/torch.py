@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from frameworks.base import Framework
+
+
+class TorchFramework(Framework):
+    name = "torch"
+    dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    mutable = True
+    jits = ("compile",)
+
+    def make(self, values: Any, dtype: str = "float32") -> Any:
+        return torch.from_numpy(np.array(values)).to(getattr(torch, dtype))
+
+    def read(self, tensor: Any) -> np.ndarray:
+        tensor = tensor.detach().cpu()
+        if tensor.is_complex():
+            return tensor.to(torch.complex128).numpy()
+        return (tensor.to(torch.float64) if tensor.is_floating_point() else tensor).numpy()
+
+    def dtype(self, tensor: Any) -> str:
+        return str(tensor.dtype).removeprefix("torch.")
+
+    def strided(self, values: Any, dtype: str = "float32") -> Any:
+        return self.make(values, dtype).repeat_interleave(2, dim=-1)[..., ::2]
+
+    def expanded(self, value: float, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+        return self.make(value, dtype).expand(shape)
+
+    def parameter(self, gradient: Any, dtype: str = "float32") -> Any:
+        if gradient is None:
+            return torch.nn.Parameter(torch.zeros(2))
+        parameter = torch.nn.Parameter(torch.zeros(gradient.shape, dtype=gradient.dtype))
+        parameter.grad = gradient
+        return parameter
+
+    def sparse(self, rows: list[int], values: Any, height: int) -> Any:
+        values = self.make(values)
+        return torch.sparse_coo_tensor(torch.tensor([rows]), values, (height, *values.shape[1:]))
+
+    def densify(self, sparse: Any) -> np.ndarray:
+        return self.read(sparse.to_dense())
+
+    def is_sparse(self, tensor: Any) -> bool:
+        return bool(tensor.is_sparse)
+
+    def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+        return torch.compile(function, fullgraph=True, backend="aot_eager")
+
+    def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
+        inputs = [tensor.clone().requires_grad_() for tensor in tensors]
+        function(inputs).backward()
+        return [self.read(tensor.grad) for tensor in inputs]
+
+
+framework = TorchFramework()
