@@ -122,7 +122,8 @@ class TorchBackend(Backend):
         return True
 
     def check_writable(self, x: Tensor) -> None:
-        if any(stride == 0 and length > 1 for stride, length in zip(_strides(x), x.shape, strict=False)):
+        shared = (stride == 0 and length > 1 for stride, length in zip(_strides(x), x.shape, strict=False))
+        if x.numel() and any(shared):  # the strides of nothing mean nothing
             what, received = "An expanded gradient cannot be written in place.", f"strides {_strides(x)}, shape {tuple(x.shape)}"
             raise NotWritableError(what, received, "use gradclip.clip, or make it contiguous first.")
 
@@ -152,17 +153,19 @@ class TorchBackend(Backend):
         return x.numel()
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
+        if x.is_complex() and order != 2:
+            return None
         wide = x.to(_DTYPES[WIDE[self.dtype(x)]])
-        if order in (2.0, 1.0) and wide.dtype == torch.float32 and wide.is_contiguous() and wide.numel() > _ROW:
-            flat = wide.view(-1)
-            whole = flat.numel() - flat.numel() % _ROW
-            rows = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), order, dim=1)
-            last = torch.linalg.vector_norm(flat[whole:], order, dtype=torch.float64)
-            return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(rows.double(), order), last]), order))
-        if math.isinf(order) or wide.numel() <= _ROW:
+        if math.isinf(order) or (order in (1.0, 2.0) and wide.numel() <= _ROW):
             return float(torch.linalg.vector_norm(wide, order))
-        double = torch.complex128 if wide.is_complex() else torch.float64
-        return float(torch.linalg.vector_norm(wide, order, dtype=double))
+        if order not in (1.0, 2.0) or wide.dtype != torch.float32 or not wide.is_contiguous():
+            double = torch.complex128 if wide.is_complex() else torch.float64
+            return float(torch.linalg.vector_norm(wide, order, dtype=double))
+        flat = wide.view(-1)
+        whole = flat.numel() - flat.numel() % _ROW
+        rows = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), order, dim=1)
+        parts = torch.cat([rows.double(), flat[whole:].double()])
+        return float(torch.linalg.vector_norm(parts, order))
 
     def copy(self, x: Tensor) -> Tensor:
         return x.clone()

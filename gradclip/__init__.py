@@ -15,6 +15,8 @@ from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads
 from gradclip.registry import register
 from gradclip.rule import ClipResult, Rule, Scope
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Backend",
     "ClipGradByGlobalNorm",

@@ -16,10 +16,11 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Message", "channel", "run"]
+__all__ = ["Message", "channel", "run", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
 
@@ -65,6 +66,15 @@ def run(
             return f"did not end within {seconds:g} seconds"
         log.seek(0)
         return error or _ending(status, log.read())
+
+
+def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """``[function(item) for item in items]``, each waiting for a process of its own."""
+    pool = ThreadPoolExecutor(2)
+    try:
+        return list(pool.map(function, items))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupted command starts no more
 
 
 @contextmanager

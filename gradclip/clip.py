@@ -139,8 +139,11 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
     else:
         check_dtypes(backend, present)
     if rule.scope is Scope.EXAMPLE:
+        if in_place:
+            what = "A rule that sums over examples changes the shape of a gradient."
+            raise ArgumentError(what, f"rule={rule}", "use gradclip.clip, which returns new ones.")
         shapes = [backend.shape(x) for x in present]
-        if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape}) > 1:
+        if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape} - {None}) > 1:
             what = "Every gradient must have the examples along its first axis."
             raise backend.error(ShapeError(what, f"shapes {shapes}", "clip per example before averaging over them."))
     if rule.scope is Scope.AXES:
@@ -242,11 +245,10 @@ def _summed(opened: Gradients, backend: Backend, factors: Tensor) -> list[Tensor
         if x is None:
             summed.append(None)
             continue
-        shape = tuple(-1 if length is None else length for length in backend.shape(x) or ())
-        ones = tuple(1 for _ in shape[1:])
+        ones = tuple(1 for _ in (backend.shape(x) or ())[1:])
         factor = backend.reshape(backend.cast(factors, WIDE[backend.dtype(x)]), (-1, *ones))
         total = backend.sum(backend.cast(x, WIDE[backend.dtype(x)]) * factor, (0,))
-        summed.append(backend.cast(backend.reshape(total, shape[1:]), backend.dtype(x)))
+        summed.append(backend.cast(total[0, ...], backend.dtype(x)))
     return summed
 
 

@@ -17,8 +17,12 @@ __all__ = ["coefficient", "coefficients", "settled"]
 
 def settled(rule: Rule) -> Rule:
     """The rule with its limit as a float, where it is a tensor whose value can be looked at for nothing."""
+    if isinstance(rule.limit, float):
+        return rule
     limit = _looked_at(rule.limit)
-    return dataclasses.replace(rule, limit=limit) if isinstance(limit, float) else rule
+    if not isinstance(limit, float):
+        return rule
+    return dataclasses.replace(rule, limit=max(limit, 0.0) if rule.negative_is_zero else limit)
 
 
 def _looked_at(x: Any) -> Any:
@@ -53,8 +57,9 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     """
     if isinstance(limit, float) and limit == math.inf:
         return 1.0
-    if not isinstance(n, float) and isinstance(limit, float):
-        limit = min(limit, LARGEST[backend.dtype(n)])  # or it would be infinite, and its derivative NaN
+    if not isinstance(n, float):  # a limit beyond its dtype would be infinite, and its derivative NaN
+        dtype = backend.dtype(n)
+        limit = min(limit, LARGEST[dtype]) if isinstance(limit, float) else backend.cast(limit, dtype)
     distance = n + rule.eps
     fits = distance <= limit
     on_host = isinstance(fits, bool)
@@ -100,10 +105,18 @@ def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
 
 
 def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule: Rule) -> Tensor:
-    if backend.shape(gradient) != backend.shape(parameter):
+    if not _may_be_the_same(backend.shape(gradient), backend.shape(parameter)):
         received = f"shapes {backend.shape(gradient)} and {backend.shape(parameter)}"
         raise backend.error(ArgumentError("A gradient and its parameter must have the same shape.", received))
-    return norms.norm(backend, backend.detach(parameter), rule.order, norms.axes_of(backend, gradient, rule))
+    found = norms.norm(backend, backend.detach(parameter), rule.order, norms.axes_of(backend, gradient, rule))
+    return backend.cast(found, _real_wide(backend, gradient))
+
+
+def _may_be_the_same(one: tuple[int | None, ...] | None, other: tuple[int | None, ...] | None) -> bool:
+    """Whether two shapes agree in what tracing knows of them."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(m == n or m is None or n is None for m, n in zip(one, other, strict=True))
 
 
 def _parameters(opened: Gradients, rule: Rule, params: Any) -> list[Any]:

@@ -41,10 +41,9 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor]) -> None:
             raise backend.error(DTypeError(what, f"dtype={dtype}", hint))
 
 
-def concrete_norm(backend: Backend, x: Tensor, order: float) -> float:
-    """The norm of a concrete tensor, as a Python float."""
-    merged = backend.merge(x)
-    values = backend.values(merged)
+def concrete_norm(backend: Backend, x: Tensor, order: float, wide: str = "") -> float:
+    """The norm of a concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
+    values = _values(backend, x, wide)
     result = None if 0 in _shape(backend, values) else backend.fast_norm(values, order)
     if result is None or not _is_trusted(result, order, _real(backend, values)):
         remainder, scale = _scaled_norm(backend, values, order, None)
@@ -53,10 +52,18 @@ def concrete_norm(backend: Backend, x: Tensor, order: float) -> float:
     return result * 0 if left_out else result  # the rows that a sparse tensor leaves out are zeros
 
 
-def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None) -> Tensor:
+def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None, wide: str = "") -> Tensor:
     """The norm over ``axes`` as a tensor, looking at no value: for tracing, for accelerators and for derivatives."""
-    remainder, scale = _scaled_norm(backend, backend.values(backend.merge(x)), order, axes)
+    remainder, scale = _scaled_norm(backend, _values(backend, x, wide), order, axes)
     return remainder * scale
+
+
+def _values(backend: Backend, x: Tensor, wide: str) -> Tensor:
+    """The numbers of a gradient, each row once, in float64 if ``wide`` says so."""
+    values = backend.values(backend.merge(x))
+    if wide == "float64" and _real(backend, values) != "float64":
+        return backend.cast(values, "complex128" if backend.dtype(values) in COMPLEX else "float64")
+    return values
 
 
 def combine(norms: Sequence[float], order: float) -> float:
@@ -65,7 +72,7 @@ def combine(norms: Sequence[float], order: float) -> float:
     >>> combine([3.0, 4.0], 2.0), combine([3.0, 4.0], 0.0), combine([1e300, 1e300], 2.0)
     (5.0, 2.0, 1.4142135623730952e+300)
     """
-    if math.isnan(order) or any(n != n for n in norms):
+    if order != order or any(n != n for n in norms):
         return math.nan
     if order == math.inf:
         return max(norms)
@@ -142,7 +149,7 @@ def _scale(backend: Backend, largest: Tensor, order: float, dtype: str) -> Tenso
 
 def _power_norm(backend: Backend, magnitude: Tensor, order: float, axes: tuple[int, ...] | None) -> Tensor:
     """sum(magnitude ** order) ** (1 / order), with a derivative of 0, not NaN, at 0."""
-    if math.isnan(order):
+    if order != order:
         return backend.sum(magnitude, axes) * math.nan
     if order == 1:
         return backend.sum(magnitude, axes)
@@ -163,14 +170,15 @@ def measure(opened: Gradients, rule: Rule) -> Any:
     """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents."""
     backend = opened.backend
     assert backend is not None
+    present = [x for x in opened.leaves if x is not None]
+    wide = promote([backend.dtype(x) for x in present])
     if rule.scope is Scope.GLOBAL:
         tensors = [opened.leaves[i] for i in opened.unique()]
         if backend.is_concrete(tensors):
-            return combine([concrete_norm(backend, x, rule.order) for x in tensors], rule.order)
-        return total(backend, [norm(backend, x, rule.order) for x in tensors], rule.order)
-    present = [x for x in opened.leaves if x is not None]
+            return combine([concrete_norm(backend, x, rule.order, wide) for x in tensors], rule.order)
+        return total(backend, [norm(backend, x, rule.order, wide=wide) for x in tensors], rule.order)
     if rule.scope is Scope.EXAMPLE:
-        return total(backend, [_per_example(backend, x, rule.order) for x in present], rule.order)
+        return total(backend, [_per_example(backend, x, rule.order, wide) for x in present], rule.order)
     if rule.scope is Scope.AXES:
         return [None if x is None else norm(backend, x, rule.order, axes_of(backend, x, rule)) for x in opened.leaves]
     one = concrete_norm if backend.is_concrete(present) else norm
@@ -187,14 +195,17 @@ def _mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
     return n / backend.power(backend.maximum(backend.cast(size, backend.dtype(n)), 1.0), 1 / rule.order)
 
 
-def _per_example(backend: Backend, x: Tensor, order: float) -> Tensor:
+def _per_example(backend: Backend, x: Tensor, order: float, wide: str) -> Tensor:
     rank = len(_shape(backend, x))
-    return backend.reshape(norm(backend, x, order, tuple(range(1, rank))), (-1,))
+    return backend.reshape(norm(backend, x, order, tuple(range(1, rank)), wide), (-1,))
 
 
 def axes_of(backend: Backend, x: Tensor, rule: Rule) -> tuple[int, ...] | None:
     """The axes that a rule reduces of this gradient, counted from the front; None for all, where the rank is not known."""
     shape = backend.shape(x)
+    if shape is None and rule.unit_axes and rule.axes is None:
+        what = "The units of a gradient whose number of dimensions is not known must be named."
+        raise backend.error(ShapeError(what, "shape=None", "pass axis= to adaptive_grad_clip."))
     if shape is None:
         return rule.axes
     if rule.unit_axes and rule.axes is None:

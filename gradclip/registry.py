@@ -34,7 +34,8 @@ _SOURCES: dict[str, str | Callable[[], Backend]] = {
 Holders = Literal["declared", "all", "none"]
 
 _backends: dict[str, Backend] = {}  # by top-level module
-_by_type: dict[type, Backend | None] = {}
+_by_type: dict[type, int] = {}  # place in _numbered, or -1
+_numbered: list[Backend] = []
 _entry_points_read = False
 
 
@@ -103,14 +104,27 @@ def installed() -> dict[str, bool]:
 
 def find(x: object) -> Backend | None:
     """The backend that owns ``x``, or None if ``x`` is no tensor of a known framework."""
-    kind = type(x)
-    try:
-        backend = _by_type[kind]
-    except KeyError:
+    number = _number_of(type(x))
+    if number < 0:
+        return None
+    backend = _numbered[number]
+    return backend if backend.is_tensor(x) else None
+
+
+def _number_of(kind: type) -> int:
+    """The place in ``_numbered`` of the backend of a type, by the top-level modules of its bases; -1 for none."""
+    if kind not in _by_type:
         roots = dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__)
         backend = next((get(root) for root in roots if root in _sources() and root in sys.modules), None)
-        _by_type[kind] = backend
-    return backend if backend is not None and backend.is_tensor(x) else None
+        if backend is not None and backend not in _numbered:
+            _numbered.append(backend)
+        _by_type[kind] = -1 if backend is None else _numbered.index(backend)
+    return _by_type[kind]
+
+
+# torch.compile is to call it while tracing and not to trace it: what torch.compiler.assume_constant_result says of a function,
+# said without importing torch. https://docs.pytorch.org/docs/stable/generated/torch.compiler.assume_constant_result.html
+_number_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +198,11 @@ def _only(new: list[Any]) -> Any:
 
 def _materialised(tree: Any) -> Any:
     """An iterator or a view as a list; everything else as it is."""
-    if tree is None or isinstance(tree, (list, tuple, dict, str, bytes)) or not isinstance(tree, Iterable):
+    if tree is None or isinstance(tree, (list, tuple, dict, str, bytes)):
+        return tree
+    if isinstance(tree, Iterator):
+        return list(tree)
+    if not isinstance(tree, Iterable):
         return tree
     return tree if any(known.is_container(tree) for known in loaded()) else list(tree)
 

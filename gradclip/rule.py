@@ -66,7 +66,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         for name, value in ((self.limit_name, self.limit), ("lower bound", self.lower), ("upper bound", self.upper)):
-            if isinstance(value, float) and math.isnan(value):
+            if isinstance(value, float) and value != value:  # not math.isnan, which torch.compile cannot trace
                 raise ArgumentError(f"{name} must be a number, not NaN.", f"{name}={value}")
         if isinstance(self.limit, float) and self.limit < 0 and not self.negative_is_zero:
             raise ArgumentError(
@@ -102,6 +102,8 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
         text: whether ``"1.0"`` is a number too, as it is for natives that call ``float`` on their limit.
         one_element: whether a tensor must have one element.
     """
+    if isinstance(value, (int, float)):
+        return float(value)
     shape = getattr(value, "shape", None)
     if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
         if isinstance(value, (str, bytes)) and not text:

@@ -1,0 +1,276 @@
+"""``gradclip demo``: the same training with every installed framework, clipped the same way, and whether they agree.
+
+Nothing in here computes a clip or a gradient: each framework trains in a process of its own (``gradclip.backends.demo``), and
+sends the loss, the norm and the coefficient of every step.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import util
+from typing import Any
+
+from gradclip import children, registry
+from gradclip.errors import GradclipError
+from gradclip.rule import Rule
+
+__all__ = ["BOUND", "REFERENCE", "RULES", "STEPS", "Call", "History", "Outcome", "Run", "Progress", "UsageError", "require", "run"]
+
+STEPS = 300
+REFERENCE = "numpy"  #: what the others are compared with: its gradients are written out by hand
+#: the largest relative difference from the reference that counts as agreement; rounding alone, 6e-8 a step, grows in training
+BOUND = 1e-4
+#: the same from the formula, which nothing grows: 4 units in the last place of float32
+FORMULA_BOUND = 2.0**-21
+QUANTITIES = ("norm", "coefficient", "loss")
+
+#: two processes share two cores, the model is tiny, and an accelerator's float32 products are not float32
+_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+_NEEDED = {"numpy": "numpy", "sklearn": "scikit-learn", "rich": "rich"}  # module -> name to install
+_TRAINERS = "gradclip.backends.demo."
+
+
+class UsageError(GradclipError):
+    """The demo cannot start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a dialect with its arguments, as the child processes carry it out and the tables show it."""
+
+    dialect: str
+    function: str
+    arguments: dict[str, Any]
+    formula: Callable[[float], float]  #: the coefficient of a norm, as the framework documents it
+    formula_text: str
+
+    def __str__(self) -> str:
+        arguments = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"{self.dialect}.{self.function}({arguments})"
+
+    def rule(self) -> Rule:
+        """The rule itself."""
+        module = importlib.import_module(f"gradclip.dialects.{self.dialect}")
+        rule: Rule = getattr(module, self.function)(**self.arguments)
+        return rule
+
+
+RULES = (
+    Call(
+        dialect="torch",
+        function="clip_grad_norm",
+        arguments={"max_norm": 0.25},
+        formula=lambda norm: min(1.0, 0.25 / (norm + 1e-6)),
+        formula_text="min(1, 0.25 / (norm + 1e-6))",
+    ),
+    Call(
+        dialect="tensorflow",
+        function="clip_by_norm",
+        arguments={"clip_norm": 0.1},
+        formula=lambda norm: 0.1 / max(norm, 0.1),
+        formula_text="0.1 / max(norm, 0.1)",
+    ),
+    Call(
+        dialect="paddle",
+        function="clip_grad_by_global_norm",
+        arguments={"clip_norm": 0.25},
+        formula=lambda norm: 0.25 / max(norm, 0.25),
+        formula_text="0.25 / max(norm, 0.25)",
+    ),
+)
+
+
+@dataclass(slots=True)
+class History:
+    """One training: what each step's clip saw and did. Norms and coefficients are lists, with one entry for a global norm."""
+
+    loss: list[float] = field(default_factory=list)
+    norm: list[list[float]] = field(default_factory=list)
+    coefficient: list[list[float]] = field(default_factory=list)
+    accuracy: float | None = None  #: on the images held out
+
+    def shown(self, quantity: str, step: int) -> float:
+        """The number for a table: of several norms the largest, of their coefficients the smallest."""
+        if quantity == "loss":
+            return self.loss[step]
+        return max(self.norm[step]) if quantity == "norm" else min(self.coefficient[step])
+
+
+@dataclass(slots=True)
+class Run:
+    """One framework's trainings, one a rule."""
+
+    name: str
+    version: str = ""
+    error: str | None = None
+    seconds: float = 0.0
+    histories: list[History] = field(default_factory=lambda: [History() for _ in RULES])
+
+    def receive(self, message: children.Message) -> None:
+        """Take in one message of the process."""
+        if "version" in message:
+            self.version = message["version"]
+        elif "accuracy" in message:
+            self.histories[message["rule"]].accuracy = message["accuracy"]
+        elif "rule" in message:
+            history = self.histories[message["rule"]]
+            history.loss.append(message["loss"])
+            history.norm.append(message["norm"])
+            history.coefficient.append(message["coefficient"])
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the demo found."""
+
+    steps: int
+    runs: list[Run]
+
+    @property
+    def reference(self) -> Run | None:
+        """The NumPy run, unless it failed."""
+        return next((run for run in self.finished if run.name == REFERENCE), None)
+
+    @property
+    def finished(self) -> list[Run]:
+        return [run for run in self.runs if run.error is None]
+
+    def differences(self, run: Run, rule: int) -> dict[str, float]:
+        """For each quantity the largest ``|x - y| / |y|`` over all steps and gradients, where y is NumPy's."""
+        if self.reference is None:
+            return dict.fromkeys(QUANTITIES, math.inf)
+        ours, theirs = run.histories[rule], self.reference.histories[rule]
+        return {
+            "norm": _difference(sum(ours.norm, []), sum(theirs.norm, [])),
+            "coefficient": _difference(sum(ours.coefficient, []), sum(theirs.coefficient, [])),
+            "loss": _difference(ours.loss, theirs.loss),
+        }
+
+    def off_formula(self, run: Run, rule: int) -> float:
+        """How far the coefficients are, at most and relative, from the documented formula of the norms."""
+        history = run.histories[rule]
+        norms, coefficients = sum(history.norm, []), sum(history.coefficient, [])
+        return _difference(coefficients, [RULES[rule].formula(norm) for norm in norms])
+
+    @property
+    def largest(self) -> float:
+        """The largest difference of all; infinity where a number is missing or not finite."""
+        pairs = [(run, rule) for run in self.finished for rule in range(len(RULES))]
+        return max((off for pair in pairs for off in self.differences(*pair).values()), default=math.inf)
+
+    @property
+    def largest_off_formula(self) -> float:
+        return max((self.off_formula(run, rule) for run in self.finished for rule in range(len(RULES))), default=math.inf)
+
+    @property
+    def good(self) -> bool:
+        """Whether every framework ran, all agree, and all follow the formulas."""
+        ran = len(self.finished) == len(self.runs)
+        return ran and self.largest <= BOUND and self.largest_off_formula <= FORMULA_BOUND
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, every step included."""
+        rules = [
+            {
+                "rule": str(call),
+                "scope": call.rule().scope.value,
+                "formula": call.formula_text,
+                "frameworks": {run.name: self._history_as_json(run, i) for run in self.finished},
+            }
+            for i, call in enumerate(RULES)
+        ]
+        frameworks = {run.name: {"version": run.version, "seconds": run.seconds, "error": run.error} for run in self.runs}
+        found = {"largest_difference": self.largest, "largest_off_formula": self.largest_off_formula}
+        bounds = {"bound": BOUND, "formula_bound": FORMULA_BOUND}
+        head = {"good": self.good, "steps": self.steps, "reference": REFERENCE, **found, **bounds}
+        return {**head, "frameworks": frameworks, "rules": rules}
+
+    def _history_as_json(self, run: Run, rule: int) -> dict[str, Any]:
+        off = {"difference": self.differences(run, rule), "off_formula": self.off_formula(run, rule)}
+        return {**asdict(run.histories[rule]), **off}
+
+
+def _difference(ours: list[float], theirs: list[float]) -> float:
+    """The largest relative difference; infinity where a number is missing, not finite, or beside a zero."""
+    if len(ours) != len(theirs):
+        return math.inf
+    found = [0.0 if x == y else abs(x - y) / abs(y) if y else math.inf for x, y in zip(ours, theirs, strict=True)]
+    return max(math.inf if math.isnan(one) else one for one in found)
+
+
+class Progress:
+    """Told how the runs are going, from several threads; this one keeps quiet."""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Everything has ended."""
+
+    def start(self, run: Run, steps: int) -> None:
+        """A framework's process is about to start."""
+
+    def step(self, run: Run) -> None:
+        """A step was made."""
+
+    def end(self, run: Run) -> None:
+        """The process ended."""
+
+
+def run(steps: int, names: Sequence[str] | None, progress: Progress) -> Outcome:
+    """Train with NumPy and with the frameworks of these names, or with all that are installed.
+
+    Raises:
+        UsageError: for a name that is unknown or not installed.
+    """
+    runs = [Run(name) for name in _chosen(names)]
+    calls = [[call.dialect, call.function, call.arguments] for call in RULES]
+    task = json.dumps({"steps": steps, "rules": calls})
+
+    def train(one: Run) -> None:
+        progress.start(one, steps)
+        begun = time.perf_counter()
+        one.error = children.run(_TRAINERS + one.name, [task], _receiver(one, progress), _ENVIRONMENT)
+        one.seconds = round(time.perf_counter() - begun, 3)
+        progress.end(one)
+
+    children.two_at_a_time(train, runs)
+    return Outcome(steps, runs)
+
+
+def _receiver(run: Run, progress: Progress) -> Callable[[children.Message], None]:
+    def receive(message: children.Message) -> None:
+        run.receive(message)
+        progress.step(run)
+
+    return receive
+
+
+def _chosen(names: Sequence[str] | None) -> list[str]:
+    """The frameworks to run, the reference first."""
+    here = registry.installed()
+    known = [name for name in here if util.find_spec(_TRAINERS + name) is not None]
+    usable = [name for name in known if here[name]]
+    for name in names or ():
+        if name not in known:
+            raise UsageError("The demo has no such framework.", f"--frameworks {name}", f"choose from {', '.join(known)}.")
+        if name not in usable:
+            raise UsageError(f"{name} is not installed.", f"--frameworks {name}", f"installed: {', '.join(usable)}.")
+    return list(dict.fromkeys([REFERENCE, *(usable if names is None else names)]))
+
+
+def require() -> None:
+    """Raise where a package that the demo needs is missing.
+
+    Raises:
+        UsageError: with the command that installs it.
+    """
+    missing = [name for module, name in _NEEDED.items() if util.find_spec(module) is None]
+    if missing:
+        what = f"The demo needs {' and '.join(missing)}."
+        raise UsageError(what, f"not installed: {', '.join(missing)}", f"python -m pip install {' '.join(missing)}")

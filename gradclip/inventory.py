@@ -1,0 +1,212 @@
+"""``gradclip backends``: which backends there are, and what each supports, found out by trying it.
+
+As ``python -m gradclip.inventory MODULE`` it is the process that imports one framework and asks its backend.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata, util
+from typing import Any
+
+import gradclip
+from gradclip import children, registry
+from gradclip.backend import COMPLEX, FLOATS, Backend, Tensor
+from gradclip.dialects import torch as dialect
+
+__all__ = ["describe", "framework_of", "survey", "text"]
+
+Entry = dict[str, Any]
+
+_BUILT_IN = "gradclip.backends."
+_TRAINERS = "gradclip.backends.demo."
+_LABEL = 12
+
+
+# ---- in the command's own process ---------------------------------------------------------------------------------------------
+
+
+def survey(report: Callable[[str], None]) -> list[Entry]:
+    """One entry a backend, as :func:`describe` gives it, with where it comes from and whether its framework is there.
+
+    Args:
+        report: told of each framework before it is asked.
+    """
+    here = registry.installed()
+    entries = []
+    for module, source in registry._sources().items():
+        twin = next((entry for entry in entries if entry["source"] == _source(source)), None)
+        if twin is not None:
+            twin["modules"].append(module)  # jax and jaxlib
+            continue
+        known = {"name": module, "modules": [module], "origin": _origin(source), "source": _source(source)}
+        entries.append({**known, "installed": here[module], "error": None})
+
+    def ask(entry: Entry) -> None:
+        report(entry["name"])
+        if entry["origin"] == "registered":  # what was registered in this process is in no other
+            entry.update(_attempt(entry["name"]))
+        else:
+            failure = children.run("gradclip.inventory", [entry["name"]], entry.update, seconds=300)
+            entry["error"] = entry["error"] or failure
+
+    children.two_at_a_time(ask, [entry for entry in entries if entry["installed"]])
+    return entries
+
+
+def text(entries: list[Entry]) -> str:
+    """The entries, for reading: a block each, at most 80 columns wide."""
+    return "\n\n".join("\n".join(_block(entry)) for entry in entries)
+
+
+def framework_of(entry: Entry) -> str:
+    """``"torch 2.13.0"``, and what is wrong with it."""
+    if not entry["installed"]:
+        return f"{entry['name']}: not installed"
+    if entry["error"]:
+        return f"{entry['name']}: installed, but does not work"
+    return f"{entry['name']} {entry['version']}"
+
+
+def _block(entry: Entry) -> Iterator[str]:
+    yield f"{framework_of(entry)}  ({entry['origin']}: {entry['source']})"
+    if entry["error"]:
+        yield from _lines("reason", entry["error"].split(" "))
+    elif entry["installed"]:
+        yield from _lines("devices", entry["devices"] or ["not known"], ", ")
+        yield from _trials("dtypes", entry["dtypes"], " ")
+        yield from _lines("in place", ["yes" if entry["in_place"] else "no"])
+        yield from _lines("sparse", ["yes" if entry["sparse"] else "no"])
+        yield from _trials("traced", entry["traced"], ", ")
+
+
+def _trials(label: str, tried: dict[str, str | None] | None, separator: str) -> Iterator[str]:
+    """What worked, then what did not, and why."""
+    if tried is None:
+        yield from _lines(label, ["not tried: no tensor to try it with"])
+        return
+    yield from _lines(label, [name for name, why in tried.items() if why is None] or ["no"], separator)
+    for name, why in tried.items():
+        if why is not None:
+            yield from _lines("", f"not {name}: {why}".split(" "))
+
+
+def _lines(label: str, words: list[str], separator: str = " ") -> Iterator[str]:
+    """Words after a label, wrapped at 80 columns."""
+    line = ""
+    for i, word in enumerate(words):
+        word += separator if i + 1 < len(words) else ""
+        if line and len(line) + len(word.rstrip()) > 80 - 2 - _LABEL:
+            yield f"  {label:<{_LABEL}}{line.rstrip()}"
+            label, line = "", ""
+        line += word
+    if line:
+        yield f"  {label:<{_LABEL}}{line.rstrip()}"
+
+
+def _origin(source: object) -> str:
+    if not isinstance(source, str):
+        return "registered"
+    return "built in" if source.startswith(_BUILT_IN) else "entry point"
+
+
+def _source(source: object) -> str:
+    if isinstance(source, str):
+        return source
+    return f"{getattr(source, '__module__', '')}:{getattr(source, '__qualname__', repr(source))}"
+
+
+def _attempt(module: str) -> Entry:
+    try:
+        return describe(module)
+    except Exception as error:  # a third party's backend may fail in any way; the list goes on
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+# ---- in a process of the framework's own -----------------------------------------------------------------------------------------
+
+
+def describe(module: str) -> Entry:
+    """What the backend of a top-level module supports; imports the framework.
+
+    The dtypes and the traced forms are tried: each clips [3, 4] to norm 1. Whether it can write in place and knows sparse
+    gradients is what the backend says of itself.
+    """
+    backend = registry.get(module)
+    framework = importlib.import_module(module)
+    trainer = _trainer(module)
+    sample = trainer.tensor(_array([3.0, 4.0])) if trainer else _standard(framework, backend)
+    return {
+        "version": str(getattr(framework, "__version__", None) or _version(module)),
+        "devices": trainer.devices() if trainer else None,
+        "dtypes": None if sample is None else {name: _tried(_clipped, backend, sample, name) for name in (*FLOATS, *COMPLEX)},
+        "in_place": type(backend).assign_ is not Backend.assign_,
+        "sparse": type(backend).is_sparse is not Backend.is_sparse,
+        "traced": {name: _tried(_traced, trainer, trace, sample) for name, trace in trainer.traces().items()} if trainer else None,
+    }
+
+
+def _trainer(module: str) -> Any:
+    """The built-in framework's own way to make a tensor and to trace; None for a third party's."""
+    if util.find_spec(_TRAINERS + module) is None:
+        return None
+    return importlib.import_module(_TRAINERS + module).trainer
+
+
+def _array(values: list[float]) -> Any:
+    return importlib.import_module("numpy").array(values, "float32")
+
+
+def _standard(framework: Any, backend: Backend) -> Tensor | None:
+    """A tensor made as the array API standard makes one, where a third party's framework has that."""
+    try:
+        sample = framework.asarray([3.0, 4.0])
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return sample if backend.is_tensor(sample) else None
+
+
+class _Differs(Exception):
+    """It ran, and did something else."""
+
+
+def _tried(attempt: Callable[..., None], *arguments: Any) -> str | None:
+    """None where the attempt went well; else why not."""
+    try:
+        attempt(*arguments)
+    except _Differs as difference:
+        return str(difference)
+    except Exception as error:  # a framework says in any way it likes that it cannot
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return None
+
+
+def _clipped(backend: Backend, sample: Tensor, dtype: str) -> None:
+    gradient = backend.cast(sample, dtype)
+    if backend.dtype(gradient) != dtype:
+        raise _Differs(f"becomes {backend.dtype(gradient)}")
+    clipped = gradclip.clip(gradient, dialect.clip_grad_norm(max_norm=1.0)).grads
+    if backend.dtype(clipped) != dtype:
+        raise _Differs(f"the result is {backend.dtype(clipped)}")
+    size = backend.number(backend.sum(backend.abs(clipped), None))
+    if abs(size - 1.4) > 0.01:
+        raise _Differs(f"3/5 + 4/5 came out as {size}")
+
+
+def _traced(trainer: Any, trace: Callable[[Callable[[Tensor], Tensor], Tensor], Tensor], sample: Tensor) -> None:
+    rule = dialect.clip_grad_norm(max_norm=1.0)
+    values = trainer.array(trace(lambda gradient: gradclip.clip([gradient], rule).grads[0], sample)).tolist()
+    if max(abs(values[0] - 0.6), abs(values[1] - 0.8)) > 1e-5:
+        raise _Differs(f"[0.6, 0.8] came out as {values}")
+
+
+def _version(module: str) -> str:
+    names = metadata.packages_distributions().get(module, [])
+    return metadata.version(names[0]) if names else "of unknown version"
+
+
+if __name__ == "__main__":
+    with children.channel() as send:
+        send(describe(sys.argv[1]))

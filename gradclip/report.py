@@ -1,0 +1,148 @@
+"""What ``gradclip demo`` shows: progress on standard error, tables on standard output. Needs rich."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gradclip import demo
+from gradclip.rule import Scope
+
+__all__ = ["Bars", "Lines", "progress", "show"]
+
+_SCOPES = {
+    Scope.GLOBAL: "one norm over all gradients",
+    Scope.TENSOR: "each gradient by its own norm",
+}
+_FIXED = 38  # columns of a table beside those of the steps, which are 10 wide each
+_NAMES = {"norm": "norm before", "coefficient": "coefficient", "loss": "loss"}
+
+
+def progress() -> demo.Progress:
+    """Bars on a terminal, else a line for each thing that happens."""
+    console = Console(stderr=True)
+    return Bars(console) if console.is_terminal else Lines(console)
+
+
+class Lines(demo.Progress):
+    """A line when a framework starts, when it changes to the next rule, and when it ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def start(self, run: demo.Run, steps: int) -> None:
+        self._say(f"{run.name}: starting")
+
+    def step(self, run: demo.Run) -> None:
+        for call, history in zip(demo.RULES, run.histories, strict=True):
+            if len(history.loss) == 1 and history.accuracy is None:
+                self._say(f"{run.name}: training with {call}")
+
+    def end(self, run: demo.Run) -> None:
+        self._say(f"{run.name}: {run.error or f'done in {run.seconds:.1f} s'}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Bars(demo.Progress):
+    """A bar for each framework."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description:<10}"), BarColumn(24), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def start(self, run: demo.Run, steps: int) -> None:
+        self._tasks[run.name] = self._progress.add_task(run.name, total=steps * len(demo.RULES), state="starting")
+
+    def step(self, run: demo.Run) -> None:
+        done = [len(history.loss) for history in run.histories]
+        state = next((f"{call.dialect} dialect" for call, steps in zip(demo.RULES[::-1], done[::-1], strict=True) if steps), "starting")
+        self._progress.update(self._tasks[run.name], completed=sum(done), state=state)
+
+    def end(self, run: demo.Run) -> None:
+        task = self._tasks[run.name]
+        self._progress.update(task, state="failed" if run.error else "done")
+        self._progress.stop_task(task)
+
+
+def show(outcome: demo.Outcome, console: Console | None = None) -> None:
+    """Print the tables, one a dialect, and what they come to."""
+    console = console or Console(highlight=False)
+    _say(console, "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,")
+    _say(console, f"{outcome.steps} steps of 64 images: each framework's own gradients, clipped by gradclip.")
+    _say(console, ", ".join(f"{run.name} {run.version} ({run.seconds:.1f} s)" for run in outcome.finished))
+    for rule in range(len(demo.RULES)):
+        _show_rule(console, outcome, rule)
+    console.print()
+    for run in outcome.runs:
+        if run.error is not None:
+            _say(console, f"FAILED: {run.name}: {run.error}")
+    for line in _verdict(outcome):
+        _say(console, line)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False)
+
+
+def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
+    call = demo.RULES[rule]
+    console.print()
+    scope = call.rule().scope
+    _say(console, f"{call}: {_SCOPES[scope]}")
+    shown = "; shown: the most clipped of the four" if scope is Scope.TENSOR else ""
+    _say(console, f"coefficient = {call.formula_text}{shown}")
+    steps = _checkpoints(outcome.steps, max(2, (console.width - _FIXED) // 10))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("", "step"):
+        table.add_column(name, no_wrap=True)
+    for name in [*map(str, steps), "max diff"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for quantity in demo.QUANTITIES:
+        for i, run in enumerate(outcome.finished):
+            numbers = [f"{run.histories[rule].shown(quantity, step - 1):.6f}" for step in steps]
+            off = "" if run is outcome.reference else f"{outcome.differences(run, rule)[quantity]:.1e}"
+            table.add_row("" if i else _NAMES[quantity], run.name, *numbers, off)
+        table.add_section()
+    console.print(table)
+    console.print()
+    scores = {run.name: run.histories[rule].accuracy for run in outcome.finished}
+    _say(console, "Held-out images recognised: " + ", ".join(f"{name} {score:.1%}" for name, score in scores.items()))
+
+
+def _checkpoints(steps: int, room: int) -> list[int]:
+    """At most ``room`` steps, from the first to the last, evenly spread."""
+    count = min(steps, room, 8)
+    return [1 + round(i * (steps - 1) / max(1, count - 1)) for i in range(count)]
+
+
+def _verdict(outcome: demo.Outcome) -> Iterator[str]:
+    others = [run.name for run in outcome.finished if run is not outcome.reference]
+    if outcome.finished:
+        off, bound = outcome.largest_off_formula, demo.FORMULA_BOUND
+        yield f"{_word(off <= bound)}: coefficients and the formulas: at most {off:.1g} apart (allowed: {bound:.1e})."
+    if outcome.reference is None:
+        yield f"NOTHING TO COMPARE WITH: {demo.REFERENCE} failed."
+    elif others:
+        what = f"{', '.join(others)} and {demo.REFERENCE}"
+        yield f"{_word(outcome.largest <= demo.BOUND)}: {what}: at most {outcome.largest:.1e} apart (allowed: {demo.BOUND:.1e})."
+    else:
+        yield "NumPy ran alone: install torch, tensorflow, paddlepaddle or jax to compare them."
+    yield "max diff and apart: relative, the largest over all steps and gradients."
+
+
+def _word(good: bool) -> str:
+    return "AGREE" if good else "DISAGREE"
