@@ -30,6 +30,10 @@ class Framework:
         """Its dtype by the common name."""
         raise NotImplementedError
 
+    def exp(self, tensor: Any) -> Any:
+        """The exponential, for frameworks that train."""
+        raise NotImplementedError
+
     def strided(self, values: Any, dtype: str = "float32") -> Any:
         """The same values in a tensor that is not contiguous in memory, where the framework has such; else as ``make``."""
         return self.make(values, dtype)

@@ -26,6 +26,9 @@ class TorchFramework(Framework):
     def dtype(self, tensor: Any) -> str:
         return str(tensor.dtype).removeprefix("torch.")
 
+    def exp(self, tensor: Any) -> Any:
+        return torch.exp(tensor)
+
     def strided(self, values: Any, dtype: str = "float32") -> Any:
         return self.make(values, dtype).repeat_interleave(2, dim=-1)[..., ::2]
 
