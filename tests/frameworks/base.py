@@ -14,6 +14,9 @@ class Framework:
     name = ""
     dtypes: tuple[str, ...] = ()  #: those of float16, bfloat16, float32, float64, complex64, complex128 that it has
     mutable = False  #: whether its tensors can be written
+    copies_expanded = False  #: whether an expanded tensor has memory of its own, so that it can be written
+    holds_gradients = False  #: whether a parameter holds its gradient
+    has_sparse = False  #: whether it has sparse gradients
     trains = True  #: whether it has an autograd
     flushes_subnormals = False  #: whether its arithmetic turns subnormal numbers into zeros
     jits: tuple[str, ...] = ()  #: names of its ways to trace: ("compile",), ("function", "xla"), ("jit",), ("to_static",)
@@ -34,6 +37,10 @@ class Framework:
         """The exponential, for frameworks that train."""
         raise NotImplementedError
 
+    def sum(self, tensor: Any) -> Any:
+        """The sum of all elements, a 0-d tensor, for frameworks that train."""
+        return tensor.sum()
+
     def strided(self, values: Any, dtype: str = "float32") -> Any:
         """The same values in a tensor that is not contiguous in memory, where the framework has such; else as ``make``."""
         return self.make(values, dtype)
@@ -45,6 +52,10 @@ class Framework:
     def parameter(self, gradient: Any, dtype: str = "float32") -> Any:
         """A parameter that holds this gradient (None: none), for frameworks whose parameters do."""
         raise NotImplementedError
+
+    def gradient(self, parameter: Any) -> Any:
+        """The gradient that a parameter holds."""
+        return parameter.grad
 
     def sparse(self, rows: list[int], values: Any, height: int) -> Any:
         """A sparse gradient of ``height`` rows, duplicates not merged; frameworks without raise NotImplementedError."""

@@ -12,6 +12,8 @@ class TorchFramework(Framework):
     name = "torch"
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
+    holds_gradients = True
+    has_sparse = True
     jits = ("compile",)
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
@@ -38,13 +40,13 @@ class TorchFramework(Framework):
     def parameter(self, gradient: Any, dtype: str = "float32") -> Any:
         if gradient is None:
             return torch.nn.Parameter(torch.zeros(2))
-        parameter = torch.nn.Parameter(torch.zeros(gradient.shape, dtype=gradient.dtype))
+        parameter = torch.nn.Parameter(torch.zeros(tuple(gradient.shape), dtype=gradient.dtype))
         parameter.grad = gradient
         return parameter
 
     def sparse(self, rows: list[int], values: Any, height: int) -> Any:
         values = self.make(values)
-        return torch.sparse_coo_tensor(torch.tensor([rows]), values, (height, *values.shape[1:]))
+        return torch.sparse_coo_tensor(torch.tensor([rows]), values, (height, *values.shape[1:]), check_invariants=True)
 
     def densify(self, sparse: Any) -> np.ndarray:
         return self.read(sparse.to_dense())

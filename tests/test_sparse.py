@@ -1,0 +1,73 @@
+"""Sparse gradients: duplicate rows are merged before the norm, the result is sparse, and nothing is made dense."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from frameworks.base import Framework
+from oracle import CASES, Case, ulps
+
+import gradclip
+from gradclip.dialects import optax, tensorflow, torch
+
+ROWS, VALUES, HEIGHT = [0, 2, 2], [[3.0, 0.0], [2.0, 1.0], [2.0, -1.0]], 4
+DENSE = np.array([[3.0, 0.0], [0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])  # norm 5; 4.36 if the rows are not merged
+
+
+pytestmark = pytest.mark.needs("has_sparse")
+SPARSE = [(name, case) for name, case in CASES if not case.needs & {"batch", "params"}]
+
+
+@pytest.mark.parametrize("limit", [1.0, 100.0], ids=["clipped", "unclipped"])
+@pytest.mark.parametrize(("limit_name", "case"), SPARSE, ids=[str(case) for _, case in SPARSE])
+def test_as_dense(backend: Framework, limit_name: str, case: Case, limit: float) -> None:
+    dialect = importlib.import_module(f"gradclip.dialects.{case.dialect}")
+    rule = getattr(dialect, case.function)(**{limit_name: limit}, **case.arguments)
+    gradient, dense = backend.sparse(ROWS, VALUES, HEIGHT), backend.make([1.0, 2.0])
+    result = gradclip.clip([gradient, None, dense], rule)
+    want, _ = case.formula([DENSE, None, np.array([1.0, 2.0])], limit)
+    assert backend.is_sparse(result.grads[0]) and not backend.is_sparse(result.grads[2])
+    assert ulps(backend.densify(result.grads[0]), want[0], "float32") <= 4
+    assert ulps(backend.read(result.grads[2]), want[2], "float32") <= 4
+    assert np.array_equal(backend.densify(gradient), DENSE), "the functional form wrote to its input"
+
+
+def test_norms(backend: Framework) -> None:
+    gradient = backend.sparse(ROWS, VALUES, HEIGHT)
+    for order, want in ((2.0, 5.0), (1.0, 7.0), (np.inf, 4.0), (0.0, 1.0), (-np.inf, 0.0), (-1.0, 0.0)):
+        assert gradclip.norm([gradient], torch.clip_grad_norm(1.0, order)) == want
+    assert gradclip.norm([gradient], optax.clip_by_block_rms(1.0)) == [5.0 / np.sqrt(8)]
+
+
+@pytest.mark.needs("holds_gradients")
+@pytest.mark.parametrize(
+    ("clip", "want"),
+    [
+        (lambda p: gradclip.clip_grad_norm_([p], 1.0), DENSE / 5),
+        (lambda p: gradclip.clip_grad_value_([p], 1.0), DENSE.clip(-1, 1)),
+        (lambda p: gradclip.clip_([p], tensorflow.clip_by_norm(1.0)), DENSE / 5),
+    ],
+    ids=["norm", "value", "by norm"],
+)
+def test_in_place(backend: Framework, clip: Callable[[Any], Any], want: np.ndarray) -> None:
+    parameter = backend.parameter(backend.sparse(ROWS, VALUES, HEIGHT))
+    clip(parameter)
+    after = backend.gradient(parameter)
+    assert backend.is_sparse(after)
+    assert np.abs(backend.densify(after) - want).max() < 3e-7
+
+
+def test_bounds_must_let_zero_be(backend: Framework) -> None:
+    with pytest.raises(ValueError, match="Bounds that exclude 0 would make a sparse gradient dense"):
+        gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], tensorflow.clip_by_value(0.5, 1.0))
+
+
+def test_large_height_stays_sparse(backend: Framework) -> None:
+    """A table that would not fit into memory."""
+    gradient = backend.sparse(ROWS, VALUES, 2**40)
+    result = gradclip.clip([gradient], optax.clip_by_global_norm(1.0))
+    assert result.norm == 5.0 and backend.is_sparse(result.grads[0])
