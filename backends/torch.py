@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gradclip.backend import COMPLEX, WIDE, Backend, Tensor, normal_factors
+from gradclip.backend import WIDE, Backend, Tensor, normal_factors
 from gradclip.clip import clip_
 from gradclip.errors import ArgumentError, NotWritableError
 from gradclip.rule import Rule, Scope

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gradclip.errors import GradclipError
+from gradclip.errors import GradclipError, NotWritableError
 
 __all__ = ["COMPLEX", "FLOATS", "LARGEST", "WIDE", "Backend", "Tensor", "promote"]
 
@@ -40,7 +40,8 @@ class Backend:
 
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
     reduction over None reduces to a 0-d tensor. Nothing but :meth:`number`, :meth:`fast_norm` and :meth:`is_concrete` may look
-    at a value.
+    at a value. Besides these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with
+    numbers, and ``x[0, ...]``.
     """
 
     name = ""  #: "torch"
@@ -110,6 +111,10 @@ class Backend:
         """The value of a tensor of one element, as a float."""
         raise NotImplementedError
 
+    def constant(self, value: float, like: Tensor) -> Any:
+        """A number for Python's arithmetic with ``like``: a tensor where the framework would round the number to float32."""
+        return value
+
     # ---- what has a default: kinds of tensor ------------------------------------------------------------------------------
 
     def is_parameter(self, x: object) -> bool:
@@ -134,6 +139,9 @@ class Backend:
 
     def check_writable(self, x: Tensor) -> None:
         """Raise :class:`gradclip.errors.NotWritableError` if ``x`` cannot be written in place."""
+        if not self.is_mutable(x):
+            hint = "use gradclip.clip, which returns new ones."
+            raise NotWritableError("This gradient cannot be written in place.", f"an immutable tensor of {self.name}", hint)
 
     def is_sparse(self, x: Tensor) -> bool:
         """Whether ``x`` holds some rows of a tensor that is zero elsewhere."""

@@ -26,6 +26,7 @@ Message = dict[str, Any]  #: one JSON line
 
 #: no notices in the log, no memory of an accelerator taken beyond what is used
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
+_FAILED = 97  # the exit status after an exception, which was sent
 _MODEST = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
@@ -44,28 +45,28 @@ def run(
     # -P: a folder that happens to be the current one must not stand in for an installed package
     command = [sys.executable, "-P", "-m", module, *arguments]
     variables = {**_QUIET, **_MODEST, **os.environ, **(environment or {})}
-    error: str | None = None
+    error: str | None = "ended without an answer"
     with tempfile.TemporaryFile("w+", errors="replace") as log:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace", env=variables
-        )
-        timer = threading.Timer(seconds, child.kill)
-        timer.start()
-        try:
-            for line in child.stdout or ():
-                message = json.loads(line)
-                error = message.get("error", error)
-                receive(message)
-            status = child.wait()
-            timed_out = not timer.is_alive()
-        finally:
-            timer.cancel()
-            child.kill()
-            child.wait()
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+        with subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables) as child:
+            timer = threading.Timer(seconds, child.kill)
+            timer.start()
+            try:
+                for line in child.stdout or ():
+                    message = json.loads(line)
+                    if "end" in message:
+                        error = message["end"]
+                    else:
+                        receive(message)
+                status = child.wait()
+                timed_out = not timer.is_alive()
+            finally:
+                timer.cancel()
+                child.kill()  # of no effect where it has ended
         if timed_out:
             return f"did not end within {seconds:g} seconds"
         log.seek(0)
-        return error or _ending(status, log.read())
+        return _ending(status, log.read()) if status not in (0, _FAILED) else error
 
 
 def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -79,7 +80,7 @@ def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[
 
 @contextmanager
 def channel() -> Iterator[Callable[[Message], None]]:
-    """In the child: a function that sends a message to the parent; an exception is sent too, and ends the process with 1."""
+    """In the child: a function that sends a message to the parent. How it ends is sent too: an exception, or none."""
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)  # what a framework prints is not for the parent
 
@@ -88,15 +89,14 @@ def channel() -> Iterator[Callable[[Message], None]]:
 
         try:
             yield send
-        except Exception as error:  # whatever it is, the parent reports it by the framework's name
+        except (Exception, SystemExit) as error:  # whatever it is, the parent reports it by the framework's name
             traceback.print_exc()
-            send({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
-            raise SystemExit(1) from None
+            send({"end": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+            raise SystemExit(_FAILED) from None
+        send({"end": None})
 
 
-def _ending(status: int, log: str) -> str | None:
-    if status == 0:
-        return None
+def _ending(status: int, log: str) -> str:
     if status < 0:
         try:
             name = signal.Signals(-status).name

@@ -1,10 +1,11 @@
-"""The command ``gradclip``: ``gradclip backends``, ``gradclip demo``. It ends with 0; 1 if something failed; 2 for wrong usage."""
+"""The command ``gradclip``. It ends with 0; with 1 if something failed; with 2 for wrong usage."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -26,14 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
     except demo.UsageError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        sys.stdout = None  # type: ignore[assignment]  # nothing is left to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
         return 1
 
 
@@ -45,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     what = "which backends there are, and what each supports"
-    command = commands.add_parser("backends", help=what, description=f"Show {what}; each framework is tried in a process of its own.")
+    command = commands.add_parser(
+        "backends", help=what, description=f"Show {what}; each framework is tried in a process of its own."
+    )
     command.set_defaults(run=_backends)
     _add_json(command)
 
@@ -53,8 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "demo", help=what, description=f"Real digits: {what}, and check that all frameworks clip to the same numbers."
     )
-    command.add_argument("--steps", type=_steps, default=demo.STEPS, help="training steps for each dialect (default: %(default)s)")
-    command.add_argument("--frameworks", metavar="A,B", help="only these (default: all that are installed); NumPy is always run")
+    command.add_argument(
+        "--steps", type=_steps, default=demo.STEPS, help="training steps for each dialect (default: %(default)s)"
+    )
+    command.add_argument(
+        "--frameworks", metavar="A,B", help="only these (default: all that are installed); NumPy is always run"
+    )
     command.set_defaults(run=_demo)
     _add_json(command)
     return parser
@@ -66,13 +75,16 @@ def _add_json(command: argparse.ArgumentParser) -> None:
 
 def _steps(value: str) -> int:
     steps = int(value) if value.isdecimal() else 0
-    if not 1 <= steps <= 100_000:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 100000, not {value!r}")
+    if not 1 <= steps <= demo.MOST_STEPS:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {demo.MOST_STEPS}, not {value!r}")
     return steps
 
 
 def _backends(options: argparse.Namespace) -> int:
-    entries = inventory.survey(lambda name: print(f"asking {name} ...", file=sys.stderr, flush=True))
+    def report(name: str) -> None:
+        sys.stderr.write(f"asking {name} ...\n")  # in one piece: two threads report
+
+    entries = inventory.survey(report)
     if options.json:
         _print_json({"backends": entries})
     else:

@@ -12,10 +12,12 @@ from gradclip.errors import ArgumentError, DTypeError, GradclipWarning, NonFinit
 from gradclip.norms import axes_of, check_dtypes, measure
 from gradclip.registry import Gradients, open_
 from gradclip.rule import ClipResult, Rule, Scope
+from gradclip.tracing import as_it_is
 
 __all__ = ["carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
 
 
+@as_it_is
 def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
     """Clip gradients into new ones.
 
@@ -46,6 +48,7 @@ def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
     return carry_out(open_(grads), rule, params)
 
 
+@as_it_is
 def clip_(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
     """Clip gradients in place, where the framework's tensors can be written; otherwise as :func:`clip`.
 
@@ -65,6 +68,7 @@ def clip_(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
     return carry_out(open_(grads), rule, params, in_place=True)
 
 
+@as_it_is
 def norm(grads: Any, rule: Rule) -> Any:
     """The first of two stages: the norm that :func:`clip` would use, before anything is scaled.
 
@@ -79,6 +83,7 @@ def norm(grads: Any, rule: Rule) -> Any:
     return carry_out(open_(grads), rule, stage="norm").norm
 
 
+@as_it_is
 def scale_by_norm(grads: Any, rule: Rule, norm: Any, *, params: Any = None) -> ClipResult:
     """The second of two stages: clip as ``rule`` does, by a norm that is known already.
 
@@ -96,11 +101,13 @@ def scale_by_norm(grads: Any, rule: Rule, norm: Any, *, params: Any = None) -> C
     return carry_out(open_(grads), rule, params, known=norm)
 
 
+@as_it_is
 def scale_by_norm_(grads: Any, rule: Rule, norm: Any, *, params: Any = None) -> ClipResult:
     """:func:`scale_by_norm` in place."""
     return carry_out(open_(grads), rule, params, in_place=True, known=norm)
 
 
+@as_it_is
 def carry_out(
     opened: Gradients, rule: Rule, params: Any = None, *, in_place: bool = False, known: Any = None, stage: str = "all"
 ) -> ClipResult:
@@ -139,19 +146,27 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
     else:
         check_dtypes(backend, present)
     if rule.scope is Scope.EXAMPLE:
-        if in_place:
-            what = "A rule that sums over examples changes the shape of a gradient."
-            raise ArgumentError(what, f"rule={rule}", "use gradclip.clip, which returns new ones.")
-        shapes = [backend.shape(x) for x in present]
-        if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape} - {None}) > 1:
-            what = "Every gradient must have the examples along its first axis."
-            raise backend.error(ShapeError(what, f"shapes {shapes}", "clip per example before averaging over them."))
+        _check_examples(backend, present, rule, in_place)
     if rule.scope is Scope.AXES:
         for x in present:
-            axes_of(backend, x, rule)
+            if 0 not in (axes_of(backend, x, rule) or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
+                what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
+                raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
     if in_place:
         for x in present:
             backend.check_writable(x)
+
+
+def _check_examples(backend: Backend, tensors: list[Tensor], rule: Rule, in_place: bool) -> None:
+    if in_place:
+        what = "A rule that sums over examples changes the shape of a gradient."
+        raise ArgumentError(what, f"rule={rule}", "use gradclip.clip, which returns new ones.")
+    if any(backend.is_sparse(x) for x in tensors):
+        raise backend.error(ArgumentError("A sparse gradient has no examples along its first axis.", f"rule={rule}"))
+    shapes = [backend.shape(x) for x in tensors]
+    if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape} - {None}) > 1:
+        what = "Every gradient must have the examples along its first axis."
+        raise backend.error(ShapeError(what, f"shapes {shapes}", "clip per example before averaging over them."))
 
 
 def _check_bounds(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
@@ -173,7 +188,8 @@ def check_finite(opened: Gradients, backend: Backend, rule: Rule, measured: Any)
     found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
     if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
         hint = "look at the norm that is returned, outside of the traced function."
-        raise ArgumentError("error_if_nonfinite needs to look at the norm, which tracing forbids.", "error_if_nonfinite=True", hint)
+        what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
+        raise ArgumentError(what, "error_if_nonfinite=True", hint)
     values = [n if isinstance(n, float) else backend.number(backend.max(backend.abs(n), None)) for n in found]
     if all(value - value == 0 for value in values):
         return
@@ -261,7 +277,8 @@ def _written(opened: Gradients, backend: Backend, new: list[Tensor | None]) -> l
 def _warn_of_nothing(opened: Gradients) -> None:
     """Nothing was clipped, and the caller most likely believes otherwise."""
     if any(owner is not None for owner in opened.owners):
-        what, hint = "None of the parameters has a gradient: nothing was clipped.", "clip after backward(), and before zero_grad()."
+        what = "None of the parameters has a gradient: nothing was clipped."
+        hint = "clip after backward(), and before zero_grad()."
         received = f"{len(opened.owners)} parameters"
     elif opened.was_iterator:
         what, hint = "The iterator is empty: nothing was clipped.", "an iterator can be used once; pass a list to use it again."

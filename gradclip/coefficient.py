@@ -42,7 +42,10 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         like = next(x for x in opened.leaves if x is not None)
         n = _looked_at(measured) if rule.scope is Scope.GLOBAL else measured
-        return coefficient(backend, rule, n, _limit(backend, rule, like))
+        result = coefficient(backend, rule, n, _limit(backend, rule, like))
+        if rule.scope is Scope.EXAMPLE and isinstance(result, float):
+            return backend.cast(n > 0, backend.dtype(n)) * 0 + result  # one for each example
+        return result
     limits = _relative_limits(opened, rule, params)
     return [
         None if x is None else coefficient(backend, rule, _looked_at(n) if rule.scope is Scope.TENSOR else n, limit)
@@ -57,17 +60,20 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     """
     if isinstance(limit, float) and limit == math.inf:
         return 1.0
+    if isinstance(n, float) and not isinstance(limit, float):
+        n = backend.asarray(n, backend.dtype(limit), limit)
     if not isinstance(n, float):  # a limit beyond its dtype would be infinite, and its derivative NaN
         dtype = backend.dtype(n)
-        limit = min(limit, LARGEST[dtype]) if isinstance(limit, float) else backend.cast(limit, dtype)
-    distance = n + rule.eps
-    fits = distance <= limit
+        limit = backend.constant(min(limit, LARGEST[dtype]), n) if isinstance(limit, float) else backend.cast(limit, dtype)
+    distance = n + (rule.eps if isinstance(n, float) else backend.constant(rule.eps, n))
+    fits = distance < limit  # at the limit both branches are 1
     on_host = isinstance(fits, bool)
     where = _where if on_host else backend.where
     divisor = distance
     if rule.floor:
         divisor = max(distance, rule.floor) if on_host else backend.maximum(distance, rule.floor)
-    result = where(fits, 1.0, limit / where(fits, 1.0, divisor))
+    divisor = where(distance <= 0, 1.0, where(fits, 1.0, divisor))  # nothing that is not taken divides by 0
+    result = where(fits, 1.0, limit / divisor)
     if rule.nan_if_infinite:
         result = result + (n - n)
     if rule.keep_if_nan:
@@ -98,10 +104,13 @@ def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
     own = [None if x is None else _limit(backend, rule, x) for x in opened.leaves]
     if rule.relative_to is None:
         return own
-    return [
-        None if x is None else limit * backend.maximum(_parameter_norm(backend, x, p, rule), rule.relative_to)
-        for x, p, limit in zip(opened.leaves, _parameters(opened, rule, params), own, strict=True)
-    ]
+    limits: list[Any] = []
+    for x, p, limit in zip(opened.leaves, _parameters(opened, rule, params), own, strict=True):
+        if x is not None:
+            norm = backend.maximum(_parameter_norm(backend, x, p, rule), rule.relative_to)
+            limit = norm * (backend.constant(limit, norm) if isinstance(limit, float) else limit)
+        limits.append(limit)
+    return limits
 
 
 def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule: Rule) -> Tensor:

@@ -40,6 +40,8 @@ def message(what: str, received: str = "", hint: str = "") -> str:
 class GradclipError(Exception):
     """Anything gradclip refuses. The gradients are as they were before the call."""
 
+    ag_pass_through = True  #: so that tf.function raises it as it is; AutoGraph makes a StagingError of what it does not know
+
     def __init__(self, what: str, received: str = "", hint: str = "") -> None:
         super().__init__(message(what, received, hint))
 

@@ -48,14 +48,19 @@ def concrete_norm(backend: Backend, x: Tensor, order: float, wide: str = "") -> 
     if result is None or not _is_trusted(result, order, _real(backend, values)):
         remainder, scale = _scaled_norm(backend, values, order, None)
         result = backend.number(remainder) * (scale if isinstance(scale, float) else backend.number(scale))
-    left_out = order < 0 and backend.is_sparse(x) and _shape(backend, x)[0] > _shape(backend, values)[0]
-    return result * 0 if left_out else result  # the rows that a sparse tensor leaves out are zeros
+    return result * 0 if _leaves_out_zeros(backend, x, values, order) else result
 
 
 def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None, wide: str = "") -> Tensor:
     """The norm over ``axes`` as a tensor, looking at no value: for tracing, for accelerators and for derivatives."""
-    remainder, scale = _scaled_norm(backend, _values(backend, x, wide), order, axes)
-    return remainder * scale
+    values = _values(backend, x, wide)
+    remainder, scale = _scaled_norm(backend, values, order, axes)
+    return remainder * scale * (0 if _leaves_out_zeros(backend, x, values, order) else 1)
+
+
+def _leaves_out_zeros(backend: Backend, x: Tensor, values: Tensor, order: float) -> bool:
+    """Whether a sparse gradient has rows that it does not hold, which are zeros, and the order is one that notices."""
+    return order < 0 and backend.is_sparse(x) and _shape(backend, x)[0] > _shape(backend, values)[0]
 
 
 def _values(backend: Backend, x: Tensor, wide: str) -> Tensor:
@@ -142,8 +147,9 @@ def _scale(backend: Backend, largest: Tensor, order: float, dtype: str) -> Tenso
     """What to divide by so that powers neither overflow nor vanish; 1 where nothing finite is at stake."""
     if order == 2:
         least, most, below, above = _SAFE[dtype]
-        return backend.where(largest > most, above, backend.where(largest < least, below, backend.cast(largest * 0 + 1, dtype)))
-    one = backend.where(largest <= LARGEST[dtype], largest, 1.0)
+        small, large = largest < backend.constant(least, largest), largest > backend.constant(most, largest)
+        return backend.where(large, above, backend.where(small, below, backend.cast(largest * 0 + 1, dtype)))
+    one = backend.where(largest <= backend.constant(LARGEST[dtype], largest), largest, 1.0)
     return backend.where(one > 0, one, 1.0)
 
 
@@ -191,7 +197,8 @@ def _mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
         return n
     size = backend.size(x)
     if isinstance(size, int):
-        return n / max(size, 1) ** (1 / rule.order)
+        root = max(size, 1) ** (1 / rule.order)
+        return n / (root if isinstance(n, float) else backend.constant(root, n))
     return n / backend.power(backend.maximum(backend.cast(size, backend.dtype(n)), 1.0), 1 / rule.order)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from gradclip.backend import Backend, Tensor
 from gradclip.errors import TensorTypeError
+from gradclip.tracing import as_it_is, constant
 
 __all__ = ["GROUP", "Gradients", "find", "get", "home", "installed", "loaded", "open_", "register"]
 
@@ -111,6 +112,7 @@ def find(x: object) -> Backend | None:
     return backend if backend.is_tensor(x) else None
 
 
+@constant
 def _number_of(kind: type) -> int:
     """The place in ``_numbered`` of the backend of a type, by the top-level modules of its bases; -1 for none."""
     if kind not in _by_type:
@@ -120,11 +122,6 @@ def _number_of(kind: type) -> int:
             _numbered.append(backend)
         _by_type[kind] = -1 if backend is None else _numbered.index(backend)
     return _by_type[kind]
-
-
-# torch.compile is to call it while tracing and not to trace it: what torch.compiler.assume_constant_result says of a function,
-# said without importing torch. https://docs.pytorch.org/docs/stable/generated/torch.compiler.assume_constant_result.html
-_number_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +155,7 @@ class Gradients:
         return places
 
 
+@as_it_is
 def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     """Find the gradients in a tensor, a parameter, or any container of them that their framework uses.
 

@@ -18,7 +18,7 @@ _SCOPES = {
     Scope.GLOBAL: "one norm over all gradients",
     Scope.TENSOR: "each gradient by its own norm",
 }
-_FIXED = 38  # columns of a table beside those of the steps, which are 10 wide each
+_FIXED = 33  # columns of a table beside those of the steps, which are 10 wide each
 _NAMES = {"norm": "norm before", "coefficient": "coefficient", "loss": "loss"}
 
 
@@ -69,7 +69,8 @@ class Bars(demo.Progress):
 
     def step(self, run: demo.Run) -> None:
         done = [len(history.loss) for history in run.histories]
-        state = next((f"{call.dialect} dialect" for call, steps in zip(demo.RULES[::-1], done[::-1], strict=True) if steps), "starting")
+        begun = [call.dialect for call, steps in zip(demo.RULES, done, strict=True) if steps]
+        state = f"{begun[-1]} dialect" if begun else "starting"
         self._progress.update(self._tasks[run.name], completed=sum(done), state=state)
 
     def end(self, run: demo.Run) -> None:
@@ -83,7 +84,7 @@ def show(outcome: demo.Outcome, console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     _say(console, "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,")
     _say(console, f"{outcome.steps} steps of 64 images: each framework's own gradients, clipped by gradclip.")
-    _say(console, ", ".join(f"{run.name} {run.version} ({run.seconds:.1f} s)" for run in outcome.finished))
+    _say(console, ", ".join(f"{run.name} {run.version}" for run in outcome.finished))
     for rule in range(len(demo.RULES)):
         _show_rule(console, outcome, rule)
     console.print()
@@ -106,21 +107,30 @@ def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
     shown = "; shown: the most clipped of the four" if scope is Scope.TENSOR else ""
     _say(console, f"coefficient = {call.formula_text}{shown}")
     steps = _checkpoints(outcome.steps, max(2, (console.width - _FIXED) // 10))
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("", "step"):
         table.add_column(name, no_wrap=True)
     for name in [*map(str, steps), "max diff"]:
         table.add_column(name, justify="right", no_wrap=True)
     for quantity in demo.QUANTITIES:
         for i, run in enumerate(outcome.finished):
-            numbers = [f"{run.histories[rule].shown(quantity, step - 1):.6f}" for step in steps]
+            numbers = [_number(run.histories[rule].shown(quantity, step - 1)) for step in steps]
             off = "" if run is outcome.reference else f"{outcome.differences(run, rule)[quantity]:.1e}"
             table.add_row("" if i else _NAMES[quantity], run.name, *numbers, off)
         table.add_section()
     console.print(table)
     console.print()
-    scores = {run.name: run.histories[rule].accuracy for run in outcome.finished}
-    _say(console, "Held-out images recognised: " + ", ".join(f"{name} {score:.1%}" for name, score in scores.items()))
+    by_score: dict[str, list[str]] = {}
+    for run in outcome.finished:
+        by_score.setdefault(f"{run.histories[rule].accuracy:.1%}", []).append(run.name)
+    scores = "; ".join(f"{score} ({', '.join(names)})" for score, names in by_score.items())
+    _say(console, f"Held-out images recognised: {scores}")
+
+
+def _number(value: float) -> str:
+    """At most eight characters, with all the digits that these hold."""
+    styles = [".2e"] if value and abs(value) < 1e-3 else [f".{places}f" for places in range(6, -1, -1)]
+    return next((text for style in styles if len(text := format(value, style)) <= 8), f"{value:.1e}")
 
 
 def _checkpoints(steps: int, room: int) -> list[int]:
@@ -133,15 +143,16 @@ def _verdict(outcome: demo.Outcome) -> Iterator[str]:
     others = [run.name for run in outcome.finished if run is not outcome.reference]
     if outcome.finished:
         off, bound = outcome.largest_off_formula, demo.FORMULA_BOUND
-        yield f"{_word(off <= bound)}: coefficients and the formulas: at most {off:.1g} apart (allowed: {bound:.1e})."
+        yield f"{_word(off <= bound)}: coefficients with the formulas: within {off:.1g} (bound {bound:.1e})"
     if outcome.reference is None:
         yield f"NOTHING TO COMPARE WITH: {demo.REFERENCE} failed."
     elif others:
-        what = f"{', '.join(others)} and {demo.REFERENCE}"
-        yield f"{_word(outcome.largest <= demo.BOUND)}: {what}: at most {outcome.largest:.1e} apart (allowed: {demo.BOUND:.1e})."
+        off, bound = outcome.largest, demo.BOUND
+        what = f"{', '.join(others)} with {demo.REFERENCE}"
+        yield f"{_word(off <= bound)}: {what}: within {off:.1e} (bound {bound:.0e})"
     else:
         yield "NumPy ran alone: install torch, tensorflow, paddlepaddle or jax to compare them."
-    yield "max diff and apart: relative, the largest over all steps and gradients."
+    yield "max diff, within: relative, the largest over all steps and gradients."
 
 
 def _word(good: bool) -> str:

@@ -65,10 +65,11 @@ class Rule:
     error_if_nonfinite: bool = False  #: raise, naming the culprits, when the norm is not finite
 
     def __post_init__(self) -> None:
-        for name, value in ((self.limit_name, self.limit), ("lower bound", self.lower), ("upper bound", self.upper)):
-            if isinstance(value, float) and value != value:  # not math.isnan, which torch.compile cannot trace
-                raise ArgumentError(f"{name} must be a number, not NaN.", f"{name}={value}")
-        if isinstance(self.limit, float) and self.limit < 0 and not self.negative_is_zero:
+        if not isinstance(self.limit, float):
+            return
+        if self.limit != self.limit:  # not math.isnan, which torch.compile cannot trace
+            raise not_a_number(self.limit_name)
+        if self.limit < 0 and not self.negative_is_zero:
             raise ArgumentError(
                 f"{self.limit_name} must not be negative.",
                 f"{self.limit_name}={self.limit}",
@@ -103,17 +104,29 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
         one_element: whether a tensor must have one element.
     """
     if isinstance(value, (int, float)):
-        return float(value)
+        return _number(name, float(value))
     shape = getattr(value, "shape", None)
     if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
         if isinstance(value, (str, bytes)) and not text:
             raise ArgumentTypeError(f"{name} must be a number or a tensor.", f"{name}={value!r}")
         try:
-            return float(value)
+            number = float(value)
         except TypeError:
             raise ArgumentTypeError(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
         except ValueError:
             raise ArgumentError(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
+        return _number(name, number)
     if one_element and any(size != 1 for size in shape):
         raise ArgumentError(f"{name} must have one element.", f"{name} of shape {tuple(shape)}")
     return value
+
+
+def _number(name: str, value: float) -> float:
+    if value != value:
+        raise not_a_number(name)
+    return value
+
+
+def not_a_number(name: str) -> ArgumentError:
+    """The error for a limit or a bound of NaN."""
+    return ArgumentError(f"{name} must be a number, not NaN.", f"{name}=nan")

@@ -3,13 +3,53 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
-from frameworks.base import Framework
+
+if TYPE_CHECKING:
+    from frameworks.base import Framework
+
+TESTS = Path(__file__).parent
+ALONE = ("all", "keras", "package")  # runs of the tests that belong to them, and of no others
+
+hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("gradclip")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--backend", default="numpy", help="the framework whose tensors the tests use")
+    note = "the framework whose tensors the tests use; or 'all', 'keras', 'package': only the tests that belong to these"
+    parser.addoption("--backend", default="numpy", help=note)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what belongs to another run; None leaves the choice to pytest."""
+    run = config.getoption("--backend")
+    owners = {owner for part in collection_path.parts[len(TESTS.parts) :] if (owner := _owner(part))}
+    if run in ALONE and collection_path.suffix == ".py":
+        return run not in owners or None
+    return bool(owners - {run}) or None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(attribute): a test for frameworks whose description says that they have it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of what this run's framework has not: deselected, and counted as such."""
+    marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
+    without = {item for item, attribute in marked if not getattr(load(config), attribute)}
+    config.hook.pytest_deselected(items=[item for item in items if item in without])
+    items[:] = [item for item in items if item not in without]
+
+
+def _owner(name: str) -> str | None:
+    """The run that a folder or a file belongs to: ``torch_only/``, ``test_all_frameworks.py``, ``package/``."""
+    if name.startswith("test_all_frameworks"):
+        return "all"
+    return name.removesuffix("_only") if name.endswith("_only") else "package" if name == "package" else None
 
 
 def load(config: pytest.Config) -> Framework:

@@ -80,7 +80,7 @@ def ratio(n: Any, limit: float, eps: float = 0.0, floor: float = 0.0) -> np.ndar
     """1 where the norm (plus eps) is within the limit, else the limit over it."""
     d = np.asarray(n, np.float64) + eps
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(d <= limit, 1.0, limit / np.maximum(d, floor))
+        return np.where(d < limit, 1.0, limit / np.maximum(d, floor))
 
 
 def _times(grads: Arrays, coefficients: Any) -> Arrays:
@@ -118,7 +118,9 @@ def _adaptive(grads: Arrays, clipping: float, params: Arrays) -> tuple[Arrays, A
         return (0,) if x.ndim <= 3 else tuple(range(x.ndim - 1))
 
     norms = [None if g is None else norm(g, 2.0, unit(g)) for g in grads]
-    limits = [None if g is None else clipping * np.maximum(norm(p, 2.0, unit(g)), 1e-3) for g, p in zip(grads, params, strict=True)]
+    limits = [
+        None if g is None else clipping * np.maximum(norm(p, 2.0, unit(g)), 1e-3) for g, p in zip(grads, params, strict=True)
+    ]
     return _times(grads, [None if n is None else ratio(n, m, floor=1e-6) for n, m in zip(norms, limits, strict=True)]), norms
 
 

@@ -44,7 +44,10 @@ def weighted(backend: Framework, rule: gradclip.Rule) -> Callable[[list[Any]], A
 
     def loss(grads: list[Any]) -> Any:
         clipped = gradclip.clip(grads, rule).grads
-        terms = [backend.sum(g * backend.make(w[0] if len(g.shape) == 1 else w, "float64")) for g, w in zip(clipped, WEIGHTS, strict=True)]
+        terms = [
+            backend.sum(g * backend.make(w[0] if len(g.shape) == 1 else w, "float64"))
+            for g, w in zip(clipped, WEIGHTS, strict=True)
+        ]
         return terms[0] + terms[1]
 
     return loss
@@ -94,6 +97,15 @@ def test_no_nan_at_zero(backend: Framework, rule: gradclip.Rule, dtype: str) -> 
 
     (slope,) = backend.derivative(loss, [backend.make(np.zeros((2, 3)), dtype)])
     assert np.array_equal(slope, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("rule", [tensorflow.clip_by_norm(5.0), optax.clip_by_global_norm(5.0)], ids=str)
+def test_at_the_limit(backend: Framework, rule: gradclip.Rule) -> None:
+    """Where both branches meet the slope is that of what is not clipped; TensorFlow and optax take the other."""
+    (slope,) = backend.derivative(
+        lambda grads: backend.sum(gradclip.clip(grads, rule).grads[0]), [backend.make([3.0, 4.0], "float64")]
+    )
+    assert np.array_equal(slope, [1.0, 1.0])
 
 
 def test_a_clip_of_zero_has_a_slope_of_zero(backend: Framework) -> None:

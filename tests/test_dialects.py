@@ -58,7 +58,13 @@ def norm_dtype(dtypes: list[str]) -> str:
 
 
 def check(
-    framework: Framework, case: Case, limit: float, exact: list[Any], result: gradclip.ClipResult, dtypes: list[Any], params: Any
+    framework: Framework,
+    case: Case,
+    limit: float,
+    exact: list[Any],
+    result: gradclip.ClipResult,
+    dtypes: list[Any],
+    params: Any,
 ) -> None:
     """The result is the formula's within 4 ulp of each dtype, its norm within 4 ulp of at least float32."""
     arguments = (exact, limit, params) if "params" in case.needs else (exact, limit)
@@ -80,7 +86,9 @@ def check(
         return
     got_norms = result.norm if isinstance(want_norm, list) else [result.norm]
     wanted = want_norm if isinstance(want_norm, list) else [want_norm]
-    for mine, theirs, dtype in zip(got_norms, wanted, dtypes if isinstance(want_norm, list) else [norm_dtype(dtypes)], strict=True):
+    for mine, theirs, dtype in zip(
+        got_norms, wanted, dtypes if isinstance(want_norm, list) else [norm_dtype(dtypes)], strict=True
+    ):
         if theirs is not None:
             value = np.asarray(mine) if isinstance(mine, float) else framework.read(mine)
             assert ulps(value, np.asarray(theirs), norm_dtype([dtype])) <= 4, f"norm {value} for {theirs}"
@@ -145,6 +153,7 @@ def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
     check(backend, case, 0.5, exact, result, dtypes, exact)
 
 
+@pytest.mark.needs("jits")
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
 def test_traced(backend: Framework, limit_name: str, case: Case, how: str, limit: float) -> None:
@@ -174,7 +183,11 @@ def test_no_overflow(backend: Framework, values: list[float], form: str) -> None
     limit = float(np.abs(exact).max()) / 8
     rule = rule_of("max_norm", CASES[0][1], limit) if limit > 1 else rule_of("clip_norm", CASES[7][1], limit)
     eager = gradclip.clip([tensor], rule)
-    results = [eager.grads] if form == "eager" else [backend.jit(j, lambda g: gradclip.clip(g, rule).grads)([tensor]) for j in backend.jits]
+    results = (
+        [eager.grads]
+        if form == "eager"
+        else [backend.jit(j, lambda g: gradclip.clip(g, rule).grads)([tensor]) for j in backend.jits]
+    )
     for (got,) in results:
         want = exact * (limit / float(norm(exact, 2.0)))
         assert ulps(backend.read(got), want, "float32") <= 4

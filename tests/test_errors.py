@@ -116,7 +116,9 @@ def calls(rule_limit: float = 1.0) -> dict[str, Callable[[list[Any]], Any]]:
 @pytest.mark.parametrize("dtype", ["int32", "int64", "bool"])
 def test_integers(backend: Framework, call: Callable[[list[Any]], Any], dtype: str) -> None:
     grads = [backend.make([3.0, 4.0]), backend.make([3, 4], dtype)]
-    with pytest.raises((TypeError, RuntimeError), match=rf"(?s)floating point or complex dtype.\nReceived: dtype={dtype}\nHint: cast"):
+    with pytest.raises(
+        (TypeError, RuntimeError), match=rf"(?s)floating point or complex dtype.\nReceived: dtype={dtype}\nHint: cast"
+    ):
         call(grads)
     assert backend.read(grads[0]).tolist() == [3.0, 4.0]
 
@@ -137,12 +139,14 @@ def test_complex_has_no_order(backend: Framework, rule: gradclip.Rule) -> None:
 @pytest.mark.parametrize("thing", [object(), SimpleNamespace(), 3.0, "abc", b"abc", lambda: None])
 def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
     for grads in ([thing], {"w": thing}, [backend.make([1.0]), thing]):
-        with pytest.raises(TypeError, match=r"(?s)No backend knows tensors of type .*installed backends: .*numpy.*\nHint: gradclip.register"):
+        with pytest.raises(
+            TypeError, match=r"(?s)No backend knows tensors of type .*installed backends: .*numpy.*\nHint: gradclip.register"
+        ):
             gradclip.clip(grads, torch.clip_grad_norm(1.0))
 
 
 def test_a_model_instead_of_its_parameters(backend: Framework) -> None:
-    model = SimpleNamespace(parameters=lambda: [])
+    model = SimpleNamespace(parameters=list)
     with pytest.raises(TypeError, match="pass its parameters: model.parameters()"):
         gradclip.clip_grad_norm_(model, 1.0)
 
@@ -155,7 +159,9 @@ def test_two_frameworks_in_one_call(backend: Framework) -> None:
         assert gradclip.norm([np.array([3.0]), ml_dtypes.bfloat16(4.0)], torch.clip_grad_norm(1.0)) == 5.0
         return
     mine = backend.make([3.0])
-    with pytest.raises(TypeError, match=rf"tensors of one call must be of one framework.\nReceived: tensors of {backend.name} and of numpy"):
+    with pytest.raises(
+        TypeError, match=rf"tensors of one call must be of one framework.\nReceived: tensors of {backend.name} and of numpy"
+    ):
         gradclip.clip([mine, other], torch.clip_grad_norm(1.0))
     assert backend.read(mine).tolist() == [3.0]
 
@@ -187,7 +193,9 @@ def test_examples_need_a_common_first_axis(backend: Framework) -> None:
 def test_relative_limits_need_the_parameters(backend: Framework) -> None:
     rule = optax.adaptive_grad_clip(0.1)
     grads = [backend.make([3.0, 4.0])]
-    with pytest.raises(TypeError, match=r"optax.adaptive_grad_clip needs the parameters.\nReceived: params=None\nHint: pass params="):
+    with pytest.raises(
+        TypeError, match=r"optax.adaptive_grad_clip needs the parameters.\nReceived: params=None\nHint: pass params="
+    ):
         gradclip.clip(grads, rule)
     with pytest.raises(ValueError, match="one parameter for each gradient"):
         gradclip.clip(grads, rule, params=[*grads, *grads])

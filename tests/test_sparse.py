@@ -71,3 +71,15 @@ def test_large_height_stays_sparse(backend: Framework) -> None:
     gradient = backend.sparse(ROWS, VALUES, 2**40)
     result = gradclip.clip([gradient], optax.clip_by_global_norm(1.0))
     assert result.norm == 5.0 and backend.is_sparse(result.grads[0])
+
+
+def test_what_needs_rows_that_are_left_out(backend: Framework) -> None:
+    gradient = backend.sparse(ROWS, VALUES, HEIGHT)
+    with pytest.raises(ValueError, match="A sparse gradient has no examples along its first axis"):
+        gradclip.clip([gradient], optax.per_example_global_norm_clip(1.0))
+    parameter = backend.make(np.ones((HEIGHT, 2)))
+    with pytest.raises(ValueError, match="A sparse gradient has no norm for each row of its parameter"):
+        gradclip.clip([gradient], optax.adaptive_grad_clip(1.0, axis=1), params=[parameter])
+    clipped = gradclip.clip([gradient], optax.adaptive_grad_clip(1.0), params=[parameter]).grads[0]
+    assert backend.is_sparse(clipped)
+    assert ulps(backend.densify(clipped), DENSE * [[2 / 5, 1.0]], "float32") <= 4

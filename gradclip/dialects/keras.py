@@ -6,17 +6,17 @@ asks. tf.keras of TensorFlow 2 means the same; standalone Keras up to 2.3.1 call
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
-from gradclip.dialects import tensorflow
 from gradclip.dialects.torch import symmetric
 from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.tracing import as_it_is
 
 __all__ = ["clipnorm", "clipvalue", "global_clipnorm"]
 
 
+@as_it_is
 def clipnorm(clipnorm: Any) -> Rule:
     r"""Each gradient by its own Euclidean norm.
 
@@ -39,6 +39,7 @@ def clipnorm(clipnorm: Any) -> Rule:
     return Rule(name="keras.clipnorm", scope=Scope.TENSOR, limit=limit, limit_name="clipnorm")
 
 
+@as_it_is
 def global_clipnorm(global_clipnorm: Any) -> Rule:
     r"""One Euclidean norm over all gradients; an infinite norm makes every gradient NaN.
 
@@ -59,10 +60,12 @@ def global_clipnorm(global_clipnorm: Any) -> Rule:
     [array([0.6]), array([0.8])]
     """
     limit = _off_at_zero(number_or_tensor("global_clipnorm", global_clipnorm))
-    rule = tensorflow.clip_by_global_norm(limit)
-    return dataclasses.replace(rule, name="keras.global_clipnorm", limit_name="global_clipnorm")
+    return Rule(
+        name="keras.global_clipnorm", scope=Scope.GLOBAL, limit=limit, limit_name="global_clipnorm", nan_if_infinite=True
+    )
 
 
+@as_it_is
 def clipvalue(clipvalue: Any) -> Rule:
     r"""Each element between ``-clipvalue`` and ``clipvalue``; NaN stays NaN.
 

@@ -10,10 +10,12 @@ from typing import Any
 from gradclip.dialects.tensorflow import axes_tuple
 from gradclip.dialects.torch import symmetric
 from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.tracing import as_it_is
 
 __all__ = ["adaptive_grad_clip", "clip", "clip_by_block_rms", "clip_by_global_norm", "per_example_global_norm_clip"]
 
 
+@as_it_is
 def clip_by_global_norm(max_norm: Any) -> Rule:
     r"""One Euclidean norm over all gradients.
 
@@ -41,6 +43,7 @@ def clip_by_global_norm(max_norm: Any) -> Rule:
     )
 
 
+@as_it_is
 def clip(max_delta: Any) -> Rule:
     r"""Each element between ``-max_delta`` and ``max_delta``; NaN stays NaN.
 
@@ -62,10 +65,12 @@ def clip(max_delta: Any) -> Rule:
     return symmetric("optax.clip", "max_delta", number_or_tensor("max_delta", max_delta))
 
 
+@as_it_is
 def clip_by_block_rms(threshold: Any) -> Rule:
     r"""Each gradient by its own root mean square.
 
-    .. math:: g / \max(1, \mathrm{rms}(g) / \text{threshold}), \qquad \mathrm{rms}(g) = \lVert g \rVert_2 / \sqrt{\text{size}(g)}
+    .. math:: g / \max(1, \mathrm{rms}(g) / \text{threshold}), \qquad
+              \mathrm{rms}(g) = \lVert g \rVert_2 / \sqrt{\text{size}(g)}
 
     Args:
         threshold: the limit, 0 to infinity; infinity measures only.
@@ -89,6 +94,7 @@ def clip_by_block_rms(threshold: Any) -> Rule:
     )
 
 
+@as_it_is
 def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Rule:
     r"""Each unit of a gradient to at most ``clipping`` times the norm of the same unit of its parameter.
 
@@ -126,6 +132,7 @@ def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Ru
     )
 
 
+@as_it_is
 def per_example_global_norm_clip(l2_norm_clip: Any) -> Rule:
     r"""One norm over all gradients for each example; the result is the sum over the examples.
 

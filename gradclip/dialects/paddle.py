@@ -11,10 +11,12 @@ from typing import Any
 from gradclip.dialects import torch
 from gradclip.errors import ArgumentError
 from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.tracing import as_it_is
 
 __all__ = ["clip_grad_by_global_norm", "clip_grad_by_norm", "clip_grad_by_value", "clip_grad_norm", "clip_grad_value"]
 
 
+@as_it_is
 def clip_grad_by_norm(clip_norm: Any) -> Rule:
     r"""Each gradient by its own Euclidean norm.
 
@@ -26,7 +28,8 @@ def clip_grad_by_norm(clip_norm: Any) -> Rule:
     Raises:
         ValueError: for a limit of 0, a negative or a NaN.
 
-    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByNorm``; kernel ``phi/kernels/impl/clip_by_norm_kernel_impl.h``.
+    Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByNorm``; its kernel is
+    ``paddle/phi/kernels/impl/clip_by_norm_kernel_impl.h``.
 
     >>> import gradclip, numpy as np
     >>> from gradclip.dialects import paddle
@@ -39,6 +42,7 @@ def clip_grad_by_norm(clip_norm: Any) -> Rule:
     return Rule(name="paddle.clip_grad_by_norm", scope=Scope.TENSOR, limit=limit, limit_name="clip_norm")
 
 
+@as_it_is
 def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", auto_skip_clip: bool = False) -> Rule:
     r"""One Euclidean norm over all gradients.
 
@@ -71,7 +75,8 @@ def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", 
     )
 
 
-def clip_grad_by_value(max: Any, min: Any = None) -> Rule:  # noqa: A002 (Paddle's names)
+@as_it_is
+def clip_grad_by_value(max: Any, min: Any = None) -> Rule:
     r"""Each element between ``min`` and ``max``; the order of the arguments is Paddle's, the upper bound first.
 
     .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
@@ -103,6 +108,7 @@ def clip_grad_by_value(max: Any, min: Any = None) -> Rule:  # noqa: A002 (Paddle
     return Rule(name="paddle.clip_grad_by_value", scope=Scope.VALUE, lower=lower, upper=upper)
 
 
+@as_it_is
 def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Rule:
     r"""``paddle.nn.utils.clip_grad_norm_``: torch's formula with the orders 0, 1, 2 and infinity.
 
@@ -137,6 +143,7 @@ def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bo
     )
 
 
+@as_it_is
 def clip_grad_value(clip_value: Any) -> Rule:
     r"""``paddle.nn.utils.clip_grad_value_``: each element between ``-clip_value`` and ``clip_value``.
 

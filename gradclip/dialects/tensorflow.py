@@ -11,10 +11,12 @@ from typing import Any
 
 from gradclip.errors import ArgumentTypeError
 from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.tracing import as_it_is
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
 
+@as_it_is
 def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> Rule:
     r"""Each tensor by its own Euclidean norm, over all its axes or some of them.
 
@@ -50,6 +52,7 @@ def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> R
     )
 
 
+@as_it_is
 def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None = None) -> Rule:
     r"""One Euclidean norm over all tensors; an infinite norm makes every gradient NaN, to signal that an error occurred.
 
@@ -84,6 +87,7 @@ def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None =
     )
 
 
+@as_it_is
 def clip_by_value(clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Rule:
     r"""Each element between two bounds; the lower one wins where they cross. NaN stays NaN.
 

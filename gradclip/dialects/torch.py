@@ -9,12 +9,14 @@ from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.tracing import as_it_is
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
 
 EPSILON = 1e-6  #: ``max_norm / (total_norm + 1e-6)``
 
 
+@as_it_is
 def clip_grad_norm(
     max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Rule:
@@ -51,6 +53,7 @@ def clip_grad_norm(
     )
 
 
+@as_it_is
 def clip_grad_value(clip_value: Any, foreach: bool | None = None) -> Rule:
     r"""Each element between ``-clip_value`` and ``clip_value``; NaN stays NaN.
 

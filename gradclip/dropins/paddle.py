@@ -13,6 +13,7 @@ from gradclip.dialects import paddle as dialect
 from gradclip.errors import TensorTypeError
 from gradclip.registry import Gradients, home, open_
 from gradclip.rule import Rule
+from gradclip.tracing import as_it_is
 
 __all__ = [
     "ClipGradByGlobalNorm",
@@ -36,6 +37,7 @@ class ClipGrad:
         backend = home("paddle")
         return super().__new__(cls if backend is None else backend.slot(cls))
 
+    @as_it_is
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         """Clip the gradients of pairs.
 
@@ -52,9 +54,7 @@ class ClipGrad:
         pairs = list(map(_pair, params_grads))
         wanted = [g for p, g in pairs if g is not None and getattr(p, "need_clip", True) is not False]
         clipped = iter(self._clipped(open_(wanted, holders="none")))
-        return [
-            (p, g if getattr(p, "need_clip", True) is False else next(clipped)) for p, g in pairs if g is not None
-        ]
+        return [(p, g if getattr(p, "need_clip", True) is False else next(clipped)) for p, g in pairs if g is not None]
 
     def _clipped(self, opened: Gradients) -> list[Any]:
         return list(carry_out(opened, self.rule).grads)
@@ -119,6 +119,7 @@ class ClipGradByGlobalNorm(ClipGrad):
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip
 
+    @as_it_is
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         pairs = list(map(_pair, params_grads))
         if all(g is None or getattr(p, "need_clip", True) is False for p, g in pairs):

@@ -12,10 +12,12 @@ from gradclip.dropins.common import native_norm
 from gradclip.errors import GradclipError, TensorTypeError
 from gradclip.registry import Gradients, find, home, open_
 from gradclip.rule import Rule
+from gradclip.tracing import as_it_is
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
 
+@as_it_is
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
     r"""Clip a tensor by its own Euclidean norm, as ``tf.clip_by_norm`` does.
 
@@ -47,6 +49,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     return carry_out(opened, _rule(opened, lambda: dialect.clip_by_norm(clip_norm, axes))).grads
 
 
+@as_it_is
 def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Any]:
     r"""Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
 
@@ -77,6 +80,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     return list(result.grads), native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
 
 
+@as_it_is
 def global_norm(t_list: Any, name: str | None = None) -> Any:
     r"""The Euclidean norm over several tensors, as ``tf.linalg.global_norm`` computes it.
 
@@ -103,6 +107,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
     return native_norm(opened, measured, "tensorflow")
 
 
+@as_it_is
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     r"""Clip each element between two bounds, as ``tf.clip_by_value`` does.
 
@@ -151,7 +156,8 @@ def _tensors(t_list: Any, function: str) -> Gradients:
     if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
         hint = "gradclip.clip takes dicts, iterators and nests too."
         raise TensorTypeError("t_list must be a list or tuple of tensors.", f"t_list of type {type(t_list).__name__}", hint)
-    return _no_parameters(open_(t_list, holders="none"), function)
+    tensors = [_tensor(t) if _is_numbers(t) else t for t in t_list]
+    return _no_parameters(open_(tensors, holders="none"), function)
 
 
 def _no_parameters(opened: Gradients, function: str) -> Gradients:

@@ -13,10 +13,12 @@ from gradclip.clip import carry_out
 from gradclip.dialects import torch as dialect
 from gradclip.dropins.common import native_norm
 from gradclip.registry import open_
+from gradclip.tracing import as_it_is
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
+@as_it_is
 def clip_grad_norm_(
     parameters: Any,
     max_norm: Any,
@@ -62,6 +64,7 @@ def clip_grad_norm_(
     return native_norm(opened, carry_out(opened, rule, in_place=True).norm, "torch")
 
 
+@as_it_is
 def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = None) -> None:
     r"""Clip each element of the gradients in place, as ``torch.nn.utils.clip_grad_value_`` does.
 
@@ -87,6 +90,7 @@ def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = No
     carry_out(open_(parameters, holders="all"), dialect.clip_grad_value(clip_value, foreach), in_place=True)
 
 
+@as_it_is
 def get_total_norm(
     tensors: Any,
     norm_type: float = 2.0,
@@ -114,9 +118,11 @@ def get_total_norm(
     """
     rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite, foreach)
     opened = open_(tensors, holders="none")
-    return native_norm(opened, carry_out(opened, rule, stage="norm").norm, "torch")
+    norm = native_norm(opened, carry_out(opened, rule, stage="norm").norm, "torch")
+    return norm if opened.backend is None else opened.backend.detach(norm)  # torch's is never differentiable
 
 
+@as_it_is
 def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, foreach: bool | None = None) -> None:
     r"""Clip gradients in place by a norm that is known, as ``torch.nn.utils.clip_grads_with_norm_`` does.
 

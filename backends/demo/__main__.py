@@ -1,0 +1,18 @@
+"""One framework's run, in a process of its own, as ``gradclip demo`` starts it.
+
+``python -m gradclip.backends.demo torch '{"steps": 300, "rules": [["torch", "clip_grad_norm", {"max_norm": 1.0}]]}'``
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+from gradclip.children import channel
+
+if __name__ == "__main__":
+    with channel() as send:  # the import belongs in here: it is what fails where a framework is broken
+        name, task = sys.argv[1:]
+        trainer = importlib.import_module(f"gradclip.backends.demo.{name}").trainer
+        importlib.import_module("gradclip.backends.demo.base").train(trainer, json.loads(task), send)

@@ -1,0 +1,72 @@
+"""The training loop, once, and what a framework supplies for it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gradclip
+from gradclip.backends.demo import digits
+from gradclip.children import Message
+
+Tensor = Any
+Function = Callable[[Tensor], Tensor]
+
+
+class Trainer:
+    """One framework's own way to differentiate and to descend; nothing in here clips."""
+
+    name = ""
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        """The framework's own tensor of these values."""
+        raise NotImplementedError
+
+    def weight(self, array: np.ndarray) -> Tensor:
+        """One that it differentiates by."""
+        return self.tensor(array)
+
+    def array(self, tensor: Tensor) -> np.ndarray:
+        """A tensor's values."""
+        return np.asarray(tensor)
+
+    def differentiate(self, weights: list[Tensor], batch: digits.Digits) -> tuple[Tensor, list[Tensor]]:
+        """The loss of a batch, and its gradients by the framework's own autograd."""
+        raise NotImplementedError
+
+    def descend(self, weights: list[Tensor], gradients: list[Tensor], rate: float) -> list[Tensor]:
+        """The weights after a step of plain gradient descent."""
+        raise NotImplementedError
+
+    def devices(self) -> list[str]:
+        """The devices that the framework sees on this machine."""
+        return ["cpu"]
+
+    def traces(self) -> dict[str, Callable[[Function, Tensor], Tensor]]:
+        """The framework's ways to trace a function, each by its name: calls it, traced, on a tensor."""
+        return {}
+
+
+def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> None:
+    """Train once a rule of the task, and send every step."""
+    send({"version": str(importlib.import_module(trainer.name).__version__)})
+    training, held_out = digits.load()
+    for number, (dialect, function, arguments) in enumerate(task["rules"]):
+        rule = getattr(importlib.import_module(f"gradclip.dialects.{dialect}"), function)(**arguments)
+        weights = [trainer.weight(weight) for weight in digits.weights()]
+        for batch in digits.batches(training, task["steps"]):
+            loss, gradients = trainer.differentiate(weights, batch)
+            result = gradclip.clip(gradients, rule)
+            weights = trainer.descend(weights, result.grads, digits.RATE)
+            step = {"loss": float(loss), "norm": _floats(result.norm), "coefficient": _floats(result.coefficient)}
+            send({"rule": number, **step})
+        score = digits.accuracy(held_out, [trainer.array(weight) for weight in weights])
+        send({"rule": number, "accuracy": score})
+
+
+def _floats(value: Any) -> list[float]:
+    """One number for a norm over all gradients, one a gradient for a norm each."""
+    return [float(one) for one in value] if isinstance(value, list) else [float(value)]

@@ -1,0 +1,63 @@
+"""What every framework's run shares: the UCI handwritten digits, the first weights, the batches. NumPy only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SIZES = (64, 32, 10)  #: 8 x 8 pixels, hidden units, digits
+RATE = 0.5
+_BATCH = 64
+_TRAIN = 1500  # of 1797 images; the others are held out
+_SEED = 20260
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Images of float32 between 0 and 1, one a row; labels of int64 and the same as rows of ten float32, one of them 1."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def one_hot(self) -> np.ndarray:
+        return np.asarray(np.eye(SIZES[-1])[self.labels], np.float32)
+
+
+def load() -> tuple[Digits, Digits]:
+    """The digits to train on and those held out, shuffled once."""
+    from sklearn.datasets import load_digits  # here: `gradclip backends` shares the trainers and needs no data
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(_SEED).permutation(len(labels))
+    images, labels = (images[order] / 16).astype(np.float32), labels[order].astype(np.int64)
+    return Digits(images[:_TRAIN], labels[:_TRAIN]), Digits(images[_TRAIN:], labels[_TRAIN:])
+
+
+def weights() -> list[np.ndarray]:
+    """The first weights: a matrix and a bias a layer, float32, the same for every framework."""
+    rng = np.random.default_rng(_SEED)
+    first = []
+    for inputs, outputs in itertools.pairwise(SIZES):
+        first.append((rng.standard_normal((inputs, outputs)) * np.sqrt(2 / inputs)).astype(np.float32))
+        first.append(np.zeros(outputs, np.float32))
+    return first
+
+
+def batches(digits: Digits, steps: int) -> Iterator[Digits]:
+    """The batches, the same and in the same order for every framework."""
+    rng = np.random.default_rng(_SEED)
+    for _ in range(steps):
+        chosen = rng.choice(len(digits.labels), _BATCH, replace=False)
+        yield Digits(digits.images[chosen], digits.labels[chosen])
+
+
+def accuracy(digits: Digits, trained: list[Any]) -> float:
+    """The share of images that trained weights recognise."""
+    first, first_bias, second, second_bias = trained
+    scores = np.tanh(digits.images @ first + first_bias) @ second + second_bias
+    return float(np.mean(np.argmax(scores, axis=1) == digits.labels))

@@ -1,0 +1,48 @@
+"""The classifier in PyTorch: torch's autograd, eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradclip.backends.demo.base import Function, Trainer
+from gradclip.backends.demo.digits import Digits
+
+
+class TorchTrainer(Trainer):
+    name = "torch"
+
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.tensor(array)
+
+    def weight(self, array: np.ndarray) -> torch.Tensor:
+        return self.tensor(array).requires_grad_()
+
+    def array(self, tensor: torch.Tensor) -> np.ndarray:
+        return np.asarray(tensor.detach())
+
+    def differentiate(self, weights: list[Any], batch: Digits) -> tuple[Any, list[Any]]:
+        first, first_bias, second, second_bias = weights
+        hidden = torch.tanh(self.tensor(batch.images) @ first + first_bias)
+        loss = torch.nn.functional.cross_entropy(hidden @ second + second_bias, self.tensor(batch.labels))
+        return loss.detach(), list(torch.autograd.grad(loss, weights))
+
+    def descend(self, weights: list[Any], gradients: list[Any], rate: float) -> list[Any]:
+        with torch.no_grad():
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight -= rate * gradient
+        return weights
+
+    def devices(self) -> list[str]:
+        found = ["cpu"] + [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
+        return found + ["mps"] * torch.backends.mps.is_available()
+
+    def traces(self) -> dict[str, Callable[[Function, Any], Any]]:
+        # the eager compiler traces just as strictly and needs no C++ compiler
+        return {"torch.compile(fullgraph=True)": lambda f, x: torch.compile(f, fullgraph=True, backend="eager")(x)}
+
+
+trainer = TorchTrainer()

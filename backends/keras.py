@@ -1,0 +1,177 @@
+"""Keras 3 on TensorFlow, PyTorch or JAX: any of its optimizers, clipping by any rule inside ``model.fit``.
+
+There is no :class:`gradclip.Backend` here. Keras has no tensors of its own: what its optimizers clip are those of the framework
+that it runs on, and that framework's backend clips them. ``docs/keras.md`` says why it is done at this place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import keras
+
+from gradclip.clip import clip
+from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError
+from gradclip.rule import Rule, Scope
+
+__all__ = ["clipped"]
+
+_OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
+_HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # what Keras calls, and Clipping overrides
+_NUMBERS = ("limit", "lower", "upper", "order")  # the fields of a rule that can be infinite
+
+
+def clipped(optimizer: Any, rule: Rule) -> Any:
+    """Make a Keras optimizer clip by a rule, at the place where its own ``clipnorm=`` would.
+
+    That is after the gradients have been unscaled and accumulated, before weight decay and the update. Hand the result to
+    ``model.compile``; it is saved and loaded with the model, rule included, by any program that imports this module.
+
+    Args:
+        optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place and stays what it
+            was otherwise, with its class a subclass of what it was; compile the model after, not before.
+        rule: of any dialect but one that sums over examples; its limit is a number.
+
+    Returns:
+        The optimizer.
+
+    Raises:
+        ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; and for an
+            optimizer that only hands gradients on to others (``LossScaleOptimizer``), which are the ones to clip by.
+        TypeError: for a limit that is a tensor.
+
+    Example:
+        >>> import keras, gradclip.backends.keras
+        >>> from gradclip.dialects import torch
+        >>> adam = gradclip.backends.keras.clipped(keras.optimizers.Adam(1e-3), torch.clip_grad_norm(max_norm=1.0))
+        >>> isinstance(adam, keras.optimizers.Adam), adam.clip_rule.name
+        (True, 'torch.clip_grad_norm')
+    """
+    made = keras.optimizers.get(optimizer)
+    if made is None:
+        raise ArgumentTypeError("An optimizer is needed.", "optimizer=None", 'name one: "adam".')
+    _check_rule(rule)
+    _check_optimizer(made)
+    kind: type = type(made)
+    made.__class__ = _subclass(kind)
+    made.clip_rule = rule
+    return made
+
+
+class Clipping(keras.optimizers.Optimizer):
+    """What a clipped optimizer does differently; its class inherits from this and from the class that it had."""
+
+    clip_rule: Rule
+    unclipped: type  #: the class that the optimizer had
+    _clipped_variables: list[Any] | None = None  # those of the gradients that are being clipped
+
+    def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
+        # for _clip_gradients, which is not told; and not by setattr, which would take them for variables of the optimizer
+        self.__dict__["_clipped_variables"] = trainable_variables
+        super()._backend_apply_gradients(grads, trainable_variables)
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        _check_alone(self)  # clipnorm can be assigned to at any time
+        params = None
+        if self.clip_rule.relative_to is not None:
+            variables: list[Any] = self._clipped_variables or self._trainable_variables
+            params = [keras.ops.convert_to_tensor(variable) for variable in variables]
+        return list(clip(list(grads), self.clip_rule, params=params).grads)
+
+    def get_config(self) -> dict[str, Any]:
+        """The configuration of the optimizer without the clip, and what :meth:`from_config` needs besides."""
+        config: dict[str, Any] = super().get_config()
+        return {**config, "clipped": {"optimizer": _name_of(self.unclipped), "rule": _saved(self.clip_rule)}}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+        """The same clipped optimizer again, whichever class of clipped optimizers this is called on."""
+        config = dict(config)
+        clips = config.pop("clipped")
+        saved = {**clips["optimizer"], "config": config}
+        return clipped(keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects), _loaded(clips["rule"]))
+
+
+@functools.cache
+def _subclass(base: type) -> type:
+    namespace = {"__module__": __name__, "__doc__": base.__doc__, "unclipped": base}
+    made = type(f"Clipped{base.__name__}", (Clipping, base), namespace)
+    # one name for all: a program that loads a model knows Clipping, and not yet its subclasses
+    return _registered(made)
+
+
+def _registered(cls: type) -> type:
+    register = keras.saving.register_keras_serializable(package="gradclip", name="Clipped")
+    result: type = register(cls)
+    return result
+
+
+_registered(Clipping)
+
+
+def _check_rule(rule: Any) -> None:
+    if not isinstance(rule, Rule):
+        hint = "take one from a dialect: gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)."
+        raise ArgumentTypeError("A rule is needed.", f"rule={rule!r}", hint)
+    if rule.scope is Scope.EXAMPLE:
+        raise ArgumentError("A rule that sums over examples changes the shape of a gradient.", f"rule={rule}")
+    for name in ("limit", "lower", "upper"):
+        value = getattr(rule, name)
+        if not isinstance(value, (int, float)):
+            name = rule.limit_name if name == "limit" else name
+            raise ArgumentTypeError("The limit must be a number, to be saved with the model.", f"{name}={value!r}")
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    outer = tuple(filter(None, (getattr(keras.optimizers, name, None) for name in ("LossScaleOptimizer", "MultiOptimizer"))))
+    if isinstance(optimizer, outer):
+        what = f"A {type(optimizer).__name__} hands its gradients on to other optimizers."
+        raise ArgumentError(what, f"optimizer={type(optimizer).__name__}", "clip by the optimizers inside of it.")
+    if isinstance(optimizer, Clipping):
+        raise ArgumentError("This optimizer clips by a rule already.", f"rule={optimizer.clip_rule}")
+    _check_alone(optimizer)
+    missing = [hook for hook in _HOOKS if not hasattr(optimizer, hook)]
+    if missing:
+        what = "This version of Keras clips in a way that gradclip does not know."
+        raise GradclipError(what, f"keras {keras.__version__} without {', '.join(missing)}", "use Keras 3.15.")
+
+
+def _check_alone(optimizer: Any) -> None:
+    """Refuse two clips at once, as Keras does."""
+    own = {name: getattr(optimizer, name) for name in _OWN_CLIPS}
+    if any(value is not None for value in own.values()):
+        what = "Only one of `clipnorm`, `clipvalue`, `global_clipnorm` and a rule can be set."
+        raise ArgumentError(what, ", ".join(f"{name}={value}" for name, value in own.items()))
+
+
+def _name_of(cls: type) -> dict[str, Any]:
+    """Where Keras finds this class when it loads a model, on whichever framework it runs then."""
+    if cls.__module__.startswith("keras.") and hasattr(keras.optimizers, cls.__name__):
+        return {"module": "keras.optimizers", "class_name": cls.__name__, "registered_name": None}
+    return {
+        "module": cls.__module__,
+        "class_name": cls.__name__,
+        "registered_name": keras.saving.get_registered_name(cls),
+    }
+
+
+def _saved(rule: Rule) -> dict[str, Any]:
+    """The fields that differ from their defaults, as JSON has them: no infinity, no tuple, no enumeration."""
+    fields = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
+    defaults = {field.name: field.default for field in dataclasses.fields(rule)}
+    saved = {name: value for name, value in fields.items() if value != defaults[name]}
+    saved["scope"] = rule.scope.name
+    if rule.axes is not None:
+        saved["axes"] = list(rule.axes)
+    return saved | {name: str(saved[name]) for name in _NUMBERS if name in saved and not math.isfinite(saved[name])}
+
+
+def _loaded(saved: dict[str, Any]) -> Rule:
+    fields = saved | {name: float(saved[name]) for name in _NUMBERS if name in saved}
+    fields["scope"] = Scope[saved["scope"]]
+    if "axes" in saved:
+        fields["axes"] = tuple(saved["axes"])
+    return Rule(**fields)

@@ -1,0 +1,351 @@
+"""Paddle tensors in dynamic mode, values of its static programs, SelectedRows, and objects for ``grad_clip=``.
+
+The static programs are those of Paddle 3 (PIR). In its legacy ones Paddle 3.3.1's own ``paddle.sum`` and ``paddle.sqrt`` raise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import paddle
+from paddle.base.framework import EagerParamBase
+
+from gradclip.backend import COMPLEX, WIDE, Backend, Tensor, normal_factors
+from gradclip.clip import clip
+from gradclip.errors import ArgumentError, NotWritableError
+from gradclip.rule import Rule, Scope
+
+_Value = paddle.pir.Value
+_CHUNK = 1 << 17  # elements that are made float64 at once: those stay in the cache
+_SLOTS = ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue")
+
+Pairs = list[tuple[Any, Any]]
+
+
+class PaddleBackend(Backend):
+    """A parameter stands for its gradient; any other tensor, and the second of a pair, is a gradient."""
+
+    name = "paddle"
+    holds_gradients = True
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, (paddle.Tensor, _Value))
+
+    def dtype(self, x: Tensor) -> str:
+        return str(x.dtype).removeprefix("paddle.")
+
+    def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
+        if self.is_sparse(x):
+            return (x.get_selected_rows().height(), *x.shape[1:])
+        return tuple(None if length < 0 else length for length in x.shape)
+
+    # ---- arithmetic: what a kernel lacks for half precision is computed in float32 ---------------------------------------
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        return x if self.dtype(x) == dtype else paddle.cast(x, dtype)
+
+    def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
+        if self.is_tensor(value):
+            made = self.cast(value, dtype)
+        elif isinstance(value, (int, float)):
+            made = paddle.full([], value, dtype)
+        else:
+            made = self.cast(paddle.to_tensor(value, dtype="float64"), dtype)
+        return made if like is None else _beside(made, like)
+
+    def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
+        return paddle.stack([_beside(self.cast(x, dtype), tensors[0]) for x in tensors])
+
+    def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return paddle.reshape(x, list(shape))
+
+    def abs(self, x: Tensor) -> Tensor:
+        return paddle.abs(x)
+
+    def sqrt(self, x: Tensor) -> Tensor:
+        return paddle.sqrt(x)
+
+    def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        # in float64, because a float32 sum along an axis is a running one: 4e-5 off for 4096 equal numbers
+        dtype = self.dtype(x)
+        wide = "complex128" if dtype in COMPLEX else "float64"
+        axis = None if axes is None else list(axes)
+        return self.cast(paddle.sum(x, axis=axis, dtype=wide, keepdim=axes is not None), dtype)
+
+    def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        return paddle.max(x, axis=None if axes is None else list(axes), keepdim=axes is not None)
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        dtype = self.dtype(x if self.is_tensor(x) else y)
+        wide = WIDE.get(dtype, dtype)
+        x, y = self.asarray(x, wide, condition), self.asarray(y, wide, condition)
+        if not self.can_look(condition):
+            condition, x, y = _broadcast(condition, x, y)
+        return self.cast(paddle.where(condition, x, y), dtype)
+
+    def maximum(self, x: Tensor, y: Any) -> Tensor:
+        return self._between(paddle.maximum, x, y)
+
+    def minimum(self, x: Tensor, y: Any) -> Tensor:
+        return self._between(paddle.minimum, x, y)
+
+    def _between(self, function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Any) -> Tensor:
+        dtype = self.dtype(x)
+        wide = WIDE.get(dtype, dtype)
+        return self.cast(function(self.cast(x, wide), self.asarray(y, wide, x)), dtype)
+
+    def power(self, x: Tensor, exponent: float) -> Tensor:
+        return paddle.pow(x, self.asarray(exponent, self.dtype(x), x))  # as a Python number it is rounded to float32
+
+    def constant(self, value: float, like: Tensor) -> Any:
+        in_float32 = self.can_look(like) or self.dtype(like) != "float64"  # as a static program keeps a Python number
+        return value if in_float32 else self.asarray(value, "float64", like)
+
+    def number(self, x: Tensor) -> float:
+        return float(x.item())
+
+    def size(self, x: Tensor) -> Any:
+        shape = self.shape(x) or ()
+        return paddle.numel(x) if None in shape else math.prod(length or 0 for length in shape)
+
+    # ---- kinds of tensor -------------------------------------------------------------------------------------------------
+
+    def is_parameter(self, x: object) -> bool:
+        if isinstance(x, _Value):
+            operation = x.get_defining_op()
+            return operation is not None and operation.name() == "builtin.parameter"
+        return isinstance(x, EagerParamBase)
+
+    def gradient(self, parameter: Any) -> Tensor | None:
+        gradient = None if isinstance(parameter, _Value) else parameter._grad_ivar()
+        # a plain gradient says that it wants a derivative, as if it were an input; only one of create_graph=True has a history
+        return gradient.detach() if gradient is not None and gradient.is_leaf else gradient
+
+    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+        if not all(self.can_look(x) and self.values(x).place.is_cpu_place() for x in tensors):
+            return False
+        return not paddle.is_grad_enabled() or all(x.stop_gradient or x.is_selected_rows() for x in tensors)
+
+    def can_look(self, x: Tensor) -> bool:
+        return isinstance(x, paddle.Tensor)
+
+    def is_mutable(self, x: Tensor) -> bool:
+        return self.can_look(x) and not _is_expanded(x)
+
+    def check_writable(self, x: Tensor) -> None:
+        if not self.can_look(x):
+            hint = "use gradclip.clip, which returns new ones."
+            raise NotWritableError("A value of a static program cannot be written in place.", f"{x.dtype} {x.shape}", hint)
+        if _is_expanded(x):
+            what, received = "An expanded gradient cannot be written in place.", f"strides {x.strides}, shape {tuple(x.shape)}"
+            raise NotWritableError(what, received, "use gradclip.clip, or make it contiguous first.")
+
+    def is_sparse(self, x: Tensor) -> bool:
+        return self.can_look(x) and bool(x.is_selected_rows())
+
+    def merge(self, x: Tensor) -> Tensor:
+        if not self.is_sparse(x) or not x.rows():
+            return x
+        with paddle.no_grad():
+            return paddle.nn.clip.merge_selected_rows(x)
+
+    def values(self, x: Tensor) -> Tensor:
+        if not self.is_sparse(x):
+            return x
+        # of no rows, there is no memory
+        return x._get_tensor_from_selected_rows() if x.rows() else paddle.zeros(x.shape, x.dtype)
+
+    def with_values(self, x: Tensor, values: Tensor) -> Tensor:
+        if not self.is_sparse(x):
+            return values
+        made = self.merge(x)  # in memory of its own
+        self.assign_(self.values(made), values)
+        return made
+
+    def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
+        return paddle.no_grad() if in_place else nullcontext()
+
+    # ---- containers ------------------------------------------------------------------------------------------------------
+
+    def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+        if self._is_pairs(tree):
+            for i, (parameter, gradient) in enumerate(tree):
+                if _wanted(parameter):
+                    yield f"{path}[{i}][1]", gradient
+        else:
+            yield from super().walk(tree, path)
+
+    def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        if not self._is_pairs(tree):
+            return super().flatten(tree)
+
+        def rebuild(new: list[Any]) -> Any:
+            gradients = iter(new)
+            return type(tree)([(p, next(gradients) if _wanted(p) else g) for p, g in tree])
+
+        return [gradient for _, gradient in self.walk(tree)], rebuild
+
+    def _is_pairs(self, tree: Any) -> bool:
+        """Whether these are ``(parameter, gradient)`` pairs, as Paddle's optimizers and ``append_backward`` make them."""
+        return isinstance(tree, (list, tuple)) and bool(tree) and all(map(self._is_pair, tree))
+
+    def _is_pair(self, x: Any) -> bool:
+        return type(x) is tuple and len(x) == 2 and self.is_parameter(x[0]) and not self.is_parameter(x[1])
+
+    # ---- the fast ways ---------------------------------------------------------------------------------------------------
+
+    def detach(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+    def fast_norm(self, x: Tensor, order: float) -> float | None:
+        if order not in (1.0, 2.0) or (order == 1.0 and self.dtype(x) in COMPLEX):
+            return None
+        flat = paddle.reshape(paddle.as_real(x) if self.dtype(x) in COMPLEX else x, [-1])
+        size, total = flat.size, 0.0
+        for start in range(0, size, _CHUNK):
+            chunk = flat if size <= _CHUNK else flat[start : start + _CHUNK]
+            double = self.cast(chunk, "float64")
+            total += self.number(paddle._C_ops.squared_l2_norm(double) if order == 2.0 else double.abs().sum())
+        return math.sqrt(total) if order == 2.0 else total
+
+    def copy(self, x: Tensor) -> Tensor:
+        return self.merge(x) if self.is_sparse(x) else x.clone() if self.can_look(x) else x
+
+    def scale(self, x: Tensor, coefficient: Any) -> Tensor:
+        dtype = self.dtype(x)
+        if dtype in COMPLEX:  # by parts: a product of complex numbers makes NaN of the other part of an infinite one
+            factor = coefficient if isinstance(coefficient, float) else paddle.unsqueeze(coefficient, -1)
+            return paddle.as_complex(self.scale(paddle.as_real(x), factor))
+        if not isinstance(coefficient, float):
+            return super().scale(x, _beside(coefficient, x))
+        wide = self.cast(x, WIDE[dtype])
+        for factor in normal_factors(coefficient):
+            wide = wide * self.asarray(factor, WIDE[dtype], x)  # times a Python number, -0 becomes 0
+        return self.cast(wide, dtype)
+
+    def assign_(self, x: Tensor, value: Tensor) -> None:
+        if not self.is_sparse(x):
+            x.copy_(value, True)
+            return
+        if not x.rows():
+            return
+        target, source = x.get_selected_rows(), value.get_selected_rows()
+        target.get_tensor()._share_data_with(source.get_tensor())
+        target.set_rows(source.rows())
+        target.sync_index()
+
+    def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
+        for x in tensors:
+            if isinstance(coefficient, float) and self.dtype(x) in ("float32", "float64"):
+                for factor in normal_factors(coefficient):
+                    self.values(x).scale_(factor)
+            else:
+                merged = self.merge(x)  # a coefficient for each row is one for each row of these
+                self.assign_(x, self.with_values(merged, self.scale(self.values(merged), coefficient)))
+
+    def slot(self, cls: type) -> type:
+        return _slot(cls)
+
+
+def _beside(x: Tensor, like: Tensor) -> Tensor:
+    """``x`` on the device of ``like``; in a static program that is the executor's business."""
+    return x if isinstance(x, _Value) or isinstance(like, _Value) or x.place == like.place else x.to(like.place)
+
+
+def _broadcast(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What ``paddle.where`` does in a static program by adding zeros, which turns -0 into 0."""
+    if condition.shape == x.shape == y.shape:
+        return condition, x, y
+    for other in (x, y):
+        same = other == other  # full_like would warn that it looks for a device
+        condition = paddle.logical_or(condition, paddle.logical_and(same, paddle.logical_not(same)))
+    ones = paddle.cast(paddle.logical_or(condition, paddle.logical_not(condition)), x.dtype)
+    return condition, *(other if other.shape == condition.shape else other * ones for other in (x, y))
+
+
+def _is_expanded(x: Tensor) -> bool:
+    return not x.is_selected_rows() and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True))
+
+
+def _wanted(parameter: Any) -> bool:
+    return getattr(parameter, "need_clip", True) is not False
+
+
+# ---- the slot ------------------------------------------------------------------------------------------------------------
+
+
+def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
+    """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
+
+    Args:
+        rule: of any dialect but one that sums over examples.
+
+    Returns:
+        A ``paddle.nn.clip.ClipGradBase``. As Paddle's own it leaves the gradient of a parameter with ``need_clip=False`` as it
+        is and drops pairs without a gradient.
+
+    Raises:
+        ValueError: for a rule whose result has another shape than the gradient.
+
+    >>> import paddle, gradclip.backends.paddle
+    >>> from gradclip.dialects import torch
+    >>> layer = paddle.nn.Linear(2, 2)
+    >>> clip = gradclip.backends.paddle.grad_clip(torch.clip_grad_norm(1.0))
+    >>> optimizer = paddle.optimizer.SGD(parameters=layer.parameters(), grad_clip=clip)
+    """
+    return _RuleClip(rule)
+
+
+class _RuleClip(paddle.nn.clip.ClipGradBase):  # type: ignore[misc]
+    def __init__(self, rule: Rule) -> None:
+        super().__init__()
+        if rule.scope is Scope.EXAMPLE:
+            raise ArgumentError("A rule that sums over examples changes the shape of a gradient.", f"rule={rule}")
+        self.rule = rule
+
+    @paddle.jit.not_to_static
+    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+        pairs = [(p, g) for p, g in params_grads if g is not None]
+        wanted = [(p, g) for p, g in pairs if _wanted(p)]
+        with paddle.no_grad():
+            clipped = iter(clip([g for _, g in wanted], self.rule, params=[p for p, _ in wanted]).grads)
+        return [(p, next(clipped) if _wanted(p) else g) for p, g in pairs]
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By {self.rule}"
+
+
+@cache
+def _slot(cls: type) -> type:
+    """``cls`` as a subclass of Paddle's class of the same name, so that its distributed optimizers know it too."""
+    if issubclass(cls, paddle.nn.clip.ClipGradBase):
+        return cls
+    names = (base.__name__ for base in cls.__mro__)
+    native: Any = next((getattr(paddle.nn, name) for name in names if name in _SLOTS), paddle.nn.clip.ClipGradBase)
+
+    class Native(native):  # type: ignore[misc]
+        def __init__(self) -> None:
+            paddle.nn.clip.ClipGradBase.__init__(self)
+            self.should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, and the groups to reduce over
+            self._async_add_n = None
+
+    class Slot(cls, Native):  # type: ignore[misc, valid-type]
+        @paddle.jit.not_to_static
+        def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+            if self.should_comm_on_shard_dim:  # the norm must be reduced over those groups, as only Paddle's own does
+                pairs: Pairs = native.__call__(self, list(params_grads))
+                return pairs
+            with paddle.no_grad():
+                clipped: Pairs = cls.__call__(self, params_grads)  # type: ignore[operator]
+            return clipped
+
+        def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+            return cls.__new__, (cls,), self.__dict__  # so that a pickle opens without Paddle too
+
+    Slot.__name__, Slot.__qualname__, Slot.__module__ = cls.__name__, cls.__qualname__, cls.__module__
+    Slot.__doc__ = cls.__doc__
+    return Slot

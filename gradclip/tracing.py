@@ -1,0 +1,45 @@
+"""How a tracer is told to call gradclip as it is: marks on functions, because the frameworks' own decorators need an import.
+
+torch.compile, tf.function and paddle.jit.to_static read the source of the Python that they trace. gradclip needs none of that,
+its own control flow being over Python values; rewritten it would take seconds to trace (TensorFlow), fail (Paddle), or stop
+at the look-up of a type (torch). Each tracer leaves a function alone that carries a mark:
+
+- AutoGraph: what ``tf.autograph.experimental.do_not_convert`` leaves,
+  https://www.tensorflow.org/api_docs/python/tf/autograph/experimental/do_not_convert
+- Paddle: what ``paddle.jit.not_to_static`` leaves,
+  https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/jit/not_to_static_en.html
+- torch: what ``torch.compiler.assume_constant_result`` leaves, for a function of Python values only,
+  https://docs.pytorch.org/docs/stable/generated/torch.compiler.assume_constant_result.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["as_it_is", "constant"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class _AsItIs:
+    """Paddle's mark has two methods."""
+
+    def need_transform(self, mode: object) -> bool:
+        return False
+
+    def need_capture_control_flow(self) -> bool:
+        return False
+
+
+def as_it_is(function: F) -> F:
+    """Mark a function that AutoGraph and paddle.jit.to_static are to call, not to rewrite."""
+    function.autograph_info__ = None  # type: ignore[attr-defined]
+    function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]
+    return function
+
+
+def constant(function: F) -> F:
+    """Mark a function of Python values that torch.compile is to call while it traces, taking the result for a constant."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

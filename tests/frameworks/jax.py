@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from frameworks.base import Framework
+
+jax.config.update("jax_enable_x64", True)  # or float64 would be float32; test_without_x64 is about that
+
+
+class JaxFramework(Framework):
+    name = "jax"
+    dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    flushes_subnormals = True
+    jits = ("jit",)
+
+    def make(self, values: Any, dtype: str = "float32") -> Any:
+        return jnp.asarray(np.array(values).astype(jnp.dtype(dtype)))
+
+    def exp(self, tensor: Any) -> Any:
+        return jnp.exp(tensor)
+
+    def read(self, tensor: Any) -> np.ndarray:
+        values = np.array(tensor)
+        if jnp.issubdtype(values.dtype, jnp.complexfloating):
+            return values.astype(np.complex128)
+        return values.astype(np.float64) if jnp.issubdtype(values.dtype, jnp.floating) else values
+
+    def dtype(self, tensor: Any) -> str:
+        return str(tensor.dtype)
+
+    def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+        return jax.jit(function)
+
+    def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
+        return [self.read(derivative) for derivative in jax.grad(function)(tensors)]
+
+
+framework = JaxFramework()

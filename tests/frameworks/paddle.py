@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from frameworks.base import Framework
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Paddle warns while it is imported, of a missing ccache
+    import paddle
+
+EXACT = {"float16": "float32", "bfloat16": "float32"}  # what such values are fed and fetched as: NumPy has no bfloat16
+
+
+class PaddleFramework(Framework):
+    name = "paddle"
+    dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    mutable = True
+    holds_gradients = True
+    has_sparse = True
+    jits = ("to_static", "static")
+
+    def make(self, values: Any, dtype: str = "float32") -> Any:
+        values = np.array(values)
+        return paddle.to_tensor(values.astype(np.result_type(values, np.float32))).astype(dtype)
+
+    def read(self, tensor: Any) -> np.ndarray:
+        if tensor.is_selected_rows():
+            tensor = tensor._get_tensor_from_selected_rows()
+        if tensor.is_complex():
+            return np.array(tensor.detach().astype("complex128").numpy())
+        return np.array((tensor.detach().astype("float64") if tensor.is_floating_point() else tensor).numpy())
+
+    def dtype(self, tensor: Any) -> str:
+        return str(tensor.dtype).removeprefix("paddle.")
+
+    def exp(self, tensor: Any) -> Any:
+        return paddle.exp(tensor)
+
+    def strided(self, values: Any, dtype: str = "float32") -> Any:
+        repeated = self.make(np.repeat(np.array(values), 2, axis=-1), dtype)
+        return repeated[..., ::2]
+
+    def expanded(self, value: float, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+        return paddle.as_strided(self.make([value], dtype), list(shape), [0] * len(shape))
+
+    def parameter(self, gradient: Any, dtype: str = "float32") -> Any:
+        shape, dtype = ([2], dtype) if gradient is None else (list(gradient.shape), self.dtype(gradient))
+        parameter = paddle.create_parameter(shape, dtype, default_initializer=paddle.nn.initializer.Assign(np.zeros(shape)))
+        if gradient is not None:
+            parameter.grad = gradient
+        return parameter
+
+    def sparse(self, rows: list[int], values: Any, height: int) -> Any:
+        weight = self.make(values)
+        table = paddle.nn.Embedding(max(rows, default=0) + 1, weight.shape[1], sparse=True)
+        (table(paddle.to_tensor(rows, dtype="int64")) * weight).sum().backward()
+        gradient = table.weight._grad_ivar().detach()
+        gradient.get_selected_rows().set_height(height)
+        return gradient
+
+    def densify(self, sparse: Any) -> np.ndarray:
+        dense = np.zeros((sparse.get_selected_rows().height(), *sparse.shape[1:]))
+        np.add.at(dense, np.array(sparse.rows(), np.int64), self.read(sparse))
+        return dense
+
+    def is_sparse(self, tensor: Any) -> bool:
+        return bool(tensor.is_selected_rows())
+
+    def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+        def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the source of what it is given, and takes no lambda
+            return function(tensors)
+
+        if how == "to_static":
+            static: Callable[[list[Any]], list[Any]] = paddle.jit.to_static(traced, full_graph=True)
+            return static
+        return lambda tensors: self._run(function, tensors)
+
+    def _run(self, function: Callable[[list[Any]], list[Any]], tensors: list[Any]) -> list[Any]:
+        """Build a program that applies the function to what is fed, and run it."""
+        names = [self.dtype(tensor) for tensor in tensors]
+        paddle.enable_static()
+        try:
+            program = paddle.static.Program()
+            with paddle.static.program_guard(program):
+                inputs = []
+                for i, (tensor, name) in enumerate(zip(tensors, names, strict=True)):
+                    inputs.append(paddle.static.data(f"x{i}", list(tensor.shape), EXACT.get(name, name)).astype(name))
+                outputs = list(function(inputs))
+                results = [self.dtype(output) for output in outputs]
+                fetched = [output.astype(EXACT.get(name, name)) for output, name in zip(outputs, results, strict=True)]
+        finally:
+            paddle.disable_static()
+        feed = {
+            f"x{i}": tensor.astype(EXACT.get(name, name)).numpy()
+            for i, (tensor, name) in enumerate(zip(tensors, names, strict=True))
+        }
+        paddle.enable_static()
+        try:
+            values = paddle.static.Executor(paddle.CPUPlace()).run(program, feed=feed, fetch_list=fetched)
+        finally:
+            paddle.disable_static()
+        return [paddle.to_tensor(value).astype(name) for value, name in zip(values, results, strict=True)]
+
+    def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
+        inputs = [tensor.detach().clone() for tensor in tensors]
+        for tensor in inputs:
+            tensor.stop_gradient = False
+        function(inputs).backward()
+        return [self.read(tensor.grad) for tensor in inputs]
+
+
+framework = PaddleFramework()

@@ -1,0 +1,39 @@
+"""The departures table itself, and the README that shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from gradclip.departures import DEPARTURES, markdown
+
+ROOT = Path(__file__).parents[2]
+BEGIN, END = "<!-- departures -->\n", "\n<!-- /departures -->"
+PREFIXES = ("torch.", "tf.", "paddle.", "optax.", "keras[tensorflow] ", "keras[torch] ", "keras[jax] ")
+
+
+def test_each_case_departs_for_one_reason() -> None:
+    listed = Counter((native, case) for departure in DEPARTURES for native, cases in departure.cases.items() for case in cases)
+    assert [what for what, times in listed.items() if times > 1] == []
+
+
+def test_keys_are_unique_and_every_departure_has_cases() -> None:
+    assert len({departure.key for departure in DEPARTURES}) == len(DEPARTURES)
+    assert all(departure.functions and all(departure.cases.values()) for departure in DEPARTURES)
+
+
+def test_every_native_is_of_a_framework_whose_tests_look_for_it() -> None:
+    natives = {native for departure in DEPARTURES for native in departure.functions}
+    assert [native for native in natives if not native.startswith(PREFIXES)] == []
+
+
+def test_table() -> None:
+    lines = markdown().splitlines()
+    assert len(lines) == len(DEPARTURES) + 2
+    assert all(line.count(" | ") == 3 for line in lines)
+    assert "[tensorflow#109146](https://github.com/tensorflow/tensorflow/issues/109146)" in lines[2]
+
+
+def test_the_readme_shows_the_table() -> None:
+    """Paste what ``python -c "import gradclip.departures as d; print(d.markdown())"`` prints between the two marks."""
+    assert (ROOT / "README.md").read_text().partition(BEGIN)[2].partition(END)[0] == markdown()

@@ -1,0 +1,197 @@
+"""jit, vmap, grad and scan: every rule that JAX's own transformations may meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from frameworks.jax import framework
+from jax import export
+from oracle import ulps
+
+import gradclip
+from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+from gradclip.rule import Rule
+
+RULES: dict[str, Callable[[Any], Rule]] = {
+    "torch.clip_grad_norm": torch.clip_grad_norm,
+    "torch.clip_grad_norm(1)": lambda limit: torch.clip_grad_norm(limit, norm_type=1.0),
+    "torch.clip_grad_norm(3)": lambda limit: torch.clip_grad_norm(limit, norm_type=3.0),
+    "torch.clip_grad_norm(inf)": lambda limit: torch.clip_grad_norm(limit, norm_type="inf"),
+    "tensorflow.clip_by_norm(axes=[1])": lambda limit: tensorflow.clip_by_norm(limit, axes=[1]),
+    "tensorflow.clip_by_norm": tensorflow.clip_by_norm,
+    "tensorflow.clip_by_global_norm": tensorflow.clip_by_global_norm,
+    "paddle.clip_grad_by_norm": paddle.clip_grad_by_norm,
+    "keras.clipnorm": keras.clipnorm,
+    "optax.clip_by_block_rms": optax.clip_by_block_rms,
+    "optax.adaptive_grad_clip": optax.adaptive_grad_clip,
+    "optax.clip_by_global_norm": optax.clip_by_global_norm,
+}
+GRADIENTS = [np.array([[3.0, -4.0, 1.0], [0.5, 2.0, -6.0]]), np.array([[1.0, 2.0, 7.0]])]
+PARAMS = [np.array([[1.0, 0.5, -2.0], [0.3, 1.0, 0.1]]), np.array([[0.5, 0.25, 1.0]])]
+STEP = 2.0**-17  # of the central differences, whose own error is about its square
+
+
+@pytest.fixture(params=RULES.values(), ids=RULES)
+def rule_of(request: pytest.FixtureRequest) -> Callable[[Any], Rule]:
+    return request.param
+
+
+def tensors(arrays: list[np.ndarray], dtype: str = "float32") -> list[jax.Array]:
+    return [framework.make(a, dtype) for a in arrays]
+
+
+def clipped(grads: list[Any], rule: Rule) -> list[Any]:
+    params = tensors(PARAMS[: len(grads)], str(grads[0].dtype)) if rule.relative_to else None
+    result: list[Any] = gradclip.clip(grads, rule, params=params).grads
+    return result
+
+
+def assert_close(got: list[Any], want: list[Any]) -> None:
+    for mine, theirs in zip(got, want, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert not mine.weak_type
+        assert ulps(framework.read(mine), framework.read(theirs), str(mine.dtype)) <= 4
+
+
+def test_a_limit_may_be_traced(rule_of: Callable[[Any], Rule]) -> None:
+    got = jax.jit(lambda grads, limit: clipped(grads, rule_of(limit)))(tensors(GRADIENTS), jnp.float32(0.5))
+    assert_close(got, clipped(tensors(GRADIENTS), rule_of(0.5)))
+
+
+def test_vmap_clips_each_by_itself(rule_of: Callable[[Any], Rule]) -> None:
+    factors = np.array([1.0, 0.01, 100.0], np.float32)
+    stacked = [jnp.stack([g * f for f in factors]) for g in tensors(GRADIENTS)]
+    got = jax.jit(jax.vmap(lambda grads: clipped(grads, rule_of(0.5))))(stacked)
+    for i, f in enumerate(factors):
+        assert_close([g[i] for g in got], clipped([g * f for g in tensors(GRADIENTS)], rule_of(0.5)))
+
+
+def test_vmap_without_jit() -> None:
+    rows = framework.make([[3.0, 4.0], [0.3, 0.4]])
+    got = jax.vmap(lambda row: gradclip.clip(row, torch.clip_grad_norm(1.0)).grads)(rows)
+    assert_close(list(got), [gradclip.clip(row, torch.clip_grad_norm(1.0)).grads for row in rows])
+
+
+def test_scan() -> None:
+    rule = torch.clip_grad_norm(1.0)
+
+    def step(carry: Any, g: Any) -> Any:
+        result = gradclip.clip(g, rule)
+        return carry + result.grads, result.norm
+
+    g = framework.make([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
+    total, norms = jax.lax.scan(step, jnp.zeros(2), g)
+    want = sum(gradclip.clip(row, rule).grads for row in g)
+    assert ulps(framework.read(total), framework.read(want), "float32") <= 4
+    assert ulps(framework.read(norms), np.array([5.0, 0.5, 10.0]), "float32") <= 4
+
+
+@pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
+def test_derivative_is_that_of_finite_differences(rule_of: Callable[[Any], Rule], limit: float) -> None:
+    weights = [np.cos(1.0 + np.arange(g.size)).reshape(g.shape) for g in GRADIENTS]
+
+    def loss(grads: list[Any]) -> Any:
+        return sum(jnp.sum(w * g) for w, g in zip(weights, clipped(grads, rule_of(limit)), strict=True))
+
+    traced = [framework.read(d) for d in jax.jit(jax.grad(loss))(tensors(GRADIENTS, "float64"))]
+    value = jax.jit(loss)
+    for i, g in enumerate(GRADIENTS):
+        for index in np.ndindex(g.shape):
+            sides = []
+            for step in (STEP, -STEP):
+                moved = [a.copy() for a in GRADIENTS]
+                moved[i][index] += step
+                sides.append(float(value(tensors(moved, "float64"))))
+            want = (sides[0] - sides[1]) / (2 * STEP)
+            assert abs(traced[i][index] - want) < 64 * STEP**2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
+def test_derivative_at_zero_is_one(rule_of: Callable[[Any], Rule], dtype: str) -> None:
+    zeros = tensors([np.zeros((2, 3)), np.zeros((1, 3))], dtype)
+
+    def loss(grads: list[Any]) -> Any:
+        return sum(jnp.sum(jnp.real(g)) for g in clipped(grads, rule_of(0.5)))
+
+    for derivative in jax.jit(jax.grad(loss))(zeros):
+        assert derivative.dtype == dtype
+        assert np.array_equal(framework.read(derivative), np.ones(derivative.shape))
+
+
+def test_derivative_at_zero_with_a_limit_of_zero_is_finite(rule_of: Callable[[Any], Rule]) -> None:
+    zeros = tensors([np.zeros((2, 3)), np.zeros((1, 3))])
+    rule = rule_of(framework.make(0.0))  # a number would be refused by paddle's
+    for derivative in jax.jit(jax.grad(lambda grads: sum(jnp.sum(g) for g in clipped(grads, rule))))(zeros):
+        assert np.isfinite(framework.read(derivative)).all()
+
+
+def test_derivative_without_jit() -> None:
+    rule = torch.clip_grad_norm(1.0)
+    (got,) = framework.derivative(lambda grads: clipped(grads, rule)[0][0], [framework.make([3.0, 4.0])])
+    want = (np.array([1.0, 0.0]) - np.array([9.0, 12.0]) / (5 * (5 + 1e-6))) / (5 + 1e-6)
+    assert ulps(got, want, "float32") <= 4
+    (at_zero,) = framework.derivative(lambda grads: jnp.sum(clipped(grads, rule)[0]), [jnp.zeros(2)])
+    assert np.array_equal(at_zero, [1.0, 1.0])
+
+
+def test_derivative_with_respect_to_the_limit() -> None:
+    g = framework.make([3.0, 4.0], "float64")
+    derivative = jax.grad(lambda limit: gradclip.clip(g, optax.clip_by_global_norm(limit)).grads[0])
+    assert ulps(framework.read(derivative(framework.make(1.0, "float64"))), np.array(0.6), "float64") <= 4
+    assert framework.read(derivative(framework.make(9.0, "float64"))) == 0
+
+
+def test_second_derivative_is_finite() -> None:
+    g = framework.make([3.0, 4.0], "float64")
+    hessian = framework.read(jax.hessian(lambda x: jnp.sum(gradclip.clip(x, torch.clip_grad_norm(1.0)).grads ** 2))(g))
+    assert np.isfinite(hessian).all()
+    assert np.isfinite(framework.read(jax.hessian(lambda x: gradclip.norm(x, torch.clip_grad_norm(1.0)))(g * 0))).all()
+
+
+@pytest.mark.parametrize("values", [[3e30, 4e30], [3e-30, 4e-30]])
+def test_derivative_where_squares_overflow_or_vanish(values: list[float]) -> None:
+    g = framework.make(values)
+    norm = float(np.hypot(*framework.read(g)))
+    got = framework.read(jax.grad(lambda x: gradclip.norm(x, torch.clip_grad_norm(1.0)))(g))
+    assert ulps(got, framework.read(g) / norm, "float32") <= 4
+
+
+def test_constants_of_a_traced_function_are_not_looked_at() -> None:
+    """An array that the function closes over has a value, but what is computed from it while tracing has none."""
+    rule = torch.clip_grad_norm(1.0)
+    for values in ([3.0, 4.0], [3e30, 4e30]):
+        constant = framework.make(values)
+        want = gradclip.clip(constant, rule).grads
+        assert_close([jax.jit(lambda x, c=constant: gradclip.clip(c, rule).grads + x)(constant * 0)], [want])
+        twice = jax.vmap(lambda x, c=constant: gradclip.clip(c, rule).grads + x)(jnp.stack([constant * 0] * 2))
+        assert_close([twice[1]], [want])
+
+
+def test_unclipped_is_the_input_to_the_bit(rule_of: Callable[[Any], Rule]) -> None:
+    bits = np.array([[1e-40, -0.0, 1.5], [3.4e-3, 1 / 3, -7e-39]], np.float32)
+    grads = [jnp.asarray(bits), jnp.asarray(bits[:1])]
+    for function in (clipped, jax.jit(clipped, static_argnums=1)):
+        for got, g in zip(function(grads, rule_of(1e4)), grads, strict=True):
+            assert np.asarray(got).tobytes() == np.asarray(g).tobytes()
+
+
+def test_nonfinite_is_an_error_that_tracing_forbids() -> None:
+    rule = torch.clip_grad_norm(1.0, error_if_nonfinite=True)
+    with pytest.raises(ValueError, match="error_if_nonfinite needs to look at the norm, which tracing forbids"):
+        jax.jit(lambda g: gradclip.clip(g, rule).grads)(framework.make([3.0, 4.0]))
+
+
+@pytest.mark.parametrize(
+    "rule", [torch.clip_grad_norm(1.0), optax.clip_by_block_rms(0.1), tensorflow.clip_by_norm(1.0, axes=[0])]
+)
+def test_symbolic_shapes(rule: Rule) -> None:
+    shape = export.symbolic_shape("a, b")
+    exported = export.export(jax.jit(lambda g: gradclip.clip(g, rule).grads))(jax.ShapeDtypeStruct(shape, np.float32))
+    for rows in (1, 3):
+        g = framework.make(np.arange(rows * 4).reshape(rows, 4))
+        assert_close([exported.call(g)], [gradclip.clip(g, rule).grads])

@@ -1,0 +1,23 @@
+"""The example runs, and learns."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+def test_keras_fit(capfd: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[2] / "examples" / "keras_fit.py"
+    spec = importlib.util.spec_from_file_location("keras_fit", path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    losses = example.main(epochs=2)
+    assert len(losses) == 4
+    assert losses == sorted(losses, reverse=True)  # the loaded model goes on where the other was
+    assert losses[-1] < 0.6
+    assert "loaded: ClippedSGD, torch.clip_grad_norm" in capfd.readouterr().out

@@ -1,0 +1,75 @@
+"""Keras's own clips against the keras dialect, in what the recorded cases leave out."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import pytest
+from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+
+import gradclip
+from gradclip.dialects import keras as dialect
+
+BACKEND = keras.backend.backend()
+framework = importlib.import_module(f"frameworks.{BACKEND}").framework
+NAMES = ("clipnorm", "global_clipnorm", "clipvalue")
+
+
+def theirs(name: str) -> Any:
+    return lambda grads, limit: keras.optimizers.SGD(**{name: limit})._clip_gradients(grads)
+
+
+def ours(name: str) -> Any:
+    return lambda grads, limit: gradclip.clip(grads, getattr(dialect, name)(limit)).grads
+
+
+THEIRS, OURS = (SimpleNamespace(**{name: side(name) for name in NAMES}) for side in (theirs, ours))
+
+_CONSTRUCTOR = "what the constructor of Keras's optimizers checks and keeps; gradclip has a function for each"
+_NUMPY = "NumPy arrays are a framework of their own to gradclip, and come back as NumPy arrays"
+#: what is recorded and has no counterpart here, and why
+NOT_REPLAYED = {
+    "two kinds at once": _CONSTRUCTOR,
+    "clipnorm=0 with global_clipnorm=1": _CONSTRUCTOR,
+    "clipnorm int / str": _CONSTRUCTOR,
+    "no clipping set returns the same list": "without a rule there is no call",
+    "numpy input": _NUMPY,
+    "numpy f64 input dtype": _NUMPY,
+    "global numpy f64 input dtype": _NUMPY,
+}
+
+BEHAVIOURS = Behaviours()
+of = BEHAVIOURS.of
+
+
+@of(f"keras[{BACKEND}] clipvalue", "0.5", limit=0.5)
+@of(f"keras[{BACKEND}] clipvalue", "-1", limit=-1.0)
+def _(api: Any, limit: float) -> Any:
+    return api.clipvalue([framework.make([3.0, -4.0, 0.1])], limit)
+
+
+def sparse(name: str) -> Any:
+    def see(api: Any) -> Any:
+        (clipped,) = getattr(api, name)([framework.sparse([0, 2, 2], [[3.0, 0.0], [2.0, 0.0], [2.0, 0.0]], 4)], 1.0)
+        if not framework.is_sparse(clipped):
+            return type(clipped).__name__, clipped
+        return type(clipped).__name__, clipped.values, clipped.indices, clipped.dense_shape
+
+    return see
+
+
+if BACKEND == "tensorflow":  # the only one on which Keras has sparse gradients
+    for kind in NAMES:
+        of(f"keras[{BACKEND}] {kind}", "IndexedSlices with duplicate rows")(sparse(kind))
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
+def test_behaviour(behaviour: Behaviour) -> None:
+    replay(framework, behaviour, THEIRS, OURS)
+
+
+def test_departures_name_what_is_replayed() -> None:
+    assert not never_replayed(f"keras[{BACKEND}]", BEHAVIOURS)

@@ -1,0 +1,135 @@
+"""What a user installs: the wheel, the sdist and the editable install, each built from a copy of the sources."""
+
+from __future__ import annotations
+
+import email
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FRAMEWORKS = ("torch", "tensorflow", "paddle", "jax")
+IMPORTS = """
+import sys
+import gradclip, gradclip.dialects, gradclip.dropins, gradclip.backends, gradclip.cli
+print(gradclip.__version__)
+print("backends" in sys.modules)
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def built(source: Path, kind: str, to: Path) -> Path:
+    """The one file of this kind that a build of ``source`` leaves."""
+    run(sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", to, source, cwd=source)
+    (file,) = to.iterdir()
+    return file
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what git would hand over, so that no build leaves anything in the checkout."""
+    folder = tmp_path_factory.mktemp("source") / "gradclip"
+    folder.mkdir()
+    for name in ("gradclip", "backends", "tests", "examples"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that has the wheel, and what pip installs of its own accord for it: nothing else."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=False)
+    interpreter = folder / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet", "--no-index", wheel, cwd=folder)
+    return interpreter
+
+
+def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
+    core = {f"gradclip/{p.relative_to(ROOT / 'gradclip')}" for p in (ROOT / "gradclip").rglob("*.py")}
+    backends = {f"gradclip/backends/{p.relative_to(ROOT / 'backends')}" for p in (ROOT / "backends").rglob("*.py")}
+    assert {f"gradclip/backends/{name}.py" for name in ("__init__", "numpy", *FRAMEWORKS)} <= backends
+    found = {name for name in contents(wheel) if ".dist-info/" not in name}
+    assert found == core | backends | {"gradclip/py.typed"}
+
+
+def test_the_metadata(wheel: Path) -> None:
+    files = contents(wheel)
+    version = wheel.name.split("-")[1]
+    fields = email.message_from_bytes(files[f"gradclip-{version}.dist-info/METADATA"])
+    assert (fields["Name"], fields["Version"], fields["License-Expression"]) == ("gradclip", version, "Apache-2.0")
+    assert f"gradclip-{version}.dist-info/licenses/LICENSE" in files
+    required = fields.get_all("Requires-Dist") or []
+    assert all("extra ==" in requirement for requirement in required)  # nothing without an extra
+    extras = set(fields.get_all("Provides-Extra") or [])
+    assert extras == {*FRAMEWORKS, "keras", "demo", "all"}
+    everything = next(requirement for requirement in required if requirement.startswith("gradclip["))
+    assert set(everything.partition("[")[2].partition("]")[0].split(",")) == extras - {"all"}
+    assert (
+        files[f"gradclip-{version}.dist-info/entry_points.txt"].split()
+        == b"[console_scripts] gradclip = gradclip.cli:main".split()
+    )
+
+
+def test_the_wheel_needs_nothing(python: Path, wheel: Path, tmp_path: Path) -> None:
+    run(python, "-P", "-c", "import importlib.util as u; assert u.find_spec('numpy') is None", cwd=tmp_path)
+    assert run(python, "-P", "-c", IMPORTS, cwd=tmp_path).split() == [wheel.name.split("-")[1], "False"]
+
+
+def test_the_command_is_installed(python: Path, wheel: Path, tmp_path: Path) -> None:
+    expected = f"gradclip {wheel.name.split('-')[1]}"
+    assert run(python.with_name("gradclip"), "--version", cwd=tmp_path).strip() == expected
+    assert run(python, "-P", "-m", "gradclip", "--version", cwd=tmp_path).strip() == expected
+
+
+def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    again = built(unpacked, "wheel", tmp_path / "wheel")
+    assert again.name == wheel.name
+    assert contents(again) == contents(wheel)
+
+
+def test_an_editable_install_has_the_backends(source: Path, tmp_path: Path) -> None:
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    run(*pip, "--target", tmp_path / "site", "--editable", source, cwd=tmp_path)
+    venv.create(tmp_path / "venv", with_pip=False)
+    code = f"import site; site.addsitedir({str(tmp_path / 'site')!r})\n{IMPORTS}"
+    code += "import importlib.util as u; print(gradclip.__file__, u.find_spec('gradclip.backends.numpy').origin)"
+    printed = run(tmp_path / "venv" / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split()
+    assert printed[1:] == ["False", str(source / "gradclip" / "__init__.py"), str(source / "backends" / "numpy.py")]
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    commands = [line for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines() if "bin/tox" in line]
+    assert len(commands) == 1
+    assert commands[0] in [line.strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]

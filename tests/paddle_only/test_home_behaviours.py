@@ -1,0 +1,265 @@
+"""Paddle's own clips against gradclip's classes and the paddle dialect, in what the recorded cases leave out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import paddle
+import pytest
+from frameworks.paddle import framework
+from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+
+import gradclip
+from gradclip.dialects import paddle as dialect
+
+CLASSES = ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue")
+
+
+def clip_grad_norm_(parameters: Any, *arguments: Any, **named: Any) -> Any:
+    return framework.make(gradclip.clip_(parameters, dialect.clip_grad_norm(*arguments, **named)).norm)
+
+
+def clip_grad_value_(parameters: Any, clip_value: Any) -> None:
+    gradclip.clip_(parameters, dialect.clip_grad_value(clip_value))
+
+
+THEIRS = SimpleNamespace(
+    clip_grad_norm_=paddle.nn.utils.clip_grad_norm_,
+    clip_grad_value_=paddle.nn.utils.clip_grad_value_,
+    **{name: getattr(paddle.nn, name) for name in CLASSES},
+)
+OURS = SimpleNamespace(
+    clip_grad_norm_=clip_grad_norm_, clip_grad_value_=clip_grad_value_, **{name: getattr(gradclip, name) for name in CLASSES}
+)
+
+_BELOW = "the operation below ClipGradByNorm, which the cases replay"
+_F20 = "case F20 replays the clips of 2**25 ones"
+#: what is recorded and has no counterpart here, and why
+NOT_REPLAYED = {
+    "norm_type 3": "case J-3",
+    "norm_type 'inf'": "case J-'inf'",
+    "clip.clip_by_norm f32 / f64 / f16": _BELOW,
+    "clip.clip_by_norm f64": _BELOW,
+    "clip.clip_by_norm max_norm int": _BELOW,
+    "differentiable? d sum(clip_by_norm)/dx": _BELOW,
+    "ClipGradByNorm f64 grad": "case F1-float64",
+    "paddle.linalg.norm(ones(2**25)) f32": _F20,
+    "paddle.linalg.norm(ones(2**24+2**20)) f32": _F20,
+    "ClipGradByNorm(1) on ones(2**25)": _F20,
+    "clip_grad_norm_ on ones(2**25) max=1": _F20,
+    "grad_clip='x'": "what Paddle's optimizers check; no clip is called",
+}
+
+NORM, VALUE = "paddle.nn.utils.clip_grad_norm_", "paddle.nn.utils.clip_grad_value_"
+BY_NORM, BY_GLOBAL, BY_VALUE = (f"paddle.nn.{name}" for name in CLASSES)
+BEHAVIOURS = Behaviours()
+of = BEHAVIOURS.of
+
+
+def parameter(values: Any = (3.0, 4.0), dtype: str = "float32") -> Any:
+    p = paddle.base.framework.EagerParamBase.from_tensor(framework.make(values, dtype))
+    p.grad = framework.make(values, dtype)
+    return p
+
+
+@of(NORM, "in place, and what it returns")
+def _(api: Any) -> Any:
+    p = parameter()
+    norm = api.clip_grad_norm_([p], 1.0)
+    return norm, norm.stop_gradient, p.grad
+
+
+@of(NORM, "empty list and generator")
+def _(api: Any) -> Any:
+    return api.clip_grad_norm_([], 1.0), api.clip_grad_norm_((p for p in ()), 1.0)
+
+
+@of(NORM, "a generator")
+def _(api: Any) -> Any:
+    p = parameter()
+    return api.clip_grad_norm_((q for q in [p]), 1.0), p.grad
+
+
+@of(NORM, "the parameters of a layer")
+def _(api: Any) -> Any:
+    layer = paddle.nn.Linear(2, 2)
+    for p in layer.parameters():
+        p.grad = paddle.ones(p.shape)
+    return api.clip_grad_norm_(layer.parameters(), 1.0), [p.grad for p in layer.parameters()]
+
+
+@of(NORM, "a single tensor without a gradient")
+def _(api: Any) -> Any:
+    return api.clip_grad_norm_(framework.parameter(None), 1.0)
+
+
+@of(NORM, "a parameter of stop_gradient=True")
+def _(api: Any) -> Any:
+    p = parameter()
+    p.stop_gradient = True
+    return api.clip_grad_norm_([p], 1.0), p.grad
+
+
+@of(NORM, "the same parameter twice")
+def _(api: Any) -> Any:
+    p = parameter()
+    api.clip_grad_norm_([p, p], 1.0)
+    return p.grad
+
+
+@of(NORM, "norm_type True", values=[3.0, 4.0], order=True)
+@of(NORM, "norm_type 1 of a matrix", values=[[1.0, -2.0], [3.0, -4.0]], order=1)
+@of(NORM, "norm_type 0 of a matrix", values=[[1.0, 0.0], [3.0, -4.0]], order=0)
+def _(api: Any, values: Any, order: Any) -> Any:
+    return api.clip_grad_norm_([parameter(values)], 1.0, order)
+
+
+@of(NORM, "error_if_nonfinite leaves the gradients")
+def _(api: Any) -> Any:
+    p = parameter([3.0, float("inf")])
+    with pytest.raises(RuntimeError):
+        api.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
+    return p.grad
+
+
+@of(NORM, "SelectedRows")
+def _(api: Any) -> Any:
+    table = paddle.nn.Embedding(5, 2, sparse=True)
+    table(paddle.to_tensor([1, 1, 3])).sum().backward()
+    return api.clip_grad_norm_([table.weight], 1.0)
+
+
+@of(VALUE, "[3, -4, nan, inf], 1", limit=1.0)
+@of(VALUE, "-1", limit=-1.0)
+@of(VALUE, "nan", limit=float("nan"))
+def _(api: Any, limit: float) -> Any:
+    p = parameter([3.0, -4.0, float("nan"), float("inf")])
+    return api.clip_grad_value_([p], limit), p.grad
+
+
+@of(VALUE, "1.5 of int32", dtype="int32")
+@of(VALUE, "1.5 of int64", dtype="int64")
+@of(VALUE, "1.5 of float64", dtype="float64")
+def _(api: Any, dtype: str) -> Any:
+    p = parameter([3, -4], dtype)
+    api.clip_grad_value_([p], 1.5)
+    return p.grad
+
+
+def weight(need_clip: bool = True) -> Any:
+    p = framework.parameter(None)
+    p.need_clip = need_clip
+    return p
+
+
+def each(see: Any) -> Any:
+    """A behaviour of all three classes, by the name of the function."""
+    for name in CLASSES:
+        of(f"paddle.nn.{name}", see.__name__.replace("_", " "), kind=name)(lambda api, kind: see(getattr(api, kind)))
+    return see
+
+
+@each
+def in_place(clip: Any) -> Any:
+    g = framework.make([3.0, 4.0])
+    result = clip(1.0)([(weight(), g)])
+    return type(result).__name__, type(result[0]).__name__, result[0][1] is g, g, result[0][1]
+
+
+@each
+def need_clip_False_on_one(clip: Any) -> Any:
+    g, h = framework.make([3.0, 4.0]), framework.make([30.0, 40.0])
+    result = clip(1.0)([(weight(), g), (weight(False), h)])
+    return [grad for _, grad in result], result[1][1] is h
+
+
+@each
+def need_clip_False_on_all(clip: Any) -> Any:
+    return [g for _, g in clip(1.0)([(weight(False), framework.make([3.0, 4.0]))])]
+
+
+@each
+def text(clip: Any) -> Any:
+    return str(clip(1.0))
+
+
+@each
+def a_generator(clip: Any) -> Any:
+    return [g for _, g in clip(1.0)(pair for pair in [(weight(), framework.make([3.0, 4.0]))])]
+
+
+@each
+def one_None(clip: Any) -> Any:
+    return [g for _, g in clip(1.0)([(weight(), None), (weight(), framework.make([3.0, 4.0]))])]
+
+
+@each
+def only_None(clip: Any) -> Any:
+    return [g for _, g in clip(1.0)([(weight(), None)])]
+
+
+@each
+def limit_a_text(clip: Any) -> Any:
+    return [g for _, g in clip("1")([(weight(), framework.make([3.0, 4.0]))])]
+
+
+@each
+def limit_a_tensor(clip: Any) -> Any:
+    return [g for _, g in clip(paddle.to_tensor(1.0))([(weight(), framework.make([3.0, 4.0]))])]
+
+
+@each
+def SelectedRows(clip: Any) -> Any:
+    g = framework.sparse([1, 1, 3], [[1.0, 1.0]] * 3, 5)
+    clipped = clip(1.0)([(weight(), g)])[0][1]
+    return clipped.is_selected_rows(), list(clipped.rows()), framework.make(framework.densify(clipped)), list(g.rows())
+
+
+@each
+def in_an_optimizer(clip: Any) -> Any:
+    layer = paddle.nn.Linear(2, 2)
+    for p in layer.parameters():
+        p.set_value(paddle.zeros(p.shape))
+    optimizer = paddle.optimizer.SGD(0.1, parameters=layer.parameters(), grad_clip=clip(0.001))
+    layer(paddle.to_tensor([[1.0, 2.0]])).sum().backward()
+    optimizer.step()
+    return [(p.grad, p.detach()) for p in layer.parameters()]
+
+
+@each
+def to_static(clip: Any) -> Any:
+    clipper, p = clip(1.0), weight()
+
+    def clipped(g: Any) -> Any:
+        return clipper([(p, g)])[0][1]
+
+    return paddle.jit.to_static(clipped, full_graph=True)(framework.make([3.0, 4.0]))
+
+
+@of(BY_GLOBAL, "auto_skip_clip", values=[3.0, 4.0], skip=True)
+@of(BY_GLOBAL, "auto_skip_clip 1", values=[3.0, 4.0], skip=1)
+@of(BY_GLOBAL, "auto_skip_clip, nan", values=[float("nan"), 4.0], skip=True)
+def _(api: Any, values: list[float], skip: Any) -> Any:
+    results = [
+        api.ClipGradByGlobalNorm(limit, auto_skip_clip=skip)([(weight(), framework.make(values))]) for limit in (10.0, 1.0)
+    ]
+    return [g for pairs in results for _, g in pairs]
+
+
+@of(BY_VALUE, "bounds that cross", limits=(1.0, 2.0))
+@of(BY_VALUE, "-1", limits=(-1.0,))
+@of(BY_VALUE, "0", limits=(0.0,))
+@of(BY_VALUE, "both bounds above 0", limits=(0.2, 0.1))
+@of(BY_VALUE, "nan", limits=(1.0,), values=(float("nan"), -4.0))
+def _(api: Any, limits: tuple[float, ...], values: tuple[float, ...] = (3.0, -4.0, 0.15)) -> Any:
+    return [g for _, g in api.ClipGradByValue(*limits)([(weight(), framework.make(values))])]
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
+def test_behaviour(behaviour: Behaviour) -> None:
+    replay(framework, behaviour, THEIRS, OURS)
+
+
+def test_departures_name_what_is_replayed() -> None:
+    assert not never_replayed("paddle.", BEHAVIOURS)

@@ -1,0 +1,278 @@
+"""Static programs and to_static: the classic comparison with and without a clip, unknown shapes, float64, derivatives."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from frameworks.paddle import framework
+from oracle import ulps
+
+import gradclip
+from gradclip.dialects import optax, tensorflow, torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LIMIT = 2.0
+
+# Paddle's own backward pass of a program warns
+pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
+
+
+@contextmanager
+def static_mode() -> Iterator[None]:
+    paddle.enable_static()
+    try:
+        yield
+    finally:
+        paddle.disable_static()
+
+
+def run(build: Callable[..., list[Any]], *fed: np.ndarray, known: bool = True) -> list[np.ndarray]:
+    """Build a program on what is fed, whose first lengths may be unknown to it, and fetch what the function returns."""
+    with static_mode():
+        program = paddle.static.Program()
+        with paddle.static.program_guard(program):
+            shapes = [x.shape if known else (None, *x.shape[1:]) for x in fed]
+            inputs = [paddle.static.data(f"x{i}", s, str(x.dtype)) for i, (x, s) in enumerate(zip(fed, shapes, strict=True))]
+            outputs = build(*inputs)
+        feed = {f"x{i}": x for i, x in enumerate(fed)}
+        fetched: list[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(program, feed=feed, fetch_list=outputs)
+        return fetched
+
+
+# ---- the classic comparison ----------------------------------------------------------------------------------------------
+
+
+def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Like MNIST: 784 pixels, most of them black. The first is brighter, so that more of its gradients are clipped."""
+    rng = np.random.default_rng(0)
+    for brightness in (30.0, 5.0, 1.0):
+        pixels = np.where(rng.random((32, 784)) < 0.8, 0.0, rng.random((32, 784))) * brightness
+        yield pixels.astype(np.float32), rng.integers(10, size=(32, 1))
+
+
+def initial() -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    sizes = [(784, 128), (128,), (128, 64), (64,), (64, 10), (10,)]
+    return [(rng.normal(size=size) / np.sqrt(size[0])).astype(np.float32) for size in sizes]
+
+
+def network() -> Callable[[Any, Any], Any]:
+    """The loss of a 784-128-64-10 classifier with relu, relu and softmax."""
+    values = initial()
+    attributes = [paddle.ParamAttr(initializer=paddle.nn.initializer.Assign(value)) for value in values]
+    layers = [paddle.nn.Linear(*values[i].shape, attributes[i], attributes[i + 1]) for i in (0, 2, 4)]
+
+    def loss(image: Any, label: Any) -> Any:
+        hidden = paddle.nn.functional.relu(layers[1](paddle.nn.functional.relu(layers[0](image))))
+        predicted = paddle.nn.functional.softmax(layers[2](hidden))
+        return paddle.nn.functional.cross_entropy(predicted, label, use_softmax=False)
+
+    loss.parameters = [p for layer in layers for p in layer.parameters()]  # type: ignore[attr-defined]
+    return loss
+
+
+def in_programs() -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    def build(clip: Any) -> tuple[Any, Any, list[Any]]:
+        program, startup = paddle.static.Program(), paddle.static.Program()
+        with paddle.static.program_guard(program, startup), paddle.utils.unique_name.guard():
+            image = paddle.static.data("image", [None, 784], "float32")
+            label = paddle.static.data("label", [None, 1], "int64")
+            pairs = paddle.static.append_backward(network()(image, label))
+            return program, startup, [g for _, g in (clip(pairs) if clip else pairs)]
+
+    with static_mode():
+        plain, startup, gradients = build(None)
+        clipping, _, clipped = build(gradclip.GradientClipByNorm(clip_norm=LIMIT))
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        return [
+            (executor.run(plain, feed=feed, fetch_list=gradients), executor.run(clipping, feed=feed, fetch_list=clipped))
+            for feed in ({"image": image, "label": label} for image, label in batches())
+        ]
+
+
+def in_dynamic_mode() -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    loss, results = network(), []
+    parameters = loss.parameters  # type: ignore[attr-defined]
+    for image, label in batches():
+        loss(paddle.to_tensor(image), paddle.to_tensor(label)).backward()
+        pairs = gradclip.GradientClipByNorm(clip_norm=LIMIT)([(p, p.grad) for p in parameters])
+        results.append(([p.grad.numpy() for p in parameters], [g.numpy() for _, g in pairs]))
+        for p in parameters:
+            p.clear_gradient()
+    return results
+
+
+@pytest.mark.parametrize("train", [in_programs, in_dynamic_mode])
+def test_with_and_without_a_clip(train: Callable[[], list[tuple[list[np.ndarray], list[np.ndarray]]]]) -> None:
+    compare(train(), 3)
+
+
+def compare(results: list[tuple[list[np.ndarray], list[np.ndarray]]], count: int) -> None:
+    assert len(results) == count
+    clipped = 0
+    for without, with_clip in results:
+        assert len(without) == len(with_clip) == 6
+        for gradient, got in zip(without, with_clip, strict=True):
+            norm = np.linalg.norm(gradient.astype(np.float64))
+            if norm <= LIMIT:
+                assert np.array_equal(got, gradient)
+            else:
+                clipped += 1
+                assert ulps(got, gradient.astype(np.float64) * (LIMIT / norm), "float32") <= 4
+    assert 0 < clipped < 6 * count, "some gradients are to be above the limit, and some below"
+
+
+def test_the_static_example(capsys: pytest.CaptureFixture[str]) -> None:
+    compare(runpy.run_path(str(EXAMPLES / "paddle_static.py"))["main"](2), 2)
+    assert capsys.readouterr().out.count(" -> 2.000") == 6
+
+
+def test_the_dynamic_example(capsys: pytest.CaptureFixture[str]) -> None:
+    losses = runpy.run_path(str(EXAMPLES / "paddle_loop.py"))["main"](60)
+    assert len(losses) == 60
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) / 4
+    assert "step   1" in capsys.readouterr().out
+
+
+# ---- what a program does not know, and what it would round ---------------------------------------------------------------
+
+
+RULES = {
+    "global": torch.clip_grad_norm(1.0),
+    "tensor": tensorflow.clip_by_norm(1.0),
+    "axes": tensorflow.clip_by_norm(1.0, axes=[1]),
+    "first axis": tensorflow.clip_by_norm(1.0, axes=[0]),
+    "example": optax.per_example_global_norm_clip(1.0),
+    "rms": optax.clip_by_block_rms(0.1),
+    "value": optax.clip(0.1),
+}
+FED = [np.array([[0.75, -0.5, 3.0], [0.1, -0.0, 0.2]]), np.array([[2.0], [-0.3]])]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_a_program_is_what_it_is_in_dynamic_mode(rule: gradclip.Rule, dtype: str, known: bool) -> None:
+    fed = [x.astype(dtype) for x in FED]
+    got = run(lambda *grads: gradclip.clip(list(grads), rule).grads, *fed, known=known)
+    want = gradclip.clip([paddle.to_tensor(x) for x in fed], rule).grads
+    for mine, theirs in zip(got, want, strict=True):
+        assert mine.dtype == dtype
+        assert ulps(mine, framework.read(theirs), dtype) <= 4
+
+
+def test_unclipped_to_the_bit() -> None:
+    gradient = np.array([[0.0, -0.0, 1e-40], [0.5, -0.25, 0.1]], np.float32)
+    for rule in (torch.clip_grad_norm(9.0), tensorflow.clip_by_norm(9.0, axes=[0]), optax.clip(9.0)):
+        (got,) = run(lambda g, rule=rule: gradclip.clip([g], rule).grads, gradient, known=False)
+        assert got.tobytes() == gradient.tobytes()
+
+
+@pytest.mark.parametrize("limit", [1.0 + 2**-40, 1.0 - 2**-40])
+def test_a_limit_of_a_program_has_64_bits(limit: float) -> None:
+    """A Python number beside a float64 value of a program is a float32 to Paddle."""
+    (got,) = run(lambda g: gradclip.clip([g], tensorflow.clip_by_norm(limit)).grads, np.array([1.0]))
+    assert got == min(limit, 1.0)
+
+
+@pytest.mark.parametrize("values", [[3e200, 4e200], [3e-200, 4e-200]])
+@pytest.mark.parametrize("order", [2.0, 3.0])
+def test_a_finite_float64_has_a_finite_norm(values: list[float], order: float) -> None:
+    rule = torch.clip_grad_norm(1.0, order)
+    (got,) = run(lambda g: [gradclip.norm([g], rule)], np.array(values))
+    exact = sum((v / values[0]) ** order for v in values) ** (1 / order) * values[0]
+    assert ulps(got, exact, "float64") <= 4
+
+
+def test_pairs_of_a_program() -> None:
+    """As append_backward returns them: no drop-in needed."""
+    with static_mode():
+        program, startup = paddle.static.Program(), paddle.static.Program()
+        with paddle.static.program_guard(program, startup):
+            one, frozen = (paddle.create_parameter([2], "float32", attr=paddle.ParamAttr(need_clip=n)) for n in (True, False))
+            weights = paddle.to_tensor(np.array([3.0, 4.0], np.float32))
+            pairs = paddle.static.append_backward((one * weights).sum() + (frozen * weights).sum())
+            result = gradclip.clip(pairs, torch.clip_grad_norm(1.0))
+            assert [p is q for (p, _), (q, _) in zip(result.grads, pairs, strict=True)] == [True, True]
+            with pytest.raises(TypeError, match="value of a static program cannot be written in place"):
+                gradclip.clip_(pairs, torch.clip_grad_norm(1.0))
+            with pytest.warns(gradclip.errors.GradclipWarning, match="None of the parameters has a gradient"):
+                gradclip.clip([one], torch.clip_grad_norm(1.0))
+            fetch = [next(g for p, g in result.grads if p.is_same(q)) for q in (one, frozen)]
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        clipped, kept, norm = executor.run(program, fetch_list=[*fetch, result.norm])
+    assert np.abs(clipped - [0.6, 0.8]).max() < 3e-7
+    assert kept.tolist() == [3.0, 4.0]
+    assert norm == 5.0
+
+
+def test_nobody_looks_in_a_program() -> None:
+    with pytest.raises(ValueError, match="error_if_nonfinite needs to look at the norm"):
+        run(lambda g: gradclip.clip([g], torch.clip_grad_norm(1.0, error_if_nonfinite=True)).grads, FED[0])
+
+
+# ---- derivatives ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [RULES["global"], RULES["axes"], RULES["rms"]], ids=["global", "axes", "rms"])
+def test_the_derivative_in_a_program(rule: gradclip.Rule) -> None:
+    weight = np.array([[0.3, -1.1, 0.7], [0.9, 0.4, -0.2]])
+
+    def derivative(x: Any, w: Any) -> list[Any]:
+        x.stop_gradient = False
+        return list(paddle.static.gradients([(gradclip.clip([x], rule).grads[0] * w).sum()], [x]))
+
+    (got,) = run(derivative, FED[0], weight)
+
+    def loss(grads: list[Any]) -> Any:
+        return (gradclip.clip(grads, rule).grads[0] * paddle.to_tensor(weight)).sum()
+
+    (dynamic,) = framework.derivative(loss, [paddle.to_tensor(FED[0])])
+    assert np.abs(got - dynamic).max() < 1e-14
+    (zero,) = run(derivative, np.zeros((2, 3)), weight)
+    assert ulps(zero, weight, "float64") <= 1
+
+
+def test_a_gradient_with_a_history() -> None:
+    """What ``create_graph=True`` leaves in ``.grad`` is clipped as a function of the parameter; a plain one is not recorded."""
+    parameter = paddle.create_parameter([2], "float64", default_initializer=paddle.nn.initializer.Assign(np.array([1.0, 2.0])))
+    (gradient,) = paddle.grad((parameter**3).sum(), [parameter], create_graph=True)
+    clipped = gradclip.clip(gradient, tensorflow.clip_by_norm(1.0)).grads
+    clipped[0].backward()
+    x, y = 3.0, 12.0  # d/da x / sqrt(x² + y²), where x = 3a² and y = 3b²
+    want = np.array([y**2 * 6.0, -x * y * 12.0]) / (x**2 + y**2) ** 1.5
+    assert np.abs(framework.read(parameter.grad) - want).max() < 1e-15
+    result = gradclip.clip(parameter, tensorflow.clip_by_norm(0.1))
+    assert isinstance(result.norm[0], float)
+    assert result.grads.stop_gradient
+
+
+# ---- to_static -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["clip([a, b], RULE).grads", "clip_by_global_norm([a, b], 1.0)[0]"])
+@pytest.mark.parametrize("first", [True, False], ids=["in a new process", "after another call"])
+def test_to_static_calls_it_as_it_is(call: str, first: bool, tmp_path: Path) -> None:
+    """Also where that is the first call of all, and so loads the backend."""
+    lines = ["import warnings", "with warnings.catch_warnings():", "    warnings.simplefilter('ignore')", "    import paddle"]
+    lines += ["import gradclip", "from gradclip.dialects import torch", "RULE = torch.clip_grad_norm(1.0)"]
+    lines += ["warnings.simplefilter('error')", "def traced(a, b):", f"    return gradclip.{call}"]
+    lines += [] if first else ["gradclip.clip(paddle.to_tensor([1.0]), RULE)"]
+    lines += ["a, b = paddle.to_tensor([3.0, 4.0]), paddle.to_tensor([12.0])"]
+    lines += ["got = paddle.jit.to_static(traced, full_graph=True)(a, b)", "print(*got[0].tolist(), *got[1].tolist())"]
+    script = tmp_path / "script.py"  # to_static reads the source
+    script.write_text("\n".join(lines))
+    done = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert np.abs(np.array(done.stdout.split(), np.float64) - np.array([3.0, 4.0, 12.0]) / 13).max() < 1e-6

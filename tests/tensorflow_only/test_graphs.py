@@ -1,0 +1,250 @@
+"""Tracing, XLA, TensorFlow 1's sessions, and derivatives."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from frameworks.tensorflow import framework
+from oracle import ulps
+
+import gradclip
+from gradclip.backends.tensorflow import TensorFlowBackend
+from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+
+v1 = tf.compat.v1
+
+GRADIENTS = [np.random.default_rng(i).normal(size=(6, 4)) * 3 for i in range(2)]
+LENGTHS = tf.TensorSpec([None, None], tf.float32)
+RANK = tf.TensorSpec(None, tf.float32)
+
+RULES = {
+    "torch 2": torch.clip_grad_norm(0.5),
+    "torch 1": torch.clip_grad_norm(0.5, norm_type=1.0),
+    "torch 3": torch.clip_grad_norm(0.5, norm_type=3.0),
+    "torch inf": torch.clip_grad_norm(0.5, norm_type=float("inf")),
+    "torch -inf": torch.clip_grad_norm(1e-3, norm_type=float("-inf")),
+    "torch 0": torch.clip_grad_norm(0.5, norm_type=0.0),
+    "tensor": tensorflow.clip_by_norm(0.5),
+    "axes 0": tensorflow.clip_by_norm(0.5, axes=0),
+    "axes -1": tensorflow.clip_by_norm(0.5, axes=[-1]),
+    "axes []": tensorflow.clip_by_norm(0.5, axes=[]),
+    "global": tensorflow.clip_by_global_norm(0.5),
+    "value": tensorflow.clip_by_value(-0.25, 0.5),
+    "paddle": paddle.clip_grad_by_global_norm(0.5),
+    "rms": optax.clip_by_block_rms(0.5),
+    "keras": keras.clipnorm(0.5),
+    "unclipped": tensorflow.clip_by_global_norm(1e6),
+    "infinite": tensorflow.clip_by_norm(float("inf")),
+}
+NEEDS_RANK = {"adaptive": optax.adaptive_grad_clip(0.5), "examples": optax.per_example_global_norm_clip(0.5)}
+
+
+def tensors(dtype: str = "float32") -> list[Any]:
+    return [framework.make(g, dtype) for g in GRADIENTS]
+
+
+def clipper(rule: gradclip.Rule) -> Callable[..., Any]:
+    def clipped(*grads: Any) -> Any:
+        result = gradclip.clip(list(grads), rule, params=[tf.ones_like(g) for g in grads])
+        return result.grads, [] if result.norm is None else result.norm
+
+    return clipped
+
+
+def assert_same(got: Any, want: Any, name: str) -> None:
+    for mine, theirs in zip(tf.nest.flatten(got), tf.nest.flatten(want), strict=True):
+        mine, theirs = np.asarray(mine), np.asarray(theirs)
+        # a shape of ones for a norm over axes of which nobody knew how many there are
+        assert ulps(mine.reshape(theirs.shape), theirs, "float32") <= 4, name
+
+
+@pytest.mark.parametrize(("spec", "compiled"), [(LENGTHS, False), (RANK, False), (RANK, True)], ids=["lengths", "rank", "xla"])
+def test_unknown_static_shape(spec: Any, compiled: bool) -> None:
+    """All rules in one function, because XLA takes long to compile each."""
+
+    @tf.function(input_signature=[spec] * 2, jit_compile=compiled)
+    def traced(*grads: Any) -> Any:
+        return {name: clipper(rule)(*grads) for name, rule in RULES.items()}
+
+    got = traced(*tensors())
+    for name, rule in RULES.items():
+        assert_same(got[name], clipper(rule)(*tensors()), name)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["function", "xla"])
+@pytest.mark.parametrize("name", NEEDS_RANK)
+def test_rules_that_need_the_rank(name: str, compiled: bool) -> None:
+    rule = NEEDS_RANK[name]
+    traced = tf.function(clipper(rule), input_signature=[LENGTHS] * 2, jit_compile=compiled)
+    assert_same(traced(*tensors()), clipper(rule)(*tensors()), name)
+    with pytest.raises(ValueError, match="Received: shape"):
+        tf.function(clipper(rule), input_signature=[RANK] * 2, jit_compile=compiled)(*tensors())
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["function", "xla"])
+def test_nan_is_found_when_compiled(compiled: bool) -> None:
+    """XLA's own maximum on a CPU drops it."""
+    traced = tf.function(clipper(torch.clip_grad_norm(1.0, "inf")), jit_compile=compiled)
+    for place in (0, 5, 999):
+        values = np.ones(1000, np.float32)
+        values[place] = np.nan
+        (clipped,), norm = traced(tf.constant(values))
+        assert np.isnan(norm)
+        assert np.isnan(clipped).all()
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["function", "xla"])
+def test_unclipped_is_the_input_to_the_bit(compiled: bool) -> None:
+    values = np.array([1e-40, -1e-44, -0.0, 0.1, 3e38, 1.0000001], np.float32)
+    rules = [
+        torch.clip_grad_norm(3.2e38),
+        tensorflow.clip_by_global_norm(3.2e38),
+        tensorflow.clip_by_norm(3.2e38, axes=[0]),
+        tensorflow.clip_by_norm(float("inf")),
+        tensorflow.clip_by_value(-1.0, 3.1e38),
+        optax.clip_by_block_rms(3e38),
+    ]
+    traced = tf.function(lambda x: [gradclip.clip(x, rule).grads for rule in rules], jit_compile=compiled)
+    eager = [gradclip.clip(tf.constant(values), rule).grads for rule in rules]
+    for rule, got in zip(rules * 2, [*eager, *traced(tf.constant(values))], strict=True):
+        assert got.numpy().tobytes() == values.tobytes(), rule
+
+
+def test_limit_is_a_tensor_of_another_dtype() -> None:
+    """TensorFlow promotes nothing by itself."""
+    mixed = [framework.make(GRADIENTS[0], "float16"), framework.make(GRADIENTS[1], "float64")]
+    want = gradclip.clip(mixed, tensorflow.clip_by_global_norm(0.5)).grads
+
+    @tf.function
+    def traced(limit: Any, grads: list[Any]) -> Any:
+        return gradclip.clip(grads, tensorflow.clip_by_global_norm(limit)).grads
+
+    for dtype in ("float32", "float64", "int32"):
+        got = traced(tf.constant(2, dtype), mixed)
+        want = gradclip.clip(mixed, tensorflow.clip_by_global_norm(2.0)).grads
+        assert [g.dtype for g in got] == [m.dtype for m in mixed]
+        assert ulps(framework.read(got[1]), framework.read(want[1]), "float64") <= 4
+
+
+def test_autograph_does_not_rewrite_gradclip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes seconds: only the user's own function is rewritten."""
+    rewritten = []
+    total = TensorFlowBackend.sum
+
+    def spy(self: Any, x: Any, axes: Any) -> Any:
+        rewritten.append([frame for frame in traceback.extract_stack() if "__autograph_generated" in frame.filename])
+        return total(self, x, axes)
+
+    monkeypatch.setattr(TensorFlowBackend, "sum", spy)
+
+    @tf.function
+    def by_rule(x: Any) -> Any:
+        return gradclip.clip(x, tensorflow.clip_by_norm(1.0)).grads
+
+    @tf.function
+    def by_name(x: Any) -> Any:
+        return gradclip.clip_by_norm(x, 1.0)
+
+    for function in (by_rule, by_name):
+        rewritten.clear()
+        function(tf.constant([3.0, 4.0]))
+        assert [[frame.name for frame in frames] for frames in rewritten] == [[f"tf__{function.python_function.__name__}"]]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_session(name: str) -> None:
+    want = clipper(RULES[name])(*tensors())
+    for shape in ([None, 4], None):
+        with tf.Graph().as_default(), v1.Session() as session:
+            inputs = [v1.placeholder(tf.float32, shape) for _ in GRADIENTS]
+            got = session.run(clipper(RULES[name])(*inputs), dict(zip(inputs, GRADIENTS, strict=True)))
+        assert_same(got, want, name)
+
+
+def test_text_of_tensorflow_1() -> None:
+    """``clip_by_norm`` of TensorFlow 1 multiplied by the lesser of two reciprocals: the same function."""
+
+    def version_1(t: Any, clip_norm: float) -> Any:
+        l2norm_inv = tf.math.rsqrt(tf.reduce_sum(t * t, keepdims=True))
+        return t * clip_norm * tf.minimum(l2norm_inv, tf.constant(1.0) / clip_norm)
+
+    rng = np.random.default_rng(0)
+    clipped = 0
+    for _ in range(300):
+        t = tf.constant(rng.normal(size=rng.integers(1, 50)) * 10 ** rng.uniform(-3, 3), tf.float32)
+        clip_norm = float(np.float32(10 ** rng.uniform(-3, 3)))
+        got = gradclip.clip_by_norm(t, clip_norm)
+        assert ulps(got.numpy(), version_1(t, clip_norm).numpy(), "float32") <= 2
+        clipped += not np.array_equal(got, t)
+    assert 100 < clipped < 200
+
+
+DERIVED = {
+    "torch": (torch.clip_grad_norm, {}),
+    "torch 1": (torch.clip_grad_norm, {"norm_type": 1.0}),
+    "torch 3": (torch.clip_grad_norm, {"norm_type": 3.0}),
+    "tensor": (tensorflow.clip_by_norm, {}),
+    "axes 0": (tensorflow.clip_by_norm, {"axes": [0]}),
+    "axes 1": (tensorflow.clip_by_norm, {"axes": [1]}),
+    "global": (tensorflow.clip_by_global_norm, {}),
+    "rms": (optax.clip_by_block_rms, {}),
+}
+
+
+def weights() -> list[np.ndarray]:
+    return [np.random.default_rng(9 + i).normal(size=(2, 3)) for i in range(2)]
+
+
+def projected(rule: gradclip.Rule) -> Callable[[list[Any]], Any]:
+    """One number from the clipped gradients, which depends on every element."""
+
+    def project(grads: list[Any]) -> Any:
+        clipped = gradclip.clip(grads, rule).grads
+        return tf.add_n([tf.reduce_sum(c * w) for c, w in zip(clipped, weights(), strict=True)])
+
+    return project
+
+
+WRAPS = {"eager": lambda f: f, "function": tf.function, "xla": lambda f: tf.function(f, jit_compile=True)}
+
+
+@pytest.mark.parametrize(("wrap", "limit"), [("eager", 0.5), ("eager", 100.0), ("function", 0.5), ("xla", 0.5)])
+@pytest.mark.parametrize("name", DERIVED)
+def test_derivative(name: str, limit: float, wrap: str) -> None:
+    """Equal to finite differences of the fourth order, whose own error is about 1e-12."""
+    make, arguments = DERIVED[name]
+    function = projected(make(limit, **arguments))
+    points = [np.random.default_rng(i).normal(size=(2, 3)) + 3 for i in range(2)]
+    got = framework.derivative(WRAPS[wrap](function), [tf.constant(p) for p in points])
+    step = 2.0**-9
+    for i, index in ((0, (0, 0)), (0, (1, 2)), (1, (0, 1))):
+
+        def at(k: int, i: int = i, index: tuple[int, int] = index) -> float:
+            moved = [p.copy() for p in points]
+            moved[i][index] += k * step
+            return float(function([tf.constant(p) for p in moved]))
+
+        difference = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+        assert abs(got[i][index] - difference) < 1e-9
+
+
+@pytest.mark.parametrize("wrap", ["eager", "xla"])
+@pytest.mark.parametrize("name", DERIVED)
+def test_derivative_at_zero(name: str, wrap: str) -> None:
+    make, arguments = DERIVED[name]
+    zeros = [tf.zeros((2, 3), tf.float64), tf.zeros((2, 3), tf.float64)]
+    first, second = framework.derivative(WRAPS[wrap](projected(make(1.0, **arguments))), zeros)
+    assert np.array_equal(first, weights()[0])  # so small a gradient is not clipped
+    assert np.array_equal(second, weights()[1])
+
+
+def test_forward_derivative() -> None:
+    point, direction = tf.constant([3.0, 4.0], tf.float64), tf.constant([1.0, 0.0], tf.float64)
+    with tf.autodiff.ForwardAccumulator(point, direction) as accumulator:
+        clipped = gradclip.clip_by_norm(point, 1.0)
+    assert ulps(accumulator.jvp(clipped).numpy(), np.array([0.128, -0.096]), "float64") <= 8

@@ -1,0 +1,225 @@
+"""The command: its output, its exit codes, and what it makes of a framework that is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frameworks.base import Framework
+
+from gradclip import children, cli, inventory, registry
+from gradclip.backend import Backend
+
+
+def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, where nothing of this checkout is in the current folder."""
+    environment = {**os.environ, "COLUMNS": "80", **variables}
+    command = [sys.executable, "-m", "gradclip", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+
+
+def fake(folder: Path, module: str, text: str) -> str:
+    """A folder with a module that hides the installed one; for PYTHONPATH."""
+    path = folder / "fakes"
+    path.mkdir(exist_ok=True)
+    (path / f"{module}.py").write_text(text)
+    return str(path)
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Let the registry know these modules alone, so that one framework is asked and not five."""
+    monkeypatch.setattr(registry, "_SOURCES", {name: registry._sources()[name] for name in modules})
+
+
+def test_version(tmp_path: Path) -> None:
+    done = gradclip("--version", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"gradclip {metadata.version('gradclip')}\n")
+
+
+def test_the_console_script_is_the_same_command(capsys: pytest.CaptureFixture[str]) -> None:
+    (script,) = metadata.entry_points(group="console_scripts", name="gradclip")
+    assert script.load() is cli.main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["backends", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["demo", "--steps", "0"], "must be a whole number from 1 to 3000, not '0'"),
+        (["demo", "--steps", "many"], "must be a whole number from 1 to 3000, not 'many'"),
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert "backends" in out
+    assert "demo" in out
+
+
+def test_backends_of_this_framework(
+    backend: Framework, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only(monkeypatch, backend.name)
+    assert cli.main(["backends", "--json"]) == 0
+    captured = capsys.readouterr()
+    (entry,) = json.loads(captured.out)["backends"]
+    assert captured.err == f"asking {backend.name} ...\n"
+    assert (entry["name"], entry["origin"], entry["installed"], entry["error"]) == (backend.name, "built in", True, None)
+    assert entry["devices"][0] == "cpu"
+    assert entry["dtypes"]["float32"] is None
+    assert {name for name, why in entry["dtypes"].items() if why is None} <= set(backend.dtypes)
+    assert all(why is None for why in entry["traced"].values()), entry["traced"]
+    assert bool(entry["traced"]) == bool(backend.jits)
+    assert entry["in_place"] or not backend.mutable
+
+    assert cli.main(["backends"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{backend.name} {entry['version']}  (built in: gradclip.backends.{backend.name}:")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_module_of_the_same_backend_is_no_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "numpy", "ml_dtypes")
+    (entry,) = inventory.survey(lambda name: None)
+    assert (entry["name"], entry["modules"]) == ("numpy", ["numpy", "ml_dtypes"])
+
+
+def test_a_framework_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(registry, "_SOURCES", {"no_such_framework": "no_such_backend:Backend"})
+    assert cli.main(["backends"]) == 0
+    assert capsys.readouterr().out == "no_such_framework: not installed  (entry point: no_such_backend:Backend)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise ImportError('libbroken.so: no such file')", "ImportError: libbroken.so: no such file"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed with SIGSEGV"),
+        (
+            "import os, sys; print('out of luck', file=sys.stderr, flush=True); os._exit(3)",
+            "ended with exit status 3: out of luck",
+        ),
+        ("import sys; print('no json'); sys.exit('giving up')", "SystemExit: giving up"),
+        ("import os; os._exit(0)", "ended without an answer"),
+    ],
+)
+def test_a_framework_that_is_installed_and_broken(
+    text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only(monkeypatch, "paddle")
+    monkeypatch.setenv("PYTHONPATH", fake(tmp_path, "paddle", text))
+    monkeypatch.syspath_prepend(tmp_path / "fakes")
+    assert cli.main(["backends"]) == 1
+    out = capsys.readouterr().out
+    assert "paddle: installed, but does not work  (built in: gradclip.backends.paddle:PaddleBackend)" in out
+    assert reason in " ".join(out.split())
+
+
+class ToyTensor:
+    """A tensor of one float32."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+class ToyBackend(Backend):
+    name = "toy"
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, ToyTensor)
+
+
+def toy(asarray: Any) -> type[object]:
+    return type("toy", (), {"__version__": "0.7", "asarray": staticmethod(asarray)})
+
+
+def test_a_backend_registered_in_this_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(registry, "_SOURCES", {"toy": ToyBackend})
+    monkeypatch.setattr(registry, "_backends", {})
+    monkeypatch.setitem(sys.modules, "toy", toy(lambda values: values))
+    assert cli.main(["backends"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("toy 0.7  (registered: ")
+    assert lines[0].endswith(":ToyBackend)")
+    assert lines[1:] == [
+        "  devices     not known",
+        "  dtypes      not tried: no tensor to try it with",
+        "  in place    no",
+        "  sparse      no",
+        "  traced      not tried: no tensor to try it with",
+    ]
+
+
+def test_what_a_third_party_backend_cannot_do_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "_SOURCES", {"toy": ToyBackend})
+    monkeypatch.setattr(registry, "_backends", {})
+    monkeypatch.setitem(sys.modules, "toy", toy(lambda values: ToyTensor(values[0])))
+    assert cli.main(["backends", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["backends"]
+    assert entry["dtypes"]["float16"] == "NotImplementedError: "
+
+
+def test_a_registered_backend_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> Backend:
+        raise RuntimeError("no licence")
+
+    monkeypatch.setattr(registry, "_SOURCES", {"toy": fail})
+    monkeypatch.setattr(registry, "_backends", {})
+    monkeypatch.setitem(sys.modules, "toy", toy(lambda values: values))
+    assert cli.main(["backends"]) == 1
+    assert "  reason      RuntimeError: no licence" in capsys.readouterr().out
+
+
+def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", fake(tmp_path, "sleeper", "import time; time.sleep(60)"))
+    assert children.run("sleeper", [], lambda message: None, seconds=0.5) == "did not end within 0.5 seconds"
+
+
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(report: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inventory, "survey", interrupted)
+    assert cli.main(["backends"]) == 130
+
+
+def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = (
+        "import sys; from gradclip import cli, registry; registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_command_imports_no_framework_itself(tmp_path: Path) -> None:
+    code = (
+        "import sys; from gradclip import cli\n"
+        "bad = {'numpy', 'torch', 'tensorflow', 'paddle', 'jax', 'rich', 'sklearn'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {bad}' if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

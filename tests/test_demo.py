@@ -1,0 +1,222 @@
+"""The demo: it trains, compares, says what it found, and says so too when something is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+from frameworks.base import Framework
+from rich.console import Console
+
+from gradclip import cli, demo, report
+
+
+def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "80", **variables}
+    command = [sys.executable, "-m", "gradclip", "demo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+
+
+def made_up(*names: str, steps: int = 3) -> demo.Outcome:
+    """What the demo would find where all frameworks send the same numbers."""
+    runs = []
+    for name in names:
+        run = demo.Run(name, version="1.0", seconds=0.5)
+        for i, call in enumerate(demo.RULES):
+            for step in range(steps):
+                norm = 0.5 * 10.0 ** (4 - step % 9)
+                run.receive({"rule": i, "loss": 2.0 - step / 2, "norm": [norm], "coefficient": [call.formula(norm)]})
+            run.receive({"rule": i, "accuracy": 0.9})
+        runs.append(run)
+    return demo.Outcome(steps, runs)
+
+
+def printed(outcome: demo.Outcome, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    report.show(outcome, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_this_framework_agrees_with_numpy(backend: Framework, tmp_path: Path) -> None:
+    done = gradclip_demo("--steps", "12", "--frameworks", backend.name, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for call in demo.RULES:
+        assert f"{call}: " in done.stdout
+        assert f"coefficient = {call.formula_text}" in done.stdout
+        assert f"{backend.name}: training with {call}" in done.stderr
+    assert f"{backend.name}: done in " in done.stderr
+    assert "norm before" in done.stdout
+    assert "DISAGREE" not in done.stdout
+    assert "AGREE: coefficients with the formulas" in done.stdout
+    expected = "NumPy ran alone" if backend.name == "numpy" else f"AGREE: {backend.name} with numpy: within "
+    assert expected in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_json_has_every_step_and_the_numbers_are_a_training(backend: Framework, tmp_path: Path) -> None:
+    done = gradclip_demo("--steps", "40", "--frameworks", backend.name, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["good"] is True
+    assert found["largest_difference"] <= found["bound"]
+    assert found["largest_off_formula"] <= found["formula_bound"]
+    assert set(found["frameworks"]) == {"numpy", backend.name}
+    for call, rule in zip(demo.RULES, found["rules"], strict=True):
+        history = rule["frameworks"][backend.name]
+        assert rule["rule"] == str(call)
+        assert len(history["loss"]) == len(history["norm"]) == len(history["coefficient"]) == 40
+        assert {len(norms) for norms in history["norm"]} == {4 if rule["scope"] == "tensor" else 1}
+        assert history["loss"][-1] < 0.6 * history["loss"][0]
+        assert history["accuracy"] > 0.7
+        assert min(map(min, history["coefficient"])) < 0.3  # it does clip
+        assert all(not math.isnan(norm) for norms in history["norm"] for norm in norms)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("import os; os.abort()", "crashed with SIGABRT"), ("raise ImportError('libbroken.so')", "ImportError: libbroken.so")],
+)
+def test_a_framework_that_crashes_is_named_and_the_others_go_on(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "fakes").mkdir()
+    (tmp_path / "fakes" / "paddle.py").write_text(text)
+    done = gradclip_demo("--steps", "3", "--frameworks", "paddle,numpy", folder=tmp_path, PYTHONPATH=str(tmp_path / "fakes"))
+    assert done.returncode == 1
+    assert f"FAILED: paddle: {reason}" in done.stdout
+    assert f"paddle: {reason}" in done.stderr
+    assert "Held-out images recognised: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--frameworks", "nosuch"],
+            "The demo has no such framework.\nReceived: --frameworks nosuch\nHint: choose from numpy, ",
+        ),
+        (["--frameworks", ""], "The demo has no such framework."),
+    ],
+)
+def test_a_framework_that_is_unknown_ends_with_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_framework_that_is_not_installed_ends_with_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo.registry, "installed", lambda: {"numpy": True, "paddle": False})
+    assert cli.main(["demo", "--frameworks", "paddle"]) == 2
+    assert capsys.readouterr().err == "paddle is not installed.\nReceived: --frameworks paddle\nHint: installed: numpy.\n"
+
+
+def test_a_missing_package_ends_with_2_and_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = util.find_spec
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name in ("rich", "sklearn") else find(name))
+    assert cli.main(["demo"]) == 2
+    assert capsys.readouterr().err == (
+        "The demo needs scikit-learn and rich.\n"
+        "Received: not installed: scikit-learn, rich\n"
+        "Hint: python -m pip install scikit-learn rich\n"
+    )
+
+
+def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"jax": True, "numpy": True, "torch": False, "jaxlib": True}
+    monkeypatch.setattr(demo.registry, "installed", lambda: here)
+    asked: list[str] = []
+    monkeypatch.setattr(demo.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
+    demo.run(1, None, demo.Progress())
+    assert sorted(asked) == ["jax", "numpy"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_tables_fit_and_show_the_first_and_the_last_step(width: int) -> None:
+    text = printed(made_up("numpy", "torch", "tensorflow", "paddle", "jax", steps=300), width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "…" not in text
+    heads = [line.split() for line in lines if line.lstrip().startswith("step")]
+    assert len(heads) == 3
+    assert all(head[0] == "step" and head[1] == "1" and head[-3:] == ["300", "max", "diff"] for head in heads)
+    assert "AGREE: torch, tensorflow, paddle, jax with numpy: within 0.0e+00 (bound 1e-04)" in " ".join(text.split())
+
+
+def test_one_number_that_is_off_is_disagreement() -> None:
+    outcome = made_up("numpy", "torch")
+    assert outcome.good
+    outcome.runs[1].histories[1].norm[2] = [50.0 * (1 + 2 * demo.BOUND)]
+    assert outcome.differences(outcome.runs[1], 1)["norm"] == pytest.approx(2 * demo.BOUND)
+    assert not outcome.good
+    assert "DISAGREE: torch with numpy: within 2.0e-04 (bound 1e-04)" in printed(outcome)
+
+
+def test_a_coefficient_that_all_agree_on_and_that_is_not_the_formula_is_disagreement() -> None:
+    outcome = made_up("numpy", "torch")
+    for run in outcome.runs:  # torch's epsilon left out
+        run.histories[0].norm[2], run.histories[0].coefficient[2] = [0.5], [0.25 / 0.5]
+    assert outcome.largest <= demo.BOUND
+    assert not outcome.good
+    assert "DISAGREE: coefficients with the formulas" in printed(outcome)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_number_that_is_not_finite_is_disagreement(bad: float) -> None:
+    outcome = made_up("numpy", "torch")
+    outcome.runs[1].histories[2].loss[1] = bad
+    assert outcome.largest == math.inf
+    assert not outcome.good
+
+
+def test_a_run_that_stops_early_is_disagreement() -> None:
+    outcome = made_up("numpy", "torch")
+    outcome.runs[1].histories[0].loss.pop()
+    assert outcome.largest == math.inf
+
+
+def test_without_the_reference_nothing_is_compared() -> None:
+    outcome = made_up("numpy", "torch")
+    outcome.runs[0].error = "crashed with SIGILL"
+    assert not outcome.good
+    text = printed(outcome)
+    assert "FAILED: numpy: crashed with SIGILL" in text
+    assert "NOTHING TO COMPARE WITH: numpy failed." in text
+
+
+def test_a_terminal_gets_bars() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80)
+    outcome = made_up("numpy", "torch")
+    outcome.runs[1].error = "crashed with SIGABRT"
+    with report.Bars(console) as bars:
+        for run in outcome.runs:
+            bars.start(run, 3)
+            bars.step(run)
+            bars.end(run)
+    text = screen.getvalue()
+    assert "numpy" in text
+    assert "done" in text
+    assert "torch" in text
+    assert "failed" in text
+
+
+def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[1] / "examples" / "numpy_loop.py"
+    spec = util.spec_from_file_location("numpy_loop", path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    losses = example.main(steps=60)
+    assert len(losses) == 60
+    assert losses[-1] < 0.5 * losses[0]
+    assert capsys.readouterr().out.startswith("step   1  loss 2.")

@@ -1,0 +1,159 @@
+"""Who may import whom, and that gradclip imports no framework."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "tensorflow", "paddle", "jax", "jaxlib", "optax", "keras")
+
+
+# ---- no framework is imported -------------------------------------------------------------------------------------------
+
+
+def frameworks_after(code: str) -> set[str]:
+    """The frameworks that a fresh interpreter has imported after some code."""
+    code += "\nimport sys; print(*(name.partition('.')[0] for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split()) & set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("module", ["gradclip", "gradclip.dialects", "gradclip.dropins", "gradclip.cli", "gradclip.backends"])
+def test_importing_gradclip_imports_no_framework(module: str) -> None:
+    assert frameworks_after(f"import {module}") == set()
+
+
+def test_a_framework_that_is_imported_would_be_seen() -> None:
+    assert "numpy" in frameworks_after("import gradclip, numpy")
+    assert "numpy" in frameworks_after("import gradclip.backends.numpy")
+
+
+# ---- the direction of the imports ---------------------------------------------------------------------------------------
+
+# What each module of the core may import of the others.
+CORE: dict[str, set[str]] = {
+    "errors": set(),
+    "backend": {"errors"},
+    "rule": {"errors"},
+    "departures": set(),
+    "registry": {"backend", "errors"},
+    "norms": {"registry", "backend", "rule", "errors"},
+    "coefficient": {"norms", "registry", "backend", "rule", "errors"},
+    "clip": {"coefficient", "norms", "registry", "backend", "rule", "errors"},
+    "dialects": {"rule", "errors"},
+    "dropins": {"dialects", "clip", "registry", "backend", "rule", "errors"},
+}
+CORE["__init__"] = set(CORE)  # the package itself: the public names
+# The command stands on top of it all.
+COMMAND = {"children", "inventory", "demo", "report", "cli", "__main__"}
+# What is neither of gradclip nor of the standard library, by module: nothing for the rest.
+THIRD_PARTY = {
+    "report": {"rich"},
+    "backends.numpy": {"numpy", "ml_dtypes"},
+    "backends.torch": {"torch", "numpy"},
+    "backends.tensorflow": {"tensorflow", "numpy"},
+    "backends.paddle": {"paddle", "numpy"},
+    "backends.jax": {"jax", "jaxlib", "optax", "numpy", "ml_dtypes"},
+    "backends.keras": {"keras"},
+    "backends.demo.base": {"numpy"},
+    "backends.demo.digits": {"numpy", "sklearn"},
+    "backends.demo.numpy": {"numpy"},
+    "backends.demo.torch": {"torch", "numpy"},
+    "backends.demo.tensorflow": {"tensorflow", "numpy"},
+    "backends.demo.paddle": {"paddle", "numpy"},
+    "backends.demo.jax": {"jax", "numpy"},
+}
+
+
+def sources() -> dict[str, Path]:
+    """The installed modules by name without ``gradclip.``, found without importing a backend: the two may lie apart."""
+    found = {}
+    for package in ("gradclip", "gradclip.backends"):
+        spec = util.find_spec(package)
+        assert spec is not None
+        for folder in spec.submodule_search_locations or ():
+            for path in Path(folder).rglob("*.py"):
+                name = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
+                found[name.removeprefix("gradclip.")] = path
+    return found
+
+
+SOURCES = sources()
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every module that a source names in an import, inside functions too; a relative one as ``.``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            yield "."
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}".removeprefix("gradclip.")
+                is_module = inner in SOURCES or f"{inner}.__init__" in SOURCES
+                yield f"gradclip.{inner}" if is_module else node.module
+
+
+def may_import(module: str, target: str) -> bool:
+    """Whether ``module``, named without ``gradclip.``, may import ``target``."""
+    root, _, inner = target.partition(".")
+    if root != "gradclip":
+        return root in sys.stdlib_module_names or root in THIRD_PARTY.get(module, set())
+    room, target_room = module.partition(".")[0], inner.partition(".")[0] or "__init__"
+    if room == "backends":
+        if target_room == "backends":  # its own trainers' base, never another framework's file
+            return module.startswith("backends.demo.") and inner in ("backends.demo.base", "backends.demo.digits")
+        return target_room in CORE or (module.startswith("backends.demo.") and target_room in COMMAND)
+    if target_room == "backends":
+        return False
+    if room in COMMAND:
+        return target_room in COMMAND or target_room in CORE
+    return target_room in CORE[room] or (room == target_room and "." in module)
+
+
+def violations(module: str, source: str) -> list[str]:
+    return [target for target in imported(source) if not may_import(module, target)]
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_a_module_imports_only_what_it_may(module: str) -> None:
+    room = module.partition(".")[0]
+    assert room in CORE or room in COMMAND or room == "backends", f"say in this file what {module} may import"
+    assert violations(module, SOURCES[module].read_text(encoding="utf-8")) == []
+
+
+def test_the_modules_are_found() -> None:
+    assert {"__init__", "errors", "clip", "dialects.torch", "dropins.torch", "backends.numpy"} <= SOURCES.keys()
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "target"),
+    [
+        ("errors", "from gradclip.backend import Backend", "gradclip.backend"),
+        ("registry", "from gradclip.clip import clip", "gradclip.clip"),
+        ("rule", "from gradclip import norms", "gradclip.norms"),
+        ("clip", "import gradclip", "gradclip"),
+        ("clip", "from gradclip import clip_", "gradclip"),
+        ("clip", "def f():\n    import torch.nn", "torch.nn"),
+        ("clip", "from numpy import ndarray", "numpy"),
+        ("registry", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),
+        ("cli", "import gradclip.backends.torch", "gradclip.backends.torch"),
+        ("dialects.torch", "from gradclip.clip import clip", "gradclip.clip"),
+        ("dialects.torch", "from . import keras", "."),
+        ("dropins.torch", "from gradclip.demo import run", "gradclip.demo"),
+        ("backends.torch", "import tensorflow as tf", "tensorflow"),
+        ("backends.torch", "from gradclip.backends import numpy", "gradclip.backends.numpy"),
+        ("backends.torch", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),
+        ("backends.torch", "from gradclip import cli", "gradclip.cli"),
+        ("backends.demo.torch", "from gradclip.backends.demo.jax import trainer", "gradclip.backends.demo.jax"),
+    ],
+)
+def test_a_forbidden_import_is_found(module: str, source: str, target: str) -> None:
+    assert violations(module, source) == [target]

@@ -1,0 +1,154 @@
+"""What only torch has: signatures to match, compilation, functorch, the optimizers' hook, embeddings with sparse gradients."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from frameworks.torch import framework
+from oracle import ulps
+
+import gradclip
+from gradclip.backends.torch import step_pre_hook
+from gradclip.dialects import optax, tensorflow
+from gradclip.dialects import torch as dialect
+
+
+@pytest.mark.parametrize("name", ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_"])
+def test_signatures(name: str) -> None:
+    def bare(function: Any) -> list[tuple[str, Any, Any]]:
+        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+    assert bare(getattr(gradclip, name)) == bare(getattr(torch.nn.utils, name))
+
+
+def model(seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    loss = net(torch.randn(32, 8)).pow(2).sum()
+    loss.backward()
+    return net
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
+@pytest.mark.parametrize(
+    ("backend", "norm_type", "max_norm"),
+    [
+        ("inductor", 2.0, 0.1),  # the slow compiler, once
+        *(("aot_eager", norm_type, max_norm) for norm_type in (2.0, 1.0, float("inf"), 3.0) for max_norm in (0.1, 1e6)),
+    ],
+)
+def test_compiled_drop_in(backend: str, norm_type: float, max_norm: float) -> None:
+    """The first call of all may be a compiled one: nothing need have been found or imported before."""
+    torch.compiler.reset()
+    net, native = model(), model()
+    compiled = torch.compile(
+        lambda m: gradclip.clip_grad_norm_(m.parameters(), max_norm, norm_type), fullgraph=True, backend=backend
+    )
+    norm = compiled(net)
+    want = torch.nn.utils.clip_grad_norm_(native.parameters(), max_norm, norm_type)
+    assert ulps(norm.numpy(), want.numpy(), "float32") <= 4
+    for p, q in zip(net.parameters(), native.parameters(), strict=True):
+        assert ulps(p.grad.numpy(), q.grad.numpy(), "float32") <= 4
+
+
+def test_compiled_with_the_limit_as_an_argument() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(gradclip.clip_by_norm, fullgraph=True, backend="aot_eager")
+    for limit in (1.0, 2.0, 0.5, 7.0, 3):
+        assert ulps(compiled(torch.tensor([3.0, 4.0]), limit).numpy(), np.array([0.6, 0.8]) * min(limit, 5), "float32") <= 4
+
+
+def test_compiled_refuses_to_look() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda g: gradclip.clip(g, dialect.clip_grad_norm(1.0, error_if_nonfinite=True)).grads, fullgraph=True, backend="eager"
+    )
+    with pytest.raises(Exception, match="error_if_nonfinite needs to look at the norm, which tracing forbids"):
+        compiled(torch.tensor([3.0, 4.0]))
+
+
+def test_vmap_and_grad() -> None:
+    rule = dialect.clip_grad_norm(1.0)
+    rows = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    mapped = torch.func.vmap(lambda g: gradclip.clip(g, rule).grads)(rows)
+    assert ulps(mapped.numpy(), [[0.6 / (1 + 2e-7), 0.8 / (1 + 2e-7)], [0.3, 0.4]], "float32") <= 4
+    slope = torch.func.grad(lambda g: gradclip.clip(g, tensorflow.clip_by_norm(1.0)).grads.sum())(rows[0].double())
+    assert np.abs(slope.numpy() - [0.032, -0.024]).max() < 1e-12
+
+
+def test_step_pre_hook_on_any_rule() -> None:
+    for rule in (dialect.clip_grad_norm(1.0), tensorflow.clip_by_norm(1.0), optax.adaptive_grad_clip(0.1), optax.clip(0.5)):
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([weight], lr=1.0)
+        handle = optimizer.register_step_pre_hook(step_pre_hook(rule))
+        weight.grad = torch.tensor([3.0, 4.0])
+        want = 1 - gradclip.clip(torch.tensor([3.0, 4.0]), rule, params=torch.ones(2)).grads
+        optimizer.step()
+        assert torch.equal(weight.data, want)
+        handle.remove()
+        weight.grad = torch.tensor([3.0, 4.0])
+        optimizer.step()
+        assert torch.equal(weight.data, want - torch.tensor([3.0, 4.0]))
+
+
+def test_step_pre_hook_clips_all_groups_together() -> None:
+    first, second = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([{"params": [first]}, {"params": [second], "lr": 0.1}])
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0)))
+    first.grad, second.grad = torch.tensor([3.0]), torch.tensor([4.0])
+    optimizer.step()
+    assert ulps(torch.cat([first.grad, second.grad]).numpy(), [0.6, 0.8], "float32") <= 1
+    with pytest.raises(ValueError, match="changes the shape of a gradient"):
+        step_pre_hook(optax.per_example_global_norm_clip(1.0))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # torch's own Adagrad makes tensors so
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.SparseAdam, torch.optim.Adagrad])
+def test_embedding_with_sparse_gradients(optimizer: Any) -> None:
+    """The step is that of the dense gradient, clipped by torch and made sparse for the optimizer."""
+
+    def step(sparse: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(10, 3, sparse=sparse)
+        (table(torch.tensor([1, 1, 3, 7])) ** 2).sum().mul(10).backward()
+        clip = gradclip.clip_grad_norm_ if sparse else torch.nn.utils.clip_grad_norm_
+        norm = clip(table.parameters(), 1.0)
+        assert table.weight.grad.is_sparse == sparse
+        table.weight.grad = table.weight.grad if sparse else table.weight.grad.to_sparse(1)
+        optimizer(table.parameters(), lr=0.1).step()
+        return norm, table.weight.detach()
+
+    (norm, weight), (want_norm, want) = step(True), step(False)
+    assert ulps(norm.numpy(), want_norm.numpy(), "float32") <= 4
+    assert np.abs(weight.numpy() - want.numpy()).max() <= 4 * np.spacing(np.float32(1))
+
+
+def test_identity_of_what_is_clipped_in_place() -> None:
+    net = model()
+    before = [p.grad for p in net.parameters()]
+    pointers = [g.data_ptr() for g in before]
+    gradclip.clip_grad_norm_(net.parameters(), 1e-3)
+    assert all(p.grad is g and g.data_ptr() == at for p, g, at in zip(net.parameters(), before, pointers, strict=True))
+
+
+def test_a_norm_of_many_elements() -> None:
+    """A single running float32 sum is off by 0.6 % at 64 million elements: https://github.com/pytorch/pytorch/issues/194033."""
+    for make in (torch.ones, torch.randn, torch.rand):
+        torch.manual_seed(0)
+        x = make(2**23 + 17)
+        want = x.double().norm().item()
+        assert ulps(gradclip.norm(x, dialect.clip_grad_norm(1.0)), want, "float32") <= 4
+
+
+def test_meta_tensors_have_no_values() -> None:
+    result = gradclip.clip([torch.ones(3, device="meta")], dialect.clip_grad_norm(1.0))
+    assert result.grads[0].device.type == "meta" and result.grads[0].shape == (3,)
+
+
+def test_harness_reads_every_dtype() -> None:
+    for dtype in framework.dtypes:
+        assert framework.read(framework.make([1.0, -2.5], dtype)).tolist() == [1.0, -2.5]
