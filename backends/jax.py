@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from gradclip.backend import WIDE, Backend, Tensor, normal_factors
 from gradclip.clip import clip
-from gradclip.errors import ArgumentError, ArgumentTypeError, NotWritableError
+from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.rule import Rule, Scope
 
 if TYPE_CHECKING:
@@ -91,11 +91,6 @@ class JaxBackend(Backend):
 
     def can_look(self, x: Tensor) -> bool:
         return not isinstance(x, Tracer)
-
-    def check_writable(self, x: Tensor) -> None:
-        raise NotWritableError(
-            "A JAX array cannot be written in place.", "a jax.Array", "use gradclip.clip, which returns new ones."
-        )
 
     def is_container(self, x: object) -> bool:
         return not tree_util.all_leaves([x])

@@ -300,7 +300,7 @@ def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
     return _RuleClip(rule)
 
 
-class _RuleClip(paddle.nn.clip.ClipGradBase):  # type: ignore[misc]
+class _RuleClip(paddle.nn.clip.ClipGradBase):
     def __init__(self, rule: Rule) -> None:
         super().__init__()
         if rule.scope is Scope.EXAMPLE:
@@ -327,20 +327,20 @@ def _slot(cls: type) -> type:
     names = (base.__name__ for base in cls.__mro__)
     native: Any = next((getattr(paddle.nn, name) for name in names if name in _SLOTS), paddle.nn.clip.ClipGradBase)
 
-    class Native(native):  # type: ignore[misc]
+    class Native(native):
         def __init__(self) -> None:
             paddle.nn.clip.ClipGradBase.__init__(self)
             self.should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, and the groups to reduce over
             self._async_add_n = None
 
-    class Slot(cls, Native):  # type: ignore[misc, valid-type]
+    class Slot(cls, Native):
         @paddle.jit.not_to_static
         def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
             if self.should_comm_on_shard_dim:  # the norm must be reduced over those groups, as only Paddle's own does
                 pairs: Pairs = native.__call__(self, list(params_grads))
                 return pairs
             with paddle.no_grad():
-                clipped: Pairs = cls.__call__(self, params_grads)  # type: ignore[operator]
+                clipped: Pairs = cls.__call__(self, params_grads)
             return clipped
 
         def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
