@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradclip.backend import Backend, Tensor
+from gradclip.backends import host
 from gradclip.errors import NotWritableError
-
-_BLOCK = 4096  # elements to a float32 sum, so that its error stays below that of the rounding to float32
 
 
 class NumpyBackend(Backend):
@@ -71,7 +69,8 @@ class NumpyBackend(Backend):
     def check_writable(self, x: Tensor) -> None:
         if not isinstance(x, np.ndarray) or not x.flags.writeable:
             kind = "a read-only array" if isinstance(x, np.ndarray) else f"a NumPy scalar of type {x.dtype}"
-            raise NotWritableError("This gradient cannot be written in place.", kind, "use gradclip.clip, which returns new ones.")
+            hint = "use gradclip.clip, which returns new ones."
+            raise NotWritableError("This gradient cannot be written in place.", kind, hint)
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")  # an infinite gradient is the user's business, and the norm tells
@@ -80,21 +79,7 @@ class NumpyBackend(Backend):
         return x.copy()
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        if x.dtype.kind == "c" or order not in (1.0, 2.0, math.inf):
-            return None if x.dtype.kind == "c" else float(np.linalg.norm(x.ravel().astype(np.float64), order))
-        if order == math.inf:
-            return float(np.max(np.abs(x)))
-        flat = np.ascontiguousarray(x).reshape(-1)
-        if flat.dtype.itemsize < 4:
-            flat = flat.astype(np.float32)
-        if order == 1.0:
-            return float(np.sum(np.abs(flat), dtype=np.float64))
-        if flat.dtype == np.float64:
-            return math.sqrt(float(np.dot(flat, flat)))
-        whole = flat.size - flat.size % _BLOCK
-        rows = flat[:whole].reshape(-1, _BLOCK)
-        rest = flat[whole:].astype(np.float64)
-        return math.sqrt(float(np.sum(np.vecdot(rows, rows), dtype=np.float64)) + float(np.dot(rest, rest)))
+        return host.norm(x, order)
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x[...] = value

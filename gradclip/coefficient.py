@@ -56,7 +56,7 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
 def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     """``min(1, limit / (n + eps))`` with the rule's exceptions; the same text for a float and for a tensor.
 
-    Unclipped it is exactly 1. A limit of infinity only measures; a limit of 0 gives 0, also for a norm of 0.
+    Unclipped it is exactly 1, and for a norm of 0. A limit of infinity only measures; a limit of 0 gives 0.
     """
     if isinstance(limit, float) and limit == math.inf:
         return 1.0
@@ -72,8 +72,9 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     divisor = distance
     if rule.floor:
         divisor = max(distance, rule.floor) if on_host else backend.maximum(distance, rule.floor)
-    divisor = where(distance <= 0, 1.0, where(fits, 1.0, divisor))  # nothing that is not taken divides by 0
-    result = where(fits, 1.0, limit / divisor)
+    is_zero = distance <= 0  # 0 / 0 where the limit is 0: zeros are what they are to be
+    result = where(fits, 1.0, limit / where(is_zero, 1.0, where(fits, 1.0, divisor)))
+    result = where(is_zero, 1.0, result)
     if rule.nan_if_infinite:
         result = result + (n - n)
     if rule.keep_if_nan:
@@ -114,6 +115,8 @@ def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
 
 
 def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule: Rule) -> Tensor:
+    if not backend.is_tensor(parameter):
+        raise ArgumentTypeError("A parameter must be a tensor of its gradient's framework.", f"{type(parameter).__name__}")
     if not _may_be_the_same(backend.shape(gradient), backend.shape(parameter)):
         received = f"shapes {backend.shape(gradient)} and {backend.shape(parameter)}"
         raise backend.error(ArgumentError("A gradient and its parameter must have the same shape.", received))

@@ -201,8 +201,10 @@ def test_relative_limits_need_the_parameters(backend: Framework) -> None:
         gradclip.clip(grads, rule, params=[*grads, *grads])
     with pytest.raises(ValueError, match="the same shape"):
         gradclip.clip(grads, rule, params=[backend.make([1.0, 2.0, 3.0])])
+    with pytest.raises(TypeError, match="A parameter must be a tensor of its gradient's framework"):
+        gradclip.clip(grads, rule, params=[None])
+    six = [backend.make(np.ones((2,) * 6))]
     with pytest.raises(ValueError, match="more than five dimensions"):
-        six = [backend.make(np.ones((2,) * 6))]
         gradclip.clip(six, rule, params=six)
 
 

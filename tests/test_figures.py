@@ -115,3 +115,27 @@ def test_torch_step(backend: Framework) -> None:
     assert ulps([backend.read(c) for c in clipped], CLIPPED, "float32") <= 4
     stepped = [backend.read(weight - gradient) for weight, gradient in zip(weights, clipped, strict=True)]
     assert ulps(stepped, STEPPED, "float32") <= 1
+
+
+@pytest.mark.parametrize("size", [257, 5000, 100_000, 3_000_001])
+@pytest.mark.parametrize("kind", ["normal", "uniform", "equal", "thirds", "huge and tiny"])
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
+def test_accuracy_of_long_norms(backend: Framework, size: int, kind: str, order: float) -> None:
+    """A float32 sum of many equal numbers drifts: https://github.com/pytorch/pytorch/issues/194033."""
+    rng = np.random.default_rng(0)
+    values = {
+        "normal": lambda: rng.normal(size=size),
+        "uniform": lambda: rng.random(size),
+        "equal": lambda: np.full(size, 0.1),
+        "thirds": lambda: np.full(size, 1 / 3),
+        "huge and tiny": lambda: np.concatenate([[1e4], np.full(size - 1, 1e-3)]),
+    }[kind]()
+    tensor = backend.make(values.astype(np.float32))
+    exact = backend.read(tensor)
+    want = np.max(np.abs(exact)) if math.isinf(order) else math.fsum(np.abs(exact) ** order) ** (1 / order)
+    rule = torch.clip_grad_norm(1.0, order)
+    assert ulps(gradclip.norm(tensor, rule), want, "float32") <= 4
+    if order == 2.0:
+        for how in backend.jits:
+            (got,) = backend.jit(how, lambda grads: [gradclip.norm(grads, rule)])([tensor])
+            assert ulps(backend.read(got), want, "float32") <= 4, how

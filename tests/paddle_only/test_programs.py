@@ -185,6 +185,14 @@ def test_a_limit_of_a_program_has_64_bits(limit: float) -> None:
     assert got == min(limit, 1.0)
 
 
+def test_a_limit_of_numpy() -> None:
+    gradient, limit = np.array([[3.0, 4.0], [6.0, 8.0]]), np.array([[1.1], [2.2]])
+    (got,) = run(lambda g: [gradclip.clip_by_norm(g, limit, axes=1)], gradient)
+    dynamic = framework.read(gradclip.clip_by_norm(paddle.to_tensor(gradient), limit, axes=1))
+    assert ulps(got, gradient * limit / [[5.0], [10.0]], "float64") <= 2
+    assert ulps(dynamic, gradient * limit / [[5.0], [10.0]], "float64") <= 2
+
+
 @pytest.mark.parametrize("values", [[3e200, 4e200], [3e-200, 4e-200]])
 @pytest.mark.parametrize("order", [2.0, 3.0])
 def test_a_finite_float64_has_a_finite_norm(values: list[float], order: float) -> None:

@@ -167,11 +167,14 @@ def test_session(name: str) -> None:
 
 
 def test_text_of_tensorflow_1() -> None:
-    """``clip_by_norm`` of TensorFlow 1 multiplied by the lesser of two reciprocals: the same function."""
+    """``clip_by_norm`` of TensorFlow 1 multiplied by the lesser of two reciprocals: the same function.
+
+    Within 2 ulp where the text is evaluated in float64; in float32 its own four roundings come on top.
+    """
 
     def version_1(t: Any, clip_norm: float) -> Any:
         l2norm_inv = tf.math.rsqrt(tf.reduce_sum(t * t, keepdims=True))
-        return t * clip_norm * tf.minimum(l2norm_inv, tf.constant(1.0) / clip_norm)
+        return t * clip_norm * tf.minimum(l2norm_inv, tf.constant(1.0, t.dtype) / clip_norm)
 
     rng = np.random.default_rng(0)
     clipped = 0
@@ -179,7 +182,8 @@ def test_text_of_tensorflow_1() -> None:
         t = tf.constant(rng.normal(size=rng.integers(1, 50)) * 10 ** rng.uniform(-3, 3), tf.float32)
         clip_norm = float(np.float32(10 ** rng.uniform(-3, 3)))
         got = gradclip.clip_by_norm(t, clip_norm)
-        assert ulps(got.numpy(), version_1(t, clip_norm).numpy(), "float32") <= 2
+        assert ulps(got.numpy(), version_1(tf.cast(t, tf.float64), clip_norm).numpy(), "float32") <= 2
+        assert ulps(got.numpy(), version_1(t, clip_norm).numpy(), "float32") <= 4
         clipped += not np.array_equal(got, t)
     assert 100 < clipped < 200
 

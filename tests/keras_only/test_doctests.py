@@ -1,0 +1,13 @@
+"""The examples in the docstrings of the Keras optimizer run and print what they say."""
+
+from __future__ import annotations
+
+import doctest
+
+import gradclip.backends.keras
+
+
+def test_the_examples() -> None:
+    results = doctest.testmod(gradclip.backends.keras)
+    assert results.attempted > 0
+    assert results.failed == 0
