@@ -225,17 +225,20 @@ def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) ->
 def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool) -> list[Tensor | None]:
     """Each gradient times its coefficient; not touched at all where that is known to be 1."""
     leaves = opened.leaves
-    if in_place and not isinstance(factors, list):
-        if not isinstance(factors, float) or factors != 1.0:
-            backend.scale_([leaves[i] for i in opened.unique()], factors)
-        return leaves
     each = factors if isinstance(factors, list) else [factors] * len(leaves)
-    if in_place:
-        for i in opened.unique():
-            if not isinstance(each[i], float) or each[i] != 1.0:
-                backend.scale_([leaves[i]], each[i])
+    if not in_place:
+        return [None if x is None else _scaled_copy(backend, x, c) for x, c in zip(leaves, each, strict=True)]
+    places = opened.unique()
+    if not isinstance(factors, list):
+        if not isinstance(factors, float) or factors != 1.0:
+            backend.scale_([leaves[i] for i in places], factors)
         return leaves
-    return [None if x is None else _scaled_copy(backend, x, c) for x, c in zip(leaves, each, strict=True)]
+    for i in places:
+        if not isinstance(each[i], float) and backend.is_sparse(leaves[i]):
+            backend.assign_(leaves[i], _scaled_copy(backend, leaves[i], each[i]))  # a coefficient for each of the merged rows
+        elif not isinstance(each[i], float) or each[i] != 1.0:
+            backend.scale_([leaves[i]], each[i])
+    return leaves
 
 
 def _scaled_copy(backend: Backend, x: Tensor, c: Any) -> Tensor:

@@ -53,9 +53,13 @@ CORE: dict[str, set[str]] = {
 CORE["__init__"] = set(CORE)  # the package itself: the public names
 # The command stands on top of it all.
 COMMAND = {"children", "inventory", "demo", "report", "cli", "__main__"}
+# What the backends may share, and the trainers of the demo.
+SHARED = {"backends.host"}
+DEMO_SHARED = {"backends.demo.base", "backends.demo.digits"}
 # What is neither of gradclip nor of the standard library, by module: nothing for the rest.
 THIRD_PARTY = {
     "report": {"rich"},
+    "backends.host": {"numpy"},
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},
     "backends.tensorflow": {"tensorflow", "numpy"},
@@ -109,8 +113,8 @@ def may_import(module: str, target: str) -> bool:
         return root in sys.stdlib_module_names or root in THIRD_PARTY.get(module, set())
     room, target_room = module.partition(".")[0], inner.partition(".")[0] or "__init__"
     if room == "backends":
-        if target_room == "backends":  # its own trainers' base, never another framework's file
-            return module.startswith("backends.demo.") and inner in ("backends.demo.base", "backends.demo.digits")
+        if target_room == "backends":  # what is no framework's, never another framework's file
+            return inner in SHARED or (module.startswith("backends.demo.") and inner in DEMO_SHARED)
         return target_room in CORE or (module.startswith("backends.demo.") and target_room in COMMAND)
     if target_room == "backends":
         return False

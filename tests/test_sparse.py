@@ -50,8 +50,10 @@ def test_norms(backend: Framework) -> None:
         (lambda p: gradclip.clip_grad_norm_([p], 1.0), DENSE / 5),
         (lambda p: gradclip.clip_grad_value_([p], 1.0), DENSE.clip(-1, 1)),
         (lambda p: gradclip.clip_([p], tensorflow.clip_by_norm(1.0)), DENSE / 5),
+        (lambda p: gradclip.clip_([p], tensorflow.clip_by_norm(1.0, axes=[1])), DENSE / [[3], [1], [4], [1]]),
+        (lambda p: gradclip.clip_([p], tensorflow.clip_by_norm(1.0, axes=[0])), DENSE / 5),
     ],
-    ids=["norm", "value", "by norm"],
+    ids=["norm", "value", "by norm", "by row", "by column"],
 )
 def test_in_place(backend: Framework, clip: Callable[[Any], Any], want: np.ndarray) -> None:
     parameter = backend.parameter(backend.sparse(ROWS, VALUES, HEIGHT))

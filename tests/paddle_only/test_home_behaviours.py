@@ -36,6 +36,7 @@ OURS = SimpleNamespace(
 _BELOW = "the operation below ClipGradByNorm, which the cases replay"
 _F20 = "case F20 replays the clips of 2**25 ones"
 #: what is recorded and has no counterpart here, and why
+_CRASHES = "reads memory that is not there: the process crashes more often than it raises; test_selected_rows.py has gradclip's side"
 NOT_REPLAYED = {
     "norm_type 3": "case J-3",
     "norm_type 'inf'": "case J-'inf'",
@@ -48,6 +49,8 @@ NOT_REPLAYED = {
     "paddle.linalg.norm(ones(2**24+2**20)) f32": _F20,
     "ClipGradByNorm(1) on ones(2**25)": _F20,
     "clip_grad_norm_ on ones(2**25) max=1": _F20,
+    "ClipGradByValue on SelectedRows": _CRASHES,
+    "clip_grad_norm_ on SelectedRows": _CRASHES,
     "grad_clip='x'": "what Paddle's optimizers check; no clip is called",
 }
 
@@ -121,13 +124,6 @@ def _(api: Any) -> Any:
     with pytest.raises(RuntimeError):
         api.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
     return p.grad
-
-
-@of(NORM, "SelectedRows")
-def _(api: Any) -> Any:
-    table = paddle.nn.Embedding(5, 2, sparse=True)
-    table(paddle.to_tensor([1, 1, 3])).sum().backward()
-    return api.clip_grad_norm_([table.weight], 1.0)
 
 
 @of(VALUE, "[3, -4, nan, inf], 1", limit=1.0)
@@ -209,10 +205,11 @@ def limit_a_tensor(clip: Any) -> Any:
     return [g for _, g in clip(paddle.to_tensor(1.0))([(weight(), framework.make([3.0, 4.0]))])]
 
 
-@each
-def SelectedRows(clip: Any) -> Any:
+@of("paddle.nn.ClipGradByNorm", "SelectedRows", kind="ClipGradByNorm")
+@of("paddle.nn.ClipGradByGlobalNorm", "SelectedRows", kind="ClipGradByGlobalNorm")
+def _(api: Any, kind: str) -> Any:
     g = framework.sparse([1, 1, 3], [[1.0, 1.0]] * 3, 5)
-    clipped = clip(1.0)([(weight(), g)])[0][1]
+    clipped = getattr(api, kind)(1.0)([(weight(), g)])[0][1]
     return clipped.is_selected_rows(), list(clipped.rows()), framework.make(framework.densify(clipped)), list(g.rows())
 
 
