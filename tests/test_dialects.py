@@ -82,7 +82,8 @@ def check(
             distance = float(np.max(np.abs(framework.read(mine) - theirs) / ulp(terms[i], dtype), initial=0.0))
         assert distance <= 4, f"{distance} ulp: {mine} for {theirs}"
     if want_norm is None:
-        assert result.norm is None and result.coefficient is None
+        assert result.norm is None
+        assert result.coefficient is None
         return
     got_norms = result.norm if isinstance(want_norm, list) else [result.norm]
     wanted = want_norm if isinstance(want_norm, list) else [want_norm]

@@ -51,7 +51,7 @@ def test_a_negative_limit_of_clip_by_norm_is_zero(backend: Framework) -> None:
 @pytest.mark.parametrize("make_rule", NORM_RULES.values(), ids=NORM_RULES)
 @pytest.mark.parametrize("limit", [None, object(), "not a number", [1.0]])
 def test_limits_that_are_no_numbers(make_rule: Callable[[Any], Any], limit: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="must be a number or a tensor.\nReceived: "):
+    with pytest.raises((TypeError, ValueError), match=r"must be a number or a tensor\.\nReceived: "):
         make_rule(limit)
 
 
@@ -77,7 +77,7 @@ def test_axes_out_of_range_or_repeated(backend: Framework, axes: Any) -> None:
 
 @pytest.mark.parametrize("axes", ["0", 1.0, [0.5], object()])
 def test_axes_of_the_wrong_type(backend: Framework, axes: Any) -> None:
-    with pytest.raises(TypeError, match="axes must be whole numbers.\nReceived: axes=.*\nHint: an int"):
+    with pytest.raises(TypeError, match=r"axes must be whole numbers\.\nReceived: axes=.*\nHint: an int"):
         gradclip.clip_by_norm(backend.make(np.ones((2, 2))), 1.0, axes=axes)
 
 
@@ -147,7 +147,7 @@ def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
 
 def test_a_model_instead_of_its_parameters(backend: Framework) -> None:
     model = SimpleNamespace(parameters=list)
-    with pytest.raises(TypeError, match="pass its parameters: model.parameters()"):
+    with pytest.raises(TypeError, match=r"pass its parameters: model\.parameters\(\)"):
         gradclip.clip_grad_norm_(model, 1.0)
 
 
@@ -229,7 +229,9 @@ def test_error_if_nonfinite(backend: Framework, in_place: bool) -> None:
         (gradclip.clip_ if in_place else gradclip.clip)(grads, rule)
     text = str(caught.value)
     assert text.startswith("The total norm of order 2.0 for gradients is non-finite, so it cannot be clipped.\nReceived: ")
-    assert "['dense'][1]: 2 of 3 elements" in text and "['last']: 1 of 1 elements" in text and "['dense'][0]" not in text
+    assert "['dense'][1]: 2 of 3 elements" in text
+    assert "['last']: 1 of 1 elements" in text
+    assert "['dense'][0]" not in text
     assert text.endswith("Hint: set error_if_nonfinite=False to scale by the non-finite norm all the same.")
     assert backend.read(grads["dense"][0]).tolist() == [3.0, 4.0]
 

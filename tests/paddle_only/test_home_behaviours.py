@@ -36,7 +36,9 @@ OURS = SimpleNamespace(
 _BELOW = "the operation below ClipGradByNorm, which the cases replay"
 _F20 = "case F20 replays the clips of 2**25 ones"
 #: what is recorded and has no counterpart here, and why
-_CRASHES = "reads memory that is not there: the process crashes more often than it raises; test_selected_rows.py has gradclip's side"
+_CRASHES = (
+    "reads memory that is not there: the process crashes more often than it raises; test_selected_rows.py has gradclip's side"
+)
 NOT_REPLAYED = {
     "norm_type 3": "case J-3",
     "norm_type 'inf'": "case J-'inf'",

@@ -146,7 +146,8 @@ def test_a_norm_of_many_elements() -> None:
 
 def test_meta_tensors_have_no_values() -> None:
     result = gradclip.clip([torch.ones(3, device="meta")], dialect.clip_grad_norm(1.0))
-    assert result.grads[0].device.type == "meta" and result.grads[0].shape == (3,)
+    assert result.grads[0].device.type == "meta"
+    assert result.grads[0].shape == (3,)
 
 
 def test_harness_reads_every_dtype() -> None:
