@@ -7,6 +7,8 @@ the frameworks keeps catching what it caught before.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
@@ -42,8 +44,12 @@ class GradclipError(Exception):
 
     ag_pass_through = True  #: so that tf.function raises it as it is; AutoGraph makes a StagingError of what it does not know
 
-    def __init__(self, what: str, received: str = "", hint: str = "") -> None:
-        super().__init__(message(what, received, hint))
+    if TYPE_CHECKING:  # no __init__ of its own: torch.compile traces none that calls Exception's, and would hide the message
+
+        def __init__(self, what: str, received: str = "", hint: str = "") -> None: ...
+
+    def __str__(self) -> str:
+        return message(*self.args)
 
 
 class ArgumentError(GradclipError, ValueError):

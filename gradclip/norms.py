@@ -90,7 +90,7 @@ def combine(norms: Sequence[float], order: float) -> float:
     unit = max(norms) if order > 0 else min(norms)
     if unit in (0.0, math.inf):
         return unit
-    return unit * math.fsum((n / unit) ** order for n in norms) ** (1 / order)
+    return float(unit * math.fsum((n / unit) ** order for n in norms) ** (1 / order))
 
 
 def total(backend: Backend, norms: Sequence[Tensor], order: float) -> Tensor:
@@ -117,7 +117,7 @@ def _is_trusted(result: float, order: float, dtype: str) -> bool:
     """Whether no power has overflowed or vanished on the way to this norm."""
     if math.isinf(order) or order == 0 or math.isnan(result):
         return True
-    bound = 2.0 ** (_TRUSTED[dtype] / max(abs(order), 1.0))
+    bound: float = 2.0 ** (_TRUSTED[dtype] / max(abs(order), 1.0))
     return 1 / bound < result < bound
 
 

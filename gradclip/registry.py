@@ -168,8 +168,9 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
         TypeError: for what is neither, for a type no backend knows, and for tensors of two frameworks.
     """
     backend, was_iterator = find(tree), isinstance(tree, Iterator)
+    rebuild: Callable[[list[Any]], Any] = _only
     if backend is not None:
-        leaves, rebuild = [tree], _only
+        leaves = [tree]
     else:
         tree = _materialised(tree)
         backend = _first_backend(tree)

@@ -1,0 +1,79 @@
+"""Every framework in one process: the same numbers from each, and never two of them in one call."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from typing import Any
+
+import frameworks.jax
+import frameworks.numpy
+import frameworks.paddle  # before TensorFlow: loaded after it, paddle crashes
+import frameworks.tensorflow
+import frameworks.torch
+import numpy as np
+import pytest
+from frameworks.base import Framework
+
+import gradclip
+from gradclip import Rule, Scope, registry
+from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+
+ALL = [getattr(frameworks, name).framework for name in ("numpy", "torch", "tensorflow", "paddle", "jax")]
+RULES = [
+    torch.clip_grad_norm(1.0),
+    torch.clip_grad_norm(1.0, norm_type=1.0),
+    torch.clip_grad_norm(1.0, norm_type=float("inf")),
+    torch.clip_grad_norm(1.0, norm_type=3.0),
+    torch.clip_grad_value(0.5),
+    tensorflow.clip_by_norm(3.0),
+    tensorflow.clip_by_norm(2.0, axes=[1]),
+    tensorflow.clip_by_global_norm(5.0),
+    paddle.clip_grad_by_global_norm(2.0),
+    optax.clip_by_block_rms(0.5),
+    optax.per_example_global_norm_clip(1.0),
+    keras.clipnorm(1.0),
+]
+VALUES = [np.linspace(-3.0, 5.0, 12).reshape(3, 4), np.array([[0.5, -0.25], [2.0, 8.0], [-1.0, 0.0]])]
+
+
+def gradients(framework: Framework) -> list[Any]:
+    return [*(framework.make(values) for values in VALUES), None]
+
+
+@pytest.mark.parametrize("framework", ALL, ids=lambda framework: framework.name)
+def test_the_backend_is_the_frameworks_own(framework: Framework) -> None:
+    backend = registry.find(framework.make([1.0]))
+    assert backend is not None
+    assert backend.name == framework.name
+
+
+@pytest.mark.parametrize("framework", ALL[1:], ids=lambda framework: framework.name)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.name} {rule.scope.value} {rule.order}")
+def test_the_numbers_are_those_of_numpy(framework: Framework, rule: Rule) -> None:
+    expected = gradclip.clip(gradients(ALL[0]), rule).grads
+    found = gradclip.clip(gradients(framework), rule).grads
+    assert found[2] is None
+    for tensor, array, values in zip(found[:2], expected[:2], VALUES, strict=True):
+        assert type(tensor) is type(framework.make(0.0))
+        terms = np.abs(array) if rule.scope is not Scope.EXAMPLE else np.ones_like(array)  # as exact as what is summed
+        assert np.all(np.abs(framework.read(tensor) - array) <= 4 * np.spacing(terms))
+        assert not np.array_equal(array, values)  # it was clipped
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(ALL, 2)), ids=lambda framework: framework.name)
+def test_two_frameworks_in_one_call(one: Framework, other: Framework) -> None:
+    mixed = [one.make([3.0, 4.0]), other.make([3.0, 4.0])]
+    message = f"The tensors of one call must be of one framework.\nReceived: tensors of {one.name} and of {other.name}\nHint: "
+    with pytest.raises(gradclip.errors.TensorTypeError, match=re.escape(message)):
+        gradclip.clip(mixed, torch.clip_grad_norm(1.0))
+    assert [one.read(mixed[0]).tolist(), other.read(mixed[1]).tolist()] == [[3.0, 4.0], [3.0, 4.0]]
+
+
+def test_the_demo_trains_all_of_them() -> None:
+    command = [sys.executable, "-P", "-m", "gradclip", "demo", "--steps", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "AGREE: torch, tensorflow, paddle, jax with numpy" in done.stdout
