@@ -16,7 +16,7 @@ from gradclip.backend import WIDE, Backend, Tensor, normal_factors
 from gradclip.backends import host
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.rule import Rule, Scope
+from gradclip.rule import Rule, check_rule
 
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
@@ -76,10 +76,10 @@ class JaxBackend(Backend):
         return jnp.where(condition, x, y)
 
     def maximum(self, x: Tensor, y: Any) -> Tensor:
-        return jnp.maximum(x, y)
+        return jnp.maximum(x, _like(y, x))
 
     def minimum(self, x: Tensor, y: Any) -> Tensor:
-        return jnp.minimum(x, y)
+        return jnp.minimum(x, _like(y, x))
 
     def number(self, x: Tensor) -> float:
         return float(np.asarray(x).item())
@@ -116,12 +116,6 @@ class JaxBackend(Backend):
             return _times(x, normal_factors(coefficient), WIDE[self.dtype(x)])
         return _times_or_same(x, _beside(coefficient, x), WIDE[self.dtype(x)])
 
-    def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
-        if jnp.issubdtype(x.dtype, jnp.integer):  # JAX would compare in float32, which lacks most int32
-            ends = jnp.iinfo(x.dtype)
-            lower, upper = (int(min(max(bound, ends.min), ends.max)) for bound in (lower, upper))
-        return super().clamp(x, lower, upper)
-
 
 def gradient_transformation(rule: Rule) -> optax.GradientTransformation:
     """A rule of any dialect as a link of an ``optax.chain``.
@@ -144,14 +138,14 @@ def gradient_transformation(rule: Rule) -> optax.GradientTransformation:
         >>> from gradclip.backends.jax import gradient_transformation
         >>> from gradclip.dialects import torch
         >>> optimizer = optax.chain(gradient_transformation(torch.clip_grad_norm(max_norm=1.0)), optax.sgd(1.0))
-        >>> params = jnp.zeros(2)
-        >>> updates, state = optimizer.update(jnp.array([3.0, 4.0]), optimizer.init(params), params)
+        >>> params = jnp.zeros(2, "float32")
+        >>> updates, state = optimizer.update(jnp.float32([3.0, 4.0]), optimizer.init(params), params)
         >>> updates.round(3)
         Array([-0.6, -0.8], dtype=float32)
     """
     import optax
 
-    rule = _transforming(rule)
+    check_rule(rule, keeps_shape=True)
 
     def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
         if rule.relative_to is None:
@@ -164,18 +158,6 @@ def gradient_transformation(rule: Rule) -> optax.GradientTransformation:
     return optax.GradientTransformation(optax.init_empty_state, update)
 
 
-def _transforming(rule: object) -> Rule:
-    """A rule that can be a transformation, or an error."""
-    if not isinstance(rule, Rule):
-        hint = "a dialect's function returns one: gradclip.dialects.optax.clip_by_global_norm(1.0)."
-        raise ArgumentTypeError("rule must be a gradclip.Rule.", f"rule={rule!r}", hint)
-    if rule.scope is Scope.EXAMPLE:
-        what = "A gradient transformation keeps the shape of a gradient, and a clip per example does not."
-        hint = "call gradclip.clip(per_example_gradients, rule) before the optimizer."
-        raise ArgumentError(what, f"rule={rule}", hint)
-    return rule
-
-
 def _arrays(tree: Any) -> Any:
     """A pytree with its NumPy arrays as JAX arrays: optax takes them too."""
     return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x, tree)
@@ -183,6 +165,10 @@ def _arrays(tree: Any) -> Any:
 
 def _is_none(x: object) -> bool:
     return x is None  # a leaf, not the empty node that it is to JAX: results have an entry for it
+
+
+def _like(y: Any, x: Tensor) -> Any:
+    return jnp.asarray(y, x.dtype) if isinstance(y, int) else y  # of itself an int is an int64, or an int32
 
 
 def _on_host(x: Tensor) -> bool:

@@ -15,7 +15,7 @@ import keras
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError
-from gradclip.rule import Rule, Scope
+from gradclip.rule import Rule, Scope, check_rule
 
 __all__ = ["clipped"]
 
@@ -41,7 +41,7 @@ def clipped(optimizer: Any, rule: Rule) -> Any:
     Raises:
         ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; and for an
             optimizer that only hands gradients on to others (``LossScaleOptimizer``), which are the ones to clip by.
-        TypeError: for a limit that is a tensor.
+        TypeError: if ``rule`` is none, and for a limit that is a tensor.
 
     Example:
         >>> import keras, gradclip.backends.keras
@@ -113,11 +113,7 @@ _registered(Clipping)
 
 
 def _check_rule(rule: Any) -> None:
-    if not isinstance(rule, Rule):
-        hint = "take one from a dialect: gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)."
-        raise ArgumentTypeError("A rule is needed.", f"rule={rule!r}", hint)
-    if rule.scope is Scope.EXAMPLE:
-        raise ArgumentError("A rule that sums over examples changes the shape of a gradient.", f"rule={rule}")
+    check_rule(rule, keeps_shape=True)
     for name in ("limit", "lower", "upper"):
         value = getattr(rule, name)
         if not isinstance(value, (int, float)):

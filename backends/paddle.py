@@ -6,7 +6,7 @@ The static programs are those of Paddle 3 (PIR). In its legacy ones Paddle 3.3.1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
@@ -14,14 +14,13 @@ from typing import Any
 import paddle
 from paddle.base.framework import EagerParamBase
 
-from gradclip.backend import COMPLEX, WIDE, Backend, Tensor, normal_factors
+from gradclip.backend import COMPLEX, INTEGERS, WIDE, Backend, Tensor, normal_factors
 from gradclip.clip import clip
-from gradclip.errors import ArgumentError, NotWritableError
-from gradclip.rule import Rule, Scope
+from gradclip.errors import DTypeError, NotWritableError
+from gradclip.rule import Rule, check_rule
 
 _Value = paddle.pir.Value
 _CHUNK = 1 << 17  # elements that are made float64 at once: those stay in the cache
-_SLOTS = ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue")
 
 Pairs = list[tuple[Any, Any]]
 
@@ -51,10 +50,13 @@ class PaddleBackend(Backend):
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
         if self.is_tensor(value):
             made = self.cast(value, dtype)
+        elif isinstance(value, int) and abs(value) > 1 << 53:  # a static program keeps a number as a float64
+            high, low = divmod(value, 1 << 32)
+            made = paddle.full([], high, dtype) * paddle.full([], 1 << 32, dtype) + paddle.full([], low, dtype)
         elif isinstance(value, (int, float)):
             made = paddle.full([], value, dtype)
         else:
-            made = self.cast(paddle.to_tensor(value, dtype="float64"), dtype)
+            made = self.cast(paddle.to_tensor(value, dtype=dtype if dtype in INTEGERS else "float64"), dtype)
         return made if like is None else _beside(made, like)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -73,11 +75,10 @@ class PaddleBackend(Backend):
         # in float64, because a float32 sum along an axis is a running one: 4e-5 off for 4096 equal numbers
         dtype = self.dtype(x)
         wide = "complex128" if dtype in COMPLEX else "float64"
-        axis = None if axes is None else list(axes)
-        return self.cast(paddle.sum(x, axis=axis, dtype=wide, keepdim=axes is not None), dtype)
+        return self.cast(paddle.sum(x, axis=axes, dtype=wide, keepdim=axes is not None), dtype)
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return paddle.max(x, axis=None if axes is None else list(axes), keepdim=axes is not None)
+        return paddle.max(x, axis=axes, keepdim=axes is not None)
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         dtype = self.dtype(x if self.is_tensor(x) else y)
@@ -95,7 +96,7 @@ class PaddleBackend(Backend):
 
     def _between(self, function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Any) -> Tensor:
         dtype = self.dtype(x)
-        wide = WIDE.get(dtype, dtype)
+        wide = WIDE.get(dtype, "int64")
         return self.cast(function(self.cast(x, wide), self.asarray(y, wide, x)), dtype)
 
     def power(self, x: Tensor, exponent: float) -> Tensor:
@@ -124,6 +125,16 @@ class PaddleBackend(Backend):
         gradient = None if isinstance(parameter, _Value) else parameter._grad_ivar()
         # a plain gradient says that it wants a derivative, as if it were an input; only one of create_graph=True has a history
         return gradient.detach() if gradient is not None and gradient.is_leaf else gradient
+
+    def identity(self, x: Tensor) -> Hashable:
+        if not self.can_look(x):
+            return str(x.id)
+        values = self.values(x)  # ``.grad`` is a new object each time
+        return (values.data_ptr(), *values.shape, *values.strides) if values.size else id(x)
+
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        if any(self.can_look(x) and x.is_sparse() for x in tensors):
+            raise DTypeError("A gradient must be dense or SelectedRows.", "a sparse COO or CSR tensor", "call x.to_dense().")
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
         if not all(self.can_look(x) and self.values(x).place.is_cpu_place() for x in tensors):
@@ -156,8 +167,7 @@ class PaddleBackend(Backend):
     def values(self, x: Tensor) -> Tensor:
         if not self.is_sparse(x):
             return x
-        # of no rows, there is no memory
-        return x._get_tensor_from_selected_rows() if x.rows() else paddle.zeros(x.shape, x.dtype)
+        return x._get_tensor_from_selected_rows() if x.rows() else paddle.zeros(x.shape, x.dtype)  # no rows, no memory
 
     def with_values(self, x: Tensor, values: Tensor) -> Tensor:
         if not self.is_sparse(x):
@@ -169,13 +179,9 @@ class PaddleBackend(Backend):
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return paddle.no_grad() if in_place else nullcontext()
 
-    # ---- containers ------------------------------------------------------------------------------------------------------
-
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         if self._is_pairs(tree):
-            for i, (parameter, gradient) in enumerate(tree):
-                if _wanted(parameter):
-                    yield f"{path}[{i}][1]", gradient
+            yield from ((f"{path}[{i}][1]", gradient) for i, (parameter, gradient) in enumerate(tree) if _wanted(parameter))
         else:
             yield from super().walk(tree, path)
 
@@ -189,14 +195,13 @@ class PaddleBackend(Backend):
 
         return [gradient for _, gradient in self.walk(tree)], rebuild
 
+    def owners(self, tree: Any) -> list[Any] | None:
+        return [parameter for parameter, _ in tree if _wanted(parameter)] if self._is_pairs(tree) else None
+
     def _is_pairs(self, tree: Any) -> bool:
         """Whether these are ``(parameter, gradient)`` pairs, as Paddle's optimizers and ``append_backward`` make them."""
-        return isinstance(tree, (list, tuple)) and bool(tree) and all(map(self._is_pair, tree))
-
-    def _is_pair(self, x: Any) -> bool:
-        return type(x) is tuple and len(x) == 2 and self.is_parameter(x[0]) and not self.is_parameter(x[1])
-
-    # ---- the fast ways ---------------------------------------------------------------------------------------------------
+        is_parameter, several = self.is_parameter, isinstance(tree, (list, tuple)) and bool(tree)
+        return several and all(type(x) is tuple and [*map(is_parameter, x)] == [True, False] for x in tree)
 
     def detach(self, x: Tensor) -> Tensor:
         return x.detach()
@@ -230,13 +235,11 @@ class PaddleBackend(Backend):
     def assign_(self, x: Tensor, value: Tensor) -> None:
         if not self.is_sparse(x):
             x.copy_(value, True)
-            return
-        if not x.rows():
-            return
-        target, source = x.get_selected_rows(), value.get_selected_rows()
-        target.get_tensor()._share_data_with(source.get_tensor())
-        target.set_rows(source.rows())
-        target.sync_index()
+        elif x.rows():
+            target, source = x.get_selected_rows(), value.get_selected_rows()
+            target.get_tensor()._share_data_with(source.get_tensor())
+            target.set_rows(source.rows())
+            target.sync_index()
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
         for x in tensors:
@@ -275,9 +278,6 @@ def _wanted(parameter: Any) -> bool:
     return getattr(parameter, "need_clip", True) is not False
 
 
-# ---- the slot ------------------------------------------------------------------------------------------------------------
-
-
 def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
@@ -289,7 +289,7 @@ def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
         is and drops pairs without a gradient.
 
     Raises:
-        ValueError: for a rule whose result has another shape than the gradient.
+        TypeError, ValueError: for what is no rule, and for one whose result has another shape than the gradient.
 
     >>> import paddle, gradclip.backends.paddle
     >>> from gradclip.dialects import torch
@@ -303,8 +303,7 @@ def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
 class _RuleClip(paddle.nn.clip.ClipGradBase):
     def __init__(self, rule: Rule) -> None:
         super().__init__()
-        if rule.scope is Scope.EXAMPLE:
-            raise ArgumentError("A rule that sums over examples changes the shape of a gradient.", f"rule={rule}")
+        check_rule(rule, keeps_shape=True)
         self.rule = rule
 
     @paddle.jit.not_to_static
@@ -324,8 +323,8 @@ def _slot(cls: type) -> type:
     """``cls`` as a subclass of Paddle's class of the same name, so that its distributed optimizers know it too."""
     if issubclass(cls, paddle.nn.clip.ClipGradBase):
         return cls
-    names = (base.__name__ for base in cls.__mro__)
-    native: Any = next((getattr(paddle.nn, name) for name in names if name in _SLOTS), paddle.nn.clip.ClipGradBase)
+    slots = ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue")
+    native: Any = getattr(paddle.nn.clip, next((c.__name__ for c in cls.__mro__ if c.__name__ in slots), "ClipGradBase"))
 
     class Native(native):
         def __init__(self) -> None:

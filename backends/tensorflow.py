@@ -42,7 +42,9 @@ class TensorFlowBackend(Backend):
         return value if value.dtype.name == dtype else tf.cast(value, dtype)
 
     def asarray(self, value: Any, dtype: str, like: Tensor) -> Tensor:
-        return _number(value, dtype) if isinstance(value, (int, float)) else self.cast(value, dtype)
+        if isinstance(value, (int, float)):
+            return _number(value, dtype)
+        return tf.constant(value, dtype) if isinstance(value, (list, tuple)) else self.cast(value, dtype)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
         return tf.stack([self.cast(x, dtype) for x in tensors])
@@ -189,9 +191,7 @@ def _operand(x: Any, dtype: str) -> Tensor:
 
 def _number(value: float, dtype: str) -> Tensor:
     kind = tf.as_dtype(dtype)
-    if kind.is_integer:  # which would wrap around
-        value = int(min(max(value, kind.min), kind.max))
-    return tf.constant(value, kind)
+    return tf.constant(int(value) if kind.is_integer else value, kind)
 
 
 _error_types: dict[type[GradclipError], type[GradclipError]] = {}

@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 
-from gradclip.backend import WIDE, Backend, Tensor, normal_factors
+from gradclip.backend import Backend, Tensor, normal_factors
 from gradclip.clip import clip_
-from gradclip.errors import ArgumentError, NotWritableError
-from gradclip.rule import Rule, Scope
+from gradclip.errors import DTypeError, NotWritableError
+from gradclip.rule import Rule, check_rule
 
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
 _ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 are off by 28
 _FEW = 1 << 14  # up to so many elements a float64 sum is as fast
+_LEAST, _MOST = 2.0**-30, 2.0**30  # between them no float32 square has overflowed, or vanished that matters
 
 
 def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
@@ -29,6 +31,7 @@ def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], Non
         A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again.
 
     Raises:
+        TypeError: if ``rule`` is none.
         ValueError: for a rule whose result has another shape than the gradient.
 
     >>> import torch, gradclip.backends.torch
@@ -42,8 +45,7 @@ def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], Non
     tensor([-0.6000, -0.8000])
     >>> handle.remove()
     """
-    if rule.scope is Scope.EXAMPLE:
-        raise ArgumentError("A rule that sums over examples changes the shape of a gradient.", f"rule={rule}")
+    check_rule(rule, keeps_shape=True)
 
     def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         clip_([parameter for group in optimizer.param_groups for parameter in group["params"]], rule)
@@ -64,7 +66,7 @@ class TorchBackend(Backend):
         return isinstance(x, torch.nn.Parameter)
 
     def dtype(self, x: Tensor) -> str:
-        return str(x.dtype).removeprefix("torch.")
+        return _NAMES[x.dtype]
 
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
         return tuple(x.shape)
@@ -110,6 +112,15 @@ class TorchBackend(Backend):
 
     # ---- kinds of tensor -------------------------------------------------------------------------------------------------
 
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        for x in tensors:
+            if x.layout not in (torch.strided, torch.sparse_coo):
+                what, hint = "A gradient must be strided or sparse COO.", "x.to_sparse_coo() makes it one."
+                raise DTypeError(what, f"layout={x.layout}", hint)
+        if len({x.is_meta for x in tensors}) > 1:
+            what, hint = "Tensors on the meta device have no values to clip others by.", "clip them by themselves."
+            raise DTypeError(what, ", ".join(sorted({f"device={x.device}" for x in tensors})), hint)
+
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
         if torch.compiler.is_compiling():
             return False
@@ -123,6 +134,9 @@ class TorchBackend(Backend):
         return True
 
     def check_writable(self, x: Tensor) -> None:
+        if not torch.compiler.is_compiling() and x.is_inference() and not torch.is_inference_mode_enabled():
+            what = "A tensor made in inference mode cannot be written in place outside of it."
+            raise NotWritableError(what, f"shape {tuple(x.shape)}", "use gradclip.clip, or clone it first.")
         shared = (stride == 0 and length > 1 for stride, length in zip(_strides(x), x.shape, strict=False))
         if x.numel() and any(shared):  # the strides of nothing mean nothing
             received = f"strides {_strides(x)}, shape {tuple(x.shape)}"
@@ -141,7 +155,9 @@ class TorchBackend(Backend):
     def with_values(self, x: Tensor, values: Tensor) -> Tensor:
         if not x.is_sparse:
             return values
-        return torch.sparse_coo_tensor(x._indices(), values, x.shape, is_coalesced=x.is_coalesced(), check_invariants=False)
+        return torch.sparse_coo_tensor(
+            x._indices().clone(), values, x.shape, is_coalesced=x.is_coalesced(), check_invariants=False
+        )
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return torch.no_grad() if in_place else nullcontext()
@@ -157,18 +173,30 @@ class TorchBackend(Backend):
     def fast_norm(self, x: Tensor, order: float) -> float | None:
         if x.is_complex() and order != 2:
             return None
-        wide = x.to(_DTYPES[WIDE[self.dtype(x)]])
-        if math.isinf(order) or (order in (1.0, 2.0) and wide.numel() <= _ROW):
-            return float(torch.linalg.vector_norm(wide, order))
-        rows_help = order == 2 and wide.dtype == torch.float32 and wide.numel() > _FEW and wide.is_contiguous()
-        if not rows_help:
-            double = torch.complex128 if wide.is_complex() else torch.float64
-            return float(torch.linalg.vector_norm(wide, order, dtype=double))
-        flat = wide.view(-1)
+        if math.isinf(order):
+            return float(torch.linalg.vector_norm(x, order))
+        if order != 2 or x.is_complex() or x.dtype == torch.float64:
+            return float(torch.linalg.vector_norm(x, order, dtype=torch.complex128 if x.is_complex() else torch.float64))
+        result = self._euclidean(x.float())
+        if _LEAST < result < _MOST:
+            return result
+        return float(torch.linalg.vector_norm(x, dtype=torch.float64))  # squares that left float32, or an infinity, or zeros
+
+    def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
+        few = [not x.is_complex() and x.numel() <= _FEW and not math.isinf(order) for x in tensors]
+        small = [x for x, is_small in zip(tensors, few, strict=True) if is_small]
+        norms = iter(torch.stack(torch._foreach_norm(small, order, dtype=torch.float64)).tolist() if small else ())
+        return [next(norms) if is_small else self.fast_norm(x, order) for x, is_small in zip(tensors, few, strict=True)]
+
+    def _euclidean(self, x: Tensor) -> float:
+        if x.numel() <= _ROW:
+            return float(torch.linalg.vector_norm(x))
+        if x.numel() <= _FEW or not x.is_contiguous():
+            return float(torch.linalg.vector_norm(x, dtype=torch.float64))
+        flat = x.view(-1)
         whole = flat.numel() - flat.numel() % _ROW
-        rows = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), order, dim=1)
-        parts = torch.cat([rows.double(), flat[whole:].double()])
-        return float(torch.linalg.vector_norm(parts, order))
+        rows = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), dim=1)
+        return float(torch.linalg.vector_norm(torch.cat([rows.double(), flat[whole:].double()])))
 
     def copy(self, x: Tensor) -> Tensor:
         return x.clone()

@@ -6,17 +6,20 @@ its framework has something faster. It knows nothing of dialects, and no dialect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gradclip.errors import GradclipError, NotWritableError
 
-__all__ = ["COMPLEX", "FLOATS", "LARGEST", "WIDE", "Backend", "Tensor", "promote"]
+__all__ = ["COMPLEX", "FLOATS", "INTEGERS", "LARGEST", "WIDE", "Backend", "Tensor", "promote"]
 
 Tensor = Any  #: a framework's own tensor; gradclip wraps nothing
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+#: dtype -> the least and the most of the integers that are clipped by value
+INTEGERS = {f"int{n}": (-(1 << n - 1), (1 << n - 1) - 1) for n in (8, 16, 32, 64)}
+INTEGERS |= {f"uint{n}": (0, (1 << n) - 1) for n in (8, 16, 32, 64)}
 COMPLEX = {"complex64": "float32", "complex128": "float64"}  #: dtype -> dtype of its magnitude
 #: dtype -> dtype of the arithmetic: at least float32, so that half precision neither overflows nor loses the norm
 WIDE = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"} | {c: c for c in COMPLEX}
@@ -42,6 +45,17 @@ class Backend:
     reduction over None reduces to a 0-d tensor. Nothing but :meth:`number`, :meth:`fast_norm` and :meth:`is_concrete` may look
     at a value. Besides these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with
     numbers, and ``x[0, ...]``.
+
+    >>> import gradclip
+    >>> class Decimals(gradclip.Backend):  # of the primitives, those of the example: examples/own_backend has them all
+    ...     name = "decimal"
+    ...     def dtype(self, x): return "float64"
+    ...     def cast(self, x, dtype): return x
+    ...     def minimum(self, x, y): return x.min(decimal.Decimal(y))
+    ...     def maximum(self, x, y): return x.max(decimal.Decimal(y))
+    >>> import decimal
+    >>> Decimals().clamp(decimal.Decimal(3), -1.0, 1.0)  # inherited
+    Decimal('1')
     """
 
     name = ""  #: "torch"
@@ -121,9 +135,16 @@ class Backend:
         """Whether ``x`` stands for the gradient that it holds."""
         return False
 
+    def identity(self, x: Tensor) -> Hashable:
+        """Equal for two that are the same gradient, which counts once where it is listed twice."""
+        return id(x)
+
     def gradient(self, parameter: Any) -> Tensor | None:
         """The gradient that a parameter holds: the object itself, so that writing to it is writing to the parameter's."""
         return parameter.grad
+
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        """Raise :class:`gradclip.errors.DTypeError` for a kind of tensor that the arithmetic is not defined for."""
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
         """Whether looking at a value is free: eager, on the host, and nobody records these operations for a derivative."""
@@ -184,7 +205,7 @@ class Backend:
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         """The leaves of a container, in the order of :meth:`flatten`, each with its path: ``"['dense'][0]"``."""
-        if isinstance(tree, dict):
+        if isinstance(tree, Mapping):
             for key, child in tree.items():
                 yield from self.walk(child, f"{path}[{key!r}]")
         elif isinstance(tree, (list, tuple)):
@@ -193,6 +214,10 @@ class Backend:
                 yield from self.walk(child, f"{path}.{names[i]}" if names else f"{path}[{i}]")
         else:
             yield path, tree
+
+    def owners(self, tree: Any) -> list[Any] | None:
+        """For a container that names the parameter of each gradient: those, in the order of :meth:`flatten`."""
+        return None
 
     # ---- what has a default: the fast ways -----------------------------------------------------------------------------------
 
@@ -212,12 +237,16 @@ class Backend:
         return size
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        """The norm of a whole concrete tensor, computed however is fastest and no less accurate than float32.
+        """The norm of a whole concrete tensor that is not empty, however is fastest, within an ulp or two of float32.
 
-        Overflow and underflow are the caller's business: it looks at the result and asks again in a careful way. None says
-        that this backend has nothing faster for this order.
+        As right as if it had been computed in float64: what overflows float32 on the way is to be computed again. What
+        overflows float64 is the caller's business. None says that this backend has nothing faster for this order.
         """
         return None
+
+    def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
+        """:meth:`fast_norm` of each: where a call costs more than a small tensor's arithmetic, several at once."""
+        return [self.fast_norm(x, order) for x in tensors]
 
     def copy(self, x: Tensor) -> Tensor:
         """``x`` in memory of its own; ``x`` itself where tensors are immutable."""
@@ -234,7 +263,11 @@ class Backend:
         return self.where(coefficient >= 1, x, self.cast(wide * self.cast(coefficient, WIDE[dtype]), dtype))
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
-        """A new ``max(min(x, upper), lower)`` of the same dtype; NaN stays NaN."""
+        """A new ``max(min(x, upper), lower)`` of the same dtype; NaN stays NaN.
+
+        The bounds are floats, or tensors on the device of ``x``; for integers whole numbers in the range of their dtype, as an
+        int or a tensor of that dtype.
+        """
         return self.cast(self.maximum(self.minimum(x, upper), lower), self.dtype(x))
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
@@ -258,10 +291,12 @@ def normal_factors(coefficient: float) -> tuple[float, ...]:
 
 
 def _rebuild(backend: Backend, tree: Any, leaves: Iterator[Any]) -> Any:
-    if isinstance(tree, dict):
+    if isinstance(tree, Mapping):
         items = {key: _rebuild(backend, child, leaves) for key, child in tree.items()}
         if type(tree) is dict:
             return items
+        if not isinstance(tree, dict):
+            return type(tree)(items)  # type: ignore[call-arg]
         rebuilt = tree.copy()  # keeps a default factory, an order, attributes
         rebuilt.update(items)
         return rebuilt

@@ -6,15 +6,18 @@ import sys
 import warnings
 from typing import Any
 
-from gradclip.backend import WIDE, Backend, Tensor
+from gradclip.backend import INTEGERS, WIDE, Backend, Tensor
+from gradclip.check import check, check_finite, check_known, check_limits
 from gradclip.coefficient import coefficients, settled
-from gradclip.errors import ArgumentError, DTypeError, GradclipWarning, NonFiniteError, ShapeError, message
-from gradclip.norms import axes_of, check_dtypes, measure
-from gradclip.registry import Gradients, open_
-from gradclip.rule import ClipResult, Rule, Scope
+from gradclip.errors import GradclipWarning, message
+from gradclip.norms import measure
+from gradclip.registry import Gradients, find, open_
+from gradclip.rule import ClipResult, Rule, Scope, check_rule
 from gradclip.tracing import as_it_is
 
-__all__ = ["carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
+__all__ = ["UNKNOWN", "carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
+
+UNKNOWN: Any = object()  #: for a norm that is to be measured
 
 
 @as_it_is
@@ -26,8 +29,8 @@ def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
             list, tuple, dict, iterator, JAX pytree, TF nest, Paddle ``(parameter, gradient)`` pairs. None stays where it is.
             Any floating dtype, complex where the framework has the arithmetic; dtypes and devices may be mixed.
         rule: what to do, from a dialect.
-        params: the parameters, in a container of the same structure, for a rule whose limit is relative to their norm
-            (``optax.adaptive_grad_clip``).
+        params: the parameters, in a container of the same structure (an iterator for a list), for a rule whose limit is
+            relative to their norm (``optax.adaptive_grad_clip``). Not needed where the gradients come with their parameters.
 
     Returns:
         The clipped gradients in the same container, of the same dtypes, with the norm and the coefficient. Differentiable
@@ -35,7 +38,7 @@ def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
         are never returned themselves.
 
     Raises:
-        TypeError: for what is no gradient, and for tensors of two frameworks in one call.
+        TypeError: for what is no gradient or no rule, and for tensors of two frameworks in one call.
         ValueError: for a limit or axes that do not fit.
 
     Example:
@@ -103,29 +106,49 @@ def scale_by_norm(grads: Any, rule: Rule, norm: Any, *, params: Any = None) -> C
 
 @as_it_is
 def scale_by_norm_(grads: Any, rule: Rule, norm: Any, *, params: Any = None) -> ClipResult:
-    """:func:`scale_by_norm` in place."""
+    """:func:`scale_by_norm` in place, where the framework's tensors can be written.
+
+    Args:
+        grads, rule, norm, params: as for :func:`scale_by_norm`.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: one exception that is all three, as for :func:`clip_`.
+
+    Example:
+        >>> import gradclip, numpy as np
+        >>> from gradclip.dialects import torch
+        >>> gradient, rule = np.array([3.0, 4.0]), torch.clip_grad_norm(max_norm=1.0)
+        >>> gradclip.scale_by_norm_(gradient, rule, norm=10.0).norm
+        10.0
+        >>> gradient.round(3)
+        array([0.3, 0.4])
+    """
     return carry_out(open_(grads), rule, params, in_place=True, known=norm)
 
 
 @as_it_is
 def carry_out(
-    opened: Gradients, rule: Rule, params: Any = None, *, in_place: bool = False, known: Any = None, stage: str = "all"
+    opened: Gradients, rule: Rule, params: Any = None, *, in_place: bool = False, known: Any = UNKNOWN, stage: str = "all"
 ) -> ClipResult:
     """Clip gradients that have been found already: what every public function comes to.
 
     Everything is checked and computed before the first gradient is written.
     """
+    check_rule(rule, keeps_shape=in_place)
     no_norm = rule.scope is Scope.VALUE
     backend = opened.backend
     if backend is None or all(leaf is None for leaf in opened.leaves):
         _warn_of_nothing(opened)
         return ClipResult(opened.rebuild(opened.leaves), None if no_norm else 0.0, None if no_norm else 1.0)
+    check_limits(rule)
     rule = settled(rule)
     check(opened, backend, rule, in_place=in_place)
+    if known is not UNKNOWN:
+        known = check_known(opened, backend, rule, known)
     with backend.arithmetic(in_place):
         if no_norm:
             return ClipResult(opened.rebuild(_clamped(opened, backend, rule, in_place)), None, None)
-        measured = measure(opened, rule) if known is None else known
+        measured = measure(opened, rule) if known is UNKNOWN else known
         if rule.error_if_nonfinite:
             check_finite(opened, backend, rule, measured)
         if stage == "norm":
@@ -138,88 +161,32 @@ def carry_out(
         return ClipResult(opened.rebuild(scaled), measured, factors)
 
 
-def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False) -> None:
-    """Refuse what cannot be clipped, before anything is computed."""
-    present = [x for x in opened.leaves if x is not None]
-    if rule.scope is Scope.VALUE:
-        _check_bounds(backend, present, rule)
-    else:
-        check_dtypes(backend, present)
-    if rule.scope is Scope.EXAMPLE:
-        _check_examples(backend, present, rule, in_place)
-    if rule.scope is Scope.AXES:
-        for x in present:
-            if 0 not in (axes_of(backend, x, rule) or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
-                what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
-                raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
-    if in_place:
-        for x in present:
-            backend.check_writable(x)
-
-
-def _check_examples(backend: Backend, tensors: list[Tensor], rule: Rule, in_place: bool) -> None:
-    if in_place:
-        what = "A rule that sums over examples changes the shape of a gradient."
-        raise ArgumentError(what, f"rule={rule}", "use gradclip.clip, which returns new ones.")
-    if any(backend.is_sparse(x) for x in tensors):
-        raise backend.error(ArgumentError("A sparse gradient has no examples along its first axis.", f"rule={rule}"))
-    shapes = [backend.shape(x) for x in tensors]
-    if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape} - {None}) > 1:
-        what = "Every gradient must have the examples along its first axis."
-        raise backend.error(ShapeError(what, f"shapes {shapes}", "clip per example before averaging over them."))
-
-
-def _check_bounds(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
-    whole = all(isinstance(bound, float) and bound.is_integer() for bound in (rule.lower, rule.upper))
-    for x in tensors:
-        dtype = backend.dtype(x)
-        if dtype in ("complex64", "complex128"):
-            raise backend.error(DTypeError("Complex numbers have no order to clip by value in.", f"dtype={dtype}"))
-        if dtype not in WIDE and not (whole and "int" in dtype):
-            what = "A gradient must be of a floating point dtype, or the bounds whole numbers of its own."
-            raise backend.error(DTypeError(what, f"dtype={dtype}, lower={rule.lower}, upper={rule.upper}"))
-        if backend.is_sparse(x) and not (rule.lower <= 0 <= rule.upper):
-            what = "Bounds that exclude 0 would make a sparse gradient dense."
-            raise backend.error(ArgumentError(what, f"lower={rule.lower}, upper={rule.upper}"))
-
-
-def check_finite(opened: Gradients, backend: Backend, rule: Rule, measured: Any) -> None:
-    """Raise :class:`NonFiniteError`, with the names of the culprits, if a norm is not finite."""
-    found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
-    if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
-        hint = "look at the norm that is returned, outside of the traced function."
-        what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
-        raise ArgumentError(what, "error_if_nonfinite=True", hint)
-    values = [n if isinstance(n, float) else backend.number(backend.max(backend.abs(n), None)) for n in found]
-    if all(value - value == 0 for value in values):
-        return
-    paths = opened.paths()
-    culprits = []
-    for i in opened.unique():
-        values = backend.values(opened.leaves[i])
-        wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
-        bad = backend.size(wide) - backend.number(backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
-        if bad:
-            culprits.append(f"{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
-    raise backend.error(
-        NonFiniteError(
-            f"The total norm of order {rule.order} for gradients is non-finite, so it cannot be clipped.",
-            "; ".join(culprits) or "finite gradients whose norm overflows their dtype",
-            "set error_if_nonfinite=False to scale by the non-finite norm all the same.",
-        )
-    )
-
-
 def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) -> list[Tensor | None]:
     clamped = list(opened.leaves)
     for i in opened.unique() if in_place else range(len(clamped)):
         x = clamped[i]
         if x is not None:
             merged = backend.merge(x)
-            values = backend.clamp(backend.values(merged), rule.lower, rule.upper)
-            _check_shape(backend, merged, values)
+            values = backend.values(merged)
+            values = backend.clamp(values, _bound(backend, rule.lower, values), _bound(backend, rule.upper, values))
             clamped[i] = backend.with_values(merged, values)
     return _written(opened, backend, clamped) if in_place else clamped
+
+
+def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
+    """A bound as :meth:`Backend.clamp` takes it: for integers one of them, because floats lack most of those."""
+    dtype = backend.dtype(x)
+    if dtype not in INTEGERS:
+        return bound if isinstance(bound, float) else backend.asarray(bound, WIDE[dtype], x)
+    least, most = INTEGERS[dtype]
+    owner = None if isinstance(bound, float) else find(bound)
+    if owner is None:
+        return int(min(max(bound, least), most))
+    own = owner.dtype(bound)
+    bound = backend.asarray(bound, own, x)
+    if own == dtype:
+        return bound
+    return backend.cast(backend.clamp(bound, max(INTEGERS[own][0], least), min(INTEGERS[own][1], most)), dtype)
 
 
 def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool) -> list[Tensor | None]:
@@ -245,16 +212,7 @@ def _scaled_copy(backend: Backend, x: Tensor, c: Any) -> Tensor:
     if isinstance(c, float) and c == 1.0:
         return backend.copy(x)
     merged = backend.merge(x)
-    scaled = backend.scale(backend.values(merged), c)
-    _check_shape(backend, merged, scaled)
-    return backend.with_values(merged, scaled)
-
-
-def _check_shape(backend: Backend, x: Tensor, values: Tensor) -> None:
-    """A limit may broadcast to a gradient, and not the other way round."""
-    before, after = backend.shape(backend.values(x)), backend.shape(values)
-    if before != after and before is not None and after is not None and None not in before:
-        raise backend.error(ShapeError("The limit does not fit the gradient.", f"shapes {before} and {after}"))
+    return backend.with_values(merged, backend.scale(backend.values(merged), c))
 
 
 def _summed(opened: Gradients, backend: Backend, factors: Tensor) -> list[Tensor | None]:

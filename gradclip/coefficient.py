@@ -8,8 +8,8 @@ from typing import Any
 
 from gradclip import norms
 from gradclip.backend import COMPLEX, LARGEST, WIDE, Backend, Tensor
-from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.registry import Gradients, find
+from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
+from gradclip.registry import Gradients, looked_at, open_
 from gradclip.rule import Rule, Scope
 
 __all__ = ["coefficient", "coefficients", "settled"]
@@ -19,20 +19,10 @@ def settled(rule: Rule) -> Rule:
     """The rule with its limit as a float, where it is a tensor whose value can be looked at for nothing."""
     if isinstance(rule.limit, float):
         return rule
-    limit = _looked_at(rule.limit)
+    limit = looked_at(rule.limit)
     if not isinstance(limit, float):
         return rule
     return dataclasses.replace(rule, limit=max(limit, 0.0) if rule.negative_is_zero else limit)
-
-
-def _looked_at(x: Any) -> Any:
-    """A number as a float, and a tensor of one element too if looking at it is free; anything else as it is."""
-    if isinstance(x, (int, float)):
-        return float(x)
-    backend = find(x)
-    if backend is None or any(length != 1 for length in backend.shape(x) or ()) or not backend.is_concrete([x]):
-        return x
-    return backend.number(x)
 
 
 def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> Any:
@@ -41,14 +31,14 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
     assert backend is not None
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         like = next(x for x in opened.leaves if x is not None)
-        n = _looked_at(measured) if rule.scope is Scope.GLOBAL else measured
+        n = looked_at(measured) if rule.scope is Scope.GLOBAL else measured
         result = coefficient(backend, rule, n, _limit(backend, rule, like))
         if rule.scope is Scope.EXAMPLE and isinstance(result, float):
             return backend.cast(n > 0, backend.dtype(n)) * 0 + result  # one for each example
         return result
     limits = _relative_limits(opened, rule, params)
     return [
-        None if x is None else coefficient(backend, rule, _looked_at(n) if rule.scope is Scope.TENSOR else n, limit)
+        None if x is None else coefficient(backend, rule, looked_at(n) if rule.scope is Scope.TENSOR else n, limit)
         for x, n, limit in zip(opened.leaves, measured, limits, strict=True)
     ]
 
@@ -62,8 +52,10 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
         return 1.0
     if isinstance(n, float) and not isinstance(limit, float):
         n = backend.asarray(n, backend.dtype(limit), limit)
-    if not isinstance(n, float):  # a limit beyond its dtype would be infinite, and its derivative NaN
-        dtype = backend.dtype(n)
+    if not isinstance(n, float):
+        if backend.dtype(n) not in LARGEST:  # a norm that a native function has narrowed, or an integer
+            n = backend.cast(n, "float32")
+        dtype = backend.dtype(n)  # a limit beyond it would be infinite, and its derivative NaN
         limit = backend.constant(min(limit, LARGEST[dtype]), n) if isinstance(limit, float) else backend.cast(limit, dtype)
     distance = n + (rule.eps if isinstance(n, float) else backend.constant(rule.eps, n))
     fits = distance < limit  # at the limit both branches are 1
@@ -117,6 +109,9 @@ def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
 def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule: Rule) -> Tensor:
     if not backend.is_tensor(parameter):
         raise ArgumentTypeError("A parameter must be a tensor of its gradient's framework.", f"{type(parameter).__name__}")
+    if backend.dtype(parameter) not in WIDE:
+        what = "A parameter must be of a floating point or complex dtype."
+        raise backend.error(DTypeError(what, f"dtype={backend.dtype(parameter)}"))
     if not _may_be_the_same(backend.shape(gradient), backend.shape(parameter)):
         received = f"shapes {backend.shape(gradient)} and {backend.shape(parameter)}"
         raise backend.error(ArgumentError("A gradient and its parameter must have the same shape.", received))
@@ -132,15 +127,22 @@ def _may_be_the_same(one: tuple[int | None, ...] | None, other: tuple[int | None
 
 
 def _parameters(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
-    backend = opened.backend
-    assert backend is not None
+    """The parameter of each gradient: of the same path in a container of the same structure, or the one that it came with."""
     if params is None:
         if all(owner is not None or x is None for x, owner in zip(opened.leaves, opened.owners, strict=True)):
             return opened.owners
         hint = "pass params=, in a container of the same structure as the gradients."
         raise ArgumentTypeError(f"{rule.name} needs the parameters.", "params=None", hint)
-    leaves = [params] if backend.is_tensor(params) else backend.flatten(params)[0]
-    if len(leaves) != len(opened.leaves):
-        received = f"{len(opened.leaves)} gradients and {len(leaves)} parameters"
-        raise ArgumentError("There must be one parameter for each gradient.", received)
-    return leaves
+    given = open_(params, holders="none")
+    if given.backend is not opened.backend:
+        received = "params without a tensor" if given.backend is None else f"tensors of {given.backend.name}"
+        raise ArgumentTypeError("A parameter must be a tensor of its gradient's framework.", received)
+    wanted, found = opened.places(), given.places()
+    if wanted == found:
+        return given.leaves
+    if len(wanted) != len(found) or set(wanted) != set(found):
+        differing = sorted(set(wanted) ^ set(found)) or [f"{len(wanted)} gradients and {len(found)} parameters"]
+        hint = "pass params= in a container of the same structure as the gradients."
+        raise ArgumentError("There must be one parameter for each gradient.", ", ".join(differing), hint)
+    by_place = dict(zip(found, given.leaves, strict=True))
+    return [by_place[place] for place in wanted]

@@ -46,7 +46,7 @@ class GradclipError(Exception):
 
     if TYPE_CHECKING:  # no __init__ of its own: torch.compile traces none that calls Exception's, and would hide the message
 
-        def __init__(self, what: str, received: str = "", hint: str = "") -> None: ...
+        def __init__(self, what: str, received: str = "", hint: str = "", /) -> None: ...
 
     def __str__(self) -> str:
         return message(*self.args)

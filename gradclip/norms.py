@@ -16,7 +16,7 @@ from gradclip.errors import ArgumentError, DTypeError, ShapeError
 from gradclip.registry import Gradients
 from gradclip.rule import Rule, Scope
 
-__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "concrete_norm", "measure", "norm", "total"]
+__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "concrete_norms", "measure", "norm", "total"]
 
 #: dtype -> (least, most, divisor below, divisor above): a sum of up to 2**30 squares is exact enough where the largest
 #: magnitude lies between the first two; a tensor outside is divided by a power of two, which rounds nothing
@@ -24,8 +24,6 @@ _SAFE = {
     "float32": (2.0**-40, 2.0**48, 2.0**-90, 2.0**96),
     "float64": (2.0**-450, 2.0**480, 2.0**-700, 2.0**800),
 }
-#: dtype -> x: a sum of powers between 2**-x and 2**x has neither overflowed nor lost what matters
-_TRUSTED = {"float32": 60.0, "float64": 900.0}
 
 
 class EmptyNormError(ArgumentError, RuntimeError):
@@ -41,11 +39,18 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor]) -> None:
             raise backend.error(DTypeError(what, f"dtype={dtype}", hint))
 
 
-def concrete_norm(backend: Backend, x: Tensor, order: float, wide: str = "") -> float:
-    """The norm of a concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
-    values = _values(backend, x, wide)
-    result = None if 0 in _shape(backend, values) else backend.fast_norm(values, order)
-    if result is None or not _is_trusted(result, order, _real(backend, values)):
+def concrete_norms(backend: Backend, tensors: Sequence[Tensor], order: float, wide: str = "") -> list[float]:
+    """The norm of each concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
+    values = [_values(backend, x, wide) for x in tensors]
+    full = [x for x in values if 0 not in _shape(backend, x)]
+    fast = iter(backend.fast_norms(full, order))
+    results = [next(fast) if 0 not in _shape(backend, x) else None for x in values]
+    return [_careful(backend, x, v, n, order) for x, v, n in zip(tensors, values, results, strict=True)]
+
+
+def _careful(backend: Backend, x: Tensor, values: Tensor, result: float | None, order: float) -> float:
+    """The result of the fast way, or another where that cannot be relied on."""
+    if result is None or not _is_trusted(result, order, backend.dtype(values)):
         remainder, scale = _scaled_norm(backend, values, order, None)
         result = backend.number(remainder) * (scale if isinstance(scale, float) else backend.number(scale))
     return result * 0 if _leaves_out_zeros(backend, x, values, order) else result
@@ -59,8 +64,10 @@ def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None
 
 
 def _leaves_out_zeros(backend: Backend, x: Tensor, values: Tensor, order: float) -> bool:
-    """Whether a sparse gradient has rows that it does not hold, which are zeros, and the order is one that notices."""
-    return order < 0 and backend.is_sparse(x) and _shape(backend, x)[0] > _shape(backend, values)[0]
+    """Whether a sparse gradient has elements that it does not hold, which are zeros, and the order is one that notices."""
+    if order >= 0 or not backend.is_sparse(x):
+        return False
+    return math.prod(_shape(backend, x)) > math.prod(_shape(backend, values))
 
 
 def _values(backend: Backend, x: Tensor, wide: str) -> Tensor:
@@ -90,7 +97,10 @@ def combine(norms: Sequence[float], order: float) -> float:
     unit = max(norms) if order > 0 else min(norms)
     if unit in (0.0, math.inf):
         return unit
-    return float(unit * math.fsum((n / unit) ** order for n in norms) ** (1 / order))
+    try:
+        return float(unit * math.fsum((n / unit) ** order for n in norms) ** (1 / order))
+    except OverflowError:  # of an order near 0
+        return math.inf
 
 
 def total(backend: Backend, norms: Sequence[Tensor], order: float) -> Tensor:
@@ -114,10 +124,12 @@ def _real(backend: Backend, x: Tensor) -> str:
 
 
 def _is_trusted(result: float, order: float, dtype: str) -> bool:
-    """Whether no power has overflowed or vanished on the way to this norm."""
+    """Whether no power has overflowed or vanished in float64 on the way to this norm."""
     if math.isinf(order) or order == 0 or math.isnan(result):
         return True
-    bound: float = 2.0 ** (_TRUSTED[dtype] / max(abs(order), 1.0))
+    if result == 0 and 0 < order <= 2 and dtype not in ("float64", "complex128"):
+        return True  # the least number of float32 has a square in float64
+    bound: float = 2.0 ** (900 / max(abs(order), 1.0))
     return 1 / bound < result < bound
 
 
@@ -137,20 +149,22 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
         return -backend.max(-magnitude, axes), 1.0
     if order == 0:
         return backend.sum(1 - backend.cast(magnitude <= 0, _real(backend, x)), axes), 1.0
-    if is_empty or order < 0 or (order <= 2 and backend.dtype(x) == "float16"):
+    if is_empty or order != order or (0 < order <= 2 and backend.dtype(x) == "float16"):
         return _power_norm(backend, magnitude, order, axes), 1.0
-    scale = _scale(backend, backend.max(backend.detach(magnitude), axes), order, _real(backend, x))
+    constant = backend.detach(magnitude)
+    extreme = backend.max(constant, axes) if order > 0 else -backend.max(-constant, axes)  # whose power counts most
+    scale = _scale(backend, extreme, order, _real(backend, x))
     return _power_norm(backend, magnitude / scale, order, axes), scale
 
 
-def _scale(backend: Backend, largest: Tensor, order: float, dtype: str) -> Tensor:
+def _scale(backend: Backend, extreme: Tensor, order: float, dtype: str) -> Tensor:
     """What to divide by so that powers neither overflow nor vanish; 1 where nothing finite is at stake."""
     if order == 2:
         least, most, below, above = _SAFE[dtype]
-        small, large = largest < backend.constant(least, largest), largest > backend.constant(most, largest)
-        return backend.where(large, above, backend.where(small, below, backend.cast(largest * 0 + 1, dtype)))
-    one = backend.where(largest <= backend.constant(LARGEST[dtype], largest), largest, 1.0)
-    return backend.where(one > 0, one, 1.0)
+        small, large = extreme < backend.constant(least, extreme), extreme > backend.constant(most, extreme)
+        return backend.where(large, above, backend.where(small, below, backend.cast(extreme * 0 + 1, dtype)))
+    finite = backend.where(extreme <= backend.constant(LARGEST[dtype], extreme), extreme, 1.0)
+    return backend.where(finite > 0, finite, 1.0)
 
 
 def _power_norm(backend: Backend, magnitude: Tensor, order: float, axes: tuple[int, ...] | None) -> Tensor:
@@ -181,14 +195,17 @@ def measure(opened: Gradients, rule: Rule) -> Any:
     if rule.scope is Scope.GLOBAL:
         tensors = [opened.leaves[i] for i in opened.unique()]
         if backend.is_concrete(tensors):
-            return combine([concrete_norm(backend, x, rule.order, wide) for x in tensors], rule.order)
+            return combine(concrete_norms(backend, tensors, rule.order, wide), rule.order)
         return total(backend, [norm(backend, x, rule.order, wide=wide) for x in tensors], rule.order)
     if rule.scope is Scope.EXAMPLE:
         return total(backend, [_per_example(backend, x, rule.order, wide) for x in present], rule.order)
     if rule.scope is Scope.AXES:
         return [None if x is None else norm(backend, x, rule.order, axes_of(backend, x, rule)) for x in opened.leaves]
-    one = concrete_norm if backend.is_concrete(present) else norm
-    return [None if x is None else _mean(backend, x, one(backend, x, rule.order), rule) for x in opened.leaves]
+    if backend.is_concrete(present):
+        each = iter(concrete_norms(backend, present, rule.order))
+    else:
+        each = (norm(backend, x, rule.order) for x in present)
+    return [None if x is None else _mean(backend, x, next(each), rule) for x in opened.leaves]
 
 
 def _mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:

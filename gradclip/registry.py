@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata, util
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.errors import TensorTypeError
 from gradclip.tracing import as_it_is, constant
 
-__all__ = ["GROUP", "Gradients", "find", "get", "home", "installed", "loaded", "open_", "register"]
+__all__ = ["GROUP", "Gradients", "Holders", "find", "get", "home", "installed", "loaded", "looked_at", "open_", "register"]
 
 GROUP = "gradclip.backends"
 
@@ -48,7 +48,7 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
         backend: a :class:`gradclip.Backend`, or what makes one when it is first needed (its class, for example).
 
     Raises:
-        TypeError: if ``backend`` is neither.
+        TypeError: if ``backend`` is neither, or ``module`` is not a string.
 
     Example:
         >>> import gradclip
@@ -56,6 +56,10 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
         ...     name = "mylib"
         >>> gradclip.register("mylib", MyBackend)
     """
+    given: object = module
+    if not isinstance(given, str):
+        hint = 'the top-level module of the tensors\' type: "mylib".'
+        raise TensorTypeError("A module is given by its name.", f"module={module!r}", hint)
     if not isinstance(backend, Backend) and not callable(backend):
         raise TensorTypeError("A backend is a gradclip.Backend, or a callable that makes one.", f"backend={backend!r}")
     _backends.pop(module, None)
@@ -75,14 +79,13 @@ def _sources() -> dict[str, str | Callable[[], Backend]]:
 def get(module: str) -> Backend:
     """The backend for a top-level module; imports the framework."""
     if module not in _backends:
-        source = _sources()[module]
+        source = given = _sources()[module]
         if isinstance(source, str):
             where, _, attribute = source.partition(":")
             source = getattr(importlib.import_module(where), attribute)
-        made = source()
         # one instance however many modules a framework's types are spread over
-        same = (known for known in _backends.values() if type(known) is type(made))
-        _backends[module] = next(same, made)
+        same = (known for other, known in _backends.items() if _SOURCES[other] == given)
+        _backends[module] = next(same, None) or source()
     return _backends[module]
 
 
@@ -112,6 +115,16 @@ def find(x: object) -> Backend | None:
     return backend if backend.is_tensor(x) else None
 
 
+def looked_at(x: Any) -> Any:
+    """A number as a float, and a tensor of one element too if looking at it is free; anything else as it is."""
+    if isinstance(x, (int, float)):
+        return float(x)
+    backend = find(x)
+    if backend is None or any(length != 1 for length in backend.shape(x) or ()) or not backend.is_concrete([x]):
+        return x
+    return backend.number(x)
+
+
 @constant
 def _number_of(kind: type) -> int:
     """The place in ``_numbered`` of the backend of a type, by the top-level modules of its bases; -1 for none."""
@@ -130,26 +143,30 @@ class Gradients:
 
     backend: Backend | None  #: None where it holds no tensor at all
     leaves: list[Tensor | None]  #: the gradients
-    owners: list[Any]  #: the parameter that holds the gradient, or None where the gradient itself was given
+    owners: list[Any]  #: the parameter that a gradient came with, or None where the gradient itself was given
     rebuild: Callable[[list[Any]], Any]
     tree: Any  #: the container; a list where an iterator was given
     was_iterator: bool = False
 
     def paths(self) -> list[str]:
         """A name for each leaf, for messages: its place in the container and its parameter's own name."""
-        if self.backend is None:
-            return []
         names = [getattr(owner, "name", None) for owner in self.owners]
-        paths = [path for path, _ in self.backend.walk(self.tree)]
-        return [" ".join(filter(None, (path, name))) or "the gradient" for path, name in zip(paths, names, strict=True)]
+        named = zip(self.places(), names, strict=True)
+        return [" ".join(filter(None, (place, name))) or "the gradient" for place, name in named]
+
+    def places(self) -> list[str]:
+        """The place of each leaf in the container: ``"['dense'][0]"``."""
+        return [] if self.backend is None else [place for place, _ in self.backend.walk(self.tree)]
 
     def unique(self) -> list[int]:
         """The places of the gradients, each gradient and each parameter once."""
-        seen: set[int] = set()
+        seen: set[Hashable] = set()
         places = []
         for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
-            keys = {id(leaf)} | ({id(owner)} if owner is not None else set())
-            if leaf is not None and not keys & seen:
+            if leaf is None or self.backend is None:
+                continue
+            keys = {self.backend.identity(leaf)} | ({id(owner)} if owner is not None else set())
+            if not keys & seen:
                 places.append(i)
             seen |= keys
         return places
@@ -177,16 +194,17 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
         if backend is None:
             return Gradients(None, [], [], lambda new: tree, tree, was_iterator)
         leaves, rebuild = backend.flatten(tree)
+    named = None if holders == "none" else backend.owners(tree)
     every = holders == "all" and backend.holds_gradients
     owners, gradients = [], []
-    for leaf in leaves:
+    for i, leaf in enumerate(leaves):
         held = every or (holders == "declared" and backend.is_parameter(leaf))
         owner = leaf if leaf is not None and held else None
         if leaf is not None and not backend.is_tensor(leaf):
             raise _not_a_gradient(leaf, backend)
         if leaf is None and every:
-            raise TensorTypeError("None is not a parameter.", hint="leave it out: a parameter without a gradient may stay.")
-        owners.append(owner)
+            raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
+        owners.append(owner if named is None else named[i])
         gradients.append(leaf if owner is None else backend.gradient(owner))
     return Gradients(backend, gradients, owners, rebuild, tree, was_iterator)
 
@@ -196,13 +214,16 @@ def _only(new: list[Any]) -> Any:
 
 
 def _materialised(tree: Any) -> Any:
-    """An iterator or a view as a list; everything else as it is."""
-    if tree is None or isinstance(tree, (list, tuple, dict, str, bytes)):
+    """An iterator or a view as a list, what is a mapping in all but name as a dict; everything else as it is."""
+    if tree is None or isinstance(tree, (list, tuple, Mapping, str, bytes)):
         return tree
     if isinstance(tree, Iterator):
         return list(tree)
     if not isinstance(tree, Iterable):
         return tree
+    items = getattr(tree, "items", None)
+    if callable(getattr(tree, "keys", None)) and callable(items):  # torch.nn.ParameterDict
+        return dict(items())
     return tree if any(known.is_container(tree) for known in loaded()) else list(tree)
 
 
@@ -210,8 +231,8 @@ def _first_backend(tree: Any) -> Backend | None:
     """The backend of the first tensor in a container."""
     if tree is None:
         return None
-    if isinstance(tree, (list, tuple, dict)):
-        children = tree.values() if isinstance(tree, dict) else tree
+    if isinstance(tree, (list, tuple, Mapping)):
+        children = tree.values() if isinstance(tree, Mapping) else tree
         return next((found for child in children if (found := _first_backend(child)) is not None), None)
     backend = find(tree) or next((known for known in loaded() if known.is_container(tree)), None)
     if backend is None:
@@ -228,6 +249,11 @@ def _not_a_gradient(x: object, backend: Backend | None) -> TensorTypeError:
             f"tensors of {backend.name} and of {other.name}",
             "convert them, or clip each framework's by themselves.",
         )
+    if isinstance(x, (str, bytes)):
+        hint = "pass the tensors without their names, or as a dict: dict(model.named_parameters())."
+        return TensorTypeError("A name is no tensor.", repr(x), hint)
+    if isinstance(x, Mapping) and backend is not None:
+        return TensorTypeError(f"To {backend.name} this is no container.", kind, "pass a dict of it.")
     if callable(getattr(x, "parameters", None)):
         what = f"A {kind} is neither a tensor nor a container of tensors."
         return TensorTypeError(what, kind, "pass its parameters: model.parameters().")

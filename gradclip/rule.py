@@ -12,11 +12,20 @@ from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["ClipResult", "Rule", "Scope", "number_or_tensor"]
+__all__ = ["ClipResult", "Rule", "Scope", "check_rule", "number_or_tensor"]
+
+
+#: what the names of dtypes contain that no limit can have: complex numbers, truth values, text, dates, Python objects
+_NOT_REAL = ("complex", "bool", "str", "<U", "|S", "time", "object")
 
 
 class Scope(enum.Enum):
-    """Over what one norm is taken."""
+    """Over what one norm is taken.
+
+    >>> from gradclip.dialects import optax, tensorflow
+    >>> optax.clip_by_global_norm(1.0).scope, tensorflow.clip_by_norm(1.0).scope
+    (<Scope.GLOBAL: 'global'>, <Scope.TENSOR: 'tensor'>)
+    """
 
     GLOBAL = "global"  #: all gradients together, as one vector
     TENSOR = "tensor"  #: each gradient by itself
@@ -65,14 +74,17 @@ class Rule:
     error_if_nonfinite: bool = False  #: raise, naming the culprits, when the norm is not finite
 
     def __post_init__(self) -> None:
-        if not isinstance(self.limit, float):
-            return
-        if self.limit != self.limit:  # not math.isnan, which torch.compile cannot trace
+        if isinstance(self.limit, float):
+            self.check_limit(self.limit)
+
+    def check_limit(self, value: float) -> None:
+        """Refuse what no limit of this rule can be."""
+        if value != value:  # not math.isnan, which torch.compile cannot trace
             raise not_a_number(self.limit_name)
-        if self.limit < 0 and not self.negative_is_zero:
+        if value < 0 and not self.negative_is_zero:
             raise ArgumentError(
                 f"{self.limit_name} must not be negative.",
-                f"{self.limit_name}={self.limit}",
+                f"{self.limit_name}={value}",
                 "a limit of 0 gives zeros and a limit of infinity measures the norm without clipping.",
             )
 
@@ -87,11 +99,27 @@ class ClipResult:
     ``norm`` and ``coefficient`` are Python floats where looking at a value is free (eagerly, on the host), else 0-d tensors
     of at least float32; the norm is that *before* clipping. For :attr:`Scope.TENSOR` and :attr:`Scope.AXES` they are lists,
     one entry a gradient, None where the gradient is None; for :attr:`Scope.EXAMPLE` vectors; for :attr:`Scope.VALUE` None.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax
+    >>> gradclip.clip([np.array([3.0]), np.array([4.0])], optax.clip_by_global_norm(1.0))
+    ClipResult(grads=[array([0.6]), array([0.8])], norm=5.0, coefficient=0.2)
     """
 
     grads: Any  #: the same container, the same dtypes
     norm: Any
     coefficient: Any  #: what the gradients were multiplied by: 1 where nothing was clipped
+
+
+def check_rule(rule: object, *, keeps_shape: bool = False) -> None:
+    """Refuse what is no rule, and where gradients must keep their shape a rule whose result has another."""
+    if not isinstance(rule, Rule):
+        hint = "a dialect's function returns one: gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)."
+        raise ArgumentTypeError("rule must be a gradclip.Rule.", f"rule={rule!r}", hint)
+    if keeps_shape and rule.scope is Scope.EXAMPLE:
+        what = "A rule that sums over examples changes the shape of a gradient."
+        hint = "gradclip.clip(per_example_gradients, rule) returns new ones, for the optimizer to step with."
+        raise ArgumentError(what, f"rule={rule}", hint)
 
 
 def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: bool = True) -> Any:
@@ -103,19 +131,24 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
         text: whether ``"1.0"`` is a number too, as it is for natives that call ``float`` on their limit.
         one_element: whether a tensor must have one element.
     """
-    if isinstance(value, (int, float)):
-        return _number(name, float(value))
+    if isinstance(value, float) or (isinstance(value, int) and -(2**1023) < value < 2**1023):
+        return _number(name, float(value))  # first, because torch.compile asks a number that it has made symbolic no more
     shape = getattr(value, "shape", None)
     if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
-        if isinstance(value, (str, bytes)) and not text:
-            raise ArgumentTypeError(f"{name} must be a number or a tensor.", f"{name}={value!r}")
+        is_complex = "complex" in str(getattr(value, "dtype", ""))  # of which NumPy would drop a part
         try:
+            if is_complex or (isinstance(value, (str, bytes)) and not text):
+                raise TypeError
             number = float(value)
-        except TypeError:
-            raise ArgumentTypeError(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
-        except ValueError:
-            raise ArgumentError(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
+        except OverflowError:
+            raise ArgumentError(f"{name} must fit in a float.", "a number beyond 1.8e308") from None
+        except (TypeError, ValueError) as error:
+            kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
+            raise kind(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
         return _number(name, number)
+    dtype = str(getattr(value, "dtype", ""))
+    if any(kind in dtype for kind in _NOT_REAL):
+        raise ArgumentTypeError(f"{name} must be of a real dtype.", f"{name} of dtype {dtype}")
     if one_element and any(size != 1 for size in shape):
         raise ArgumentError(f"{name} must have one element.", f"{name} of shape {tuple(shape)}")
     return value

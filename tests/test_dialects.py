@@ -158,21 +158,40 @@ def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
 def test_traced(backend: Framework, limit_name: str, case: Case, how: str, limit: float) -> None:
+    """The gradients and the norms that come out of a traced function."""
+    check_traced(backend, limit_name, case, how, limit, "float32")
+
+
+@pytest.mark.needs("jits")
+@pytest.mark.parametrize(
+    ("limit_name", "case"), [CASES[0], CASES[7], CASES[8], CASES[16]], ids=lambda x: str(x) if isinstance(x, Case) else ""
+)
+def test_traced_in_every_dtype(backend: Framework, limit_name: str, case: Case, how: str, dtype: str) -> None:
+    check_traced(backend, limit_name, case, how, 0.5, dtype)
+
+
+def check_traced(backend: Framework, limit_name: str, case: Case, how: str, limit: float, dtype: str) -> None:
     rule = rule_of(limit_name, case, limit)
-    tensors = [backend.make(a) for a in sample(SHAPES["many"][:3], "float32")]
+    shapes = SHAPES["many"][:3]
+    tensors = [backend.make(a, dtype) for a in sample(shapes, dtype)]
     exact = [backend.read(t) for t in tensors]
+    form: list[Any] = []
 
     def clipped(grads: list[Any]) -> list[Any]:
         keywords = {"params": grads} if "params" in case.needs else {}
-        return list(gradclip.clip(grads, rule, **keywords).grads)
+        result = gradclip.clip(grads, rule, **keywords)
+        form[:] = [isinstance(result.norm, list), result.norm is None]
+        norms = result.norm if isinstance(result.norm, list) else [] if result.norm is None else [result.norm]
+        return [*result.grads, *norms]
 
-    got = list(backend.jit(how, clipped)(tensors))
-    if limit == 1e4 and "batch" not in case.needs and "clip_value_min" not in case.arguments and "min" not in case.arguments:
+    out = list(backend.jit(how, clipped)(tensors))
+    got, norms = out[: len(shapes)], out[len(shapes) :]
+    by_value = any(name in case.arguments for name in ("clip_value_min", "min"))
+    if limit == 1e4 and "batch" not in case.needs and not by_value:
         assert all(np.array_equal(backend.read(g), e) for g, e in zip(got, exact, strict=True))
-    keywords = {"params": tensors} if "params" in case.needs else {}
-    eager = gradclip.clip(tensors, rule, **keywords)
-    result = gradclip.ClipResult(got, eager.norm, eager.coefficient)
-    check(backend, case, limit, exact, result, ["float32"] * 3, exact)
+    is_list, is_none = form
+    result = gradclip.ClipResult(got, norms if is_list else None if is_none else norms[0], None)
+    check(backend, case, limit, exact, result, [dtype] * len(shapes), exact)
 
 
 @pytest.mark.parametrize("values", [[3e30, 4e30], [3e-30, 4e-30], [3e30, 3e-30], [1.8e19, 1.8e19]])

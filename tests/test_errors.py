@@ -136,13 +136,167 @@ def test_complex_has_no_order(backend: Framework, rule: gradclip.Rule) -> None:
             gradclip.clip(backend.make([1 + 1j], "complex64"), rule)
 
 
-@pytest.mark.parametrize("thing", [object(), SimpleNamespace(), 3.0, "abc", b"abc", lambda: None])
+@pytest.mark.parametrize("thing", [object(), SimpleNamespace(), 3.0, lambda: None])
 def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
     for grads in ([thing], {"w": thing}, [backend.make([1.0]), thing]):
         with pytest.raises(
             TypeError, match=r"(?s)No backend knows tensors of type .*installed backends: .*numpy.*\nHint: gradclip.register"
         ):
             gradclip.clip(grads, torch.clip_grad_norm(1.0))
+
+
+def test_names_among_the_tensors(backend: Framework) -> None:
+    """What ``model.named_parameters()`` gives."""
+    g = backend.make([3.0, 4.0])
+    for grads in ([("w", g)], iter([("w", g)]), [g, "w"], "w", b"w"):
+        with pytest.raises(
+            TypeError, match=r"A name is no tensor.\nReceived: b?'w'\nHint: .*dict\(model.named_parameters\(\)\)"
+        ):
+            gradclip.clip(grads, torch.clip_grad_norm(1.0))
+
+
+RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "clip": lambda g, rule: gradclip.clip(g, rule),
+    "clip_": lambda g, rule: gradclip.clip_(g, rule),
+    "norm": lambda g, rule: gradclip.norm(g, rule),
+    "scale_by_norm": lambda g, rule: gradclip.scale_by_norm(g, rule, 1.0),
+    "scale_by_norm_": lambda g, rule: gradclip.scale_by_norm_(g, rule, 1.0),
+}
+
+
+@pytest.mark.parametrize("call", RULE_CALLS.values(), ids=RULE_CALLS)
+@pytest.mark.parametrize("rule", [1.0, None, torch.clip_grad_norm, "torch.clip_grad_norm"])
+def test_what_is_no_rule(backend: Framework, call: Callable[[Any, Any], Any], rule: Any) -> None:
+    for grads in (backend.make([3.0, 4.0]), []):
+        with pytest.raises(TypeError, match=r"rule must be a gradclip.Rule.\nReceived: rule=.*\nHint: a dialect's function"):
+            call(grads, rule)
+
+
+def test_none_instead_of_parameters() -> None:
+    for call in (gradclip.clip_grad_norm_, gradclip.clip_grad_value_):
+        with pytest.raises(TypeError, match=r"parameters must be a tensor or several.\nReceived: parameters=None\nHint: pass"):
+            call(None, 1.0)
+    with pytest.raises(TypeError, match="parameters must be a tensor or several"):
+        gradclip.clip_grads_with_norm_(None, 1.0, 1.0)
+    with pytest.raises(TypeError, match="tensors must be a tensor or several"):
+        gradclip.get_total_norm(None)
+    for make in (gradclip.ClipGradByNorm, gradclip.ClipGradByGlobalNorm, gradclip.ClipGradByValue):
+        for wrong in (None, 5):
+            with pytest.raises(TypeError, match=r"must be \(parameter, gradient\) pairs.\nReceived: .*\nHint: list\(zip"):
+                make(1.0)(wrong)  # type: ignore[arg-type]
+
+
+# ---- a norm that is known -----------------------------------------------------------------------------------------------
+
+PER_TENSOR, BY_ROW, BY_VALUE = tensorflow.clip_by_norm(1.0), tensorflow.clip_by_norm(1.0, axes=[1]), torch.clip_grad_value(1.0)
+PER_EXAMPLE = optax.per_example_global_norm_clip(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "norm", "error", "text"),
+    [
+        (
+            torch.clip_grad_norm(1.0),
+            None,
+            TypeError,
+            "A norm must be a number or a tensor.\nReceived: norm=None\nHint: pass what",
+        ),
+        (torch.clip_grad_norm(1.0), "x", TypeError, "A norm must be a number or a tensor.\nReceived: norm='x'"),
+        (torch.clip_grad_norm(1.0), [5.0], TypeError, "A norm must be a number or a tensor.\nReceived: norm=.5.0."),
+        (torch.clip_grad_norm(1.0), -1.0, ValueError, "A norm must not be negative.\nReceived: norm=-1.0"),
+        (PER_TENSOR, 5.0, TypeError, "tensorflow.clip_by_norm has one norm for each gradient.\nReceived: norm of type float"),
+        (PER_TENSOR, [5.0, 5.0], ValueError, "has one norm for each gradient.\nReceived: 2 norms and 1 gradients"),
+        (PER_TENSOR, [None], TypeError, "A norm must be a number or a tensor"),
+        (PER_TENSOR, [-5.0], ValueError, "A norm must not be negative"),
+        (PER_EXAMPLE, 5.0, ValueError, "has one norm for each example"),
+        (BY_VALUE, 5.0, TypeError, "torch.clip_grad_value has no norm.\nReceived: norm=5.0\nHint: use gradclip.clip"),
+    ],
+)
+def test_known_norms(backend: Framework, rule: gradclip.Rule, norm: Any, error: type[Exception], text: str) -> None:
+    grads = [backend.make([[3.0, 4.0]])]
+    with pytest.raises(error, match=text):
+        gradclip.scale_by_norm(grads, rule, norm)
+    assert backend.read(grads[0]).tolist() == [[3.0, 4.0]]
+
+
+def test_known_norms_that_are_tensors(backend: Framework) -> None:
+    grads, norms = [backend.make([[3.0, 4.0]])], [backend.make([5.0, 5.0]), backend.make([5.0])]
+    for norm in norms:
+        with pytest.raises(
+            RuntimeError, match=r"takes a norm that is one number\.\nReceived: norm of shape .*\nHint: pass a 0-d"
+        ):
+            gradclip.scale_by_norm(grads, torch.clip_grad_norm(1.0), norm)
+    with pytest.raises(ValueError, match="A norm must not be negative"):
+        gradclip.scale_by_norm(grads, torch.clip_grad_norm(1.0), backend.make(-5.0))
+    with pytest.raises(ValueError, match="A norm must not be negative"):
+        gradclip.scale_by_norm(grads, BY_ROW, [backend.make([[-5.0]])])
+    with pytest.raises(ValueError, match="The norm does not fit the gradient"):
+        gradclip.scale_by_norm(grads, BY_ROW, [backend.make([[5.0], [5.0]])])
+    with pytest.raises(ValueError, match=r"one norm for each example\.\nReceived: norm of shape .2,., 1 examples"):
+        gradclip.scale_by_norm(grads, PER_EXAMPLE, norms[0])
+    if "complex64" in backend.dtypes:
+        with pytest.raises(TypeError, match=r"A norm must be of a real dtype\.\nReceived: norm of dtype complex64"):
+            gradclip.scale_by_norm(grads, torch.clip_grad_norm(1.0), backend.make(5 + 0j, "complex64"))
+    for norm in (10, np.float32(10), backend.make(10, "int32"), backend.make(10.0), backend.make(10.0, "float16")):
+        got = gradclip.scale_by_norm(grads, tensorflow.clip_by_global_norm(1.0), norm).grads[0]
+        assert np.abs(backend.read(got) - [[0.3, 0.4]]).max() < 1e-7
+    assert np.isnan(backend.read(gradclip.scale_by_norm(grads, torch.clip_grad_norm(1.0), math.nan).grads[0])).all()
+
+
+# ---- limits that are tensors --------------------------------------------------------------------------------------------
+
+
+def test_limits_of_nan_in_a_tensor(backend: Framework) -> None:
+    t = backend.make(np.ones((2, 2)))
+    for bounds in ([math.nan, 1.0], [-1.0, math.nan]):
+        with pytest.raises(ValueError, match="bound must be a number, not NaN"):
+            gradclip.clip_by_value(t, *(backend.make([bound]) for bound in bounds))
+    with pytest.raises(ValueError, match="bound must be a number, not NaN"):
+        gradclip.clip_by_value(t, backend.make([math.nan, 0.0]), 1.0)
+    with pytest.raises(ValueError, match="clip_norm must be a number, not NaN"):
+        gradclip.clip_by_norm(t, backend.make([[1.0], [math.nan]]), axes=1)
+    with pytest.raises(ValueError, match="clip_norm must not be negative"):
+        gradclip.clip_by_global_norm([t], backend.make([1.0, -1.0]))
+
+
+def test_paddle_looks_at_its_limits(backend: Framework) -> None:
+    with pytest.raises(ValueError, match="clip_norm must be greater than 0"):
+        gradclip.ClipGradByNorm(backend.make(0.0))
+    with pytest.raises(AssertionError, match="max must not be less than min"):
+        gradclip.ClipGradByValue(backend.make(1.0), backend.make(2.0))
+
+
+@pytest.mark.parametrize("make_rule", NORM_RULES.values(), ids=NORM_RULES)
+def test_limits_that_are_not_real(make_rule: Callable[[Any], Any]) -> None:
+    for wrong in (np.array([1j]), np.array(["x"]), np.array([True]), np.array([None])):
+        with pytest.raises(TypeError, match=r"must be of a real dtype.\nReceived: .* of dtype"):
+            make_rule(wrong)
+    for scalar in (1j, np.complex64(1j), np.array(1j)):
+        with pytest.raises(TypeError, match="must be a number or a tensor"):
+            make_rule(scalar)
+    with pytest.raises(ValueError, match=r"must fit in a float.\nReceived: a number beyond"):
+        make_rule(10**5000)
+
+
+def test_limits_of_a_complex_tensor(backend: Framework) -> None:
+    if "complex64" in backend.dtypes:
+        with pytest.raises(TypeError, match="max_norm must be of a real dtype"):
+            torch.clip_grad_norm(backend.make([1j], "complex64"))
+
+
+def test_the_least_norm_of_a_parameter() -> None:
+    for wrong in ("x", None, [1.0]):
+        with pytest.raises(TypeError, match="eps must be a number"):
+            optax.adaptive_grad_clip(1.0, eps=wrong)
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="eps must "):
+            optax.adaptive_grad_clip(1.0, eps=wrong)
+    assert optax.adaptive_grad_clip(1.0, eps=np.float32(0.5)).relative_to == 0.5
+
+
+def test_limits_of_another_shape(backend: Framework) -> None:
+    with pytest.raises(ValueError, match="The limit does not fit the gradient"):
+        gradclip.clip_by_norm(backend.make(np.ones((2, 2))), backend.make(np.ones((3, 1))), axes=1)
 
 
 def test_a_model_instead_of_its_parameters(backend: Framework) -> None:
@@ -197,8 +351,12 @@ def test_relative_limits_need_the_parameters(backend: Framework) -> None:
         TypeError, match=r"optax.adaptive_grad_clip needs the parameters.\nReceived: params=None\nHint: pass params="
     ):
         gradclip.clip(grads, rule)
-    with pytest.raises(ValueError, match="one parameter for each gradient"):
+    with pytest.raises(ValueError, match=r"one parameter for each gradient.\nReceived: \[1\]\nHint: pass params="):
         gradclip.clip(grads, rule, params=[*grads, *grads])
+    with pytest.raises(ValueError, match=r"one parameter for each gradient.\nReceived: \['a'\], \['b'\]"):
+        gradclip.clip({"a": grads[0]}, rule, params={"b": grads[0]})
+    with pytest.raises(TypeError, match=r"A parameter must be of a floating point or complex dtype\.\nReceived: dtype=int32"):
+        gradclip.clip(grads, rule, params=[backend.make([3, 4], "int32")])
     with pytest.raises(ValueError, match="the same shape"):
         gradclip.clip(grads, rule, params=[backend.make([1.0, 2.0, 3.0])])
     with pytest.raises(TypeError, match="A parameter must be a tensor of its gradient's framework"):

@@ -12,7 +12,7 @@ from frameworks.base import Framework
 from oracle import ulps
 
 import gradclip
-from gradclip.dialects import paddle, tensorflow, torch
+from gradclip.dialects import optax, paddle, tensorflow, torch
 
 GRADIENT = [125.0, 75.0, 45.0, 15.0, 5.0]
 
@@ -139,3 +139,31 @@ def test_accuracy_of_long_norms(backend: Framework, size: int, kind: str, order:
         for how in backend.jits:
             (got,) = backend.jit(how, lambda grads: [gradclip.norm(grads, rule)])([tensor])
             assert ulps(backend.read(got), want, "float32") <= 4, how
+
+
+@pytest.mark.parametrize("order", [-1.0, -2.0, -3.0, -10.0, 0.1, 10.0])
+@pytest.mark.parametrize("size", [1e20, 1.0, 1e-20])
+def test_any_order(backend: Framework, order: float, size: float) -> None:
+    """Powers neither overflow nor vanish on the way to a norm that float32 holds."""
+    tensor = backend.make(np.array([3.0, -4.0, 5.0, 3.5]) * size)
+    exact = np.abs(backend.read(tensor))
+    want = float(exact.min() * np.sum((exact / exact.min()) ** order) ** (1 / order))
+    rule = torch.clip_grad_norm(size, order)
+    assert ulps(gradclip.norm([tensor], rule), want, "float32") <= 4
+    for how in backend.jits:
+        (got,) = backend.jit(how, lambda grads: [gradclip.norm(grads, rule)])([tensor])
+        # a power of 1 / order multiplies an error
+        assert ulps(backend.read(got), want, "float32") <= 4 / min(abs(order), 1), how
+
+
+@pytest.mark.parametrize("height", [4096, 100_000])
+def test_accuracy_over_a_leading_axis(backend: Framework, height: int) -> None:
+    values = np.full((height, 2), 0.1, np.float32)
+    exact = backend.read(backend.make(values))
+    (norm,) = gradclip.norm([backend.make(values)], tensorflow.clip_by_norm(1.0, axes=0))
+    want = np.sqrt((exact**2).sum(axis=0, keepdims=True))
+    assert ulps(backend.read(norm), want, "float32") <= 4
+    clipped = backend.read(gradclip.clip_by_norm(backend.make(values), 1.0, axes=0))
+    assert ulps(clipped, exact / want, "float32") <= 4
+    summed = gradclip.clip([backend.make(values)], optax.per_example_global_norm_clip(1.0)).grads[0]
+    assert ulps(backend.read(summed), exact.sum(axis=0), "float32") <= 4

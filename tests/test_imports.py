@@ -46,7 +46,8 @@ CORE: dict[str, set[str]] = {
     "registry": {"backend", "errors", "tracing"},
     "norms": {"registry", "backend", "rule", "errors"},
     "coefficient": {"norms", "registry", "backend", "rule", "errors"},
-    "clip": {"coefficient", "norms", "registry", "backend", "rule", "errors", "tracing"},
+    "check": {"norms", "registry", "backend", "rule", "errors"},
+    "clip": {"check", "coefficient", "norms", "registry", "backend", "rule", "errors", "tracing"},
     "dialects": {"rule", "errors", "tracing"},
     "dropins": {"dialects", "clip", "registry", "backend", "rule", "errors", "tracing"},
 }

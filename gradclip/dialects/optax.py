@@ -9,6 +9,7 @@ from typing import Any
 
 from gradclip.dialects.tensorflow import axes_tuple
 from gradclip.dialects.torch import symmetric
+from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.rule import Rule, Scope, number_or_tensor
 from gradclip.tracing import as_it_is
 
@@ -106,11 +107,12 @@ def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Ru
 
     Args:
         clipping: the ratio, 0 to infinity; infinity measures only.
-        eps: what a parameter's norm counts as at least.
+        eps: what a parameter's norm counts as at least: a number, 0 to infinity.
         axis: the axes of a unit, where they are to be other than the usual; needed above five dimensions.
 
     Raises:
-        ValueError: for a negative or NaN ratio.
+        ValueError: for a ratio or ``eps`` that is negative or NaN.
+        TypeError: for what is no number.
 
     Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``adaptive_grad_clip``; `Brock et al., High-Performance
     Large-Scale Image Recognition Without Normalization <https://arxiv.org/abs/2102.06171>`_.
@@ -128,8 +130,20 @@ def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Ru
         axes=None if axis is None else axes_tuple("axis", axis),
         unit_axes=True,
         floor=1e-6,
-        relative_to=float(eps),
+        relative_to=_least_norm(eps),
     )
+
+
+def _least_norm(eps: Any) -> float:
+    try:
+        least = float(number_or_tensor("eps", eps))
+    except ArgumentError:
+        raise
+    except (TypeError, ValueError):
+        raise ArgumentTypeError("eps must be a number.", f"eps={eps!r}") from None
+    if not least >= 0:
+        raise ArgumentError("eps must not be negative.", f"eps={least}")
+    return least
 
 
 @as_it_is

@@ -26,7 +26,7 @@ def clip_grad_by_norm(clip_norm: Any) -> Rule:
         clip_norm: the limit, above 0; infinity measures only.
 
     Raises:
-        ValueError: for a limit of 0, a negative or a NaN.
+        ValueError: for a limit of 0, which is a number, and for a negative or a NaN.
 
     Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByNorm``; its kernel is
     ``paddle/phi/kernels/impl/clip_by_norm_kernel_impl.h``.
@@ -86,7 +86,7 @@ def clip_grad_by_value(max: Any, min: Any = None) -> Rule:
         min: the lower bound; ``-max`` if None, and then ``max`` must be above 0.
 
     Raises:
-        ValueError, AssertionError: one exception that is both, for bounds that cross.
+        ValueError, AssertionError: one exception that is both, for bounds that are numbers and cross.
         TypeError: for bounds that are not numbers.
 
     Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByValue``.

@@ -11,7 +11,7 @@ from typing import Any
 from gradclip.clip import carry_out
 from gradclip.dialects import paddle as dialect
 from gradclip.errors import TensorTypeError
-from gradclip.registry import Gradients, home, open_
+from gradclip.registry import Gradients, home, looked_at, open_
 from gradclip.rule import Rule
 from gradclip.tracing import as_it_is
 
@@ -51,7 +51,7 @@ class ClipGrad:
         Raises:
             TypeError: for what is no pair.
         """
-        pairs = list(map(_pair, params_grads))
+        pairs = _pairs(params_grads)
         wanted = [g for p, g in pairs if g is not None and getattr(p, "need_clip", True) is not False]
         clipped = iter(self._clipped(open_(wanted, holders="none")))
         return [(p, g if getattr(p, "need_clip", True) is False else next(clipped)) for p, g in pairs if g is not None]
@@ -81,7 +81,7 @@ class ClipGradByNorm(ClipGrad):
 
     def __init__(self, clip_norm: Any) -> None:
         super().__init__()
-        self.rule = dialect.clip_grad_by_norm(clip_norm)
+        self.rule = dialect.clip_grad_by_norm(looked_at(clip_norm))
         self.clip_norm = self.rule.limit
 
     def __str__(self) -> str:
@@ -114,14 +114,14 @@ class ClipGradByGlobalNorm(ClipGrad):
 
     def __init__(self, clip_norm: Any, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
         super().__init__()
-        self.rule = dialect.clip_grad_by_global_norm(clip_norm, group_name, auto_skip_clip)
+        self.rule = dialect.clip_grad_by_global_norm(looked_at(clip_norm), group_name, auto_skip_clip)
         self.clip_norm = self.rule.limit
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip
 
     @as_it_is
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-        pairs = list(map(_pair, params_grads))
+        pairs = _pairs(params_grads)
         if all(g is None or getattr(p, "need_clip", True) is False for p, g in pairs):
             return pairs  # Paddle leaves pairs without a gradient out only where it clips
         return super().__call__(pairs)
@@ -157,7 +157,7 @@ class ClipGradByValue(ClipGrad):
 
     def __init__(self, max: Any, min: Any = None) -> None:
         super().__init__()
-        self.rule = dialect.clip_grad_by_value(max, min)
+        self.rule = dialect.clip_grad_by_value(looked_at(max), looked_at(min))
         self.max, self.min = self.rule.upper, self.rule.lower
 
     def __str__(self) -> str:
@@ -169,8 +169,18 @@ GradientClipByGlobalNorm = ClipGradByGlobalNorm
 GradientClipByValue = ClipGradByValue
 
 
+def _pairs(params_grads: Any) -> Pairs:
+    if not isinstance(params_grads, Iterable):
+        raise _no_pairs(params_grads)
+    return list(map(_pair, params_grads))
+
+
 def _pair(pair: Any) -> tuple[Any, Any]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        what, hint = "params_grads must be (parameter, gradient) pairs.", "list(zip(parameters, gradients))."
-        raise TensorTypeError(what, f"{type(pair).__name__}", hint)
+        raise _no_pairs(pair)
     return pair[0], pair[1]
+
+
+def _no_pairs(given: Any) -> TensorTypeError:
+    what, hint = "params_grads must be (parameter, gradient) pairs.", "list(zip(parameters, gradients))."
+    return TensorTypeError(what, f"{type(given).__name__}", hint)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradclip.clip import carry_out
+from gradclip.backend import COMPLEX, INTEGERS, WIDE
+from gradclip.clip import UNKNOWN, carry_out
 from gradclip.dialects import tensorflow as dialect
 from gradclip.dropins.common import native_norm
 from gradclip.errors import GradclipError, TensorTypeError
@@ -25,8 +26,8 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
     Args:
         t: one tensor, dense or sparse.
-        clip_norm: the limit; a negative one counts as 0, infinity clips nothing. A tensor may have any shape that broadcasts
-            against the norms with their reduced axes kept.
+        clip_norm: the limit; a negative one counts as 0, infinity clips nothing. A tensor, or a list, may have any shape that
+            broadcasts against the norms with their reduced axes kept.
         axes: the axes to take the norm over: an int, several, None for all, none for each element by itself.
         name: accepted and of no effect.
 
@@ -46,7 +47,8 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
            [0.3, 0.4]])
     """
     opened = _one_tensor(t, "clip_by_norm")
-    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_norm(clip_norm, axes))).grads
+    limit = _limit(opened, clip_norm)
+    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_norm(limit, axes))).grads
 
 
 @as_it_is
@@ -58,7 +60,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     Args:
         t_list: a list or tuple of tensors and None.
         clip_norm: the limit, 0 to infinity; infinity measures only.
-        use_norm: the norm, where it is known already.
+        use_norm: the norm, where it is known already: a number or a 0-d tensor.
         name: accepted and of no effect.
 
     Returns:
@@ -67,7 +69,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
 
     Raises:
         ValueError: for a negative or NaN limit.
-        TypeError: if ``t_list`` is not a sequence.
+        TypeError: if ``t_list`` is not a sequence, or ``use_norm`` no number.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 
@@ -76,7 +78,9 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     ([array([0.6]), None, array([0.8])], array(5.))
     """
     opened = _tensors(t_list, "clip_by_global_norm")
-    result = carry_out(opened, _rule(opened, lambda: dialect.clip_by_global_norm(clip_norm)), known=use_norm)
+    limit = _limit(opened, clip_norm)
+    rule = _rule(opened, lambda: dialect.clip_by_global_norm(limit))
+    result = carry_out(opened, rule, known=UNKNOWN if use_norm is None else use_norm)
     return list(result.grads), native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
 
 
@@ -115,7 +119,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
     Args:
         t: one tensor, dense or sparse; of integers too if the bounds are whole numbers.
-        clip_value_min, clip_value_max: numbers, or tensors that broadcast to the shape of ``t``.
+        clip_value_min, clip_value_max: numbers, or tensors or lists that broadcast to the shape of ``t``.
         name: accepted and of no effect.
 
     Returns:
@@ -132,7 +136,27 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     array([ 2., -1.])
     """
     opened = _one_tensor(t, "clip_by_value")
-    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_value(clip_value_min, clip_value_max))).grads
+    lower, upper = _limit(opened, clip_value_min), _limit(opened, clip_value_max)
+    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_value(lower, upper))).grads
+
+
+def _limit(opened: Gradients, limit: Any) -> Any:
+    """Nested lists of numbers as a tensor, which TensorFlow takes them for; any other limit as it is."""
+    if not isinstance(limit, (list, tuple)) or not _is_numbers(limit):
+        return limit
+    like = next((x for x in opened.leaves if x is not None), None)
+    if opened.backend is None or like is None:
+        return _tensor(limit)
+    dtype = opened.backend.dtype(like)
+    if dtype in INTEGERS and _are_whole(limit):
+        return opened.backend.asarray(_within(limit, *INTEGERS[dtype]), dtype, like)
+    return opened.backend.asarray(limit, COMPLEX.get(dtype, WIDE.get(dtype, "float32")), like)
+
+
+def _within(numbers: Any, least: int, most: int) -> Any:
+    if isinstance(numbers, (list, tuple)):
+        return [_within(number, least, most) for number in numbers]
+    return min(max(numbers, least), most)
 
 
 def _rule(opened: Gradients, make: Callable[[], Rule]) -> Rule:
@@ -179,8 +203,10 @@ def _tensor(numbers: Any) -> Any:
     backend = home("tensorflow") or home("numpy")
     if backend is None:
         raise TensorTypeError("Numbers need a framework to become a tensor.", f"{numbers!r}", "import one first.")
-    return backend.asarray(numbers, "int32" if _is_whole(numbers) else "float32", None)
+    if not _are_whole(numbers):
+        return backend.asarray(numbers, "float32", None)
+    return backend.asarray(numbers, "int32" if _within(numbers, *INTEGERS["int32"]) == numbers else "int64", None)
 
 
-def _is_whole(numbers: Any) -> bool:
-    return all(map(_is_whole, numbers)) and bool(numbers) if isinstance(numbers, (list, tuple)) else isinstance(numbers, int)
+def _are_whole(numbers: Any) -> bool:
+    return all(map(_are_whole, numbers)) and bool(numbers) if isinstance(numbers, (list, tuple)) else isinstance(numbers, int)

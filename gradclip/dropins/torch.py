@@ -12,7 +12,8 @@ from typing import Any
 from gradclip.clip import carry_out
 from gradclip.dialects import torch as dialect
 from gradclip.dropins.common import native_norm
-from gradclip.registry import open_
+from gradclip.errors import TensorTypeError
+from gradclip.registry import Gradients, Holders, open_
 from gradclip.tracing import as_it_is
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -60,7 +61,7 @@ def clip_grad_norm_(
     array([0.6, 0.8])
     """
     rule = dialect.clip_grad_norm(max_norm, norm_type, error_if_nonfinite, foreach)
-    opened = open_(parameters, holders="all")
+    opened = _opened(parameters)
     return native_norm(opened, carry_out(opened, rule, in_place=True).norm, "torch")
 
 
@@ -87,7 +88,7 @@ def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = No
     >>> gradient
     array([ 1. , -0.5])
     """
-    carry_out(open_(parameters, holders="all"), dialect.clip_grad_value(clip_value, foreach), in_place=True)
+    carry_out(_opened(parameters), dialect.clip_grad_value(clip_value, foreach), in_place=True)
 
 
 @as_it_is
@@ -109,6 +110,7 @@ def get_total_norm(
 
     Raises:
         RuntimeError: for a non-finite norm if asked for, and for a dtype without the arithmetic.
+        TypeError: for what is no tensor.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 
@@ -117,7 +119,7 @@ def get_total_norm(
     5.0
     """
     rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite, foreach)
-    opened = open_(tensors, holders="none")
+    opened = _opened(tensors, "tensors", holders="none")
     norm = native_norm(opened, carry_out(opened, rule, stage="norm").norm, "torch")
     return norm if opened.backend is None else opened.backend.detach(norm)  # torch's is never differentiable
 
@@ -135,8 +137,9 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, forea
         foreach: accepted and of no effect.
 
     Raises:
-        ValueError: for a negative or NaN limit.
-        TypeError: for what is no parameter, and for gradients that cannot be written.
+        ValueError: for a negative or NaN limit, and for a negative norm.
+        RuntimeError: for a norm that is not 0-d.
+        TypeError: for what is no parameter or no norm, and for gradients that cannot be written.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 
@@ -146,6 +149,10 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, forea
     >>> gradient.round(3)
     array([0.3, 0.4])
     """
-    carry_out(
-        open_(parameters, holders="all"), dialect.clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm
-    )
+    carry_out(_opened(parameters), dialect.clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm)
+
+
+def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all") -> Gradients:
+    if tensors is None:
+        raise TensorTypeError(f"{name} must be a tensor or several.", f"{name}=None", "pass model.parameters().")
+    return open_(tensors, holders=holders)

@@ -24,7 +24,8 @@ class PaddleFramework(Framework):
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
         values = np.array(values)
-        return paddle.to_tensor(values.astype(np.result_type(values, np.float32))).astype(dtype)
+        kind = values.dtype if values.dtype.kind in "iu" else np.result_type(values, np.float32)
+        return paddle.to_tensor(values.astype(kind)).astype(dtype)
 
     def read(self, tensor: Any) -> np.ndarray:
         if tensor.is_selected_rows():

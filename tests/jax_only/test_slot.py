@@ -167,9 +167,9 @@ def test_params_must_come_for_a_rule_relative_to_them() -> None:
 
 
 def test_what_is_no_rule_for_a_transformation() -> None:
-    with pytest.raises(ValueError, match="A gradient transformation keeps the shape of a gradient") as error:
+    with pytest.raises(ValueError, match="A rule that sums over examples changes the shape of a gradient") as error:
         gradient_transformation(dialect.per_example_global_norm_clip(1.0))
-    assert "Hint: call gradclip.clip(per_example_gradients, rule) before the optimizer." in str(error.value)
+    assert "Hint: gradclip.clip(per_example_gradients, rule) returns new ones" in str(error.value)
     for wrong in (1.0, None, optax.clip(1.0), torch.clip_grad_norm):
         with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
             gradient_transformation(wrong)

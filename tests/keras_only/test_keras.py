@@ -13,6 +13,7 @@ import pytest
 from frameworks.base import Framework
 from keras import optimizers
 from keras_only.fits import ON, applied, distance, fit, fit_on, python, weights
+from oracle import ulps
 
 from gradclip import Rule
 from gradclip.backends.keras import clipped
@@ -115,7 +116,7 @@ def test_a_relative_rule_gets_the_parameters_of_its_gradients(around: dict[str, 
     optimizer = clipped(optimizers.SGD(1.0, **around), optax.adaptive_grad_clip(0.5))
     with pytest.warns(UserWarning, match="Gradients do not exist"):
         steps = applied(optimizer, *[batch] * around.get("gradient_accumulation_steps", 1), start=start)
-    np.testing.assert_allclose(steps, [[1.5, 2.0], [0, 0], [0.3, 0.4]], rtol=2e-7)
+    assert distance(steps, [[1.5, 2.0], [0, 0], [0.3, 0.4]]) <= 4
 
 
 def test_a_relative_rule_in_fit() -> None:
@@ -123,7 +124,7 @@ def test_a_relative_rule_in_fit() -> None:
         return keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, kernel_initializer="ones", use_bias=False)])
 
     (after,) = weights(fit(clipped(optimizers.SGD(1.0), optax.adaptive_grad_clip(0.5)), build, steps=1))
-    np.testing.assert_allclose(np.sqrt(((after - 1) ** 2).sum(0)), [1, 1, 1], rtol=2e-7)  # half the norm of four ones
+    assert distance(np.sqrt(((after - 1) ** 2).sum(0)), [1, 1, 1]) <= 4  # half the norm of four ones
 
 
 def test_the_variables_of_the_model_do_not_become_the_optimizers() -> None:
@@ -173,7 +174,7 @@ if ON == "tensorflow":  # elsewhere Keras has no sparse gradients
         gradient = backend.sparse([1, 1], [[3.0], [3.0]], 3)
         (native,) = optimizers.SGD(1.0, clipnorm=1.0)._clip_gradients([gradient])
         (ours,) = clipped(optimizers.SGD(1.0), dialect.clipnorm(1.0))._clip_gradients([gradient])
-        assert backend.densify(native)[1] == pytest.approx(math.sqrt(2))
+        assert ulps(backend.densify(native)[1], [math.sqrt(2)], "float32") <= 4
         assert backend.densify(ours)[1] == 1.0
 
     def test_under_a_distribution_strategy() -> None:
@@ -221,8 +222,8 @@ def test_an_optimizer_by_its_name_or_configuration(spec: Any) -> None:
 def test_two_optimizers_of_a_class_have_their_own_rules() -> None:
     tight, loose = clipped(optimizers.SGD(1.0), dialect.clipnorm(1.0)), clipped(optimizers.SGD(1.0), dialect.clipnorm(2.0))
     assert type(tight) is type(loose)
-    np.testing.assert_allclose(applied(tight, [[3.0, 4.0]]), [[0.6, 0.8]], rtol=2e-7)
-    np.testing.assert_allclose(applied(loose, [[3.0, 4.0]]), [[1.2, 1.6]], rtol=2e-7)
+    assert distance(applied(tight, [[3.0, 4.0]]), [[0.6, 0.8]]) <= 4
+    assert distance(applied(loose, [[3.0, 4.0]]), [[1.2, 1.6]]) <= 4
 
 
 def test_an_optimizer_that_has_trained_keeps_its_state() -> None:
@@ -270,7 +271,9 @@ def test_other_mistakes() -> None:
         clipped(clipped("sgd", GLOBAL), GLOBAL)
     with pytest.raises(ValueError, match="changes the shape of a gradient"):
         clipped("sgd", optax.per_example_global_norm_clip(1.0))
-    with pytest.raises(TypeError, match=r"A rule is needed.\nReceived: rule=1.0\nHint: take one from a dialect"):
+    with pytest.raises(
+        TypeError, match=r"rule must be a gradclip.Rule.\nReceived: rule=1.0\nHint: a dialect's function returns one"
+    ):
         clipped("sgd", 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="An optimizer is needed"):
         clipped(None, GLOBAL)

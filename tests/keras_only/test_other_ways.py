@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 from keras import optimizers
-from keras_only.fits import ON, applied, fit
+from keras_only.fits import ON, applied, distance, fit
 
 import gradclip
 from gradclip.backends.keras import clipped
@@ -75,7 +75,7 @@ def wrapper(**options: Any) -> Any:
     ("make", "step"), [(slot, [0.6, 0.8]), (in_apply, [0.3, 0.4]), (wrapper, [0.3, 0.4])], ids=["slot", "apply", "wrapper"]
 )
 def test_before_accumulation_each_batch_is_clipped_instead_of_their_mean(make: Any, step: list[float]) -> None:
-    np.testing.assert_allclose(applied(make(gradient_accumulation_steps=2), *BATCHES), [step], rtol=2e-7)
+    assert distance(applied(make(gradient_accumulation_steps=2), *BATCHES), [step]) <= 4
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_before_accumulation_each_batch_is_clipped_instead_of_their_mean(make: A
     ids=["slot", "apply", "wrapper"],
 )
 def test_before_unscaling_the_limit_is_so_many_times_too_small(make: Any, step: list[float]) -> None:
-    np.testing.assert_allclose(applied(make(loss_scale_factor=1024.0), SCALED), [step], rtol=2e-7)
+    assert distance(applied(make(loss_scale_factor=1024.0), SCALED), [step]) <= 4
 
 
 def test_a_wrapper_is_no_longer_the_optimizer_that_it_wraps() -> None:
@@ -96,8 +96,8 @@ def test_a_wrapper_is_no_longer_the_optimizer_that_it_wraps() -> None:
 
 def test_update_step_sees_one_gradient_at_a_time() -> None:
     both = [[3.0], [4.0]]
-    np.testing.assert_allclose(applied(slot(), both), [[0.6], [0.8]], rtol=2e-7)
-    np.testing.assert_allclose(applied(InUpdateStep(1.0), both), [[1.0], [1.0]], rtol=2e-7)
+    assert distance(applied(slot(), both), [[0.6], [0.8]]) <= 4
+    assert distance(applied(InUpdateStep(1.0), both), [[1.0], [1.0]]) <= 4
 
 
 if ON == "torch":
@@ -140,7 +140,7 @@ def test_a_train_step_has_scaled_gradients_of_one_batch() -> None:
     plain, fitted = Recorded(0.0), Recorded(0.0, loss_scale_factor=1024.0, gradient_accumulation_steps=2)
     for optimizer in (plain, fitted):
         fit(optimizer, steps=2, run_eagerly=True)
-    np.testing.assert_allclose(fitted.handed_over, [1024 * n for n in plain.handed_over], rtol=1e-6)
+    assert distance(fitted.handed_over, [1024 * n for n in plain.handed_over]) <= 4
     mean = fitted.at_the_clip[-1]
     assert min(plain.handed_over) < mean < max(plain.handed_over)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gradclip
+from gradclip import registry
 from gradclip.dialects import optax, tensorflow, torch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_backend"
@@ -117,3 +118,42 @@ gradclip.clip_([toytensor.Tensor([3.0, 4.0])], torch.clip_grad_norm(1.0))
         "Received: an immutable tensor of toytensor",
         "Hint: use gradclip.clip, which returns new ones.",
     ]
+
+
+class Own(gradclip.Backend):
+    def __init__(self, name: str = "made") -> None:
+        self.name = name
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is registered by a test is gone after it."""
+    monkeypatch.setattr(registry, "_SOURCES", dict(registry._sources()))
+    monkeypatch.setattr(registry, "_backends", dict(registry._backends))
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_backend_that_is_registered_is_the_one_that_is_used() -> None:
+    """Not another of its class."""
+    first, second = Own("first"), Own("second")
+    gradclip.register("aaa", first)
+    gradclip.register("bbb", second)
+    assert (registry.get("aaa"), registry.get("bbb")) == (first, second)
+    gradclip.register("aaa", second)
+    assert registry.get("aaa") is second
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_framework_with_several_modules_has_one_backend() -> None:
+    assert registry.get("numpy") is registry.get("ml_dtypes")
+    gradclip.register("aaa", Own)
+    gradclip.register("bbb", Own)
+    gradclip.register("ccc", lambda: Own())
+    assert registry.get("aaa") is registry.get("bbb")
+    assert registry.get("ccc") is not registry.get("aaa")
+
+
+@pytest.mark.parametrize("module", [5, None, Own, b"mylib"])
+def test_a_module_is_given_by_its_name(module: Any) -> None:
+    with pytest.raises(TypeError, match=r"A module is given by its name\.\nReceived: module=.*\nHint: the top-level module of"):
+        gradclip.register(module, Own)

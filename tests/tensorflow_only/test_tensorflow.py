@@ -251,7 +251,7 @@ def test_container_of_its_own(make: Any) -> None:
     got = gradclip.clip(tree, torch.clip_grad_norm(1.0)).grads
     assert type(got) is type(tree)
     assert ulps(tf.nest.flatten(got)[0], [0.6, 0.8], "float32") <= 4
-    with pytest.raises(TypeError, match="No backend knows tensors of type"):
+    with pytest.raises(TypeError, match=r"No backend knows tensors of type|A name is no tensor"):
         gradclip.clip(make("text"), torch.clip_grad_norm(1.0))
 
 
@@ -313,7 +313,10 @@ def test_clip_by_value() -> None:
     assert list(gradclip.clip_by_value(whole, -1000, 5).numpy()) == [5, -100, 3]
     x = tf.constant([1.0, -4.0, np.nan, 2.0])
     bounds = tf.constant([0.5, 9.0, 9.0, np.nan], tf.float64)
-    assert np.array_equal(gradclip.clip_by_value(x, -3.0, bounds), [0.5, -3.0, np.nan, np.nan], equal_nan=True)
+    with pytest.raises(ValueError, match="A bound must be a number, not NaN"):
+        gradclip.clip_by_value(x, -3.0, bounds)
+    traced = tf.function(lambda x, bounds: gradclip.clip_by_value(x, -3.0, bounds))(x, bounds)  # where nobody may look
+    assert np.array_equal(traced, [0.5, -3.0, np.nan, np.nan], equal_nan=True)
     assert np.array_equal(gradclip.clip_by_value(x, 4.0, 1.0), [4.0, 4.0, np.nan, 4.0], equal_nan=True)
     half = gradclip.clip_by_value(framework.make([1.0, 7e4], "bfloat16"), -1.0, 0.3)
     assert list(framework.read(half)) == [0.30078125, 0.30078125]

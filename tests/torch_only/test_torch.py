@@ -58,7 +58,7 @@ def test_compiled_drop_in(backend: str, norm_type: float, max_norm: float) -> No
 def test_compiled_with_the_limit_as_an_argument() -> None:
     torch.compiler.reset()
     compiled = torch.compile(gradclip.clip_by_norm, fullgraph=True, backend="aot_eager")
-    for limit in (1.0, 2.0, 0.5, 7.0, 3):
+    for limit in (1.0, 2.0, 0.5, 7.0, 3, 4, 2):
         assert ulps(compiled(torch.tensor([3.0, 4.0]), limit).numpy(), np.array([0.6, 0.8]) * min(limit, 5), "float32") <= 4
 
 
@@ -104,6 +104,47 @@ def test_step_pre_hook_clips_all_groups_together() -> None:
     assert ulps(torch.cat([first.grad, second.grad]).numpy(), [0.6, 0.8], "float32") <= 1
     with pytest.raises(ValueError, match="changes the shape of a gradient"):
         step_pre_hook(optax.per_example_global_norm_clip(1.0))
+    with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
+        step_pre_hook(1.0)
+
+
+def test_parameter_dict() -> None:
+    """https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html is no mapping to Python."""
+    named = torch.nn.ParameterDict({"a": torch.nn.Parameter(torch.zeros(1)), "b": torch.nn.Parameter(torch.zeros(1))})
+    named["a"].grad, named["b"].grad = torch.tensor([3.0]), torch.tensor([4.0])
+    assert gradclip.clip(named, dialect.clip_grad_norm(1.0)).grads["b"].allclose(torch.tensor([0.8]))
+    assert gradclip.clip_grad_norm_(named, 1.0) == 5.0
+    assert named["a"].grad.allclose(torch.tensor([0.6]))
+    assert gradclip.clip_(dict(named.named_parameters()), optax.adaptive_grad_clip(1.0)).grads.keys() == {"a", "b"}
+
+
+def test_parameters_in_a_generator() -> None:
+    layer = torch.nn.Linear(2, 2)
+    grads = [torch.ones_like(p) for p in layer.parameters()]
+    rule = optax.adaptive_grad_clip(0.1)
+    once, again = (gradclip.clip(grads, rule, params=params).grads for params in (layer.parameters(), list(layer.parameters())))
+    assert all(map(torch.equal, once, again))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_layouts_and_devices_that_cannot_be_clipped() -> None:
+    rule, dense = dialect.clip_grad_norm(1.0), torch.tensor([[3.0, 4.0]])
+    with pytest.raises(RuntimeError, match=r"strided or sparse COO.\nReceived: layout=torch.sparse_csr\nHint: x.to_sparse_coo"):
+        gradclip.clip([dense, dense.to_sparse_csr()], rule)
+    with pytest.raises(NotImplementedError, match=r"on the meta device .*\nReceived: device=cpu, device=meta\nHint: clip them"):
+        gradclip.clip([dense, dense.to("meta")], rule)
+    assert gradclip.clip([dense.to("meta")], rule).grads[0].is_meta
+
+
+def test_a_known_norm_compiled() -> None:
+    rule, g = dialect.clip_grad_norm(1.0), torch.tensor([3.0, 4.0])
+    step = torch.compile(lambda g, n: gradclip.scale_by_norm([g], rule, n).grads[0], fullgraph=True, backend="eager")
+    assert ulps(step(g, torch.tensor(10.0)).numpy(), [0.3, 0.4], "float32") <= 2
+    adaptive = optax.adaptive_grad_clip(1.0)
+    step = torch.compile(
+        lambda g, p: gradclip.clip({"a": g}, adaptive, params={"a": p}).grads["a"], fullgraph=True, backend="eager"
+    )
+    assert ulps(step(g, torch.tensor([0.6, 0.8])).numpy(), [0.6, 0.8], "float32") <= 2
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # torch's own Adagrad makes tensors so
@@ -153,3 +194,76 @@ def test_meta_tensors_have_no_values() -> None:
 def test_harness_reads_every_dtype() -> None:
     for dtype in framework.dtypes:
         assert framework.read(framework.make([1.0, -2.5], dtype)).tolist() == [1.0, -2.5]
+
+
+def test_inference_tensors_cannot_be_written() -> None:
+    with torch.inference_mode():
+        made = torch.tensor([3.0, 4.0])
+        gradclip.clip_([torch.tensor([3.0, 4.0]), made.clone()], optax.clip_by_global_norm(1.0))
+    other = torch.tensor([3.0, 4.0])
+    with pytest.raises(RuntimeError, match="A tensor made in inference mode cannot be written in place outside of it"):
+        gradclip.clip_([other, made], optax.clip_by_global_norm(1.0))
+    assert other.tolist() == [3.0, 4.0]
+
+
+def test_more_than_one_sparse_dimension() -> None:
+    sparse = torch.diag(torch.tensor([3.0, 4.0])).to_sparse()
+    assert gradclip.norm(sparse, dialect.clip_grad_norm(1.0)) == 5.0
+    assert gradclip.norm(sparse, dialect.clip_grad_norm(1.0, -float("inf"))) == 0.0
+    with pytest.raises(ValueError, match="more than one sparse dimension"):
+        gradclip.clip(sparse, tensorflow.clip_by_norm(1.0, axes=0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_two_stages_in_half_precision_without_looking(dtype: torch.dtype) -> None:
+    torch.compiler.reset()
+
+    def both(gradient: torch.Tensor) -> torch.Tensor:
+        clipped, _ = gradclip.clip_by_global_norm([gradient], 1.0, use_norm=gradclip.global_norm([gradient]))
+        return clipped[0]
+
+    got = torch.compile(both, fullgraph=True, backend="aot_eager")(torch.tensor([3.0, 4.0], dtype=dtype))
+    assert torch.equal(got, torch.tensor([0.6, 0.8], dtype=dtype))
+    meta = torch.ones(2, device="meta", dtype=dtype)
+    assert both(meta).shape == (2,)
+
+
+def test_a_clipped_sparse_gradient_has_memory_of_its_own() -> None:
+    gradient = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.tensor([3.0, 4.0]), (4,), check_invariants=True).coalesce()
+    for rule in (optax.clip_by_global_norm(1.0), optax.clip_by_global_norm(9.0), dialect.clip_grad_value(1.0)):
+        clipped = gradclip.clip(gradient, rule).grads
+        clipped._indices().add_(1)
+        clipped._values().zero_()
+        assert gradient.to_dense().tolist() == [3.0, 0.0, 4.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", framework.dtypes)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        dialect.clip_grad_norm(1.0, 1.0),
+        dialect.clip_grad_norm(torch.tensor(1.0)),
+        tensorflow.clip_by_norm(1.0, axes=[0]),
+        optax.clip_by_block_rms(torch.tensor([1.0])),
+        optax.adaptive_grad_clip(1.0),
+        optax.per_example_global_norm_clip(1.0),
+    ],
+    ids=str,
+)
+def test_gradients_and_limits_on_another_device(rule: gradclip.Rule, dtype: str) -> None:
+    """The meta device has shapes only, and is the other device that every machine has."""
+    grads = [torch.ones((2, 3), device="meta", dtype=getattr(torch, dtype)), None, torch.ones((2, 1), device="meta")]
+    result = gradclip.clip(grads, rule, params=grads if rule.relative_to else None)
+    for got, gradient in zip(result.grads, grads, strict=True):
+        if gradient is not None:
+            assert got.device.type == "meta"
+            assert got.dtype == gradient.dtype
+            assert got.shape == (gradient.shape[1:] if rule.scope is gradclip.Scope.EXAMPLE else gradient.shape)
+
+
+def test_bounds_on_another_device() -> None:
+    x = torch.ones((2, 3), device="meta")
+    got = gradclip.clip(
+        x, tensorflow.clip_by_value(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor(2.0, dtype=torch.float64))
+    ).grads
+    assert (got.device.type, got.dtype, got.shape) == ("meta", torch.float32, (2, 3))

@@ -1,0 +1,194 @@
+"""What is refused before anything is computed, and a norm that is not finite where the caller asked to be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradclip.backend import FLOATS, INTEGERS, WIDE, Backend, Tensor
+from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError, NonFiniteError, ShapeError, TensorTypeError
+from gradclip.norms import axes_of, check_dtypes
+from gradclip.registry import Gradients, find, looked_at
+from gradclip.rule import Rule, Scope
+
+__all__ = ["KnownNormError", "check", "check_finite", "check_known", "check_limits"]
+
+
+class KnownNormError(ShapeError, RuntimeError):
+    """A known norm of another shape than the rule's norm has."""
+
+
+def check_limits(rule: Rule) -> None:
+    """Refuse limits and bounds that a rule would refuse as numbers, given as tensors; where looking at them is free."""
+    for name, value in (("limit", rule.limit), ("lower", rule.lower), ("upper", rule.upper)):
+        extremes = None if isinstance(value, float) else _extremes(value)
+        if extremes is not None and name == "limit":
+            rule.check_limit(extremes[0])
+        elif extremes is not None and extremes[0] != extremes[0]:
+            raise ArgumentError("A bound must be a number, not NaN.", f"{name}=nan")
+
+
+def _extremes(x: Any) -> tuple[float, float] | None:
+    """The least and the largest element, both NaN if one is; None where looking is not free, and of nothing."""
+    if isinstance(x, (int, float)):
+        return float(x), float(x)
+    owner = find(x)
+    if owner is None or 0 in (owner.shape(x) or ()) or not owner.is_concrete([x]):
+        return None
+    with owner.arithmetic(False):
+        real = owner.cast(x, WIDE.get(owner.dtype(x), "float32"))
+        return -owner.number(owner.max(-real, None)), owner.number(owner.max(real, None))
+
+
+def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
+    """A norm that is known already, in the form in which the rule's own would be, or an error."""
+    leaves = opened.leaves
+    if rule.scope is Scope.VALUE:
+        if known is None:
+            return None  # as gradclip.norm has it
+        raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={known!r}", "use gradclip.clip.")
+    if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
+        return _known(backend, rule, next(x for x in leaves if x is not None), known)
+    if not isinstance(known, (list, tuple)):
+        what, hint = f"{rule.name} has one norm for each gradient.", "pass a list of them, as gradclip.norm returns it."
+        raise ArgumentTypeError(what, f"norm of type {type(known).__name__}", hint)
+    if len(known) != len(leaves):
+        raise ArgumentError(f"{rule.name} has one norm for each gradient.", f"{len(known)} norms and {len(leaves)} gradients")
+    return [None if x is None else _known(backend, rule, x, n) for x, n in zip(leaves, known, strict=True)]
+
+
+def _known(backend: Backend, rule: Rule, x: Tensor, norm: Any) -> Any:
+    """One known norm, for this gradient if each has its own."""
+    owner = find(norm)
+    if owner is None and not isinstance(norm, (int, float)):
+        hint = "pass what gradclip.norm or gradclip.get_total_norm returned."
+        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={norm!r}", hint)
+    if owner is not None and owner.dtype(norm) not in FLOATS + tuple(INTEGERS):
+        raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {owner.dtype(norm)}"))
+    _check_known_shape(backend, rule, x, norm, () if owner is None else owner.shape(norm))
+    extremes = _extremes(norm)
+    if extremes is not None and extremes[0] < 0:
+        raise backend.error(ArgumentError("A norm must not be negative.", f"norm={extremes[0]}"))
+    if rule.scope in (Scope.GLOBAL, Scope.TENSOR):
+        norm = looked_at(norm)
+    if not isinstance(norm, (int, float)) and not backend.is_tensor(norm):
+        what = "A norm must be a tensor of the gradients' framework."
+        raise TensorTypeError(what, f"tensors of {backend.name} and a norm of type {type(norm).__name__}", "convert it.")
+    return norm
+
+
+def _check_known_shape(backend: Backend, rule: Rule, x: Tensor, norm: Any, shape: tuple[int | None, ...] | None) -> None:
+    if rule.scope is Scope.AXES:
+        if not backend.is_sparse(x):  # its norms are those of its merged rows
+            _check_fits(backend, x, norm, "norm")
+    elif rule.scope is Scope.EXAMPLE:
+        examples = (backend.shape(x) or (None,))[0]
+        if shape is not None and (len(shape) != 1 or (shape[0] != examples and None not in (shape[0], examples))):
+            what = f"{rule.name} has one norm for each example."
+            raise backend.error(KnownNormError(what, f"norm of shape {shape}, {examples} examples"))
+    elif shape:
+        what = f"{rule.name} takes a norm that is one number."
+        raise backend.error(KnownNormError(what, f"norm of shape {shape}", "pass a 0-d tensor."))
+
+
+def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False) -> None:
+    """Refuse what cannot be clipped, before anything is computed."""
+    present = [x for x in opened.leaves if x is not None]
+    backend.check(present)
+    if rule.scope is Scope.VALUE:
+        _check_bounds(backend, present, rule)
+    else:
+        check_dtypes(backend, present)
+    if rule.scope is Scope.EXAMPLE:
+        _check_examples(backend, present, rule)
+    for x in present:
+        for limit in (rule.limit, rule.lower, rule.upper):
+            _check_fits(backend, x, limit)
+    if rule.scope is Scope.AXES:
+        for x in present:
+            if len(backend.shape(x) or ()) != len(backend.shape(backend.values(x)) or ()):
+                what = "A gradient with more than one sparse dimension has no slices to take a norm over."
+                raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "clip it whole, or make it dense."))
+            if 0 not in (axes_of(backend, x, rule) or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
+                what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
+                raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
+    if in_place:
+        for x in present:
+            backend.check_writable(x)
+
+
+def _check_fits(backend: Backend, x: Tensor, limit: Any, kind: str = "limit") -> None:
+    """A limit may broadcast to a gradient, and not the other way round; to the rows of a sparse one it cannot."""
+    if isinstance(limit, float):
+        return
+    shape, limits = backend.shape(x), getattr(limit, "shape", None)
+    if shape is None or limits is None:
+        return
+    if backend.is_sparse(x):
+        shape = (1, *shape[1:])
+    pairs = zip(reversed(tuple(limits)), reversed(shape), strict=False)
+    if len(limits) > len(shape) or any(n not in (1, length) and None not in (n, length) for n, length in pairs):
+        raise backend.error(ShapeError(f"The {kind} does not fit the gradient.", f"shapes {tuple(limits)} and {shape}"))
+
+
+def _check_examples(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
+    if any(backend.is_sparse(x) for x in tensors):
+        raise backend.error(ArgumentError("A sparse gradient has no examples along its first axis.", f"rule={rule}"))
+    shapes = [backend.shape(x) for x in tensors]
+    if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape} - {None}) > 1:
+        what = "Every gradient must have the examples along its first axis."
+        raise backend.error(ShapeError(what, f"shapes {shapes}", "clip per example before averaging over them."))
+
+
+def _check_bounds(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
+    whole = _is_whole(rule.lower) and _is_whole(rule.upper)
+    for x in tensors:
+        dtype = backend.dtype(x)
+        if dtype in ("complex64", "complex128"):
+            raise backend.error(DTypeError("Complex numbers have no order to clip by value in.", f"dtype={dtype}"))
+        if dtype not in WIDE and not (whole and dtype in INTEGERS):
+            what = "A gradient must be of a floating point dtype, or the bounds whole numbers of its own."
+            raise backend.error(DTypeError(what, f"dtype={dtype}, lower={rule.lower}, upper={rule.upper}"))
+        if backend.is_sparse(x) and _exclude_zero(rule):
+            what = "Bounds that exclude 0 would make a sparse gradient dense."
+            raise backend.error(ArgumentError(what, f"lower={rule.lower}, upper={rule.upper}"))
+
+
+def _exclude_zero(rule: Rule) -> bool:
+    """Whether the bounds would make another number of a zero somewhere, as far as looking is free."""
+    lower, upper = _extremes(rule.lower), _extremes(rule.upper)
+    return (lower is not None and lower[1] > 0) or (upper is not None and upper[0] < 0)
+
+
+def _is_whole(bound: Any) -> bool:
+    """Whether a bound is a whole number, or a tensor of integers."""
+    if isinstance(bound, float):
+        return bound.is_integer()
+    backend = find(bound)
+    return backend is not None and backend.dtype(bound) in INTEGERS
+
+
+def check_finite(opened: Gradients, backend: Backend, rule: Rule, measured: Any) -> None:
+    """Raise :class:`NonFiniteError`, with the names of the culprits, if a norm is not finite."""
+    found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
+    if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
+        hint = "look at the norm that is returned, outside of the traced function."
+        what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
+        raise ArgumentError(what, "error_if_nonfinite=True", hint)
+    values = [n if isinstance(n, float) else backend.number(backend.max(backend.abs(n), None)) for n in found]
+    if all(value - value == 0 for value in values):
+        return
+    paths = opened.paths()
+    culprits = []
+    for i in opened.unique():
+        values = backend.values(opened.leaves[i])
+        wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
+        bad = backend.size(wide) - backend.number(backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
+        if bad:
+            culprits.append(f"{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
+    raise backend.error(
+        NonFiniteError(
+            f"The total norm of order {rule.order} for gradients is non-finite, so it cannot be clipped.",
+            "; ".join(culprits) or "finite gradients whose norm overflows their dtype",
+            "set error_if_nonfinite=False to scale by the non-finite norm all the same.",
+        )
+    )
