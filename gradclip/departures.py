@@ -124,7 +124,7 @@ DEPARTURES: tuple[Departure, ...] = (
             _PADDLE_NORM: _these("H1 H2 H3 H4 H5 H7 H8 H9 H10 H11 H12 H14 K3"),
             _BY_NORM: _these("H1 H2 H3 H5 H7 H10 H12 H14"),
             _BY_GLOBAL: _these("H1 H2 H3 H5 H7 H8 H9 H10 H12 H14"),
-            _OPTAX: (*_HALF, *_EXTREME, "H4"),
+            _OPTAX: (*_HALF, *_EXTREME, "H4", "H11"),
             **_keras("clipnorm", _HALF + _EXTREME),
             **_keras("global_clipnorm", _HALF + _EXTREME, "tensorflow jax"),
             **_keras("global_clipnorm", _HALF + _these("H1 H2 H3 H5 H7 H8 H9 H10 H12 H14"), "torch"),

@@ -67,6 +67,11 @@ def test_in_place(backend: Framework, clip: Callable[[Any], Any], want: np.ndarr
 def test_bounds_must_let_zero_be(backend: Framework) -> None:
     with pytest.raises(ValueError, match="Bounds that exclude 0 would make a sparse gradient dense"):
         gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], tensorflow.clip_by_value(0.5, 1.0))
+    with pytest.raises(ValueError, match="Bounds that exclude 0 would make a sparse gradient dense"):
+        gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], tensorflow.clip_by_value(backend.make([0.5, -1.0]), 1.0))
+    columns = tensorflow.clip_by_value(backend.make([-1.0, -2.0]), backend.make([1.0, 0.0]))
+    clipped = gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], columns).grads[0]
+    assert np.array_equal(backend.densify(clipped), DENSE.clip([-1.0, -2.0], [1.0, 0.0]))
 
 
 def test_large_height_stays_sparse(backend: Framework) -> None:
