@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import subprocess
 import sys
@@ -259,3 +260,11 @@ def test_sharded_norms_are_left_to_paddle(monkeypatch: pytest.MonkeyPatch) -> No
     [(_, got)] = clip([(paddle.create_parameter([2], "float32"), paddle.to_tensor([3.0, 4.0]))])
     assert reduced == ["group"]
     assert ulps(framework.read(got), [0.6, 0.8], "float32") <= 4
+
+
+@pytest.mark.parametrize("name", ["ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue"])
+def test_signatures(name: str) -> None:
+    def bare(kind: Any) -> list[tuple[str, Any, Any]]:
+        return [(p.name, p.kind, p.default) for p in inspect.signature(kind.__init__).parameters.values()]
+
+    assert bare(getattr(gradclip, name)) == bare(getattr(paddle.nn, name))

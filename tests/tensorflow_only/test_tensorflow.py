@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import importlib.util
+import inspect
 import sys
 import types
 from typing import Any, ClassVar
@@ -329,3 +330,11 @@ def test_sums_stay_accurate(shape: tuple[int, ...]) -> None:
     axes = tuple(range(len(shape) - 1)) if len(shape) == 2 and shape[0] > 2 else (1,)
     (got,) = gradclip.clip(tf.constant(values), tensorflow.clip_by_norm(1.0, axes=axes)).norm
     assert ulps(got, np.sqrt(np.sum(values.astype(np.float64) ** 2, axis=axes, keepdims=True)), "float32") <= 2
+
+
+@pytest.mark.parametrize("name", ["clip_by_norm", "clip_by_global_norm", "clip_by_value", "global_norm"])
+def test_signatures(name: str) -> None:
+    def bare(function: Any) -> list[tuple[str, Any, Any]]:
+        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+    assert bare(getattr(gradclip, name)) == bare(getattr(tf, name, None) or getattr(tf.linalg, name))
