@@ -125,7 +125,8 @@ class TorchBackend(Backend):
         if torch.compiler.is_compiling():
             return False
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-        return not recorded and all(x.device.type == "cpu" and self.can_look(x) for x in tensors)
+        wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+        return not recorded and all(x.device.type == "cpu" and not wrapped(x) for x in tensors)
 
     def can_look(self, x: Tensor) -> bool:
         return not (torch.compiler.is_compiling() or x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
@@ -137,9 +138,11 @@ class TorchBackend(Backend):
         if not torch.compiler.is_compiling() and x.is_inference() and not torch.is_inference_mode_enabled():
             what = "A tensor made in inference mode cannot be written in place outside of it."
             raise NotWritableError(what, f"shape {tuple(x.shape)}", "use gradclip.clip, or clone it first.")
-        shared = (stride == 0 and length > 1 for stride, length in zip(_strides(x), x.shape, strict=False))
+        if x.is_sparse or x.is_contiguous():
+            return
+        shared = (stride == 0 and length > 1 for stride, length in zip(x.stride(), x.shape, strict=True))
         if x.numel() and any(shared):  # the strides of nothing mean nothing
-            received = f"strides {_strides(x)}, shape {tuple(x.shape)}"
+            received = f"strides {x.stride()}, shape {tuple(x.shape)}"
             hint = "use gradclip.clip, or make it contiguous first."
             raise NotWritableError("An expanded gradient cannot be written in place.", received, hint)
 
@@ -210,14 +213,18 @@ class TorchBackend(Backend):
         x.copy_(value)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
+        together: list[Tensor] = []
+        rest: list[Tensor] = []
+        is_number = isinstance(coefficient, float)
         for x in tensors:
+            exact = is_number and not x.is_sparse and x.dtype in (torch.float32, torch.float64)
+            (together if exact else rest).append(x)
+        for factor in normal_factors(coefficient) if together else ():
+            torch._foreach_mul_(together, torch.tensor(factor, dtype=torch.float64))  # faster than with a Python number
+        for x in rest:
             values = self.values(x)
-            if isinstance(coefficient, float) and values.dtype != torch.bfloat16:
+            if is_number and values.dtype != torch.bfloat16:
                 for factor in normal_factors(coefficient):
                     values.mul_(factor)
             else:
                 values.copy_(self.scale(values, coefficient))
-
-
-def _strides(x: Tensor) -> tuple[int, ...]:
-    return () if x.is_sparse else tuple(x.stride())

@@ -42,9 +42,9 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor]) -> None:
 def concrete_norms(backend: Backend, tensors: Sequence[Tensor], order: float, wide: str = "") -> list[float]:
     """The norm of each concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
     values = [_values(backend, x, wide) for x in tensors]
-    full = [x for x in values if 0 not in _shape(backend, x)]
-    fast = iter(backend.fast_norms(full, order))
-    results = [next(fast) if 0 not in _shape(backend, x) else None for x in values]
+    empty = [0 in (backend.shape(x) or ()) for x in values]
+    fast = iter(backend.fast_norms([x for x, is_empty in zip(values, empty, strict=True) if not is_empty], order))
+    results = [None if is_empty else next(fast) for is_empty in empty]
     return [_careful(backend, x, v, n, order) for x, v, n in zip(tensors, values, results, strict=True)]
 
 

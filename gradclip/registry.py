@@ -165,10 +165,11 @@ class Gradients:
         for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
             if leaf is None or self.backend is None:
                 continue
-            keys = {self.backend.identity(leaf)} | ({id(owner)} if owner is not None else set())
-            if not keys & seen:
+            key, holder = self.backend.identity(leaf), id(owner)
+            if key not in seen and (owner is None or holder not in seen):
                 places.append(i)
-            seen |= keys
+            seen.add(key)
+            seen.add(holder)
         return places
 
 
