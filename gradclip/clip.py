@@ -162,15 +162,20 @@ def carry_out(
 
 
 def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) -> list[Tensor | None]:
-    clamped = list(opened.leaves)
-    for i in opened.unique() if in_place else range(len(clamped)):
-        x = clamped[i]
-        if x is not None:
-            merged = backend.merge(x)
-            values = backend.values(merged)
-            values = backend.clamp(values, _bound(backend, rule.lower, values), _bound(backend, rule.upper, values))
-            clamped[i] = backend.with_values(merged, values)
-    return _written(opened, backend, clamped) if in_place else clamped
+    """Each element between the bounds; everything is computed before the first gradient is written."""
+    leaves = opened.leaves
+    places = opened.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]
+    clamped: list[Tensor | None] = [None] * len(leaves)
+    for i in places:
+        merged = backend.merge(leaves[i])
+        values = backend.values(merged)
+        values = backend.clamp(values, _bound(backend, rule.lower, values), _bound(backend, rule.upper, values))
+        clamped[i] = backend.with_values(merged, values)
+    if not in_place:
+        return clamped
+    for i in places:
+        backend.assign_(leaves[i], clamped[i])
+    return leaves
 
 
 def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
@@ -227,12 +232,6 @@ def _summed(opened: Gradients, backend: Backend, factors: Tensor) -> list[Tensor
         total = backend.sum(backend.cast(x, WIDE[backend.dtype(x)]) * factor, (0,))
         summed.append(backend.cast(total[0, ...], backend.dtype(x)))
     return summed
-
-
-def _written(opened: Gradients, backend: Backend, new: list[Tensor | None]) -> list[Tensor | None]:
-    for i in opened.unique():
-        backend.assign_(opened.leaves[i], new[i])
-    return opened.leaves
 
 
 def _warn_of_nothing(opened: Gradients) -> None:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from gradclip import norms
-from gradclip.backend import COMPLEX, LARGEST, WIDE, Backend, Tensor
+from gradclip.backend import LARGEST, WIDE, Backend, Tensor
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
 from gradclip.registry import Gradients, looked_at, open_
 from gradclip.rule import Rule, Scope
@@ -82,12 +82,7 @@ def _limit(backend: Backend, rule: Rule, like: Tensor) -> Any:
     if isinstance(rule.limit, float):
         return rule.limit
     # nobody may look at it, so that a negative one counts as 0
-    return backend.maximum(backend.asarray(rule.limit, _real_wide(backend, like), like), 0.0)
-
-
-def _real_wide(backend: Backend, x: Tensor) -> str:
-    wide = WIDE[backend.dtype(x)]
-    return COMPLEX.get(wide, wide)
+    return backend.maximum(backend.asarray(rule.limit, norms.wide_real(backend, like), like), 0.0)
 
 
 def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
@@ -116,7 +111,7 @@ def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule:
         received = f"shapes {backend.shape(gradient)} and {backend.shape(parameter)}"
         raise backend.error(ArgumentError("A gradient and its parameter must have the same shape.", received))
     found = norms.norm(backend, backend.detach(parameter), rule.order, norms.axes_of(backend, gradient, rule))
-    return backend.cast(found, _real_wide(backend, gradient))
+    return backend.cast(found, norms.wide_real(backend, gradient))
 
 
 def _may_be_the_same(one: tuple[int | None, ...] | None, other: tuple[int | None, ...] | None) -> bool:

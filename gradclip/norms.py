@@ -16,7 +16,7 @@ from gradclip.errors import ArgumentError, DTypeError, ShapeError
 from gradclip.registry import Gradients
 from gradclip.rule import Rule, Scope
 
-__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "concrete_norms", "measure", "norm", "total"]
+__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "concrete_norms", "measure", "norm", "total", "wide_real"]
 
 #: dtype -> (least, most, divisor below, divisor above): a sum of up to 2**30 squares is exact enough where the largest
 #: magnitude lies between the first two; a tensor outside is divided by a power of two, which rounds nothing
@@ -73,7 +73,7 @@ def _leaves_out_zeros(backend: Backend, x: Tensor, values: Tensor, order: float)
 def _values(backend: Backend, x: Tensor, wide: str) -> Tensor:
     """The numbers of a gradient, each row once, in float64 if ``wide`` says so."""
     values = backend.values(backend.merge(x))
-    if wide == "float64" and _real(backend, values) != "float64":
+    if wide == "float64" and wide_real(backend, values) != "float64":
         return backend.cast(values, "complex128" if backend.dtype(values) in COMPLEX else "float64")
     return values
 
@@ -118,7 +118,8 @@ def _shape(backend: Backend, x: Tensor) -> tuple[int, ...]:
     return tuple(-1 if length is None else length for length in backend.shape(x) or ())
 
 
-def _real(backend: Backend, x: Tensor) -> str:
+def wide_real(backend: Backend, x: Tensor) -> str:
+    """The dtype of the norm of ``x``: at least float32."""
     wide = WIDE[backend.dtype(x)]
     return COMPLEX.get(wide, wide)
 
@@ -148,12 +149,12 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
     if order == -math.inf:
         return -backend.max(-magnitude, axes), 1.0
     if order == 0:
-        return backend.sum(1 - backend.cast(magnitude <= 0, _real(backend, x)), axes), 1.0
+        return backend.sum(1 - backend.cast(magnitude <= 0, wide_real(backend, x)), axes), 1.0
     if is_empty or order != order or (0 < order <= 2 and backend.dtype(x) == "float16"):
         return _power_norm(backend, magnitude, order, axes), 1.0
     constant = backend.detach(magnitude)
     extreme = backend.max(constant, axes) if order > 0 else -backend.max(-constant, axes)  # whose power counts most
-    scale = _scale(backend, extreme, order, _real(backend, x))
+    scale = _scale(backend, extreme, order, wide_real(backend, x))
     return _power_norm(backend, magnitude / scale, order, axes), scale
 
 
