@@ -241,7 +241,7 @@ class PaddleBackend(Backend):
             target.set_rows(source.rows())
             target.sync_index()
 
-    def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
+    def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         for x in tensors:
             if isinstance(coefficient, float) and self.dtype(x) in ("float32", "float64"):
                 for factor in normal_factors(coefficient):

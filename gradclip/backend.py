@@ -146,6 +146,14 @@ class Backend:
     def check(self, tensors: Sequence[Tensor]) -> None:
         """Raise :class:`gradclip.errors.DTypeError` for a kind of tensor that the arithmetic is not defined for."""
 
+    def plain(self, tensors: Sequence[Tensor]) -> str:
+        """The dtype of tensors that need no looking at one by one, "" for all others: what makes many small gradients fast.
+
+        Plain are tensors of one floating dtype that are all concrete, dense, without a gap in memory, no two of them the same
+        gradient; each can be written in place if the first can.
+        """
+        return ""
+
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
         """Whether looking at a value is free: eager, on the host, and nobody records these operations for a derivative."""
         return True
@@ -200,6 +208,8 @@ class Backend:
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
         """The leaves of a container, None included, and a function that builds the container again from other leaves."""
+        if type(tree) in (list, tuple) and not any(issubclass(kind, (list, tuple, Mapping)) for kind in set(map(type, tree))):
+            return list(tree), type(tree)
         leaves = [leaf for _, leaf in self.walk(tree)]
         return leaves, lambda new: _rebuild(self, tree, iter(new))
 
@@ -229,6 +239,21 @@ class Backend:
         """``x ** exponent`` for non-negative ``x``."""
         return x**exponent
 
+    def cond(self, predicate: Tensor, then: Callable[[], Tensor], otherwise: Callable[[], Tensor]) -> Tensor:
+        """``then()`` or ``otherwise()``, of one shape and dtype, decided where the 0-d ``predicate`` is, without looking at it.
+
+        A framework that has a conditional computes one of the two only.
+        """
+        return self.where(predicate, then(), otherwise())
+
+    def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        """The Euclidean norm of each whole dense tensor while tracing, differentiable and within an ulp or two of float32.
+
+        Squares may overflow or vanish in float32. A result in float64 for a tensor that is not says that none has. None says
+        that this backend has nothing better than the square root of :meth:`sum`.
+        """
+        return [None] * len(tensors)
+
     def size(self, x: Tensor) -> Any:
         """The number of elements; a 0-d tensor where it is not known while tracing."""
         size = 1
@@ -248,6 +273,10 @@ class Backend:
         """:meth:`fast_norm` of each: where a call costs more than a small tensor's arithmetic, several at once."""
         return [self.fast_norm(x, order) for x in tensors]
 
+    def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
+        """The norm over all of several plain tensors, however is fastest; None where that is no faster than one by one."""
+        return None
+
     def copy(self, x: Tensor) -> Tensor:
         """``x`` in memory of its own; ``x`` itself where tensors are immutable."""
         return x
@@ -262,6 +291,13 @@ class Backend:
             return self.cast(wide, dtype)
         return self.where(coefficient >= 1, x, self.cast(wide * self.cast(coefficient, WIDE[dtype]), dtype))
 
+    def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        """:meth:`scale` of each dense tensor: where a call costs more than a small tensor's arithmetic, several at once.
+
+        ``plain`` is what :meth:`plain` says of them.
+        """
+        return [self.scale(x, coefficient) for x in tensors]
+
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         """A new ``max(min(x, upper), lower)`` of the same dtype; NaN stays NaN.
 
@@ -274,8 +310,8 @@ class Backend:
         """Write ``value``, of the same shape and dtype, into the memory of ``x``."""
         raise NotImplementedError
 
-    def scale_(self, tensors: Sequence[Tensor], coefficient: Any) -> None:
-        """``x *= coefficient`` for each."""
+    def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
+        """``x *= coefficient`` for each; ``plain`` is what :meth:`plain` says of them."""
         for x in tensors:
             self.assign_(x, self.scale(x, coefficient))
 

@@ -92,7 +92,12 @@ def _check_known_shape(backend: Backend, rule: Rule, x: Tensor, norm: Any, shape
 
 def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False) -> None:
     """Refuse what cannot be clipped, before anything is computed."""
-    present = [x for x in opened.leaves if x is not None]
+    present = opened.present
+    limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
+    if opened.plain and not limits and rule.scope in (Scope.GLOBAL, Scope.TENSOR, Scope.VALUE):
+        if in_place:
+            backend.check_writable(present[0])
+        return
     backend.check(present)
     if rule.scope is Scope.VALUE:
         _check_bounds(backend, present, rule)
@@ -100,10 +105,9 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
         check_dtypes(backend, present)
     if rule.scope is Scope.EXAMPLE:
         _check_examples(backend, present, rule)
-    for limit in (rule.limit, rule.lower, rule.upper):
-        if not isinstance(limit, float):
-            for x in present:
-                _check_fits(backend, x, limit)
+    for limit in limits:
+        for x in present:
+            _check_fits(backend, x, limit)
     if rule.scope is Scope.AXES:
         for x in present:
             if len(backend.shape(x) or ()) != len(backend.shape(backend.values(x)) or ()):

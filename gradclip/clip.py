@@ -145,7 +145,9 @@ def carry_out(
     check(opened, backend, rule, in_place=in_place)
     if known is not UNKNOWN:
         known = check_known(opened, backend, rule, known)
-    with backend.arithmetic(in_place):
+    # of plain tensors nobody records what is written, unless a tensor comes in from elsewhere
+    unrecorded = opened.plain and isinstance(rule.limit, float) and known is UNKNOWN
+    with backend.arithmetic(in_place and not unrecorded):
         if no_norm:
             return ClipResult(opened.rebuild(_clamped(opened, backend, rule, in_place)), None, None)
         measured = measure(opened, rule) if known is UNKNOWN else known
@@ -199,17 +201,20 @@ def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool) -
     leaves = opened.leaves
     each = factors if isinstance(factors, list) else [factors] * len(leaves)
     if not in_place:
+        if opened.plain and isinstance(factors, float) and factors != 1.0:
+            together = iter(backend.scaled(opened.present, factors, opened.plain))
+            return [None if x is None else next(together) for x in leaves]
         return [None if x is None else _scaled_copy(backend, x, c) for x, c in zip(leaves, each, strict=True)]
     places = opened.unique()
     if not isinstance(factors, list):
         if not isinstance(factors, float) or factors != 1.0:
-            backend.scale_([leaves[i] for i in places], factors)
+            backend.scale_([leaves[i] for i in places], factors, opened.plain)
         return leaves
     for i in places:
         if not isinstance(each[i], float) and backend.is_sparse(leaves[i]):
             backend.assign_(leaves[i], _scaled_copy(backend, leaves[i], each[i]))  # a coefficient for each of the merged rows
         elif not isinstance(each[i], float) or each[i] != 1.0:
-            backend.scale_([leaves[i]], each[i])
+            backend.scale_([leaves[i]], each[i], opened.plain)
     return leaves
 
 

@@ -25,6 +25,9 @@ _SAFE = {
     "float64": (2.0**-450, 2.0**480, 2.0**-700, 2.0**800),
 }
 
+#: dtype -> between these a norm is right that was computed without a scale, of up to 2**30 elements
+_TRUSTED = {"float32": (2.0**-30, 2.0**60), "float64": (2.0**-450, 2.0**500)}
+
 
 class EmptyNormError(ArgumentError, RuntimeError):
     """The largest or least magnitude of no elements at all, which is not defined."""
@@ -39,8 +42,13 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor]) -> None:
             raise backend.error(DTypeError(what, f"dtype={dtype}", hint))
 
 
-def concrete_norms(backend: Backend, tensors: Sequence[Tensor], order: float, wide: str = "") -> list[float]:
+def concrete_norms(
+    backend: Backend, tensors: Sequence[Tensor], order: float, wide: str = "", *, plain: bool = False
+) -> list[float]:
     """The norm of each concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
+    if plain:
+        norms = zip(tensors, backend.fast_norms(tensors, order), strict=True)
+        return [_careful(backend, x, x, n, order) for x, n in norms]
     values = [_values(backend, x, wide) for x in tensors]
     empty = [0 in (backend.shape(x) or ()) for x in values]
     fast = iter(backend.fast_norms([x for x, is_empty in zip(values, empty, strict=True) if not is_empty], order))
@@ -59,8 +67,36 @@ def _careful(backend: Backend, x: Tensor, values: Tensor, result: float | None, 
 def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None, wide: str = "") -> Tensor:
     """The norm over ``axes`` as a tensor, looking at no value: for tracing, for accelerators and for derivatives."""
     values = _values(backend, x, wide)
+    if order == 2 and axes is None:
+        return _euclidean(backend, values, backend.euclidean([values])[0])
     remainder, scale = _scaled_norm(backend, values, order, axes)
     return remainder * scale * (0 if _leaves_out_zeros(backend, x, values, order) else 1)
+
+
+def traced_norms(backend: Backend, tensors: Sequence[Tensor], order: float, wide: str = "") -> list[Tensor]:
+    """:func:`norm` of each whole tensor."""
+    if order != 2:
+        return [norm(backend, x, order, wide=wide) for x in tensors]
+    values = [_values(backend, x, wide) for x in tensors]
+    return [_euclidean(backend, x, n) for x, n in zip(values, backend.euclidean(values), strict=True)]
+
+
+def _euclidean(backend: Backend, x: Tensor, n: Tensor | None) -> Tensor:
+    """The Euclidean norm from what the backend found without a scale: right unless squares have overflowed or vanished."""
+    dtype = wide_real(backend, x)
+    if n is None:
+        n = _power_norm(backend, backend.abs(backend.cast(x, WIDE[backend.dtype(x)])), 2.0, None)
+    if backend.dtype(n) != dtype:
+        return backend.cast(n, dtype)  # in float64 no square of a float32 overflows
+    if backend.dtype(x) == "float16" or 0 in _shape(backend, x):
+        return n
+    least, most = (backend.constant(bound, n) for bound in _TRUSTED[dtype])
+    return backend.cond((n - least) * (most - n) > 0, lambda: n, lambda: _careful_euclidean(backend, x))
+
+
+def _careful_euclidean(backend: Backend, x: Tensor) -> Tensor:
+    remainder, scale = _scaled_norm(backend, x, 2.0, None)
+    return remainder * scale
 
 
 def _leaves_out_zeros(backend: Backend, x: Tensor, values: Tensor, order: float) -> bool:
@@ -191,21 +227,25 @@ def measure(opened: Gradients, rule: Rule) -> Any:
     """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents."""
     backend = opened.backend
     assert backend is not None
-    present = [x for x in opened.leaves if x is not None]
-    wide = promote([backend.dtype(x) for x in present])
+    present = opened.present
+    plain = opened.plain
+    wide = plain or promote([backend.dtype(x) for x in present])
     if rule.scope is Scope.GLOBAL:
+        fast = backend.fast_total(present, rule.order) if plain else None
+        if fast is not None and _is_trusted(fast, rule.order, "float64"):
+            return fast
         tensors = [opened.leaves[i] for i in opened.unique()]
-        if backend.is_concrete(tensors):
-            return combine(concrete_norms(backend, tensors, rule.order, wide), rule.order)
-        return total(backend, [norm(backend, x, rule.order, wide=wide) for x in tensors], rule.order)
+        if plain or backend.is_concrete(tensors):
+            return combine(concrete_norms(backend, tensors, rule.order, wide, plain=bool(plain)), rule.order)
+        return total(backend, traced_norms(backend, tensors, rule.order, wide), rule.order)
     if rule.scope is Scope.EXAMPLE:
         return total(backend, [_per_example(backend, x, rule.order, wide) for x in present], rule.order)
     if rule.scope is Scope.AXES:
         return [None if x is None else norm(backend, x, rule.order, axes_of(backend, x, rule)) for x in opened.leaves]
-    if backend.is_concrete(present):
-        each = iter(concrete_norms(backend, present, rule.order))
+    if plain or backend.is_concrete(present):
+        each = iter(concrete_norms(backend, present, rule.order, plain=bool(plain)))
     else:
-        each = (norm(backend, x, rule.order) for x in present)
+        each = iter(traced_norms(backend, present, rule.order))
     return [None if x is None else _mean(backend, x, next(each), rule) for x in opened.leaves]
 
 

@@ -147,6 +147,12 @@ class Gradients:
     rebuild: Callable[[list[Any]], Any]
     tree: Any  #: the container; a list where an iterator was given
     was_iterator: bool = False
+    plain: str = ""  #: the dtype of gradients that :meth:`Backend.plain` vouches for
+
+    @property
+    def present(self) -> list[Tensor]:
+        """The gradients without the gaps."""
+        return [leaf for leaf in self.leaves if leaf is not None]
 
     def paths(self) -> list[str]:
         """A name for each leaf, for messages: its place in the container and its parameter's own name."""
@@ -160,6 +166,8 @@ class Gradients:
 
     def unique(self) -> list[int]:
         """The places of the gradients, each gradient and each parameter once."""
+        if self.plain:
+            return [i for i, leaf in enumerate(self.leaves) if leaf is not None]
         seen: set[Hashable] = set()
         places = []
         for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
@@ -197,17 +205,27 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
         leaves, rebuild = backend.flatten(tree)
     named = None if holders == "none" else backend.owners(tree)
     every = holders == "all" and backend.holds_gradients
-    owners, gradients = [], []
-    for i, leaf in enumerate(leaves):
-        held = every or (holders == "declared" and backend.is_parameter(leaf))
-        owner = leaf if leaf is not None and held else None
+    _check_leaves(leaves, backend, no_gaps=every)
+    held, gradients = None, leaves
+    if every:
+        held, gradients = leaves, list(map(backend.gradient, leaves))
+    elif holders == "declared" and backend.holds_gradients:
+        held = [leaf if leaf is not None and backend.is_parameter(leaf) else None for leaf in leaves]
+        gradients = [x if owner is None else backend.gradient(owner) for x, owner in zip(leaves, held, strict=True)]
+    owners = named or held or [None] * len(leaves)
+    distinct = named is None or len(set(map(id, named))) == len(named)
+    present = [x for x in gradients if x is not None]
+    plain = backend.plain(present) if distinct and present else ""
+    return Gradients(backend, gradients, owners, rebuild, tree, was_iterator, plain)
+
+
+def _check_leaves(leaves: list[Any], backend: Backend, *, no_gaps: bool) -> None:
+    """Refuse what is no tensor of this framework: one of each type is looked at."""
+    for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values():
         if leaf is not None and not backend.is_tensor(leaf):
             raise _not_a_gradient(leaf, backend)
-        if leaf is None and every:
+        if leaf is None and no_gaps:
             raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
-        owners.append(owner if named is None else named[i])
-        gradients.append(leaf if owner is None else backend.gradient(owner))
-    return Gradients(backend, gradients, owners, rebuild, tree, was_iterator)
 
 
 def _only(new: list[Any]) -> Any:
@@ -232,10 +250,13 @@ def _first_backend(tree: Any) -> Backend | None:
     """The backend of the first tensor in a container."""
     if tree is None:
         return None
+    backend = find(tree)
+    if backend is not None:
+        return backend
     if isinstance(tree, (list, tuple, Mapping)):
         children = tree.values() if isinstance(tree, Mapping) else tree
         return next((found for child in children if (found := _first_backend(child)) is not None), None)
-    backend = find(tree) or next((known for known in loaded() if known.is_container(tree)), None)
+    backend = next((known for known in loaded() if known.is_container(tree)), None)
     if backend is None:
         raise _not_a_gradient(tree, None)
     return backend

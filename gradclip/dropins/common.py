@@ -17,8 +17,9 @@ def native_norm(opened: Gradients, norm: Any, home: str) -> Any:
     Where there is no gradient it is a float32 zero of the framework that the function comes from, or a Python float if that
     has not been imported.
     """
-    present = [x for x in opened.leaves if x is not None]
+    present = opened.present
     if opened.backend is not None and present:
-        return opened.backend.asarray(norm, promote([opened.backend.dtype(x) for x in present]), present[0])
+        dtype = opened.plain or promote([opened.backend.dtype(x) for x in present])
+        return opened.backend.asarray(norm, dtype, present[0])
     backend = opened.backend or registry.home(home)
     return norm if backend is None else backend.asarray(norm, "float32", None)
