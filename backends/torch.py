@@ -9,25 +9,22 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch._utils import _flatten_dense_tensors
 
 from gradclip.backend import Backend, Tensor, normal_factors
+from gradclip.backends import torch_norm
 from gradclip.clip import clip_
 from gradclip.errors import DTypeError, NotWritableError
-from gradclip.norms import combine
 from gradclip.rule import Rule, check_rule
 
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
-_ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 are off by 28
-_FEW = 1 << 14  # up to so many elements a float64 sum is as fast, and a copy costs less than a call
-_BLOCK = 1 << 20  # elements that are copied at once: those stay in the cache
-_KIND = operator.attrgetter("dtype", "is_cpu", "layout", "requires_grad", "__class__")
+_KIND = operator.attrgetter("dtype", "is_cpu", "layout", "requires_grad")
 _PLAIN = {
-    (dtype, True, torch.strided, False, kind)
+    (dtype, on_host, torch.strided, False)
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-    for kind in (torch.Tensor, torch.nn.Parameter)
+    for on_host in (True, False)
 }
+_TYPES = {torch.Tensor, torch.nn.Parameter}
 
 
 def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
@@ -62,55 +59,13 @@ def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], Non
     return clip_before_step
 
 
-def _is_dense(x: Tensor) -> bool:
-    """Whether the elements of a strided tensor fill one piece of memory: in order, channels last, or transposed."""
-    if x.layout != torch.strided:
-        return False
-    if x.is_contiguous():
-        return True
-    expected = 1
-    for stride, length in sorted(zip(x.stride(), x.shape, strict=True)):
-        if length != 1:
-            if stride != expected:
-                return False
-            expected *= length
-    return True
-
-
 def _wide(x: Tensor) -> str:
     return "complex128" if x.is_complex() else "float64"
 
 
-def _flat(tensors: Sequence[Tensor]) -> Tensor:
-    """All elements of dense tensors, one after the other."""
-    if len(tensors) == 1:
-        return tensors[0]
-    if set(map(torch.Tensor.dim, tensors)) == {1}:
-        return torch.cat(tensors)  # a third of the time: no views to make
-    return _flatten_dense_tensors(tensors)
-
-
-def _by_rows(x: Tensor, order: float) -> float:
-    """The norm of a dense tensor from those of short rows: as fast as memory, and right at any length."""
-    flat = x.view(-1) if x.is_contiguous() else x.as_strided((x.numel(),), (1,))
-    is_half = flat.dtype != torch.float32
-    wide = torch.empty(min(_BLOCK, flat.numel())) if is_half else flat
-    norms = []
-    for block in flat.split(_BLOCK if is_half or order != 2 else 4 * _BLOCK):
-        if is_half:
-            block = wide[: block.numel()].copy_(block)
-        whole = block.numel() - block.numel() % _ROW
-        norms.append(_row_norm(block[:whole].view(-1, _ROW), order))
-        if whole < block.numel():
-            norms.append(float(torch.linalg.vector_norm(block[whole:], order, dtype=torch.float64)))
-    return combine(norms, order)
-
-
-def _row_norm(rows: Tensor, order: float) -> float:
-    if order == 2:
-        return float(torch.linalg.vector_norm(torch.linalg.vector_norm(rows, dim=1), dtype=torch.float64))
-    powers = rows.abs() if order == 1 else rows.abs().pow_(order)  # torch's norms of these orders are running sums
-    return float(powers.sum(1).sum(dtype=torch.float64)) ** (1 / order)
+def _beside(tensors: Sequence[Tensor]) -> bool:
+    """Whether all are on one device."""
+    return len({x.device for x in tensors}) == 1
 
 
 class TorchBackend(Backend):
@@ -186,9 +141,8 @@ class TorchBackend(Backend):
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
         if torch.compiler.is_compiling():
             return False
-        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-        wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-        return not recorded and all(x.device.type == "cpu" and not wrapped(x) for x in tensors)
+        wrapped, records = torch._C._functorch.is_functorch_wrapped_tensor, torch.is_grad_enabled()
+        return not any(not x.is_cpu or (records and x.requires_grad) or wrapped(x) for x in tensors)
 
     def can_look(self, x: Tensor) -> bool:
         return not (torch.compiler.is_compiling() or x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
@@ -238,16 +192,17 @@ class TorchBackend(Backend):
     def plain(self, tensors: Sequence[Tensor]) -> str:
         if torch.compiler.is_compiling() or torch._C._functorch.maybe_current_level() is not None:
             return ""
-        kinds = set(map(_KIND, tensors))  # asked of all at once: one by one, 2,000 gradients would take longer than their norm
-        if not kinds <= _PLAIN or len(set(map(id, tensors))) < len(tensors):
+        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        kinds = set(map(_KIND, tensors))
+        if not kinds <= _PLAIN or not set(map(type, tensors)) <= _TYPES or len(set(map(id, tensors))) < len(tensors):
             return ""
-        if not all(map(torch.numel, tensors)) or any(map(torch.is_inference, tensors)):
+        if any(map(torch.Tensor.is_inference, tensors)) or (False in {kind[1] for kind in kinds} and not _beside(tensors)):
             return ""
-        if not all(map(torch.Tensor.is_contiguous, tensors)) and not all(map(_is_dense, tensors)):
+        if not all(map(torch.Tensor.is_contiguous, tensors)) and not all(map(torch_norm.is_dense, tensors)):
             return ""
+        if len(kinds) == 1:
+            return _NAMES[kinds.pop()[0]]
         dtypes = {kind[0] for kind in kinds}
-        if len(dtypes) == 1:
-            return _NAMES[dtypes.pop()]
         return "" if torch.float64 in dtypes else "float32"
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
@@ -255,34 +210,32 @@ class TorchBackend(Backend):
             return float(torch.linalg.vector_norm(x, order, dtype=torch.complex128)) if order == 2 else None
         if math.isinf(order):
             return float(torch.linalg.vector_norm(x, order))
-        if x.numel() > _FEW and order >= 1 and x.dtype != torch.float64 and _is_dense(x):
-            result = _by_rows(x, order)
+        if x.numel() > torch_norm.FEW and order >= 1 and x.dtype != torch.float64 and torch_norm.is_dense(x):
+            result = torch_norm.euclidean([x], [x.numel()]) if order == 2 else torch_norm.by_rows(x, order)
             if 2.0 ** (-60 / order) < result < math.inf:  # no power that matters has left float32
                 return result
         return float(torch.linalg.vector_norm(x, order, dtype=torch.float64))
 
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         # torch's float32 norms of a whole tensor are running sums; compiled, the cast is part of the loop
+        if not torch.compiler.is_compiling() and self.plain(tensors):
+            return list(torch._foreach_norm(tensors, 2.0, dtype=torch.float64))
         return [torch.linalg.vector_norm(x, dtype=_DTYPES[_wide(x)]) for x in tensors]
 
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
-        few = [not x.is_complex() and x.numel() <= _FEW and not math.isinf(order) for x in tensors]
+        few = [not x.is_complex() and x.numel() <= torch_norm.FEW and not math.isinf(order) for x in tensors]
         small = [x for x, is_small in zip(tensors, few, strict=True) if is_small]
         norms = iter(torch.stack(torch._foreach_norm(small, order, dtype=torch.float64)).tolist() if small else ())
         return [next(norms) if is_small else self.fast_norm(x, order) for x, is_small in zip(tensors, few, strict=True)]
 
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
-        if not order >= 1:
+        if order != 2 or tensors[0].dtype == torch.float64:
             return None
         sizes = list(map(torch.numel, tensors))
-        norms: list[float | None] = []
-        small = tensors
-        if max(sizes) > _FEW:
-            norms = [self.fast_norm(x, order) for x, size in zip(tensors, sizes, strict=True) if size > _FEW]
-            small = [x for x, size in zip(tensors, sizes, strict=True) if size <= _FEW]
-        at_once = _BLOCK // _FEW if sum(sizes) > _BLOCK else max(len(small), 1)
-        norms += [self.fast_norm(_flat(small[i : i + at_once]), order) for i in range(0, len(small), at_once)]
-        return norms[0] if len(norms) == 1 else combine(norms, order)
+        if sum(sizes) <= torch_norm.FEW:
+            return float(torch.linalg.vector_norm(torch_norm.flat(tensors), dtype=torch.float64))
+        result = torch_norm.euclidean(tensors, sizes)
+        return result if 2.0**-30 < result < math.inf else None  # no square that matters has left float32
 
     def copy(self, x: Tensor) -> Tensor:
         return x.clone()
@@ -294,6 +247,16 @@ class TorchBackend(Backend):
             return x * coefficient  # torch multiplies halves in float32
         return super().scale(x, coefficient)
 
+    def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
+        small = [x for x in tensors if x.numel() <= torch_norm.FEW or not x.is_cpu]
+        if small:
+            torch._foreach_clamp_max_(small, upper)
+            torch._foreach_clamp_min_(small, lower)
+        if len(small) < len(tensors):
+            for x in tensors:
+                if x.numel() > torch_norm.FEW and x.is_cpu:
+                    x.clamp_(lower, upper)  # reads and writes the memory once
+
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)
 
@@ -303,10 +266,13 @@ class TorchBackend(Backend):
         return list(torch._foreach_mul(tensors, torch.scalar_tensor(coefficient, dtype=_DTYPES[plain])))
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
-        if plain and _at_once(coefficient):
-            # a 0-d tensor is several times faster here than a number, which would be rounded to bfloat16 first
+        is_tensor = isinstance(coefficient, torch.Tensor)
+        if plain and (_at_once(coefficient) or (is_tensor and coefficient.dim() == 0)):
+            # a 0-d tensor is several times faster here than a number, which would be rounded to bfloat16 first; times a 1
+            # that nobody has looked at every bit stays
             wide = torch.float64 if plain == "float64" else torch.float32
-            torch._foreach_mul_(tensors, torch.scalar_tensor(coefficient, dtype=wide))
+            factor = coefficient.to(wide) if is_tensor else torch.scalar_tensor(coefficient, dtype=wide)
+            torch._foreach_mul_(tensors, factor)
             return
         for x in tensors:
             values = self.values(x)

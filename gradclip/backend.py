@@ -149,8 +149,8 @@ class Backend:
     def plain(self, tensors: Sequence[Tensor]) -> str:
         """The dtype of tensors that need no looking at one by one, "" for all others: what makes many small gradients fast.
 
-        Plain are tensors of one floating dtype that are all concrete, dense, without a gap in memory, no two of them the same
-        gradient; each can be written in place if the first can.
+        Plain are tensors of one floating dtype that are dense, without a gap in memory, eager, not recorded for a derivative,
+        and no two of them the same gradient. What :meth:`is_concrete` and :meth:`check_writable` say of one holds for all.
         """
         return ""
 
@@ -305,6 +305,11 @@ class Backend:
         int or a tensor of that dtype.
         """
         return self.cast(self.maximum(self.minimum(x, upper), lower), self.dtype(x))
+
+    def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
+        """:meth:`clamp` each of several plain tensors in place."""
+        for x in tensors:
+            self.assign_(x, self.clamp(x, lower, upper))
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         """Write ``value``, of the same shape and dtype, into the memory of ``x``."""

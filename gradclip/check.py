@@ -94,10 +94,6 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
     """Refuse what cannot be clipped, before anything is computed."""
     present = opened.present
     limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
-    if opened.plain and not limits and rule.scope in (Scope.GLOBAL, Scope.TENSOR, Scope.VALUE):
-        if in_place:
-            backend.check_writable(present[0])
-        return
     backend.check(present)
     if rule.scope is Scope.VALUE:
         _check_bounds(backend, present, rule)

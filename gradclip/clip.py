@@ -137,17 +137,19 @@ def carry_out(
     check_rule(rule, keeps_shape=in_place)
     no_norm = rule.scope is Scope.VALUE
     backend = opened.backend
-    if backend is None or all(leaf is None for leaf in opened.leaves):
+    if backend is None or not opened.present:
         _warn_of_nothing(opened)
         return ClipResult(opened.rebuild(opened.leaves), None if no_norm else 0.0, None if no_norm else 1.0)
-    check_limits(rule)
-    rule = settled(rule)
-    check(opened, backend, rule, in_place=in_place)
-    if known is not UNKNOWN:
-        known = check_known(opened, backend, rule, known)
-    # of plain tensors nobody records what is written, unless a tensor comes in from elsewhere
-    unrecorded = opened.plain and isinstance(rule.limit, float) and known is UNKNOWN
-    with backend.arithmetic(in_place and not unrecorded):
+    is_plain = opened.plain and known is UNKNOWN and rule.is_plain
+    if not is_plain:
+        check_limits(rule)
+        rule = settled(rule)
+        check(opened, backend, rule, in_place=in_place)
+        if known is not UNKNOWN:
+            known = check_known(opened, backend, rule, known)
+    elif in_place:
+        backend.check_writable(opened.present[0])
+    with backend.arithmetic(in_place and not is_plain):  # of what is plain nobody records what is written
         if no_norm:
             return ClipResult(opened.rebuild(_clamped(opened, backend, rule, in_place)), None, None)
         measured = measure(opened, rule) if known is UNKNOWN else known
@@ -166,6 +168,9 @@ def carry_out(
 def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) -> list[Tensor | None]:
     """Each element between the bounds; everything is computed before the first gradient is written."""
     leaves = opened.leaves
+    if in_place and opened.plain and isinstance(rule.lower, float) and isinstance(rule.upper, float):
+        backend.clamp_(opened.present, rule.lower, rule.upper)
+        return leaves
     places = opened.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]
     clamped: list[Tensor | None] = [None] * len(leaves)
     for i in places:
@@ -199,18 +204,17 @@ def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
 def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool) -> list[Tensor | None]:
     """Each gradient times its coefficient; not touched at all where that is known to be 1."""
     leaves = opened.leaves
+    if in_place and not isinstance(factors, list):
+        if not isinstance(factors, float) or factors != 1.0:
+            backend.scale_(opened.present if opened.plain else [leaves[i] for i in opened.unique()], factors, opened.plain)
+        return leaves
+    if opened.plain and isinstance(factors, float) and factors != 1.0:
+        together = iter(backend.scaled(opened.present, factors, opened.plain))
+        return [None if x is None else next(together) for x in leaves]
     each = factors if isinstance(factors, list) else [factors] * len(leaves)
     if not in_place:
-        if opened.plain and isinstance(factors, float) and factors != 1.0:
-            together = iter(backend.scaled(opened.present, factors, opened.plain))
-            return [None if x is None else next(together) for x in leaves]
         return [None if x is None else _scaled_copy(backend, x, c) for x, c in zip(leaves, each, strict=True)]
-    places = opened.unique()
-    if not isinstance(factors, list):
-        if not isinstance(factors, float) or factors != 1.0:
-            backend.scale_([leaves[i] for i in places], factors, opened.plain)
-        return leaves
-    for i in places:
+    for i in opened.unique():
         if not isinstance(each[i], float) and backend.is_sparse(leaves[i]):
             backend.assign_(leaves[i], _scaled_copy(backend, leaves[i], each[i]))  # a coefficient for each of the merged rows
         elif not isinstance(each[i], float) or each[i] != 1.0:

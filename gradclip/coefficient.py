@@ -29,6 +29,8 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
     """The coefficient or coefficients of a rule, in the form of the norm."""
     backend = opened.backend
     assert backend is not None
+    if type(measured) is float and type(rule.limit) is float:
+        return coefficient(backend, rule, measured, rule.limit)
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         like = next(x for x in opened.leaves if x is not None)
         n = looked_at(measured) if rule.scope is Scope.GLOBAL else measured

@@ -137,22 +137,18 @@ def _number_of(kind: type) -> int:
     return _by_type[kind]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gradients:
     """A container of gradients, opened."""
 
     backend: Backend | None  #: None where it holds no tensor at all
     leaves: list[Tensor | None]  #: the gradients
+    present: list[Tensor]  #: the gradients without the gaps
     owners: list[Any]  #: the parameter that a gradient came with, or None where the gradient itself was given
     rebuild: Callable[[list[Any]], Any]
     tree: Any  #: the container; a list where an iterator was given
     was_iterator: bool = False
     plain: str = ""  #: the dtype of gradients that :meth:`Backend.plain` vouches for
-
-    @property
-    def present(self) -> list[Tensor]:
-        """The gradients without the gaps."""
-        return [leaf for leaf in self.leaves if leaf is not None]
 
     def paths(self) -> list[str]:
         """A name for each leaf, for messages: its place in the container and its parameter's own name."""
@@ -193,39 +189,53 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     Raises:
         TypeError: for what is neither, for a type no backend knows, and for tensors of two frameworks.
     """
-    backend, was_iterator = find(tree), isinstance(tree, Iterator)
-    rebuild: Callable[[list[Any]], Any] = _only
+    backend, was_iterator, named = _alike(tree), False, None
+    rebuild: Callable[[list[Any]], Any] = type(tree)
     if backend is not None:
-        leaves = [tree]
+        leaves = list(tree)
     else:
-        tree = _materialised(tree)
-        backend = _first_backend(tree)
-        if backend is None:
-            return Gradients(None, [], [], lambda new: tree, tree, was_iterator)
-        leaves, rebuild = backend.flatten(tree)
-    named = None if holders == "none" else backend.owners(tree)
-    every = holders == "all" and backend.holds_gradients
-    _check_leaves(leaves, backend, no_gaps=every)
+        backend, was_iterator = find(tree), isinstance(tree, Iterator)
+        if backend is not None:
+            leaves, rebuild = [tree], _only
+        else:
+            tree = _materialised(tree)
+            backend = _first_backend(tree)
+            if backend is None:
+                return Gradients(None, [], [], [], lambda new: tree, tree, was_iterator)
+            leaves, rebuild = backend.flatten(tree)
+            _check_leaves(leaves, backend)
+        named = None if holders == "none" else backend.owners(tree)
     held, gradients = None, leaves
-    if every:
-        held, gradients = leaves, list(map(backend.gradient, leaves))
+    if holders == "all" and backend.holds_gradients:
+        held, gradients = leaves, _held(leaves, backend)
     elif holders == "declared" and backend.holds_gradients:
         held = [leaf if leaf is not None and backend.is_parameter(leaf) else None for leaf in leaves]
         gradients = [x if owner is None else backend.gradient(owner) for x, owner in zip(leaves, held, strict=True)]
     owners = named or held or [None] * len(leaves)
-    distinct = named is None or len(set(map(id, named))) == len(named)
     present = [x for x in gradients if x is not None]
+    distinct = named is None or len(set(map(id, named))) == len(named)
     plain = backend.plain(present) if distinct and present else ""
-    return Gradients(backend, gradients, owners, rebuild, tree, was_iterator, plain)
+    return Gradients(backend, gradients, present, owners, rebuild, tree, was_iterator, plain)
 
 
-def _check_leaves(leaves: list[Any], backend: Backend, *, no_gaps: bool) -> None:
+def _alike(tree: Any) -> Backend | None:
+    """The backend of a list or tuple of tensors of one type: what most containers are, and quickly told."""
+    if type(tree) not in (list, tuple) or len(set(map(type, tree))) != 1:
+        return None
+    return find(tree[0])
+
+
+def _held(parameters: list[Any], backend: Backend) -> list[Any]:
+    if type(None) in set(map(type, parameters)):
+        raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
+    return list(map(backend.gradient, parameters))
+
+
+def _check_leaves(leaves: list[Any], backend: Backend) -> None:
     """Refuse what is no tensor of this framework: one of each type is looked at."""
     for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values():
         if leaf is not None and not backend.is_tensor(leaf):
             raise _not_a_gradient(leaf, backend)
-        if leaf is None and no_gaps:
-            raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
 
 
 def _only(new: list[Any]) -> Any:

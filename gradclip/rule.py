@@ -34,9 +34,9 @@ class Scope(enum.Enum):
     VALUE = "value"  #: no norm: each element by itself, between two bounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)  # frozen it would take three times as long to make, at every step
 class Rule:
-    r"""One way to clip, complete: ``gradclip.clip(grads, rule)``.
+    r"""One way to clip, complete: ``gradclip.clip(grads, rule)``. A value: make another (``dataclasses.replace``) to change it.
 
     Rules come from a dialect (:mod:`gradclip.dialects`), which writes down what a framework's function does. The fields are
     the whole of the difference between one framework's clip and another's:
@@ -76,6 +76,13 @@ class Rule:
     def __post_init__(self) -> None:
         if isinstance(self.limit, float):
             self.check_limit(self.limit)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing in it but numbers, and no axis: what needs no checking against plain gradients."""
+        if self.scope is Scope.VALUE:
+            return type(self.lower) is float and type(self.upper) is float
+        return type(self.limit) is float and (self.scope is Scope.GLOBAL or self.scope is Scope.TENSOR)
 
     def check_limit(self, value: float) -> None:
         """Refuse what no limit of this rule can be."""

@@ -60,7 +60,7 @@ def clip_grad_norm_(
     >>> gradient.round(3)
     array([0.6, 0.8])
     """
-    rule = dialect.clip_grad_norm(max_norm, norm_type, error_if_nonfinite, foreach)
+    rule = dialect.clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
     opened = _opened(parameters)
     return native_norm(opened, carry_out(opened, rule, in_place=True).norm, "torch")
 
@@ -118,7 +118,7 @@ def get_total_norm(
     >>> float(gradclip.get_total_norm([np.array([3.0]), np.array([4.0])]))
     5.0
     """
-    rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite, foreach)
+    rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
     opened = _opened(tensors, "tensors", holders="none")
     norm = native_norm(opened, carry_out(opened, rule, stage="norm").norm, "torch")
     return norm if opened.backend is None else opened.backend.detach(norm)  # torch's is never differentiable
