@@ -1,4 +1,4 @@
-"""The command ``gradclip``. It ends with 0; with 1 if something failed; with 2 for wrong usage."""
+"""The command ``gradclip``. It ends with 0; with 1 if something failed, or is found to do; with 2 for wrong usage."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from importlib import metadata
 from typing import Any
 
 from gradclip import demo, inventory
+from gradclip.migrate import commands as migration
+from gradclip.migrate import explain_command
 
 __all__ = ["main"]
 
@@ -23,14 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows ``gradclip`` on the command line; this process's own if None.
 
     Returns:
-        The exit code: 0; 1 if something failed. Wrong usage raises ``SystemExit(2)``.
+        The exit code: 0; 1 if something failed; ``migrate`` has 1 where there is something to do, and 2 where a file failed.
+        Wrong usage raises ``SystemExit(2)``.
     """
     options = _parser().parse_args(arguments)
     try:
         status = int(options.run(options))
         sys.stdout.flush()
         return status
-    except demo.UsageError as error:
+    except (demo.UsageError, migration.MigrateError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -66,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(run=_demo)
     _add_json(command)
+
+    migration.add_migrate(commands)
+    explain_command.add_explain(commands)
     return parser
 
 

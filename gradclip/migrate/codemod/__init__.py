@@ -1,0 +1,201 @@
+"""The codemod: one source in, the migrated source and its sites out.
+
+A source is read by LibCST; a name counts only where its imports make it one function of the table; what is changed are spans
+of the text, and no byte outside of them. ``calls`` decides, ``traps`` object, ``rewrite`` and ``imports`` write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from gradclip.migrate.apis import BY_NAME
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod import byhand, calls, configuration, mentions
+from gradclip.migrate.codemod.codes import link
+from gradclip.migrate.codemod.flow import Flow
+from gradclip.migrate.codemod.found import Context, Decision
+from gradclip.migrate.codemod.gradients import Gradients
+from gradclip.migrate.codemod.imports import added
+from gradclip.migrate.codemod.resolve import Resolver
+from gradclip.migrate.codemod.source import Edit, Source, last_name, target_names
+from gradclip.migrate.codemod.unused import removed
+from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
+
+__all__ = ["migrate_source"]
+
+_WORDS = re.compile(
+    r"clip|clamp|_norm|optax.*\btree|dpsgd|differentially_private", re.IGNORECASE
+)  # without one there is nothing to find
+_BOM = "\ufeff"
+
+
+def migrate_source(source: str, options: Options) -> Migrated:
+    """Migrate one source.
+
+    Args:
+        source: Python 3.
+        options: what the user asked for.
+
+    Returns:
+        The new source, equal to the old in every byte that no rewrite is about, and the sites in the order of the text.
+
+    Raises:
+        SourceError: for what is not Python 3.
+
+    Example:
+        >>> from gradclip.migrate.codemod import migrate_source
+        >>> from gradclip.migrate.model import Options
+        >>> print(migrate_source("import torch\\ntorch.nn.utils.clip_grad_norm_(params, 1.0)\\n", Options()).source, end="")
+        import gradclip
+        gradclip.clip_grad_norm_(params, 1.0)
+    """
+    if not _WORDS.search(source):
+        return Migrated(source)
+    mark = _BOM if source.startswith(_BOM) else ""
+    try:
+        migrated = _migrate(Source(source.removeprefix(_BOM)), options)
+    except RecursionError:
+        raise SourceError("It is nested too deeply to be read.") from None
+    return Migrated(mark + migrated.source, migrated.sites)
+
+
+def _migrate(source: Source, options: Options) -> Migrated:
+    resolver = Resolver(source)
+    context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options)
+    decisions = [decision for decision in _decisions(context) if _selected(decision, options)]
+    if not decisions:
+        return Migrated(source.text)
+    decisions.sort(key=lambda decision: source.start(decision.node))
+    edits = [edit for decision in decisions for edit in decision.edits]
+    edits += _imports(decisions, context) + _comments(decisions, context)
+    return Migrated(source.edited(edits) if edits else source.text, tuple(_site(decision, source) for decision in decisions))
+
+
+def _selected(decision: Decision, options: Options) -> bool:
+    """Whether the user wants to hear of a decision: by its code, or by that of its function."""
+    codes = [decision.code, *([decision.api.code] if decision.api is not None else [])]
+    ignored = any(code.startswith(prefix) for code in codes for prefix in options.ignore)
+    chosen = not options.select or any(code.startswith(prefix) for code in codes for prefix in options.select)
+    return chosen and not ignored
+
+
+def _site(decision: Decision, source: Source) -> Site:
+    line, column = source.position(decision.node)
+    text = source.code(decision.node).splitlines()[0].rstrip()
+    return Site(line, column, decision.code, decision.outcome, text, decision.reason, decision.advice, link(decision.code))
+
+
+# ---- finding ---------------------------------------------------------------------------------------------------------------
+
+
+def _decisions(context: Context) -> Iterator[Decision]:
+    """Every place that clips gradients or looks like it, each once."""
+    source = context.source
+    names = _names(context)
+    for call in source.any(cst.Call):
+        name = last_name(call.func)
+        if name in names or any(a.keyword is not None and a.keyword.value in mentions.CLIP_KEYWORDS for a in call.args):
+            decided = [*calls.decide(call, context)] or [*mentions.call(call, context)]
+            decided = decided or [*(byhand.call(call, context) if name in byhand.METHODS else ())]
+            yield from decided
+            if decided:
+                continue
+        for argument in call.args:
+            if argument.keyword is not None and argument.keyword.value in configuration.KEYS:
+                yield from configuration.keyword(argument, context)
+    nodes: list[cst.Name | cst.Attribute] = [*source.any(cst.Name), *source.any(cst.Attribute)]
+    for node in nodes:
+        if last_name(node) in names and _is_value(node, source):
+            yield from mentions.value(node, context)
+    yield from _others(context)
+
+
+def _others(context: Context) -> Iterator[Decision]:
+    source = context.source
+    for string in source.any(cst.SimpleString):
+        yield from mentions.text(string, context)
+    for element in source.any(cst.DictElement):
+        yield from configuration.entry(element, context)
+    for attribute in source.any(cst.Attribute):
+        if attribute.attr.value == "CLIP_GRADIENTS":
+            yield from configuration.attribute(attribute, context)
+    for operation in source.any(cst.BinaryOperation):
+        if isinstance(operation.operator, cst.Divide):
+            yield from byhand.division(operation, context)
+
+
+def _names(context: Context) -> frozenset[str]:
+    """The last names that a call of interest can have in this source: imports and assignments may give new ones."""
+    telling = mentions.METHODS | byhand.METHODS | _TABLE
+    imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
+    assigned = {
+        name
+        for assign in context.source.any(cst.Assign)
+        if last_name(assign.value) in telling | imported
+        for target in assign.targets
+        for name in target_names(target.target)
+    }
+    return frozenset(telling | imported | assigned)
+
+
+def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
+    """Whether a name is read, and not called, bound, imported or a part of a longer one."""
+    parent = source.parents.get(node)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr is not node
+    if isinstance(parent, cst.Call):
+        return parent.func is not node
+    if isinstance(parent, cst.Arg):
+        return parent.keyword is not node
+    binders = (
+        cst.AssignTarget,
+        cst.ImportAlias,
+        cst.ImportFrom,
+        cst.AsName,
+        cst.FunctionDef,
+        cst.ClassDef,
+        cst.Param,
+        cst.NameItem,
+    )
+    return not isinstance(parent, binders)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------------
+
+
+def _imports(decisions: Sequence[Decision], context: Context) -> list[Edit]:
+    """The imports that the rewrites need, and those that they leave without a use."""
+    source, resolver = context.source, context.resolver
+    needs = [need for decision in decisions for need in decision.needs]
+    objects = frozenset(
+        decision.api.framework
+        for decision in decisions
+        if decision.released and decision.api is not None and decision.api.kind is Kind.OBJECT
+    )
+    return added(needs, source, resolver) + removed(decisions, objects, source, resolver)
+
+
+def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:
+    """A line above the statement of each manual place, if asked for, and of each change of meaning; each once."""
+    source = context.source
+    lines: dict[tuple[int, str], Edit] = {}
+    for decision in decisions:
+        text = f"# gradclip: {decision.comment}" if decision.comment else ""
+        mark = text
+        if decision.outcome is Outcome.MANUAL and context.options.annotate:
+            mark = f"# gradclip: MANUAL {decision.code} "
+            text = mark + decision.reason
+        if not text:
+            continue
+        start = source.start(source.statement(decision.node))
+        line = source.line_start(start)
+        if (line, mark) not in lines and not any(above.startswith(mark) for above in source.comments_above(line)):
+            indent = source.data[line:start].decode()
+            lines[line, mark] = Edit(line, line, f"{indent}{text}{source.newline}")
+    return list(lines.values())
+
+
+_TABLE = frozenset(name.partition("(")[0].rpartition(".")[2] for name in BY_NAME)

@@ -1,0 +1,178 @@
+"""Clips that are written out: by value with a general function, by norm with a division. They are shown, and left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from gradclip.migrate.codemod.calls import manual, unchanged
+from gradclip.migrate.codemod.found import Context, Decision, Finding
+from gradclip.migrate.codemod.gradients import mentions_norm
+from gradclip.migrate.codemod.source import last_name, target_names
+
+__all__ = ["METHODS", "call", "division"]
+
+METHODS = frozenset({"clip", "clip_", "clamp", "clamp_", "clip_by_value"})
+_FUNCTIONS = re.compile(
+    r"(numpy|jax\.numpy|cupy|mxnet\.nd|mxnet\.np|torch|paddle|tensorflow\.keras\.(backend|ops)|keras\.(backend|ops))\.(clip|clamp)_?"
+)
+_LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold
+    r"\w*(max|clip|threshold|limit)\w*norm|\w*norm\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
+    r"clip(ping)?(_(val(ue)?|grad\w*|threshold|limit))?|max_?grad\w*|threshold",
+    re.IGNORECASE,
+)
+_NORM = re.compile(r"norm", re.IGNORECASE)
+_OTHER = re.compile(r"ratio|prob|advantage|value_pred|log|reward|action|loss|weight|image|pixel", re.IGNORECASE)
+
+
+def call(node: cst.Call, context: Context) -> Iterator[Decision]:
+    """``np.clip``, ``jnp.clip``, ``torch.clamp``, ``p.grad.data.clamp_``: of a gradient, or of something else."""
+    names = context.resolver.names(node.func)
+    function = next((name for name in names.qualified if _FUNCTIONS.fullmatch(name)), None)
+    if function is None and (names.qualified or not isinstance(node.func, cst.Attribute)):
+        return
+    if function is None:
+        assert isinstance(node.func, cst.Attribute)
+        clipped: cst.BaseExpression = node.func.value
+    elif node.args:
+        clipped = node.args[0].value
+    else:
+        return
+    shown = context.source.shown(clipped)
+    gradients = context.gradients
+    if gradients.is_action(clipped):
+        yield unchanged(node, "GM112", f"{shown} is of an action, and no parameter's gradient.")
+    elif gradients.is_gradient(clipped):
+        yield manual(node, _by_value(node, clipped, function, context))
+    elif gradients.is_parameter(clipped):
+        yield unchanged(node, "GM112", f"{shown} is a parameter, and not its gradient.")
+    elif function is not None or _OTHER.search(shown):
+        yield unchanged(node, "GM112", f"Nothing says that {shown} is a gradient.")
+
+
+def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None, context: Context) -> Finding:
+    source = context.source
+    code = source.one_line(clipped)
+    limits = [a.value for a in (node.args if function is None else node.args[1:]) if _is_limit(a)]
+    bounds = [source.one_line(limit) for limit in limits]
+    for bound in bounds:
+        if mentions_norm(bound):
+            return Finding("GM104", f"It clips each element, but its limit `{bound}` is called a norm.")
+    lost = _lost(node, clipped, context)
+    if lost:
+        return Finding("GM113", lost)
+    low, high = (*bounds, "...", "...")[:2]
+    if low.lstrip("-") == high and low != high:
+        rule = f"gradclip.dialects.torch.clip_grad_value({high})"
+    else:
+        rule = f"gradclip.dialects.tensorflow.clip_by_value({low}, {high})"
+    mapped = _mapped(node, context)
+    owner = re.fullmatch(r"(.+)\.grad(\.data)?", code)
+    if mapped:
+        return Finding("GM401", advice=f"Write: gradclip.clip({mapped}, {rule}).grads.")
+    if owner and "clip_grad_value" in rule:
+        return Finding("GM401", advice=f"Write: gradclip.clip_grad_value_({owner[1]}, {high}).")
+    in_place = last_name(node.func).endswith("_") or any(a.keyword is not None and a.keyword.value == "out" for a in node.args)
+    line = f"gradclip.clip_({code}, {rule})" if in_place else f"gradclip.clip({code}, {rule}).grads"
+    return Finding("GM401", advice=f"Write: {line}.")
+
+
+def _is_limit(argument: cst.Arg) -> bool:
+    return argument.keyword is None or argument.keyword.value in ("a_min", "a_max", "min", "max", "min_value", "max_value")
+
+
+def _mapped(node: cst.Call, context: Context) -> str:
+    """``grads`` of ``tree_map(lambda g: jnp.clip(g, -c, c), grads)``."""
+    function = context.source.parents[node]
+    argument = context.source.parents.get(function)
+    outer = context.source.parents.get(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(function, cst.Lambda) or not isinstance(outer, cst.Call) or len(outer.args) < 2:
+        return ""
+    return context.source.code(outer.args[1].value) if "map" in last_name(outer.func) else ""
+
+
+def _lost(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> str:
+    """Trap 13: ``for d in [...]: d = d / n; np.clip(d, -5, 5, out=d)`` clips the quotients, which nothing keeps."""
+    if not isinstance(clipped, cst.Name):
+        return ""
+    loop = context.source.within(node, cst.For)
+    if loop is None or clipped.value not in target_names(loop.target):
+        return ""
+    for place in context.resolver.assigned_at(clipped):
+        target = context.source.parents.get(place)
+        within = loop in context.source.ancestors(place) and isinstance(target, cst.AssignTarget)
+        if within and context.source.start(place) < context.source.start(node):
+            return f"`{clipped.value}` is a new array by then, which is clipped in place and dropped."
+    holder = context.source.parents[node]
+    return (
+        ""
+        if not isinstance(holder, cst.Assign) or _is_used_after(node, clipped, loop, context)
+        else (f"`{clipped.value}` is the variable of the loop: what is assigned to it is lost with the pass.")
+    )
+
+
+def _is_used_after(node: cst.Call, name: cst.Name, loop: cst.For, context: Context) -> bool:
+    source = context.source
+    holder = source.parents[node]
+    assigned = [t.target for t in holder.targets] if isinstance(holder, cst.Assign) else []
+    if not any(isinstance(target, cst.Name) and target.value == name.value for target in assigned):
+        return True
+    end, uses = source.end(node), context.resolver.uses.get(name.value, ())
+    return any(source.start(use) >= end and loop in source.ancestors(use) for use in uses)
+
+
+# ---- by norm -------------------------------------------------------------------------------------------------------------
+
+
+def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
+    """``max_norm / (norm + 1e-6)``: the coefficient of a clip by norm."""
+    source = context.source
+    limit, norm = source.code(node.left), source.code(node.right)
+    name = last_name(node.left)
+    key = node.left.slice[0].slice if isinstance(node.left, cst.Subscript) else None
+    if isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString):
+        name = key.value.raw_value  # args["max_norm"]
+    if not _LIMIT.fullmatch(name) or not _NORM.search(norm):
+        return
+    if _is_bounded(node, norm, context):
+        advice = "Use gradclip.clip_grad_norm_ for parameters, or gradclip.clip(grads, gradclip.dialects.torch.clip_grad_norm("
+        yield manual(node, Finding("GM402", advice=f"{advice}{limit})).grads."))
+    else:
+        reason = f"{source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
+        yield manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
+
+
+def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
+    """Whether something keeps the coefficient at most 1: a minimum around it, an ``if``, a maximum in the norm, a ``where``."""
+    source = context.source
+    if re.search(r"max(imum)?\(", norm):
+        return True
+    for outer in source.ancestors(node):
+        if isinstance(outer, cst.Call) and re.search(r"min(imum)?$|clamp_?$|clip$|where$|cond$", last_name(outer.func)):
+            return True
+        if isinstance(outer, (cst.If, cst.IfExp)) and _NORM.search(source.code(outer.test)):
+            return True
+        if isinstance(outer, cst.FunctionDef):
+            break
+    names = _assigned(node, context)
+    function = source.function(node)
+    body = source.code(function) if function is not source.module else source.text
+    return any(
+        re.search(
+            rf"(min(imum)?|clamp|clip|where)\([^()]*\b{name}\b|\b{name}\.(clamp|clip|min)|\b{name}\s*[<>]|[<>]=?\s*{name}\b",
+            body,
+        )
+        for name in names
+    )
+
+
+def _assigned(node: cst.CSTNode, context: Context) -> frozenset[str]:
+    """The names that the value of an expression gets."""
+    for outer in context.source.ancestors(node):
+        if isinstance(outer, cst.Assign):
+            return frozenset(name for target in outer.targets for name in target_names(target.target))
+        if isinstance(outer, (cst.SimpleStatementLine, cst.Call)):
+            break
+    return frozenset()

@@ -1,0 +1,161 @@
+"""Calls of the table's functions: which one it is, whether a trap speaks against it, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import libcst as cst
+
+from gradclip.migrate.apis import BY_NAME, KEYWORDS
+from gradclip.migrate.apis.model import Api, Kind
+from gradclip.migrate.codemod.bind import BindError, bind, literal
+from gradclip.migrate.codemod.codes import CODES
+from gradclip.migrate.codemod.elsewhere import crossing, no_rewrite
+from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding, family
+from gradclip.migrate.codemod.resolve import Names
+from gradclip.migrate.codemod.rewrite import rewritten
+from gradclip.migrate.codemod.source import Edit
+from gradclip.migrate.codemod.traps import OF_THE_NATIVE, TRAPS, loops
+from gradclip.migrate.model import Outcome
+
+__all__ = ["decide", "manual", "unchanged"]
+
+
+def manual(node: cst.CSTNode, finding: Finding, api: Api | None = None) -> Decision:
+    """A place that is left to a person."""
+    code = CODES[finding.code]
+    return Decision(node, finding.code, Outcome.MANUAL, finding.reason or code.reason, finding.advice or code.advice, api)
+
+
+def unchanged(node: cst.CSTNode, code: str, reason: str = "", api: Api | None = None) -> Decision:
+    """A place that is right as it is."""
+    return Decision(node, code, Outcome.UNCHANGED, reason or CODES[code].reason, api=api)
+
+
+def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
+    """What becomes of a call, if its name is known to be a function's of the table."""
+    names = context.resolver.names(call.func)
+    known = sorted(names.qualified & BY_NAME.keys())
+    if known:
+        yield from _wanted(_function(call, known, names, context), context)
+        return
+    for name in sorted(names.qualified & KEYWORDS.keys())[:1]:
+        found = [decision for api in KEYWORDS[name] if (decision := _keyword(call, name, api, names, context)) is not None]
+        on = [decision for decision in found if decision.code != "GM003"]
+        if len(on) > 1:
+            what = f"`{context.source.code(call.func)}` takes one clip, and is given several."
+            on = [manual(call, Finding("GM204", what), on[0].api)]
+        for decision in on or found[:1]:
+            yield from _wanted(decision, context)
+
+
+def _wanted(decision: Decision | None, context: Context) -> Iterator[Decision]:
+    sources = context.options.sources
+    if decision is None or (decision.api is not None and sources and decision.api.framework not in sources):
+        return
+    yield decision
+
+
+def _function(call: cst.Call, known: list[str], names: Names, context: Context) -> Decision:
+    api = BY_NAME[known[0]]
+    same = {(BY_NAME[name].signature, BY_NAME[name].dialect, BY_NAME[name].kind) for name in known}
+    problem = _problem(call, names, len(same), known, context)
+    if problem is not None:
+        return manual(call, problem, api)
+    try:
+        arguments = bind(call, api.signature)
+    except BindError as error:
+        return manual(call, Finding("GM203" if error.starred else "GM204", str(error)), api)
+    return _apply(ApiCall(context, call, api, known[0], arguments, api.targets.get("gradclip")))
+
+
+def _problem(call: cst.Call, names: Names, functions: int, known: list[str], context: Context) -> Finding | None:
+    """Why a name is not exactly one function."""
+    written = context.source.code(call.func)
+    others = sorted(names.qualified - set(known))
+    if functions > 1 or others or names.local:
+        meanings = [*known, *others, *(["something that this source makes"] if names.local else [])]
+        return Finding("GM201", f"`{written}` can be {' or '.join(meanings)}.")
+    if names.renamed and isinstance(call.func, cst.Name):
+        return Finding("GM206", f"`{written}` is {known[0]} by an assignment.", f"Assign gradclip's function to `{written}`.")
+    if isinstance(call.func, cst.Name) and names.bound_at:
+        after = context.source.start(names.bound_at[-1].node)
+        for star in context.resolver.stars:
+            if context.source.start(star) > after and context.source.function(star) is context.source.module:
+                return Finding("GM202", f"{context.source.shown(star)} may bind `{written}` anew.")
+    return None
+
+
+def _keyword(call: cst.Call, name: str, api: Api, names: Names, context: Context) -> Decision | None:
+    """A keyword of a constructor; None where it is not given."""
+    given = {a.keyword.value: a for a in call.args if a.keyword is not None}
+    arguments: Mapping[str, cst.Arg] = {k: a for k, a in given.items() if k == api.keyword}
+    if not arguments and len(api.signature.parameters) > 3:
+        try:
+            arguments = bind(call, api.signature)
+        except BindError:
+            return None
+    if api.keyword not in arguments:
+        return None
+    if not names.single:
+        what = f"`{context.source.code(call.func)}` can be more than {name}."
+        return manual(call, Finding("GM201", what), api)
+    value = literal(arguments[api.keyword].value)
+    if value is None or (value == 0 and value is not False):
+        return unchanged(call, "GM003", f"`{api.keyword}={value}` is off.", api)
+    target = api.targets.get("gradclip")
+    return _apply(ApiCall(context, call, api, name, {api.keyword: arguments[api.keyword]}, target))
+
+
+def _apply(found: ApiCall) -> Decision:
+    """A call of one function with its arguments bound: a look-alike, a trap, another framework's, or a rewrite."""
+    api, options = found.api, found.context.options
+    alike = _look_alike(found)
+    if alike:
+        return unchanged(found.call, "GM112", alike, api)
+    native = options.to == family(api.framework)
+    if native:
+        target = api.targets.get(options.to)
+        if target is None and api.status == "current":
+            return unchanged(found.call, "GM001", api=api)
+    else:
+        target = found.target
+    checks = OF_THE_NATIVE if native else (loops.check, crossing, *TRAPS) if found.crosses else TRAPS
+    findings = [finding for check in checks if (finding := check(found)) is not None and found.context.keeps(finding.code)]
+    stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
+    if stopping:
+        return manual(found.call, stopping[0], api)
+    if target is None or target.by_hand:
+        return manual(found.call, no_rewrite(found), api)
+    decision = rewritten(found, target)
+    if isinstance(decision, Finding):
+        return manual(found.call, decision, api)
+    return _commented(decision, findings, found)
+
+
+def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> Decision:
+    """A rewrite; where it changes what training does, with the comment and the assignment that go with it."""
+    reason = decision.reason or "gradclip's function means the same."
+    if not findings:
+        return replace(decision, reason=reason)
+    finding = findings[0]
+    why = finding.reason or CODES[finding.code].reason
+    start = found.context.source.start(found.call)
+    prefix = (Edit(start, start, finding.prefix),) if finding.prefix else ()
+    return replace(decision, reason=why, comment=f"{finding.code} {why}", edits=(*prefix, *decision.edits))
+
+
+def _look_alike(found: ApiCall) -> str:
+    """Why a functional clip is not one of a gradient; nothing if it may be."""
+    tensors, gradients = found.tensors, found.context.gradients
+    if found.api.kind is not Kind.RETURNED or tensors is None or not found.api.dialect.startswith("tensorflow."):
+        return ""
+    shown = found.context.source.shown(tensors)
+    if gradients.is_action(tensors) and not found.api.dialect.endswith("global_norm"):
+        return f"{shown} is of an action, and no parameter's gradient."
+    if gradients.is_parameter(tensors) and not gradients.is_gradient(tensors):
+        return f"{shown} is a parameter, and not its gradient."
+    if found.clips_by_value and not gradients.is_gradient(tensors):
+        return f"Nothing says that {shown} is a gradient."
+    return ""

@@ -1,0 +1,160 @@
+"""Whether an expression is a gradient: by its name, or by where its value comes from."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from gradclip.migrate.codemod.resolve import Resolver
+from gradclip.migrate.codemod.source import Source, dotted, last_name, words
+
+__all__ = ["Gradients", "mentions_norm"]
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_GRADIENT = words("grad grads gradient gradients gvs gradvar gradvars dparam dparams dtheta")
+_SOMETHING_ELSE = words(
+    "norm norms clip max min requires no use has with enable is scaler scale fn acc accum accumulation steps step action "
+    "actions dqda checkpoint checkpointing penalty"
+)
+_BY_HAND = re.compile(r"d([A-Z]\w*|[wbuv]\w{0,2})")  # dW, dWxh, db: of derivations on paper
+_MAKES = words(
+    "gradient gradients compute_gradients compute_grads get_gradients get_unscaled_gradients grad value_and_grad "
+    "clip_by_global_norm clip_by_norm"
+)
+_KEEPS = words(
+    "zip list tuple reversed enumerate filter map tree_map tree_leaves leaves flatten values items clip_by_value "
+    "data clone detach numpy convert_to_tensor asarray array"
+)
+_NORM = re.compile(r"norm", re.IGNORECASE)
+_PARAMETER = re.compile(
+    r"^(p|w|b|param|params|parameter|weights?|bias|kernel|theta|var|variables?|embeddings?)\d*$|_(params?|weights?)$"
+)
+
+
+class Gradients:
+    """What the names and the values of one source say."""
+
+    def __init__(self, source: Source, resolver: Resolver) -> None:
+        self._source, self._resolver = source, resolver
+
+    def is_gradient(self, node: cst.BaseExpression, depth: int = 4) -> bool:
+        """Whether something says that ``node`` is a gradient, or several."""
+        if depth == 0:
+            return False
+        if isinstance(node, cst.Attribute):
+            return node.attr.value == "grad" or (
+                self.is_gradient(node.value, depth - 1)
+                if node.attr.value in ("data", "values", "grads")
+                else self.is_named(node.attr.value)
+            )
+        if isinstance(node, cst.Name):
+            return self.is_named(node.value) or self._comes_from_gradients(node, depth)
+        if isinstance(node, cst.Subscript):
+            return self.is_gradient(node.value, depth - 1)
+        if isinstance(node, cst.Call):
+            return self._is_made(node, depth)
+        if isinstance(node, (cst.List, cst.Tuple)):
+            return bool(node.elements) and all(self.is_gradient(element.value, depth - 1) for element in node.elements)
+        if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            return self.is_gradient(node.elt, depth - 1)
+        return False
+
+    def is_action(self, node: cst.BaseExpression) -> bool:
+        """The gradient of an action, which DDPG clips or inverts, and not of a parameter."""
+        return bool(re.search(r"action|dqda", self._source.code(node), re.IGNORECASE))
+
+    def is_parameter(self, node: cst.BaseExpression) -> bool:
+        """``p.data``, ``weight``: a parameter and not its gradient."""
+        parts = dotted(node)
+        if parts is None or "grad" in parts:
+            return False
+        return bool(_PARAMETER.search(parts[-2] if len(parts) > 1 and parts[-1] == "data" else parts[-1]))
+
+    def is_named(self, name: str) -> bool:
+        """Whether a name is that of gradients."""
+        words = {word.lower() for word in _WORDS.findall(name)}
+        return bool(words & _GRADIENT and not words & _SOMETHING_ELSE) or _BY_HAND.fullmatch(name) is not None
+
+    def _is_made(self, call: cst.Call, depth: int) -> bool:
+        name = last_name(call.func)
+        if isinstance(call.func, cst.Call):  # jax.grad(loss)(params)
+            return last_name(call.func.func) in ("grad", "value_and_grad")
+        if name in _MAKES:
+            return True
+        if name not in _KEEPS:
+            return False
+        values = [argument.value for argument in call.args]
+        return any(self.is_gradient(value, depth - 1) for value in values) or (
+            isinstance(call.func, cst.Attribute) and self.is_gradient(call.func.value, depth - 1)  # grad.clone()
+        )
+
+    def _comes_from_gradients(self, name: cst.Name, depth: int) -> bool:
+        return any(self._binds_gradient(place, name, depth) for place in self._resolver.assigned_at(name))
+
+    def _binds_gradient(self, place: cst.CSTNode, name: cst.Name, depth: int) -> bool:
+        parents = self._source.parents
+        outer, first = place, True
+        while isinstance(parents.get(outer), (cst.Element, cst.Tuple, cst.List, cst.StarredElement)):
+            outer = parents[outer]
+            if isinstance(outer, (cst.Tuple, cst.List)):
+                first = first and outer.elements[0].value in (place, *self._source.ancestors(place))
+        holder = parents.get(outer)
+        if isinstance(holder, (cst.For, cst.CompFor)):
+            return self._iterates(holder.iter, place, depth)
+        if isinstance(holder, cst.AssignTarget):
+            statement = parents[holder]
+            value = statement.value if isinstance(statement, cst.Assign) else None
+            if value is None or any(node is name for node in _names(value)):
+                return False
+            is_pair = isinstance(value, cst.Call) and isinstance(value.func, cst.Call)  # loss, grads = value_and_grad(...)(...)
+            return self.is_gradient(value, depth - 1) and (first or is_pair)
+        if isinstance(holder, cst.Lambda) or isinstance(place, cst.Param):
+            return self._is_mapped(place, depth)
+        return False
+
+    def _iterates(self, iterable: cst.BaseExpression, place: cst.CSTNode, depth: int) -> bool:
+        """The target of a loop: over gradients, over ``zip(grads, variables)``, over ``(gradient, variable)`` pairs."""
+        if not isinstance(iterable, cst.Call) or last_name(iterable.func) not in ("zip", "enumerate"):
+            return self.is_gradient(iterable, depth - 1) and self._place_in_pair(place) != 1
+        if last_name(iterable.func) == "enumerate":
+            return (
+                bool(iterable.args) and self.is_gradient(iterable.args[0].value, depth - 1) and self._place_in_pair(place) != 1
+            )
+        number = self._place_in_pair(place)
+        if number is None or number >= len(iterable.args):
+            return False
+        return self.is_gradient(iterable.args[number].value, depth - 1)
+
+    def _place_in_pair(self, place: cst.CSTNode) -> int | None:
+        """Which element of the innermost tuple of targets; None for a target by itself."""
+        element = self._source.parents.get(place)
+        pair = self._source.parents.get(element) if isinstance(element, cst.Element) else None
+        if not isinstance(pair, (cst.Tuple, cst.List)):
+            return None
+        return next((number for number, item in enumerate(pair.elements) if item is element), None)
+
+    def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
+        """The parameter of ``lambda g: ...`` in ``map(lambda g: ..., grads)``, or of a function with a telling name."""
+        function = self._source.within(place, cst.Lambda, cst.FunctionDef)
+        argument = self._source.parents.get(function) if isinstance(function, cst.Lambda) else None
+        call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
+        if not isinstance(call, cst.Call) or not call.args or call.args[0] is not argument:
+            return False
+        return any(self.is_gradient(other.value, depth - 1) for other in call.args[1:])
+
+
+def mentions_norm(text: str) -> bool:
+    """Whether the text of a limit speaks of a norm: ``args.max_grad_norm``."""
+    return bool(_NORM.search(text))
+
+
+def _names(node: cst.CSTNode) -> list[cst.Name]:
+    found: list[cst.Name] = []
+
+    class Visitor(cst.CSTVisitor):
+        def visit_Name(self, node: cst.Name) -> None:
+            found.append(node)
+
+    node.visit(Visitor())
+    return found

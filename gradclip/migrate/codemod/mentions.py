@@ -1,0 +1,157 @@
+"""What looks like a clipping call by its name and cannot be rewritten: methods, the project's own, names from nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+import gradclip
+from gradclip.migrate.apis import APIS, BY_NAME, KEYWORDS
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.calls import manual, unchanged
+from gradclip.migrate.codemod.found import Context, Decision, Finding, family
+from gradclip.migrate.codemod.source import last_name, root, words
+
+__all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "text", "value"]
+
+#: the last names of the table's functions that say by themselves what they do: not "clip"
+FUNCTIONS = frozenset(
+    last for name in BY_NAME if re.search(r"(?i)clip.|_norm", last := name.rpartition(".")[2]) and "(" not in name
+)
+METHODS = FUNCTIONS | words(
+    "clip_gradients clip_gradient clip_grads clip_grad clip_grad_ clip_gradient_ clip_grad_norm_fp32 clip_master_grads "
+    "unscale_and_clip_grads"
+)
+_OWN = frozenset(name for name in gradclip.__all__ if "lip" in name or "norm" in name)
+CLIP_KEYWORDS = frozenset(api.keyword for api in APIS if api.kind is Kind.KEYWORD)
+_FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
+_MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # as people name them
+_WHO = {
+    "accelerator": "Accelerate's unscales, and reduces over the shards",
+    "fabric": "Lightning Fabric's knows the strategy and the precision",
+    "engine": "The engine's knows its partitions",
+    "booster": "The booster's knows its shards",
+    "trainer": "The trainer's knows the strategy and the precision",
+}
+
+
+def call(node: cst.Call, context: Context) -> Iterator[Decision]:
+    """A call by a clip's name that is of no function of the table."""
+    names, name = context.resolver.names(node.func), last_name(node.func)
+    if any(qualified.startswith("gradclip.") for qualified in names.qualified):
+        if name in _OWN or "gradclip.backends" in str(names.single):
+            yield unchanged(node, "GM002")
+    elif names.qualified & (BY_NAME.keys() | KEYWORDS.keys()):
+        return
+    elif name in METHODS:
+        yield _named(node, name, context)
+    else:
+        yield from _keyword(node, context)
+
+
+def _named(node: cst.Call, name: str, context: Context) -> Decision:
+    names, source = context.resolver.names(node.func), context.source
+    first = root(node.func)
+    written = source.code(node.func)
+    top = {qualified.partition(".")[0] for qualified in names.qualified}
+    unbound = names.unbound and (isinstance(node.func, cst.Name) or (isinstance(first, cst.Name) and first.value in _MODULES))
+    if isinstance(node.func, cst.Attribute) and not top and not unbound:
+        return _method(node, node.func, name, context)
+    if unbound:
+        return manual(node, _from_nowhere(written, name, context))
+    if top & _FRAMEWORKS:
+        return manual(node, Finding("GM211", f"{sorted(names.qualified)[0]} is in no table of gradclip."))
+    if names.local:
+        return unchanged(node, "GM207")
+    where = sorted(names.qualified)[0]
+    return unchanged(node, "GM207", f"{where} is a function of another library, or the project's own.")
+
+
+def _from_nowhere(written: str, name: str, context: Context) -> Finding:
+    stars = context.resolver.stars
+    if stars:
+        return Finding("GM202", f"`{written}` may come from {context.source.shown(stars[-1])}.")
+    return Finding("GM209", f"Nothing in this source binds `{written.partition('.')[0]}`.")
+
+
+def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) -> Decision:
+    """``accelerator.clip_grad_norm_(...)``, ``self.clip_gradients(...)``, ``model.clip_grad_norm_(1.0)``."""
+    receiver = context.source.code(func.value)
+    own = last_name(func.value) == "self" and any(
+        isinstance(context.source.parents.get(context.source.parents[f]), cst.ClassDef) and f.name.value == name
+        for f in context.source.any(cst.FunctionDef)
+    )
+    if own:
+        return unchanged(node, "GM207", f"`{receiver}.{name}` is a method that this source defines.")
+    who = next((text for word, text in _WHO.items() if word in receiver.lower()), None)
+    if who is None and name == "clip_gradients" and receiver == "self":
+        who = "Lightning's knows the precision plugin"
+    if who is not None:
+        return manual(node, Finding("GM109", f"`{receiver}.{name}` is a wrapper's own clip: {who}."))
+    return manual(node, Finding("GM208", f"`{receiver}.{name}` is a method of an object whose class cannot be seen here."))
+
+
+def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
+    """``Adam(clipnorm=1.0)``, where ``Adam`` is not known to be Keras's."""
+    given = [a for a in node.args if a.keyword is not None and a.keyword.value in CLIP_KEYWORDS]
+    if not given or given[0].keyword is None:
+        return
+    names = context.resolver.names(node.func)
+    keyword, written = given[0].keyword.value, context.source.code(node.func)
+    if (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
+        yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{keyword}`.")
+    elif names.unbound:
+        yield manual(node, _from_nowhere(written, keyword, context))
+    else:
+        yield manual(node, Finding("GM211", f"`{written}` takes `{keyword}`, and is in no table of gradclip."))
+
+
+# ---- without a call ------------------------------------------------------------------------------------------------------
+
+
+def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision]:
+    """A function of the table that is handed on: ``partial(clip_grad_norm_, ...)``, ``clip = nn.utils.clip_grad_norm_``."""
+    source, resolver = context.source, context.resolver
+    names = resolver.names(node)
+    known = names.qualified & BY_NAME.keys()
+    if not known or names.renamed:
+        return
+    api = BY_NAME[min(known)]
+    if context.options.sources and api.framework not in context.options.sources:
+        return
+    parent = source.parents[node]
+    outer = source.parents.get(parent)
+    if source.within(node, cst.Annotation) is not None or _is_asked_for(parent, outer, context):
+        yield unchanged(node, "GM004", api=api)
+        return
+    if isinstance(outer, cst.Call) and resolver.name(outer.func).endswith("inject_hyperparams"):
+        target = api.targets.get("gradclip")
+        arguments = ", ".join(api.signature.parameters)
+        made = f"gradclip.backends.jax.gradient_transformation({target.name if target else ''}({arguments}))"
+        advice = f"Write: optax.inject_hyperparams(lambda {arguments}: {made}), whose hyperparameters keep their names."
+        yield manual(node, Finding("GM115", advice=advice), api)
+        return
+    native = context.options.to == family(api.framework)
+    target = api.targets.get(context.options.to if native else "gradclip")
+    if native and target is None and api.status == "current":
+        yield unchanged(node, "GM001", api=api)
+        return
+    advice = f"Hand on {target.name}, which takes the same arguments." if target is not None and not target.wrapper else ""
+    yield manual(node, Finding("GM205", f"{min(known)} is handed on, so that its calls cannot be read here.", advice), api)
+
+
+def _is_asked_for(parent: cst.CSTNode, outer: cst.CSTNode | None, context: Context) -> bool:
+    """``isinstance(clip, paddle.nn.ClipGradByNorm)``, and in a tuple of types."""
+    while isinstance(parent, (cst.Element, cst.Tuple)):
+        parent, outer = context.source.parents[parent], context.source.parents.get(context.source.parents[parent])
+    return isinstance(outer, cst.Call) and last_name(outer.func) in ("isinstance", "issubclass")
+
+
+def text(node: cst.SimpleString, context: Context) -> Iterator[Decision]:
+    """``getattr(nn.utils, "clip_grad_norm_")``."""
+    argument = context.source.parents[node]
+    outer = context.source.parents.get(argument)
+    if isinstance(outer, cst.Call) and last_name(outer.func) == "getattr" and node.raw_value in FUNCTIONS:
+        yield manual(outer, Finding("GM210", f"`{node.raw_value}` is looked up by its name."))

@@ -1,0 +1,255 @@
+"""What a name in a source stands for: the qualified names that its imports give it, and whether anything else could."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+from libcst.metadata import BaseAssignment, BuiltinAssignment, ImportAssignment
+
+from gradclip.migrate.codemod.source import Source, dotted
+
+__all__ = ["Binding", "Names", "Resolver", "module_of"]
+
+# what a name is a part of where it is surely read and not bound
+_READERS = (
+    cst.Arg,
+    cst.Assert,
+    cst.Assign,
+    cst.Attribute,
+    cst.Await,
+    cst.BinaryOperation,
+    cst.BooleanOperation,
+    cst.Call,
+    cst.Comparison,
+    cst.ComparisonTarget,
+    cst.Decorator,
+    cst.DictElement,
+    cst.Expr,
+    cst.FormattedStringExpression,
+    cst.If,
+    cst.IfExp,
+    cst.Index,
+    cst.Raise,
+    cst.Return,
+    cst.Subscript,
+    cst.UnaryOperation,
+    cst.While,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One name that an import statement binds."""
+
+    local: str  #: "nn"
+    qualified: str  #: "torch.nn"; a relative one starts with dots
+    node: cst.Import | cst.ImportFrom
+    alias: cst.ImportAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What an expression can stand for."""
+
+    qualified: frozenset[str] = frozenset()  #: through imports
+    local: bool = False  #: also, or only, something that this source makes
+    unbound: bool = False  #: nothing here binds it
+    bound_at: tuple[Binding, ...] = ()  #: the imports
+    renamed: bool = False  #: through an assignment to another name
+
+    @property
+    def single(self) -> str:
+        """The one qualified name that it must be, or nothing."""
+        return next(iter(self.qualified)) if len(self.qualified) == 1 and not self.local else ""
+
+
+class Resolver:
+    """Names by LibCST's scopes: an import, a local thing, several of them, or nothing."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._cache: dict[cst.CSTNode, Names] = {}
+
+    def names(self, node: cst.CSTNode, depth: int = 4) -> Names:
+        """What a name or a dotted name stands for."""
+        found = self._cache.get(node)
+        if found is None:
+            parts = dotted(node)
+            found = self._cache[node] = Names(local=True) if parts is None else self._of(node, parts, depth)
+        return found
+
+    def name(self, node: cst.CSTNode) -> str:
+        """The one qualified name that an expression must be, or nothing."""
+        return self.names(node).single
+
+    def _of(self, node: cst.CSTNode, parts: tuple[str, ...], depth: int) -> Names:
+        first = node
+        while isinstance(first, cst.Attribute):
+            first = first.value
+        rest = "".join(f".{part}" for part in parts[1:])
+        if parts[0] not in self._scoped:
+            return self._unscoped(parts[0], rest)
+        assignments = self._assignments(first, parts[0])
+        if not assignments:
+            return Names(unbound=True)
+        if any(isinstance(assignment, BuiltinAssignment) for assignment in assignments):
+            return Names(frozenset({f"builtins.{parts[0]}{rest}"}))
+        bindings = tuple(binding for assignment in assignments for binding in self._bindings(assignment, parts[0]))
+        others = [assignment for assignment in assignments if not isinstance(assignment, ImportAssignment)]
+        if bindings:
+            others = [assignment for assignment in others if not self._is_none(assignment)]
+        qualified = {binding.qualified + rest for binding in bindings}
+        if not qualified and len(others) == 1 and depth:
+            value = self._value(others[0])
+            if value is not None:
+                renamed = self.names(value, depth - 1)
+                names = frozenset(name + rest for name in renamed.qualified)
+                return Names(names, renamed.local, renamed.unbound, renamed.bound_at, renamed=bool(names))
+        return Names(frozenset(qualified), bool(others) or parts[0] in self._matched, bound_at=bindings)
+
+    def _unscoped(self, name: str, rest: str) -> Names:
+        """A name that at most imports of the module itself bind: it means the same everywhere."""
+        bindings = tuple(binding for binding in self.bindings if binding.local == name)
+        if not bindings:
+            return Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
+        return Names(frozenset(binding.qualified + rest for binding in bindings), bound_at=bindings)
+
+    @functools.cached_property
+    def _scoped(self) -> frozenset[str]:
+        """The names of which the meaning may depend on the place, so that LibCST's scopes are worth their time."""
+        source = self._source
+        within = (b.local for b in self.bindings if source.within(b.node, cst.FunctionDef, cst.ClassDef) is not None)
+        return self.assigned | frozenset(within)
+
+    @functools.cached_property
+    def assigned(self) -> frozenset[str]:
+        """Every name that something else than an import may bind."""
+        found = set(self._matched)
+        for name, uses in self.uses.items():
+            parents = (self._source.parents[use] for use in uses)
+            if not all(isinstance(parent, _READERS) for parent in parents):
+                found.add(name)
+        return frozenset(found)
+
+    @functools.cached_property
+    def taken(self) -> frozenset[str]:
+        """Every name that this source reads or binds."""
+        return frozenset(self.uses) | self._matched | {binding.local for binding in self.bindings}
+
+    def _assignments(self, node: cst.CSTNode, name: str) -> list[BaseAssignment]:
+        scope = self._source.scope(node)
+        return [] if scope is None else list(scope[name])
+
+    def _bindings(self, assignment: BaseAssignment, local: str) -> Iterator[Binding]:
+        if isinstance(assignment, ImportAssignment) and isinstance(assignment.node, (cst.Import, cst.ImportFrom)):
+            yield from (binding for binding in self.bindings_of(assignment.node) if binding.local == local)
+
+    def bindings_of(self, node: cst.Import | cst.ImportFrom) -> list[Binding]:
+        """What one import statement binds; a star is not among it."""
+        if isinstance(node.names, cst.ImportStar):
+            return []
+        prefix = module_of(node) + "." if isinstance(node, cst.ImportFrom) else ""
+        found = []
+        for alias in node.names:
+            name = ".".join(dotted(alias.name) or ())
+            if alias.asname is not None:
+                local = ".".join(dotted(alias.asname.name) or ())
+            else:
+                local = name.partition(".")[0]
+                name = name if prefix else local
+            qualified = prefix + name if not prefix.endswith("..") else prefix[:-1] + name
+            found.append(Binding(local, qualified, node, alias))
+        return found
+
+    @functools.cached_property
+    def imports(self) -> Sequence[cst.Import | cst.ImportFrom]:
+        """Every import statement, in no order."""
+        return [*self._source.any(cst.Import), *self._source.any(cst.ImportFrom)]
+
+    @functools.cached_property
+    def bindings(self) -> Sequence[Binding]:
+        return [binding for node in self.imports for binding in self.bindings_of(node)]
+
+    @functools.cached_property
+    def stars(self) -> Sequence[cst.ImportFrom]:
+        """``from x import *``, in the order of the text."""
+        return [node for node in self._source.all(cst.ImportFrom) if isinstance(node.names, cst.ImportStar)]
+
+    @functools.cached_property
+    def modules(self) -> frozenset[str]:
+        """The top-level modules that are imported anywhere."""
+        stars = (module_of(node) for node in self.stars)
+        return frozenset(name.partition(".")[0] for name in (*(b.qualified for b in self.bindings), *stars))
+
+    @functools.cached_property
+    def uses(self) -> Mapping[str, Sequence[cst.Name]]:
+        """Where each name is read, or bound by other means than an import."""
+        found: dict[str, list[cst.Name]] = defaultdict(list)
+        for name in self._source.any(cst.Name):
+            if not self._is_no_use(name):
+                found[name.value].append(name)
+        return found
+
+    def _is_no_use(self, name: cst.Name) -> bool:
+        parent = self._source.parents[name]
+        if isinstance(parent, cst.Attribute):
+            if parent.attr is name:
+                return True
+            while isinstance(parent, cst.Attribute):
+                parent = self._source.parents[parent]
+        if isinstance(parent, cst.Arg):
+            return parent.keyword is name
+        if isinstance(parent, cst.AsName):
+            return isinstance(self._source.parents[parent], cst.ImportAlias)
+        return isinstance(parent, (cst.ImportAlias, cst.ImportFrom))
+
+    @functools.cached_property
+    def _matched(self) -> frozenset[str]:
+        """The names that patterns of ``match`` bind, which LibCST's scopes leave out."""
+        patterns = [node.name for node in self._source.any(cst.MatchAs)]
+        patterns += [node.name for node in self._source.any(cst.MatchStar)]
+        patterns += [node.rest for node in self._source.any(cst.MatchMapping)]
+        return frozenset(name.value for name in patterns if name is not None)
+
+    def _is_none(self, assignment: BaseAssignment) -> bool:
+        """``torch = None``, of which no function can be called."""
+        value = self._value(assignment)
+        return isinstance(value, cst.Name) and value.value == "None"
+
+    def _value(self, assignment: BaseAssignment) -> cst.BaseExpression | None:
+        """The right side of ``name = value``."""
+        node = getattr(assignment, "node", None)
+        target = self._source.parents.get(node) if node is not None else None
+        statement = self._source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+        return statement.value if isinstance(statement, cst.Assign) else None
+
+    def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """What a name was assigned: by the only assignment to it, or the last one before it in the same function."""
+        if not isinstance(node, cst.Name):
+            return None
+        assignments, source = self._assignments(node, node.value), self._source
+        places = {place: a for a in assignments if (place := getattr(a, "node", None)) is not None}
+        if len(places) > 1:
+            around = (node, *source.ancestors(node))  # the assignment that a name is in comes after it
+            before = [place for place in places if source.start(place) < source.start(node)]
+            before = [
+                p for p in before if source.function(p) is source.function(node) and source.within(p, cst.Assign) not in around
+            ]
+            places = {place: places[place] for place in sorted(before, key=source.start)[-1:]}
+        return next((self._value(assignment) for assignment in places.values()), None)
+
+    def assigned_at(self, node: cst.Name) -> list[cst.CSTNode]:
+        """The nodes that bind a name where it is read."""
+        found = (getattr(assignment, "node", None) for assignment in self._assignments(node, node.value))
+        return [place for place in found if place is not None]
+
+
+def module_of(node: cst.ImportFrom) -> str:
+    """``torch.nn`` of ``from torch.nn import utils``, with the dots of a relative import."""
+    parts = () if node.module is None else dotted(node.module) or ()
+    return "." * len(node.relative) + ".".join(parts)

@@ -1,0 +1,128 @@
+"""What is written in the place of a call: the callee's name, and as few of its arguments as can be."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import libcst as cst
+
+from gradclip.migrate.apis import BY_NAME
+from gradclip.migrate.apis.model import Kind, Target
+from gradclip.migrate.codemod.bind import literal
+from gradclip.migrate.codemod.found import ApiCall, Decision, Finding
+from gradclip.migrate.codemod.imports import Need, spell
+from gradclip.migrate.codemod.separated import without
+from gradclip.migrate.codemod.source import Edit, Source
+from gradclip.migrate.model import Outcome
+
+__all__ = ["rewritten"]
+
+
+def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
+    """The edits that make the call one of the target, or why there are none."""
+    if found.api.kind is Kind.KEYWORD:
+        return _keyword(found, target)
+    arguments = _arguments(found, target)
+    if isinstance(arguments, Finding):
+        return arguments
+    source, call = found.context.source, found.call
+    spelled = spell(target.name, call.func, source, found.context.resolver)
+    text, needs = spelled.text, spelled.needs
+    closing: list[Edit] = []
+    if target.wrapper:
+        wrapper = spell(target.wrapper, call.func, source, found.context.resolver)
+        text, needs = f"{wrapper.text}({text}", _together(wrapper.needs, needs)
+        end = source.end(call)
+        closing = [Edit(end, end, ")")]
+    edits = (*_callee(call.func, text, source), *arguments, *closing)
+    return Decision(
+        call,
+        found.api.code,
+        Outcome.REWRITTEN,
+        target.note,
+        api=found.api,
+        edits=edits,
+        released=(call.func,),
+        needs=needs,
+        uses=spelled.uses,
+    )
+
+
+def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
+    """``SGD(clipnorm=1.0)`` as ``clipped(SGD(), clipnorm(1.0))``."""
+    source, call = found.context.source, found.call
+    argument = found.arguments[found.api.keyword]
+    wrapper = spell(target.wrapper, call.func, source, found.context.resolver)
+    spelled = spell(target.name, call.func, source, found.context.resolver)
+    start, end = source.span(call)
+    edits = (
+        Edit(start, start, f"{wrapper.text}("),
+        *without(call.args, [argument], source),
+        Edit(end, end, f", {spelled.text}({source.code(argument.value)}))"),
+    )
+    needs = _together(wrapper.needs, spelled.needs)
+    return Decision(call, found.api.code, Outcome.REWRITTEN, target.note, api=found.api, edits=edits, needs=needs)
+
+
+def _together(outer: tuple[Need, ...], inner: tuple[Need, ...]) -> tuple[Need, ...]:
+    """``import gradclip.backends.jax`` makes ``import gradclip`` needless."""
+    binds = any(need.statement.startswith("import gradclip.") and " as " not in need.statement for need in outer)
+    return outer if binds else (*outer, *inner)
+
+
+def _callee(func: cst.BaseExpression, text: str, source: Source) -> list[Edit]:
+    """A new name in the place of a dotted one; comments and line breaks within the old one stay where they are."""
+    start, end = source.span(func)
+    if source.data[start:end].decode().isidentifier() or not any(c in source.data[start:end] for c in b" \t\r\n\\#"):
+        return [Edit(start, end, text)]
+    edits = []
+    while isinstance(func, cst.Attribute):
+        dot = source.outer_span(func.value)[1] if func.dot.whitespace_before.empty else source.end(func.dot.whitespace_before)
+        edits += [Edit(dot, dot + 1, ""), Edit(*source.span(func.attr), "")]
+        func = func.value
+    return [Edit(*source.span(func), text), *edits]
+
+
+def _arguments(found: ApiCall, target: Target) -> list[Edit] | Finding:
+    """The edits to the arguments, checked against the signature of the target."""
+    source, call = found.context.source, found.call
+    given: dict[str, cst.Arg] = {}
+    unwanted: list[cst.Arg] = []
+    for native, argument in found.arguments.items():
+        name = target.arguments.get(native, "" if target.arguments else native)
+        if native in target.dropped or not name:
+            if not _is_default(native, argument, found):
+                what = f"`{native}={source.code(argument.value)}` has no counterpart in {target.name}."
+                return Finding("GM114", what, target.note or "Write by hand what it does, and leave it out.")
+            unwanted.append(argument)
+        else:
+            given[name] = argument
+    edits = without(call.args, unwanted, source)
+    order = list(_signature(target.name).parameters)
+    positional = [name for name, argument in given.items() if argument.keyword is None]
+    in_order = positional == order[: len(positional)]
+    for name, argument in given.items():
+        if argument.keyword is not None and argument.keyword.value != name:
+            edits.append(Edit(*source.span(argument.keyword), name))
+        elif argument.keyword is None and not in_order:
+            start = source.start(argument)
+            edits.append(Edit(start, start, f"{name}="))
+    try:
+        _signature(target.name).bind(**given)
+    except TypeError as error:
+        return Finding("GM204", f"Its arguments do not make a call of {target.name}: {error}.")
+    return edits
+
+
+def _is_default(name: str, argument: cst.Arg, found: ApiCall) -> bool:
+    value = literal(argument.value)
+    return value is not ... and value == found.api.signature.parameters[name].default
+
+
+def _signature(qualified: str) -> inspect.Signature:
+    """Of gradclip's functions from themselves, of a framework's from the table."""
+    if not qualified.startswith("gradclip."):
+        return BY_NAME[qualified].signature
+    module, _, name = qualified.rpartition(".")
+    return inspect.signature(getattr(importlib.import_module(module), name))

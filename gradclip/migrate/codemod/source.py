@@ -1,0 +1,297 @@
+"""One source: its LibCST tree, where each node lies in the text, and what encloses it.
+
+Edits are made to the text, at the places that LibCST gives, so that nothing else can change.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import dataclasses
+import functools
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import libcst as cst
+from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, Scope, ScopeProvider
+
+from gradclip.migrate.model import SourceError
+
+__all__ = ["Edit", "Source", "dotted", "last_name", "root", "target_names", "words"]
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+_LAYOUT = (
+    "whitespace",
+    "lpar",
+    "rpar",
+    "leading_lines",
+    "lines_after",
+    "comma",
+    "semicolon",
+    "colon",
+    "equal",
+    "header",
+    "footer",
+)
+_NEWLINE = re.compile(rb"\r\n|\r|\n")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Text in the place of a span of bytes; an insertion where the two ends are one."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Source:
+    """A parsed source and the questions that the checks ask of it."""
+
+    def __init__(self, text: str) -> None:
+        """Parse.
+
+        Raises:
+            SourceError: for what is not Python 3, and for what is nested too deeply to be read.
+        """
+        self.text = text
+        self.module = _parse(text)
+        self.data = text.encode("utf-8")
+        self.newline = self.module.default_newline
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._of_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)
+        self._index()
+        self._wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
+        self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+
+    def _index(self) -> None:
+        stack: list[cst.CSTNode] = [self.module]
+        while stack:
+            node = stack.pop()
+            self._of_type[type(node)].append(node)
+            for child in _children(node):
+                self.parents[child] = node
+                stack.append(child)
+
+    def all(self, *types: type[Node]) -> list[Node]:
+        """Every node of these types, in the order of the text."""
+        found: list[Any] = [node for kind in types for node in self._of_type.get(kind, ())]
+        return sorted(found, key=self.start)
+
+    def any(self, *types: type[Node]) -> Sequence[Node]:
+        """Every node of these types, in no order: cheaper, as no place need be known."""
+        found: list[Any] = [node for kind in types for node in self._of_type.get(kind, ())]
+        return found
+
+    # ---- places ----------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _spans(self) -> Mapping[cst.CSTNode, Any]:
+        if self.module.code != self.text:
+            alone = re.search(r"\r(?!\n)", self.text)
+            raise SourceError("Its lines end in a carriage return alone." if alone else "LibCST cannot reproduce it.")
+        return self._wrapper.resolve(ByteSpanPositionProvider)
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Where a node lies, in bytes, the parentheses around an expression left out."""
+        span = self._spans[node]
+        return span.start, span.start + span.length
+
+    def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
+        """The same with the parentheses."""
+        start, end = self.span(node)
+        return (self.start(node.lpar[0]) if node.lpar else start), (self.end(node.rpar[-1]) if node.rpar else end)
+
+    def start(self, node: cst.CSTNode) -> int:
+        return int(self._spans[node].start)
+
+    def end(self, node: cst.CSTNode) -> int:
+        return self.span(node)[1]
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node, with its parentheses."""
+        start, end = self.outer_span(node) if isinstance(node, cst.BaseExpression) else self.span(node)
+        return self.data[start:end].decode()
+
+    def one_line(self, node: cst.CSTNode) -> str:
+        """The text of a node in one line, without the comments within it."""
+        lines = self.code(node).splitlines()
+        if len(lines) > 1 and isinstance(node, cst.BaseExpression):
+            lines = [re.sub(r"\s#.*", "", line) for line in lines]
+        return " ".join(" ".join(lines).split())
+
+    def shown(self, node: cst.CSTNode) -> str:
+        """The text of a node in a message: quoted, in one line and not too long."""
+        text = self.one_line(node)
+        return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
+
+    def line_start(self, offset: int) -> int:
+        return self._lines[bisect.bisect_right(self._lines, offset) - 1]
+
+    def next_line(self, offset: int) -> int:
+        """Where the line after the one at ``offset`` starts, or the end of the text."""
+        number = bisect.bisect_right(self._lines, offset)
+        return self._lines[number] if number < len(self._lines) else len(self.data)
+
+    def comments_above(self, line: int) -> list[str]:
+        """The comment lines directly above the line that starts at an offset."""
+        number = bisect.bisect_left(self._lines, line)
+        found = []
+        while number and (text := self.data[self._lines[number - 1] : self._lines[number]].decode().strip()).startswith("#"):
+            found.append(text)
+            number -= 1
+        return found
+
+    def position(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Line and column, both from 1, the column in characters."""
+        start = self.start(node)
+        line = bisect.bisect_right(self._lines, start)
+        return line, len(self.data[self._lines[line - 1] : start].decode()) + 1
+
+    # ---- what encloses what ----------------------------------------------------------------------------------------------
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """From the parent to the module."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def within(self, node: cst.CSTNode, *types: type[Node]) -> Node | None:
+        """The nearest ancestor of these types."""
+        return next((outer for outer in self.ancestors(node) if isinstance(outer, types)), None)
+
+    def function(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The function that a node is in, or the module."""
+        return self.within(node, cst.FunctionDef, cst.Lambda) or self.module
+
+    def statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The statement with lines of its own that a node is in: one in a block or the module."""
+        while not isinstance(self.parents[node], (cst.IndentedBlock, cst.Module)):
+            node = self.parents[node]
+        return node
+
+    def exclusive(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """Whether only one of two nodes can run: they are in different branches of an ``if``, a ``match`` or a ``try``."""
+        chain = [one, *self.ancestors(one)]
+        places = {node: number for number, node in enumerate(chain)}
+        before: cst.CSTNode = other
+        for node in self.ancestors(other):
+            if node in places and places[node] > 0:
+                mine = chain[places[node] - 1]
+                if isinstance(node, (cst.If, cst.IfExp)):
+                    return mine is not node.test and before is not node.test and mine is not before
+                if isinstance(node, cst.Match):
+                    return isinstance(mine, cst.MatchCase) and isinstance(before, cst.MatchCase) and mine is not before
+                if isinstance(node, (cst.Try, cst.TryStar)):
+                    handlers = (cst.ExceptHandler, cst.ExceptStarHandler)
+                    return isinstance(mine, handlers) and isinstance(before, handlers) and mine is not before
+                return False
+            before = node
+        return False
+
+    def scope(self, node: cst.CSTNode) -> Scope | None:
+        found: Scope | None = self._scopes.get(node)
+        return found
+
+    @functools.cached_property
+    def _scopes(self) -> Mapping[cst.CSTNode, Any]:
+        return self._wrapper.resolve(ScopeProvider)
+
+    # ---- the text, changed -----------------------------------------------------------------------------------------------
+
+    def edited(self, edits: Sequence[Edit]) -> str:
+        """The text with edits made, none of which may overlap."""
+        parts, position = [], 0
+        for edit in sorted(edits):
+            if edit.start < position:
+                raise AssertionError(f"Two edits overlap at byte {edit.start}.")
+            parts += [self.data[position : edit.start], edit.text.encode("utf-8")]
+            position = edit.end
+        return b"".join([*parts, self.data[position:]]).decode()
+
+
+def dotted(node: cst.CSTNode) -> tuple[str, ...] | None:
+    """``a.b.c`` as its parts; None for what is not a name with attributes."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    return (node.value, *reversed(parts)) if isinstance(node, cst.Name) else None
+
+
+def root(node: cst.CSTNode) -> cst.CSTNode:
+    """The leftmost expression of a chain of attributes, calls and subscripts."""
+    while isinstance(node, (cst.Attribute, cst.Call, cst.Subscript)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node
+
+
+def last_name(node: cst.CSTNode) -> str:
+    """``c`` of ``a.b().c``, or nothing."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
+
+
+def target_names(node: cst.BaseExpression) -> frozenset[str]:
+    """The names that a target binds: ``i``, ``g`` and ``v`` of ``i, (g, v)``."""
+    if isinstance(node, cst.Name):
+        return frozenset({node.value})
+    elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()
+    return frozenset(name for element in elements for name in target_names(element.value))
+
+
+def _parse(text: str) -> cst.Module:
+    said = _python_says(text)
+    if said is not None and "too " in said.message:
+        raise said
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        raise (said or SourceError("It is not Python 3.", error.raw_line, error.raw_column + 1)) from None
+    except UnicodeEncodeError:
+        raise SourceError("It has characters that are no text (lone surrogates).") from None
+
+
+def _python_says(text: str) -> SourceError | None:
+    """What Python's own parser has against a source, which it says better than LibCST's.
+
+    It also refuses a depth at which LibCST's ends the process, and syntax that is newer than itself.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the source's strings escape is no matter here
+            ast.parse(text)
+    except (RecursionError, MemoryError):
+        return SourceError("It is nested too deeply to be read.")
+    except SyntaxError as error:
+        deep = "too many nested" in error.msg
+        message = "It is nested too deeply to be read." if deep else f"It is not Python 3: {error.msg}."
+        return SourceError(message, error.lineno or 0, error.offset or 0)
+    except ValueError as error:  # a null byte, a lone surrogate
+        return SourceError(f"It is not Python 3: {error}.")
+    return None
+
+
+def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from (item for item in value if isinstance(item, cst.CSTNode))
+
+
+@functools.cache
+def _fields(cls: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a node that can hold what this package looks at: not layout."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    return tuple(name for name in names if not name.startswith(_LAYOUT) and "whitespace" not in name)

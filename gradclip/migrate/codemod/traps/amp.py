@@ -1,0 +1,45 @@
+"""Trap 7: gradients that still have the loss scale of mixed precision."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.source import dotted, last_name
+
+__all__ = ["check"]
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A clip between the backward of a scaled loss and the step, without the gradients being unscaled."""
+    if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED):
+        return None
+    flow, source = found.context.flow, found.context.source
+    backward = flow.before(found.call, "backward")
+    if backward and isinstance(backward[-1].call.func, cst.Attribute):
+        scaler = _scaler(backward[-1].call, found)
+        unscaled = [event for event in flow.before(found.call, "unscale") if event.start > backward[-1].start]
+        if scaler and not unscaled:
+            reason = f"{source.shown(backward[-1].call)} is of a scaled loss, and its gradients are scaled still."
+            return Finding("GM107", reason, f"Call `{scaler}.unscale_(optimizer)` before the clip.")
+    if flow.before(found.call, "scale") and not flow.before(found.call, "unscale"):
+        reason = "The gradients of a loss that get_scaled_loss returned are scaled still."
+        return Finding("GM107", reason, "Call `optimizer.get_unscaled_gradients(gradients)` before the clip.")
+    return None
+
+
+def _scaler(backward: cst.Call, found: ApiCall) -> str:
+    """What scales the loss that a call of ``backward`` is of; nothing if nothing does."""
+    assert isinstance(backward.func, cst.Attribute)
+    loss = backward.func.value
+    value = loss if isinstance(loss, cst.Call) else found.context.resolver.value_of(loss)
+    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "scale":
+        return found.context.source.code(value.func.value)
+    # apex unscales at the end of `with amp.scale_loss(...) as scaled:`, in which the clip still is
+    for outer in found.context.source.ancestors(found.call):
+        if isinstance(outer, cst.With):
+            for item in outer.items:
+                if isinstance(item.item, cst.Call) and last_name(item.item.func) == "scale_loss":
+                    return ".".join(dotted(item.item.func) or ("amp",)).removesuffix(".scale_loss")
+    return ""

@@ -1,0 +1,54 @@
+"""Trap 3: what Keras's ``clipnorm`` means depends on the version."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.bind import literal, number
+from gradclip.migrate.codemod.elsewhere import rule
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.source import last_name
+
+__all__ = ["check"]
+
+_OLD_KEYWORDS = frozenset({"lr", "decay", "schedule_decay"})  # which no Keras 3 takes
+_OLD_NAMES = frozenset({"fit_generator", "Convolution2D", "np_utils", "MaxoutDense", "nb_epoch"})
+_MODULES = ("keras.optimizers.", "tensorflow.keras.optimizers.")
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A version of Keras in which the keyword means something else, or that gradclip cannot wrap; a limit that may be off."""
+    if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
+        return None
+    keyword = found.api.keyword
+    module = next((module for module in _MODULES if found.name.startswith(module)), None)
+    given = {argument.keyword.value for argument in found.call.args if argument.keyword is not None}
+    old = _old(found, given)
+    if old and keyword == "clipnorm":
+        reason = f"{old}: where this ran on Keras 2.3.1 or before, clipnorm was one norm over all gradients."
+        return Finding("GM103", reason)
+    if old or module is None or "." in found.name.removeprefix(module):
+        reason = old or "This optimizer is not one of Keras 3, which gradclip.backends.keras.clipped wraps"
+        return Finding("GM103", f"{reason}.", f"Go to Keras 3 first, then: {_line(found)}.")
+    if last_name(found.call.func) == "LossScaleOptimizer":
+        return Finding("GM303", "A LossScaleOptimizer hands its gradients on.", "Clip by the optimizer inside of it.")
+    value = found.limits[keyword]
+    if number(value) is None and literal(value) is ...:
+        what = f"`{found.context.source.code(value)}` may be None or 0, which are off in Keras."
+        return Finding("GM114", what, f"Where it is a number above 0, write: {_line(found)}.")
+    return None
+
+
+def _old(found: ApiCall, given: set[str]) -> str:
+    """What says that the source was written for a Keras before 3."""
+    old = sorted(given & _OLD_KEYWORDS)
+    if old:
+        return f"Keras 3 has no argument {old[0]}"
+    names = {last_name(node) for node in (*found.context.source.any(cst.Attribute), *found.context.source.any(cst.Name))}
+    old = sorted(names & _OLD_NAMES)
+    return f"Keras 3 has no {old[0]}" if old else ""
+
+
+def _line(found: ApiCall) -> str:
+    return f"gradclip.backends.keras.clipped({last_name(found.call.func)}(...), {rule(found)})"

@@ -1,0 +1,66 @@
+"""Traps 4 and 14: a limit that is a norm where elements are clipped, or that has no counterpart."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.bind import literal, number
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.gradients import mentions_norm
+
+__all__ = ["check_norm", "check_value"]
+
+_BOUNDS = frozenset({"max", "min", "clip_value_min", "clip_value_max", "min_value", "max_value"})
+
+
+def check_norm(found: ApiCall) -> Finding | None:
+    """Trap 4: ``clip_by_value(g, -max_grad_norm, max_grad_norm)``."""
+    if not found.clips_by_value:
+        return None
+    for limit in found.limits.values():
+        text = found.context.source.code(limit)
+        if mentions_norm(text):
+            return Finding("GM104", f"It clips each element, but its limit `{text}` is called a norm.")
+    return None
+
+
+def check_value(found: ApiCall) -> Finding | None:
+    """Trap 14: a limit of 0, infinity, None or less than 0, where gradclip and the native part."""
+    for name, node in found.limits.items():
+        value = _value(found, node)
+        shown = f"`{name}={found.context.source.code(node)}`"
+        if value is None:
+            return Finding("GM114", f"{shown} is None, and no clip takes that.", "Call it only where there is a limit.")
+        if not isinstance(value, float) or name in _BOUNDS:
+            continue
+        if math.isnan(value) or value < 0:
+            return Finding("GM114", f"{shown} is {value:g}, which gradclip refuses.", "Give a limit of 0 or more.")
+        if value == 0 and found.api.framework != "keras":
+            reason = f"{shown} is 0, which makes every gradient 0; natives differ over gradients that are 0 already."
+            return Finding("GM114", reason, "If 0 was to switch the clip off, call it only where the limit is above 0.", True)
+        if value == math.inf and _poisons(found):
+            reason = f"{shown} is infinite, which makes NaN of every gradient in the native; gradclip only measures."
+            return Finding("GM114", reason, changes=True)
+    return None
+
+
+def _poisons(found: ApiCall) -> bool:
+    """Whether the native makes NaN of ordinary gradients where the limit is infinite."""
+    measures = found.api.framework in ("torch", "optax", "jax") or found.api.kind is Kind.IN_PLACE
+    return not measures and not found.clips_by_value
+
+
+def _value(found: ApiCall, node: cst.BaseExpression) -> object:
+    """The number that a limit is, or that the one assignment to its name gives it; ``...`` if that cannot be seen."""
+    assigned = found.context.resolver.value_of(node)
+    for expression in (node, assigned):
+        if expression is not None:
+            value = number(expression)
+            if value is not None:
+                return value
+            if literal(expression) is None:
+                return None
+    return ...

@@ -1,0 +1,40 @@
+"""Trap 2: the scope of a clip is what one call is handed, a tensor or a group at a time in a loop."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.elsewhere import rule
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.source import root, target_names
+
+__all__ = ["check"]
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A clip in a loop over what it clips, which is to become another form: one rule would be one norm over everything."""
+    if not found.crosses or found.api.kind is not Kind.IN_PLACE or found.context.options.to in ("torch", "paddle"):
+        return None
+    tensors = found.tensors
+    if tensors is None or found.clips_by_value:
+        return None
+    loop = _loop(found, tensors)
+    if loop is None:
+        return None
+    over = found.context.source.code(loop.iter)
+    advice = f"Write: [gradclip.clip(g, {rule(found)}).grads for g in grads], with one g for each pass over {over}."
+    return Finding("GM102", f"Each pass of the loop over {over} clips by a norm of its own.", advice)
+
+
+def _loop(found: ApiCall, tensors: cst.BaseExpression) -> cst.For | None:
+    """The loop whose variable is what the call clips, or of which it is a part."""
+    elements = tensors.elements if isinstance(tensors, (cst.List, cst.Tuple)) else ()
+    parts = (root(part) for part in (tensors, *(element.value for element in elements)))
+    names = {part.value for part in parts if isinstance(part, cst.Name)}
+    for outer in found.context.source.ancestors(found.call):
+        if isinstance(outer, cst.For) and names & target_names(outer.target):
+            return outer
+        if isinstance(outer, cst.FunctionDef):
+            return None
+    return None

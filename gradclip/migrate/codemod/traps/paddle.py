@@ -1,0 +1,95 @@
+"""Trap 10: what Paddle's clips were before 2.0, and the order of the bounds."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.migrate.apis import BY_NAME
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.bind import literal, number
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.source import last_name
+
+__all__ = ["check"]
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A clip that is set for parameters elsewhere, or handed to ``minimize``; bounds in TensorFlow's order."""
+    if found.api.framework != "paddle":
+        return None
+    if found.api.kind is Kind.GLOBAL_STATE:
+        return _global(found)
+    if found.api.kind is Kind.KEYWORD:
+        clip = found.context.source.code(found.arguments[found.api.keyword].value)
+        return Finding(
+            "GM110", "It clips this one parameter.", f"{_handed(clip)} Mark the others with ParamAttr(need_clip=False)."
+        )
+    return _place(found) or _order(found)
+
+
+def _global(found: ApiCall) -> Finding:
+    code = found.context.source.code
+    arguments = found.arguments
+    clip = code(arguments["clip"].value) if "clip" in arguments else "clip"
+    only = arguments.get("param_list")
+    which = (
+        "the parameters that the program has so far"
+        if only is None or literal(only.value) is None
+        else "the parameters of its list"
+    )
+    advice = _handed(clip) + (
+        "" if only is None else f" Mark those that are not in {code(only.value)} with ParamAttr(need_clip=False)."
+    )
+    return Finding("GM110", f"It sets the clip of {which}, for optimizers that are made elsewhere.", advice)
+
+
+def _handed(clip: str) -> str:
+    return f"Remove it, and hand the clip to the optimizer: grad_clip={_current(' '.join(clip.split()))}."
+
+
+def _current(clip: str) -> str:
+    """``fluid.clip.GradientClipByNorm(1.0)`` under its present name."""
+    name, bracket, rest = clip.partition("(")
+    last = name.rpartition(".")[2]
+    if not bracket or "ClipBy" not in last:
+        return clip
+    return f"paddle.nn.ClipGradBy{last.rpartition('ClipBy')[2]}{bracket}{rest}"
+
+
+def _place(found: ApiCall) -> Finding | None:
+    """An object that goes to ``set_gradient_clip``, ``ParamAttr(gradient_clip=)`` or ``minimize(grad_clip=)``."""
+    if found.api.kind is not Kind.OBJECT:
+        return None
+    source, resolver = found.context.source, found.context.resolver
+    argument = source.parents[found.call]
+    outer = source.parents[argument] if isinstance(argument, cst.Arg) else None
+    if isinstance(outer, cst.Call):
+        api = BY_NAME.get(resolver.name(outer.func))
+        keyword = "" if not isinstance(argument, cst.Arg) or argument.keyword is None else argument.keyword.value
+        if (api is not None and api.kind is Kind.GLOBAL_STATE) or keyword == "gradient_clip":
+            return Finding("GM110", "It goes where the call around it goes.", "See there.")
+    for call in source.any(cst.Call):
+        if last_name(call.func) != "minimize":
+            continue
+        for argument in call.args:
+            handed = argument.keyword is not None and argument.keyword.value == "grad_clip"
+            if handed and found.call in (argument.value, resolver.value_of(argument.value)):
+                clip = _current(source.code(found.call))
+                reason = f"{source.shown(call)} hands it to minimize(), which takes no clip any more."
+                return Finding("GM110", reason, f"Hand it to the optimizer when that is made: grad_clip={clip}.")
+    return None
+
+
+def _order(found: ApiCall) -> Finding | None:
+    """``GradientClipByValue(-1.0, 1.0)``: Paddle's order is max, min."""
+    limits = found.limits
+    if "max" not in limits or "min" not in limits:
+        return None
+    upper, lower = limits["max"], limits["min"]
+    high, low = number(upper), number(lower)
+    code = found.context.source.code
+    swapped = high < low if high is not None and low is not None else "min" in code(upper) and "max" in code(lower)
+    if not swapped:
+        return None
+    advice = f"Write max={code(lower)}, min={code(upper)}."
+    return Finding("GM110", f"Paddle's order is max, min, and here `{code(upper)}` is the upper bound.", advice)

@@ -1,0 +1,75 @@
+"""Trap 11: sparse gradients, and gradients that are None."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.bind import literal
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.source import last_name, target_names
+
+__all__ = ["check"]
+
+_SPARSE = frozenset({"IndexedSlices", "embedding_lookup", "embedding_lookup_sparse", "SelectedRows"})
+
+
+def check(found: ApiCall) -> Finding | None:
+    """Rows that the native counts apart; a list that is shorter without its None."""
+    return _dropped(found) or _sparse(found)
+
+
+def _sparse(found: ApiCall) -> Finding | None:
+    if found.api.framework not in ("tensorflow", "keras", "paddle") or found.api.dialect == "":
+        return None
+    where = _evidence(found)
+    if where is None:
+        return None
+    reason = f"`{where}` gives sparse gradients, whose duplicate rows the native counts apart; gradclip merges them."
+    return Finding("GM111", reason, changes=True)
+
+
+def _evidence(found: ApiCall) -> str | None:
+    """What in the source makes gradients sparse, if anything."""
+    source, resolver = found.context.source, found.context.resolver
+    for node in (*source.any(cst.Attribute), *source.any(cst.Name)):
+        name = last_name(node)
+        parent = source.parents[node]
+        if name in _SPARSE and not (isinstance(parent, cst.Attribute) and parent.attr is node):
+            return source.code(node)
+        if name == "Embedding" and isinstance(parent, cst.Call) and parent.func is node:
+            qualified = resolver.name(node)
+            dense = found.api.framework == "paddle" and not _is_sparse(parent)
+            if qualified.partition(".")[0] in ("tensorflow", "keras", "paddle") and not dense:
+                return source.code(node)
+    return None
+
+
+def _is_sparse(call: cst.Call) -> bool:
+    keywords = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
+    return any(literal(keywords[name]) is True for name in ("sparse", "is_sparse") if name in keywords)
+
+
+def _dropped(found: ApiCall) -> Finding | None:
+    """``tf.clip_by_global_norm([g for g in grads if g is not None], c)``, zipped with all variables after that."""
+    if found.api.kind is not Kind.RETURNED or found.tensors is None:
+        return None
+    source, resolver = found.context.source, found.context.resolver
+    listed = resolver.value_of(found.tensors) or found.tensors
+    if not isinstance(listed, cst.ListComp) or not isinstance(listed.elt, cst.Name):
+        return None
+    if not any("is not None" in source.code(condition.test) for condition in listed.for_in.ifs):
+        return None
+    holder = source.parents[found.call]
+    target: cst.BaseExpression | None = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    if isinstance(target, cst.Tuple):
+        target = target.elements[0].value
+    names = frozenset() if target is None else target_names(target)
+    for call in source.any(cst.Call):
+        zipped = last_name(call.func) == "zip" and call.args and source.start(call) > source.start(found.call)
+        if zipped and isinstance(call.args[0].value, cst.Name) and call.args[0].value.value in names:
+            reason = (
+                f"Gradients that are None are left out before the clip, and {source.shown(call)} pairs the rest with others."
+            )
+            return Finding("GM111", reason, "Leave them in: the clip returns None for None.")
+    return None

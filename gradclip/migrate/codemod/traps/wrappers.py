@@ -1,0 +1,42 @@
+"""Trap 9: libraries that wrap a model or an optimizer and have a clip of their own."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.found import ApiCall, Finding
+from gradclip.migrate.codemod.source import last_name
+
+__all__ = ["check"]
+
+# what is imported -> whose it is, and what to call
+_WRAPPERS = {
+    "torch.distributed.fsdp": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
+    "torch.distributed._composable": ("FSDP shards the gradients", "torch's own clip, which knows DTensors"),
+    "torch.distributed.tensor": ("DTensors are sharded", "torch's own clip, which knows them"),
+    "fairscale": ("fairscale shards the gradients", "model.clip_grad_norm_(max_norm)"),
+    "deepspeed": ("DeepSpeed's engine partitions the gradients", '"gradient_clipping" of its configuration'),
+    "accelerate.Accelerator": (
+        "Accelerate may scale and shard the gradients",
+        "accelerator.clip_grad_norm_(parameters, max_norm)",
+    ),
+    "opacus": ("Opacus clips per example, which its privacy accounting is about", "max_grad_norm of make_private"),
+    "colossalai": ("ColossalAI shards the gradients", "booster's or the engine's own clip"),
+}
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A clip of torch's in a source that uses such a library, if it is not the branch for when the library is not used."""
+    if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE:
+        return None
+    context = found.context
+    for call in context.source.any(cst.Call):
+        name = last_name(call.func) if isinstance(call.func, cst.Attribute) else ""
+        if name.startswith("clip_grad_norm") and context.source.exclusive(call, found.call):
+            return None
+    imported = [binding.qualified for binding in context.resolver.bindings]
+    for module, (whose, own) in _WRAPPERS.items():
+        if any(name == module or name.startswith(module + ".") for name in imported):
+            return Finding("GM109", f"{whose}, and this clips what each process holds of them.", f"Use {own}.")
+    return None

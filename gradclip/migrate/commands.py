@@ -1,0 +1,195 @@
+"""The command ``gradclip migrate``: its options, and what it needs, which is imported only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from importlib import util
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gradclip.errors import GradclipError
+from gradclip.migrate.model import FRAMEWORKS, Options
+
+if TYPE_CHECKING:
+    from gradclip.migrate.output import Report
+    from gradclip.migrate.runner import Request
+
+__all__ = ["MigrateError", "add_migrate"]
+
+_TARGETS = ("gradclip", "torch", "tensorflow", "paddle", "jax")
+_NEEDED = ("libcst", "pathspec", "rich")  # modules, and what to install
+_STDIN = "<stdin>"
+
+_DESCRIPTION = """\
+Find every gradient-clipping call in Python files and notebooks, show how it would be rewritten,
+and say what is left to do by hand. Nothing is written without --write, and a rewrite never changes
+what training does without --allow-semantic-change.
+"""
+_EPILOG = """\
+exit status:
+  0  nothing to do
+  1  something to do, or done: calls rewritten, or left to do by hand
+  2  a file failed, or wrong usage
+
+examples:
+  gradclip migrate src                           show what would change
+  gradclip migrate src --write                   change it
+  gradclip migrate --from torch --to torch src   only torch's old names, to its current ones
+  gradclip migrate --check --json src            for a script
+  gradclip migrate - --write <old >new           from standard input to standard output
+"""
+
+
+class MigrateError(GradclipError):
+    """The migration cannot start."""
+
+
+def add_migrate(commands: Any) -> None:
+    """Add the command to those of ``gradclip``.
+
+    Args:
+        commands: what ``ArgumentParser.add_subparsers`` returned.
+    """
+    command: argparse.ArgumentParser = commands.add_parser(
+        "migrate",
+        help="find gradient-clipping calls, and rewrite them",
+        usage="gradclip migrate [options] PATH [PATH ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=_migrate)
+    command.add_argument("paths", metavar="PATH", nargs="+", help="a file or a folder; - is standard input")
+    _add_what(command.add_argument_group("what is migrated"))
+    _add_how(command.add_argument_group("what happens with it"))
+
+
+def _add_what(group: argparse._ArgumentGroup) -> None:
+    frameworks = f"only the calls of these: {', '.join(FRAMEWORKS)} (default: all)"
+    group.add_argument("--to", choices=_TARGETS, default="gradclip", help="rewrite to the functions of (default: %(default)s)")
+    group.add_argument("--from", dest="sources", metavar="A,B", type=_frameworks, default=frozenset(), help=frameworks)
+    group.add_argument(
+        "--select", metavar="CODES", type=_codes, default=frozenset(), help="only these codes: GT101,GK; a prefix will do"
+    )
+    group.add_argument(
+        "--ignore", metavar="CODES", type=_codes, default=frozenset(), help="not these; of a trap: rewrite all the same"
+    )
+    group.add_argument(
+        "--exclude", metavar="GLOB", action="append", default=[], help="leave out what matches, as in a .gitignore"
+    )
+    group.add_argument(
+        "--allow-semantic-change", action="store_true", help="rewrite also where it changes training; a comment says how"
+    )
+
+
+def _add_how(group: argparse._ArgumentGroup) -> None:
+    mode = group.add_mutually_exclusive_group()
+    mode.add_argument("--write", action="store_true", help="change the files")
+    mode.add_argument("--check", action="store_true", help="name what would change, without a diff")
+    group.add_argument("--annotate", action="store_true", help="put a comment where there is something to do by hand")
+    group.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    group.add_argument("--verbose", action="store_true", help="also name what is left as it is, and why")
+    group.add_argument("-j", dest="jobs", metavar="N", type=_jobs, default=None, help="processes (default: one a core)")
+
+
+def _frameworks(value: str) -> frozenset[str]:
+    names = _words(value)
+    if unknown := sorted(names - set(FRAMEWORKS)):
+        raise argparse.ArgumentTypeError(f"choose from {', '.join(FRAMEWORKS)}, not {', '.join(unknown)}")
+    return names
+
+
+def _codes(value: str) -> frozenset[str]:
+    return frozenset(code.upper() for code in _words(value))
+
+
+def _words(value: str) -> frozenset[str]:
+    return frozenset(filter(None, (word.strip() for word in value.split(","))))
+
+
+def _jobs(value: str) -> int:
+    if not (value.isdecimal() and int(value)):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {value!r}")
+    return int(value)
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    missing = [name for name in _NEEDED if util.find_spec(name) is None]
+    if missing:
+        raise MigrateError(f"gradclip migrate needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
+    from gradclip.migrate import runner  # here, as all that needs what has just been looked for
+
+    _check_codes(arguments)
+    options = Options(
+        to=arguments.to,
+        sources=arguments.sources,
+        select=arguments.select,
+        ignore=arguments.ignore,
+        annotate=arguments.annotate,
+        allow_semantic_change=arguments.allow_semantic_change,
+    )
+    request = runner.Request(
+        options, write=arguments.write, diff=not (arguments.check or (arguments.write and not arguments.json))
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files and sources may have what the terminal has not
+    if "-" in arguments.paths:
+        return _standard_input(arguments, request)
+    return _files(arguments, request)
+
+
+def _check_codes(arguments: argparse.Namespace) -> None:
+    from gradclip.migrate.apis import BY_CODE
+    from gradclip.migrate.codemod.codes import CODES
+
+    for option in ("select", "ignore"):
+        given = sorted(getattr(arguments, option))
+        for prefix in given:
+            if not any(code.startswith(prefix) for code in (*BY_CODE, *CODES)):
+                hint = "docs/migrate-codes.md has them all."
+                raise MigrateError(f"No code begins with {prefix}.", f"--{option} {','.join(given)}", hint)
+
+
+def _files(arguments: argparse.Namespace, request: Request) -> int:
+    from gradclip.migrate import codemod, files, output, runner
+
+    try:
+        found = files.discover(arguments.paths, arguments.exclude)
+    except files.PatternError as error:
+        raise MigrateError("--exclude means nothing.", str(error), "it is a pattern as in a .gitignore.") from None
+    report = _report(arguments, sys.stdout)
+    with output.Waiting(sys.stderr) as waiting:
+        for result in runner.run(found, request, arguments.jobs or runner.cores(), codemod.migrate_source):
+            waiting.step(shown=report.shows(result))
+            report.file(result)
+    report.end()
+    return report.totals.exit_code
+
+
+def _standard_input(arguments: argparse.Namespace, request: Request) -> int:
+    """With ``--write`` the source goes to standard output, changed or not, and what there is to say to standard error."""
+    from gradclip.migrate import codemod, disk, runner
+
+    if len(arguments.paths) > 1:
+        raise MigrateError("Standard input is one source.", " ".join(arguments.paths), "give - alone.")
+    raw = sys.stdin.buffer.read()
+    report = _report(arguments, sys.stderr if request.write else sys.stdout)
+    try:
+        result, new = runner.migrate_bytes(_STDIN, disk.decode(raw), request, codemod.migrate_source)
+    except disk.FileError as error:
+        result, new = runner.FileResult(_STDIN, error=str(error)), raw
+    report.file(result)
+    report.end()
+    if request.write:
+        sys.stdout.buffer.write(new)
+    return report.totals.exit_code
+
+
+def _report(arguments: argparse.Namespace, stream: TextIO) -> Report:
+    from gradclip.migrate import output
+
+    if arguments.json:
+        return output.JsonReport(stream)
+    return output.TextReport(stream, sys.stderr, sites=arguments.check, verbose=arguments.verbose, write=arguments.write)

@@ -1,0 +1,304 @@
+"""Which call of the table a text names, and what it is called with.
+
+A text is code, or the name of a native, of a dialect's function or of gradclip's own, or a code such as GT101.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gradclip.errors import ArgumentError, GradclipError, message
+from gradclip.migrate.apis import APIS, BY_CODE, BY_NAME, KEYWORDS
+from gradclip.migrate.apis.meaning import DIALECTS, dialect_arguments, dialect_function
+from gradclip.migrate.apis.model import Api, Kind
+from gradclip.rule import Rule
+
+__all__ = ["Call", "CallError", "find", "with_limit"]
+
+#: the first part of a name as people write it -> what it stands for, the likeliest first
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "tf": ("tensorflow",),
+    "th": ("torch",),
+    "nn": ("torch.nn", "paddle.nn"),
+    "utils": ("torch.nn.utils",),
+    "fluid": ("paddle.fluid",),
+    "slim": ("tensorflow.contrib.slim",),
+    "optimizers": ("keras.optimizers", "jax.example_libraries.optimizers"),
+}
+_INFINITIES = ("inf", "math.inf", "np.inf", "numpy.inf", "jnp.inf", "torch.inf", "tf.math.inf")
+_CLAMPS = ("clip", "clip_", "clamp", "clamp_")
+_SAMPLES: Mapping[str, Any] = {"axes": (0,), "axis": (0,), "norm_type": 2.0, "clip_value_min": -1.0, "min": -1.0}
+_UNKNOWN = object()
+_EXAMPLE = 'gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"'
+
+
+class CallError(ArgumentError):
+    """A text that names no call that clips, or a call that its signature refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the table."""
+
+    text: str  #: as it was written
+    name: str  #: "tensorflow.clip_by_norm", or a dialect's: "torch.clip_grad_norm"
+    api: Api
+    arguments: Mapping[str, str]  #: native parameter -> its source, of those that are given; of a keyword only its own
+    positional: int = 0  #: how many of them are given by position
+    rest: str = ""  #: of a keyword: the call without it
+    rule: Rule | None = None  #: what it carries out; a sample where a value is known to the running program only
+    unknown: frozenset[str] = frozenset()  #: the dialect's parameters of such values
+    refused: str = ""  #: why gradclip refuses the values; the rule is a sample then
+
+
+def find(text: str) -> Call:
+    """The call that a text names.
+
+    Args:
+        text: code such as ``"tf.clip_by_norm(g, 5.0, axes=[0])"``, a whole statement too; or a name without arguments, of a
+            native or of a dialect; or a code.
+
+    Raises:
+        ValueError: if it names none, more than one, or is called as its signature does not allow.
+
+    >>> find("tf.clip_by_norm(g, 5.0, axes=[0])").api.code
+    'GF201'
+    """
+    text = text.strip()
+    if text.upper() in BY_CODE:
+        api = BY_CODE[text.upper()]
+        return _call(text, api.names[0], api, {})
+    if "(" not in text or text.endswith("=)"):
+        named = _named(text, None)
+        return _call(text, named.name, named.api, {})
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise CallError("The call is no Python.", f"{text!r}: {error.msg}", _EXAMPLE) from None
+    first = None
+    for node in ast.walk(tree):  # the outermost first: what a chain or an optimizer is given is found inside it
+        if isinstance(node, ast.Call):
+            try:
+                named = _named(ast.unparse(node.func), node)
+            except _NoNameError as error:
+                first = first or error
+                continue
+            return _bound(node, named, text)
+    raise first or CallError("There is no call in it.", repr(text), _EXAMPLE)
+
+
+def with_limit(call: Call, limit: float) -> Rule | GradclipError | None:
+    """The call's rule with another limit, or the error that this is; None for what has no limit of its own.
+
+    >>> with_limit(find("keras.clipnorm(1.0)"), 0.0).limit
+    inf
+    """
+    function = dialect_function(call.api)
+    if function is None or call.rule is None:
+        return None
+    parameters = list(inspect.signature(function).parameters)
+    values = {name: _value_of(source) for name, source in call.arguments.items() if name != "use_norm"}
+    given = {name: value for name, value in dialect_arguments(call.api, values).items() if value is not _UNKNOWN}
+    try:
+        return function(**{**_samples(function), **given, parameters[0]: limit})
+    except GradclipError as error:
+        return error
+
+
+# ---- names --------------------------------------------------------------------------------------------------------------
+
+
+class _NoNameError(CallError):
+    """A name that is not in the table."""
+
+
+class _Named(NamedTuple):
+    """What a written name stands for."""
+
+    name: str
+    api: Api
+    of_dialect: bool = False
+
+
+def _named(name: str, node: ast.Call | None) -> _Named:
+    """What a name stands for, which is that of a called function if ``node`` is given."""
+    for candidate in _candidates(name):
+        dialect = candidate.removeprefix("gradclip.dialects.")
+        if candidate in BY_NAME and not (candidate == name in DIALECTS and node is not None and _is_of_dialect(node, name)):
+            return _Named(candidate, BY_NAME[candidate])
+        if node is not None and candidate in KEYWORDS:
+            return _Named(candidate, _keyword(candidate, node))
+        if dialect in DIALECTS:
+            return _Named(dialect, _of_dialect(dialect), True)
+        drop_in = _drop_in(candidate)
+        if drop_in is not None:
+            return _Named(candidate, drop_in)
+    return _by_ending(name, node)
+
+
+def _candidates(name: str) -> Iterator[str]:
+    first, dot, rest = name.partition(".")
+    for module in (first, *_ALIASES.get(first, ())):
+        yield f"{module}{dot}{rest}"
+
+
+def _is_of_dialect(node: ast.Call, name: str) -> bool:
+    """Whether a call fits the dialect's function, and not the native of the same name, which is given tensors too."""
+    return _fits(node, inspect.signature(DIALECTS[name])) and not _fits(node, BY_NAME[name].signature)
+
+
+def _fits(node: ast.Call, signature: inspect.Signature) -> bool:
+    try:
+        signature.bind(*node.args, **{str(keyword.arg): keyword for keyword in node.keywords})
+    except TypeError:
+        return False
+    return True
+
+
+def _of_dialect(dialect: str) -> Api:
+    """The native that a dialect's function is named after."""
+    return next(api for api in APIS if api.dialect == dialect and dialect.startswith(f"{api.framework}."))
+
+
+def _drop_in(name: str) -> Api | None:
+    """The native whose name a function of gradclip's own has."""
+    found = [(api, api.targets["gradclip"]) for api in APIS if "gradclip" in api.targets]
+    same = [api for api, target in found if target.name == name and not target.by_hand and not target.wrapper]
+    return min(same, key=lambda api: api.status != "current") if same else None
+
+
+def _by_ending(name: str, node: ast.Call | None) -> _Named:
+    """What a name stands for that was imported from somewhere: ``ClipGradByNorm``, ``SGD``."""
+    known = [*BY_NAME, *(KEYWORDS if node is not None else ()), *DIALECTS]
+    found: dict[str, _Named] = {}
+    for candidate in known:
+        if candidate.endswith(f".{name}"):
+            named = _named(candidate, node)
+            found.setdefault(named.api.code, named)
+    if len({named.api.framework for named in found.values()}) == 1:
+        return next(iter(found.values()))
+    if found:
+        names = ", ".join(sorted(named.name for named in found.values()))
+        raise CallError("More than one framework has that name.", name, f"say which: {names}.")
+    raise _NoNameError("That is no call that clips gradients, as far as gradclip knows.", name, _hint(name))
+
+
+def _hint(name: str) -> str:
+    last = name.rpartition(".")[2]
+    if last in _CLAMPS:
+        return "of gradients it is gradclip.clip_by_value(g, low, high), which it can explain."
+    known = dict.fromkeys([*(native for native in BY_NAME if "(" not in native), *DIALECTS])
+    near = difflib.get_close_matches(list(_candidates(name))[-1], known, 2, 0.7)
+    return f"did you mean {' or '.join(near)}?" if near else _EXAMPLE
+
+
+def _keyword(name: str, node: ast.Call) -> Api:
+    """The API of the keyword that a call has."""
+    given = [keyword.arg for keyword in node.keywords if not _is_none(keyword.value)]
+    apis = [api for api in KEYWORDS[name] if api.keyword in given or _position(api) < len(node.args)]
+    known = ", ".join(f"{api.keyword}=" for api in KEYWORDS[name])
+    if not apis:
+        raise CallError(f"{name} clips by a keyword, which is not there.", ast.unparse(node), f"it has {known}.")
+    if len(apis) > 1:
+        raise CallError("An optimizer clips in one way only.", ast.unparse(node), f"keep one of {known}.")
+    return apis[0]
+
+
+def _position(api: Api) -> float:
+    parameter = api.signature.parameters[api.keyword]
+    return math.inf if parameter.kind is parameter.KEYWORD_ONLY else list(api.signature.parameters).index(api.keyword)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+# ---- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def _bound(node: ast.Call, named: _Named, text: str) -> Call:
+    """The call with its arguments bound to the signature."""
+    name, api = named.name, named.api
+    signature = inspect.signature(DIALECTS[name]) if named.of_dialect else api.signature
+    if not api.keyword and any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise CallError("A call with * cannot be explained.", ast.unparse(node), "write the arguments out.")
+    if not api.keyword and any(keyword.arg is None for keyword in node.keywords):
+        raise CallError("A call with ** cannot be explained.", ast.unparse(node), "write the arguments out.")
+    keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg is not None}
+    try:
+        arguments = signature.bind(*map(ast.unparse, node.args), **keywords).arguments
+    except TypeError as error:
+        shown = f"its signature is {name}{_plain(signature)}."
+        raise CallError(f"{name} cannot be called like that: {error}.", ast.unparse(node), shown) from None
+    if api.keyword:
+        arguments = {api.keyword: arguments[api.keyword]}
+    if named.of_dialect:
+        natives = {dialect: native for native, dialect in api.dialect_arguments.items()}
+        arguments = {natives.get(parameter, parameter): source for parameter, source in arguments.items()}
+    _check_limit(node, named, arguments)
+    return _call(text, name, api, arguments, len(node.args), _without(node, api.keyword) if api.keyword else "")
+
+
+def _check_limit(node: ast.Call, named: _Named, arguments: Mapping[str, str]) -> None:
+    """Refuse a call that its signature allows, and that fails when it clips."""
+    function = dialect_function(named.api)
+    if function is None or named.api.kind is Kind.MEASURE:
+        return
+    missing = _samples(function).keys() - dialect_arguments(named.api, arguments).keys()
+    if missing:
+        natives = {dialect: native for native, dialect in named.api.dialect_arguments.items()}
+        names = " and ".join(natives.get(parameter, parameter) for parameter in sorted(missing))
+        raise CallError(f"{named.name} cannot clip without {names}.", ast.unparse(node))
+
+
+def _plain(signature: inspect.Signature) -> str:
+    """A signature without annotations."""
+    return str(
+        inspect.Signature([parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()])
+    )
+
+
+def _without(node: ast.Call, keyword: str) -> str:
+    return ast.unparse(ast.Call(func=node.func, args=node.args, keywords=[k for k in node.keywords if k.arg != keyword]))
+
+
+def _call(text: str, name: str, api: Api, arguments: Mapping[str, str], positional: int = 0, rest: str = "") -> Call:
+    values = {parameter: _value_of(source) for parameter, source in arguments.items() if parameter != "use_norm"}
+    of_rule = dialect_arguments(api, values)
+    unknown = frozenset(parameter for parameter, value in of_rule.items() if value is _UNKNOWN)
+    known = {parameter: value for parameter, value in of_rule.items() if parameter not in unknown}
+    function = dialect_function(api)
+    rule, refused = None, ""
+    if function is not None:
+        samples = _samples(function, math.inf if api.kind is Kind.MEASURE else 1.0)
+        samples |= {parameter: _SAMPLES.get(parameter, 1.0) for parameter in unknown}
+        try:
+            rule = function(**{**samples, **known})
+        except GradclipError as error:
+            refused = message(*error.args).replace("\n", " ")
+            rule = function(**samples)
+    return Call(text, name, api, dict(arguments), positional, rest, rule, unknown, refused)
+
+
+def _samples(function: Any, limit: float = 1.0) -> dict[str, Any]:
+    """A value for each parameter that must have one."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: _SAMPLES.get(p.name, limit) for p in parameters if p.default is p.empty}
+
+
+def _value_of(source: str) -> Any:
+    """A literal's value, infinity among them."""
+    bare = source.replace(" ", "").replace('"', "'")
+    for sign, factor in (("", 1.0), ("-", -1.0)):
+        if bare in (sign + "float('inf')", *(sign + name for name in _INFINITIES)):
+            return factor * math.inf
+    try:
+        return ast.literal_eval(source)
+    except (ValueError, TypeError, SyntaxError):
+        return _UNKNOWN

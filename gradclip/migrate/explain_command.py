@@ -1,0 +1,70 @@
+"""The command ``gradclip explain``: its options. What explains is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from typing import Any
+
+__all__ = ["add_explain"]
+
+_TO = ("gradclip", "torch", "tensorflow", "keras", "paddle", "jax")
+_NARROWEST, _WIDEST = 72, 110
+_DESCRIPTION = """\
+Explain one call that clips gradients: what it computes, over what, what it returns, what happens at
+the edges, and its equivalents in every framework. With two calls: in what they differ, with numbers.
+"""
+_EPILOG = """\
+a call is code, a native's name, a dialect's name, or a code that gradclip migrate prints:
+  gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"
+  gradclip explain "optax.chain(optax.clip_by_global_norm(1.0), optimizer)" --to torch
+  gradclip explain GT101
+  gradclip explain torch.clip_grad_norm keras.clipnorm
+
+exit status: 0; 2 for wrong usage
+"""
+
+
+def add_explain(commands: Any) -> None:
+    """Add the command to those of ``gradclip``.
+
+    Args:
+        commands: what ``ArgumentParser.add_subparsers`` returned.
+    """
+    command: argparse.ArgumentParser = commands.add_parser(
+        "explain",
+        help="what one clipping call computes, and its equivalents",
+        usage="gradclip explain [options] CALL [CALL]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=_explain)
+    command.add_argument("call", metavar="CALL", help="what to explain")
+    command.add_argument("other", metavar="CALL", nargs="?", help="what to compare it with")
+    command.add_argument("--to", choices=_TO, default="", help="only the equivalent in this framework")
+    command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from gradclip.migrate import explain, explain_compare, explain_text
+    from gradclip.migrate.explain_call import CallError
+
+    width = min(max(shutil.get_terminal_size().columns - 1, _NARROWEST), _WIDEST)
+    try:
+        if options.other is None:
+            explanation = explain.explain(options.call, options.to)
+            text = explain_text.explanation_text(explanation, width)
+            document: dict[str, Any] = explanation.as_json()
+        else:
+            if options.to:
+                raise CallError("Two calls are compared, not translated.", f"--to {options.to}", "give one call.")
+            comparison = explain_compare.compare(options.call, options.other)
+            text, document = explain_text.comparison_text(comparison, width), comparison.as_json()
+    except CallError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(document, indent=2) if options.json else text)
+    return 0

@@ -1,0 +1,76 @@
+"""What the natives do at the edges where gradclip departs from them (:mod:`gradclip.departures`), in a few words each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["NATIVELY"]
+
+_NAN = "NaN of every gradient"
+_NAN_IF = "NaN of every gradient if one is infinite"
+_NAN_OF_ZEROS = "NaN of zero gradients"
+_ROUND = "the gradients turned round"
+_UNCLIPPED = "nothing is clipped"
+_BOUND = "every element becomes the bound"
+_ERROR = "an error"
+_SEPARATE = "such rows count separately"
+_ON_TENSORFLOW = f"{_SEPARATE}, on TensorFlow"
+_TWICE = "it counts twice"
+_SCALED_TWICE = "it counts twice, and is scaled twice"
+
+#: dialect -> edge -> what the native does there, and gradclip does not
+NATIVELY: Mapping[str, Mapping[str, str]] = {
+    "torch.clip_grad_norm": {
+        "limit inf": _NAN_IF,
+        "limit < 0": _ROUND,
+        "sparse": _ERROR,
+        "listed twice": _SCALED_TWICE,
+    },
+    "torch.clip_grad_value": {"limit < 0": _BOUND, "no gradients": _ERROR},
+    "tensorflow.clip_by_norm": {"limit 0": _NAN_OF_ZEROS, "limit inf": _NAN, "limit < 0": _NAN_OF_ZEROS, "sparse": _SEPARATE},
+    "tensorflow.clip_by_global_norm": {
+        "limit 0": _NAN_OF_ZEROS,
+        "limit inf": _NAN,
+        "limit < 0": _UNCLIPPED,
+        "sparse": _SEPARATE,
+        "listed twice": _TWICE,
+    },
+    "keras.clipnorm": {"limit inf": _NAN, "limit < 0": _UNCLIPPED, "sparse": _ON_TENSORFLOW},
+    "keras.global_clipnorm": {
+        "limit inf": _NAN,
+        "limit < 0": _UNCLIPPED,
+        "no gradients": f"{_ERROR}, on torch and JAX",
+        "sparse": _ON_TENSORFLOW,
+        "listed twice": _TWICE,
+    },
+    "keras.clipvalue": {"limit < 0": _UNCLIPPED, "sparse": _ON_TENSORFLOW},
+    "paddle.clip_grad_by_norm": {"limit inf": _NAN},
+    "paddle.clip_grad_by_global_norm": {
+        "limit 0": _NAN_OF_ZEROS,
+        "limit inf": _NAN,
+        "limit < 0": _ROUND,
+        "sparse": "what comes back is not merged",
+        "listed twice": _TWICE,
+        "an iterator": _ERROR,
+    },
+    "paddle.clip_grad_norm": {
+        "limit inf": _NAN_IF,
+        "limit < 0": _ROUND,
+        "listed twice": _SCALED_TWICE,
+        "an iterator": "it returns the norm, and clips nothing",
+    },
+    "optax.clip_by_global_norm": {
+        "limit 0": _NAN_OF_ZEROS,
+        "limit inf": _NAN_IF,
+        "limit < 0": _ROUND,
+        "listed twice": _TWICE,
+    },
+    "optax.clip": {"limit < 0": _BOUND},
+    "optax.clip_by_block_rms": {
+        "limit 0": _NAN_OF_ZEROS,
+        "limit inf": "NaN of a gradient that is not finite",
+        "limit < 0": _UNCLIPPED,
+    },
+    "optax.adaptive_grad_clip": {"limit inf": "NaN of a gradient that is not finite", "limit < 0": _ROUND},
+    "optax.per_example_global_norm_clip": {"limit < 0": _ROUND},
+}

@@ -1,0 +1,108 @@
+"""``docs/equivalence.md``: the conventions side by side, and for each native call its equivalents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gradclip.migrate import explain_words as words
+from gradclip.migrate.apis import APIS
+from gradclip.migrate.apis.meaning import DIALECTS
+from gradclip.migrate.apis.model import Api, Target
+from gradclip.migrate.explain_call import Call, find
+from gradclip.migrate.explain_equivalents import FRAMEWORKS
+
+__all__ = ["markdown"]
+
+_HEAD = """\
+# Which clip is which
+
+Made from the table that `gradclip migrate` and `gradclip explain` use, and from the dialects; a test keeps it so.
+`gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"` says the same of one call, with its arguments, and the code for each
+framework; `gradclip explain torch.clip_grad_norm keras.clipnorm` shows two conventions on numbers.
+
+## The conventions
+
+What becomes of a gradient `g`. Where the norm is infinite, or a limit is 0, gradclip may depart from the native on purpose: the
+[README](../README.md#where-gradclip-departs-from-a-native-on-purpose) says where and why."""
+_CALLS = """\
+## The calls, and the same in other frameworks
+
+`=` is the same to the last bit, `≈` the same within rounding, — nothing of the framework's own: use gradclip, with the rule
+of the dialect. A new name in the same framework, and most of what is under *gradclip*, is a change of the call alone; elsewhere
+the code around it changes too. (1) For a limit above 0 and below infinity: at these the natives differ. (2) Where the lower
+bound is the upper one negated."""
+_GROUPS = {
+    "GT": "torch",
+    "GF": "TensorFlow",
+    "GK": "Keras",
+    "GP": "Paddle",
+    "GL": "paddle.fluid, which Paddle removed",
+    "GO": "optax and JAX",
+}
+_TITLES = {"torch": "torch", "tensorflow": "TensorFlow", "keras": "Keras", "paddle": "Paddle", "jax": "optax"}
+
+
+def markdown() -> str:
+    """The whole page.
+
+    >>> print(markdown().splitlines()[0])
+    # Which clip is which
+    """
+    return "\n\n".join([_HEAD, _conventions(), _CALLS, _calls(), ""]).rstrip("\n") + "\n"
+
+
+def _conventions() -> str:
+    rows = []
+    for dialect in DIALECTS:
+        call = find(dialect)
+        rule = call.rule
+        assert rule is not None
+        edges = words.edges(call, rule)
+        computed = "<br>".join(f"`{line}`" for line in words.formula(call, rule))
+        rows.append(
+            (f"`{dialect}`", computed, words.scope(call, rule), edges["infinity"], edges["NaN"], edges.get("limit 0", ""))
+        )
+    return _table(("dialect", "computes", "over", "infinity", "NaN", "a limit of 0"), rows)
+
+
+def _calls() -> str:
+    head = ("code", "native", "dialect", "gradclip", *_TITLES.values())
+    parts = []
+    for prefix, title in _GROUPS.items():
+        rows = [_row(api) for api in APIS if api.dialect and api.code.startswith(prefix)]
+        parts.append(f"### {title}\n\n{_table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+def _row(api: Api) -> tuple[str, ...]:
+    call = find(api.code)
+    own = {"optax": "jax"}.get(api.framework, api.framework)
+    name = f"Optimizer({api.keyword}=)" if api.framework == "keras" else api.names[0].replace("tensorflow.", "tf.", 1)
+    native = f"`{name}`" + ("" if api.status == "current" else f" ({api.status})")
+    cells = [_cell(call, api, framework, own) for framework in FRAMEWORKS]
+    return (api.code, native, f"`{api.dialect}`", _in_gradclip(api.targets.get("gradclip")), *cells)
+
+
+def _cell(call: Call, api: Api, framework: str, own: str) -> str:
+    target = api.targets.get(framework)
+    if target is not None:
+        note = " (1)" * target.ordinary_limit + " (2)" * target.symmetric_bounds
+        return f"{'=' if target.exact else '≈'} `{_short(target.name)}`{note}"
+    return "" if framework == own and api.status != "removed" else "—"
+
+
+def _in_gradclip(target: Target | None) -> str:
+    if target is None:
+        return "—"
+    return f"`{(target.wrapper or target.name).removeprefix('gradclip.')}`"
+
+
+def _short(name: str) -> str:
+    """A name as its users write it."""
+    bare = name.removeprefix("keras.optimizers.Optimizer(").removesuffix(")") if name.startswith("keras.") else name
+    return bare.replace("tensorflow.", "tf.", 1).removeprefix("paddle.nn.").removeprefix("torch.nn.utils.")
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

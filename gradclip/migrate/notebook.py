@@ -1,0 +1,173 @@
+"""A Jupyter notebook as one program, and the program's changes put back into the notebook.
+
+The code cells share their names, so they are read as one program: what the first imports, the third calls. What Python cannot
+read, such as ``%matplotlib inline`` and ``!pip install``, stands there as a name until the cells are taken apart again. In the
+file only the strings change that hold changed code: the rest stays to the byte, however it was written.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gradclip.migrate import spans
+from gradclip.migrate.magics import Magics
+from gradclip.migrate.model import SourceError
+
+__all__ = ["Notebook", "Unread"]
+
+_OURS = "__gradclip_"
+_CLIP = re.compile(r"[\w.]*\b(?:clip_grad\w*|clip_by_\w+|(?:ClipGrad|GradientClip)By\w+|(?:global_)?clipnorm|clipvalue)\s*[(=]")
+_END = "__gradclip_end__"  #: after all cells, with the names that magics use: their imports are to stay
+_MARKER = "__gradclip_cell_{}__"  #: between the cells; a statement, so that it goes with no other when that is removed
+
+
+class Unread(NamedTuple):
+    """What looks like a clipping call, and stands where nothing is read: in a magic."""
+
+    cell: int
+    line: int  #: in the cell, from 1
+    column: int
+    text: str
+
+
+@dataclass(slots=True)
+class _Cell:
+    """A code cell."""
+
+    number: int  #: from 1, of all cells
+    path: spans.Path  #: of its source in the file
+    text: str
+    head: str = ""  #: the lines at the top that stay in front of whatever is added
+    line: int = 0  #: where its body begins in the program
+
+
+@dataclass(slots=True)
+class Notebook:
+    r"""One notebook.
+
+    >>> notebook = Notebook(r'{"cells": [{"cell_type": "code", "source": ["%time\n", "x = 1"]}]}')
+    >>> notebook.program
+    'x = 1'
+    >>> print(notebook.replaced("x = 2"))
+    {"cells": [{"cell_type": "code", "source": ["%time\n", "x = 2"]}]}
+    """
+
+    text: str
+    program: str = field(init=False, default="")
+    unread: list[Unread] = field(init=False, default_factory=list)
+    _end: int = field(init=False, default=0)  #: where the program goes on with what is not in the notebook
+    _cells: list[_Cell] = field(init=False, default_factory=list)
+    _magics: Magics = field(init=False, default_factory=Magics)
+
+    def __post_init__(self) -> None:
+        if _OURS in self.text:
+            raise SourceError(f"has names that begin with {_OURS}, which are kept for reading notebooks")
+        parts = []
+        line = 1
+        names: set[str] = set()
+        for number, path, text in _code(self.text):
+            head, body = self._magics.hide(text)
+            hidden = list(_hidden(text, body))
+            names.update(name for _, magic in hidden for name in re.findall(r"\w+", magic))
+            self.unread += _clips(number, hidden)
+            if body.strip():
+                if self._cells:
+                    parts.append(_MARKER.format(number) + "\n")
+                    line += 1
+                self._cells.append(_Cell(number, path, text, head, line))
+                parts.append(body + "\n")
+                line += body.count("\n") + 1
+        self._end = line
+        self.program = "".join(parts)[:-1]
+        if kept := sorted(_imported(self.program) & names):
+            self.program += f"\n{_END}[{', '.join(kept)}]"
+
+    def has(self, line: int) -> bool:
+        """Whether a line of the program is one of the notebook."""
+        return line < self._end
+
+    def locate(self, line: int) -> tuple[int, int]:
+        """The cell, counted from 1 over all cells, and the line in it, of a line of the program."""
+        cell = max((cell for cell in self._cells if cell.line <= line), key=lambda cell: cell.line)
+        return cell.number, line - cell.line + 1 + cell.head.count("\n")
+
+    def replaced(self, program: str) -> str:
+        """The notebook with the cells of another program.
+
+        Raises:
+            SourceError: where the program does not have the same cells any more.
+        """
+        bodies = self._apart(program)
+        changes = []
+        for cell, body in zip(self._cells, bodies, strict=True):
+            text = cell.head + self._magics.show(body)
+            if text != cell.text:
+                changes.append((cell.path, text))
+        return spans.replaced(self.text, changes)
+
+    def _apart(self, program: str) -> list[str]:
+        """The bodies of the cells."""
+        bodies = []
+        rest = re.sub(rf"\n{_END}\[.*\]$", "", program)
+        for cell in self._cells[1:]:
+            found = re.split(rf"^{_MARKER.format(cell.number)}(?:\r?\n|\Z)", rest, maxsplit=1, flags=re.MULTILINE)
+            if len(found) != 2:
+                raise SourceError(f"cell {cell.number} can no longer be told from the others")
+            bodies.append(found[0].removesuffix("\n"))
+            rest = found[1]
+        return [*bodies, rest]
+
+
+def _hidden(text: str, body: str) -> Iterator[tuple[int, str]]:
+    """The lines of a cell that the program does not have, numbered from 1."""
+    written, read = text.split("\n"), body.split("\n")
+    read = [""] * (len(written) - len(read)) + read
+    return ((number, old) for number, (old, new) in enumerate(zip(written, read, strict=True), 1) if old != new)
+
+
+def _clips(cell: int, lines: list[tuple[int, str]]) -> Iterator[Unread]:
+    for number, line in lines:
+        if found := _CLIP.search(line):
+            yield Unread(cell, number, found.start() + 1, line[found.start() :].rstrip())
+
+
+def _imported(program: str) -> set[str]:
+    try:
+        nodes = list(ast.walk(ast.parse(program)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()  # whoever reads the program will say so
+    aliases = [alias for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
+    return {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+
+
+def _code(text: str) -> Iterator[tuple[int, spans.Path, str]]:
+    """The number, the place and the text of each code cell, if the notebook's language is Python."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SourceError(f"not a notebook: {error.msg}", error.lineno, error.colno) from None
+    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
+        raise SourceError("not a notebook of format 4: it has no list of cells")
+    if not _language(document.get("metadata")).startswith(("python", "ipython")):
+        return
+    for i, cell in enumerate(document["cells"]):
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source")
+            lines = [source] if isinstance(source, str) else source
+            if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+                raise SourceError(f"not a notebook of format 4: cell {i + 1} has no source")
+            yield i + 1, ("cells", i, "source"), "".join(lines)
+
+
+def _language(metadata: Any) -> str:
+    """Python, unless another is named."""
+    for key, name in (("language_info", "name"), ("kernelspec", "language")):
+        inner = metadata.get(key) if isinstance(metadata, dict) else None
+        if isinstance(inner, dict) and isinstance(inner.get(name), str):
+            return str(inner[name]).lower()
+    return "python"

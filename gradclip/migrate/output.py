@@ -1,0 +1,284 @@
+"""What ``gradclip migrate`` prints: diffs, sites and a summary, or one JSON document; both as the files come."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from gradclip.migrate.model import Outcome
+from gradclip.migrate.runner import FileResult, Place
+
+__all__ = ["SCHEMA", "JsonReport", "Report", "TextReport", "Totals", "Waiting"]
+
+SCHEMA = 1  #: of the JSON document; grows when a key changes its meaning or goes
+_WIDEST = 120
+_REMEMBERED = 1000  #: sentences that are not said twice
+_INDENT = "    "
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}  # of a diff's lines
+_MARKS = {Outcome.REWRITTEN: "green", Outcome.MANUAL: "bold yellow", Outcome.UNCHANGED: "dim"}
+
+
+@dataclass(slots=True)
+class Totals:
+    """What it all comes to."""
+
+    files: int = 0  #: that were read
+    changed: int = 0
+    annotated: int = 0  #: those of them that only get comments
+    written: int = 0
+    failed: int = 0
+    skipped: int = 0
+    rewritten: int = 0  #: sites, as the next two
+    manual: int = 0
+    unchanged: int = 0
+
+    def add(self, result: FileResult) -> None:
+        """Count one more file."""
+        self.files += not result.skipped
+        self.changed += result.changed
+        self.annotated += result.changed and not result.count(Outcome.REWRITTEN)
+        self.written += result.written
+        self.failed += bool(result.error)
+        self.skipped += bool(result.skipped)
+        self.rewritten += result.count(Outcome.REWRITTEN)
+        self.manual += result.count(Outcome.MANUAL)
+        self.unchanged += result.count(Outcome.UNCHANGED)
+
+    @property
+    def exit_code(self) -> int:
+        """2: a file failed; 1: something was changed, would be, or is to be done by hand; 0: nothing to do."""
+        return 2 if self.failed else int(bool(self.changed or self.manual))
+
+
+class Report:
+    """Told of each file as it is done; this one says nothing."""
+
+    def __init__(self) -> None:
+        self.totals = Totals()
+
+    def shows(self, result: FileResult) -> bool:
+        """Whether there is something to say of a file."""
+        return bool(result.places or result.error or result.changed)
+
+    def file(self, result: FileResult) -> None:
+        """One more file is done."""
+        self.totals.add(result)
+
+    def end(self) -> None:
+        """That was the last."""
+
+
+class JsonReport(Report):
+    """One document, written file by file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._between = ""
+        stream.write(f'{{\n"schema": {SCHEMA},\n"files": [')
+
+    def file(self, result: FileResult) -> None:
+        super().file(result)
+        if self.shows(result):
+            self._stream.write(f"{self._between}\n{json.dumps(_as_json(result))}")
+            self._between = ","
+
+    def end(self) -> None:
+        totals = json.dumps(asdict(self.totals))
+        self._stream.write(f'\n],\n"totals": {totals},\n"exit_code": {self.totals.exit_code}\n}}\n')
+
+
+def _as_json(result: FileResult) -> dict[str, Any]:
+    position = {"cell": result.cell or None, "line": result.line or None, "column": result.column or None}
+    return {
+        "path": result.path,
+        "changed": result.changed,
+        "written": result.written,
+        "sites": [_site_as_json(place) for place in result.places],
+        "diff": result.diff,
+        "error": {"message": result.error, **position} if result.error else None,
+    }
+
+
+def _site_as_json(place: Place) -> dict[str, Any]:
+    site = place.site
+    head = {"code": site.code, "outcome": site.outcome.value}
+    position = {"cell": place.cell or None, "line": site.line, "column": site.column}
+    return {**head, **position, "text": site.text, "reason": site.reason, "advice": site.advice, "link": site.link}
+
+
+class TextReport(Report):
+    """For reading: diffs in colour on a terminal; beside them what is left to do, each advice once; then a summary.
+
+    Args:
+        stream: where to.
+        errors: where the files that failed are named.
+        sites: name the rewritten sites too, one by one.
+        verbose: and those that stay, and the files that were not read.
+        write: whether changes are made, and not only shown.
+    """
+
+    def __init__(self, stream: TextIO, errors: TextIO, sites: bool = False, verbose: bool = False, write: bool = False) -> None:
+        super().__init__()
+        self._stream, self._errors, self._write = stream, errors, write
+        self._console = console(stream)
+        shown = {Outcome.REWRITTEN: sites or verbose, Outcome.MANUAL: True, Outcome.UNCHANGED: verbose}
+        self._shown = frozenset(outcome for outcome, wanted in shown.items() if wanted)
+        self._verbose = verbose
+        self._said: set[tuple[str, ...]] = set()
+        self._spoken = False  #: since the last empty line
+
+    def shows(self, result: FileResult) -> bool:
+        return super().shows(result) or bool(result.skipped and self._verbose)
+
+    def file(self, result: FileResult) -> None:
+        super().file(result)
+        if result.error:
+            where = _where(result.path, result.cell, result.line, result.column)
+            self._stream.flush()  # where both go to one place, in order
+            self._errors.write(f"{where}: ERROR: {result.error}\n")
+        elif result.skipped:
+            if self._verbose:
+                self._say(f"{result.path}: skipped: {result.skipped}", "dim")
+        else:
+            self._diff(result.diff)
+            for place in result.places:
+                if place.site.outcome in self._shown:
+                    self._site(result, place)
+            if result.written:
+                count = result.count(Outcome.REWRITTEN)
+                self._say(f"{result.path}: {_counted(count, 'site')} rewritten" if count else f"{result.path}: annotated")
+
+    def end(self) -> None:
+        totals = self.totals
+        rewritten, annotated = ("rewritten", "annotated") if self._write else ("to rewrite", "to annotate")
+        parts = []
+        if totals.rewritten:
+            files = _counted(totals.changed - totals.annotated, "file")
+            parts.append(f"{_counted(totals.rewritten, 'site')} {rewritten} in {files}")
+        if totals.annotated:
+            parts.append(f"{_counted(totals.annotated, 'file')} {annotated}")
+        if totals.manual:
+            parts.append(f"{totals.manual:,} to do by hand")
+        if not parts and not totals.failed:
+            parts.append("nothing to do")
+        if totals.unchanged:
+            parts.append(f"{totals.unchanged:,} left as {'it is' if totals.unchanged == 1 else 'they are'}")
+        if totals.failed:
+            parts.append(f"{_counted(totals.failed, 'file')} failed")
+        if self._spoken:
+            self._say("")
+        self._say(f"{_counted(totals.files, 'file')} read: {', '.join(parts)}.", "bold")
+        hints = ["--write makes the changes"] if totals.changed > totals.written else []
+        hints += ["--verbose says why sites are left"] if totals.unchanged and not self._verbose else []
+        if hints:
+            self._say(f"{'; '.join(hints)}.")
+
+    def _diff(self, diff: str) -> None:
+        if self._console is None:
+            self._stream.write(diff)
+        else:
+            for line in diff.split("\n")[:-1]:
+                style = "bold" if line.startswith(("--- ", "+++ ")) else _STYLES.get(line[:1], "")
+                self._say(line, style)
+        if diff:
+            self._say("")
+            self._spoken = False
+
+    def _site(self, result: FileResult, place: Place) -> None:
+        site = place.site
+        words = {Outcome.REWRITTEN: "rewritten" if self._write else "would be rewritten", Outcome.MANUAL: "MANUAL"}
+        where = _where(result.path, place.cell, site.line, site.column)
+        self._say(f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {site.text}", _MARKS[site.outcome])
+        rewritten, manual = site.outcome is Outcome.REWRITTEN, site.outcome is Outcome.MANUAL
+        if not rewritten or self._new(site.code, site.reason):
+            self._wrap(site.reason)
+        if manual and self._new(site.code, site.advice):
+            self._wrap(site.advice)
+        if manual and site.link and self._new(site.code, site.link):
+            self._say(_INDENT + site.link, "dim")
+
+    def _new(self, *what: str) -> bool:
+        """Whether it has not been said yet, as far as is remembered."""
+        new = what not in self._said
+        if len(self._said) < _REMEMBERED:
+            self._said.add(what)
+        return new
+
+    def _wrap(self, text: str) -> None:
+        if text.startswith("Write: "):  # code is to be copied in one piece
+            self._say(_INDENT + text)
+            return
+        width = min(_WIDEST, self._console.width if self._console else _WIDEST)
+        for line in textwrap.wrap(text, width - len(_INDENT), break_long_words=False, break_on_hyphens=False):
+            self._say(_INDENT + line)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._spoken = True
+        if self._console is None:
+            self._stream.write(f"{text}\n")
+        else:
+            self._console.print(Text(text, style), soft_wrap=True)
+
+
+def console(stream: TextIO) -> Console | None:
+    """What writes in colour; None where there is to be none."""
+    found = Console(file=stream, highlight=False)
+    return found if found.is_terminal and found.color_system and not os.environ.get("NO_COLOR") else None
+
+
+def _where(path: str, cell: int, line: int, column: int) -> str:
+    """The form that editors and terminals make links of."""
+    position = [f"cell {cell}"] if cell else []
+    position += [str(number) for number in (line, column)[: bool(line) + bool(line and column)]]
+    return ":".join([path, *position])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+class Waiting:
+    """How many files have been read, once that takes a while: a line that moves on a terminal, elsewhere one every so often."""
+
+    def __init__(self, stream: TextIO, after: float = 1.0, every: float = 10.0) -> None:
+        self._console = Console(file=stream, highlight=False)
+        columns = (SpinnerColumn(), TextColumn("{task.completed:,} files read"), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task("read", total=None)
+        self._every = after if self._console.is_terminal else every
+        self._next, self._count, self._moving = time.monotonic() + self._every, 0, False
+
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._clear()
+
+    def step(self, shown: bool = False) -> None:
+        """One more file; the line is cleared where something is to be shown of it."""
+        self._count += 1
+        if shown:
+            self._clear()
+        elif time.monotonic() < self._next:
+            return
+        elif self._console.is_terminal:
+            self._bar.start()
+            self._bar.update(self._task, completed=self._count)
+            self._moving = True
+        else:
+            self._next += self._every
+            self._console.print(f"{self._count:,} files read ...")
+
+    def _clear(self) -> None:
+        if self._moving:
+            self._bar.stop()
+            self._moving = False

@@ -1,0 +1,312 @@
+"""One file migrated, and many: in order, several at a time, none of which stops the rest."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import io
+import os
+import signal
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from multiprocessing import get_context
+
+import libcst
+
+from gradclip.migrate import disk
+from gradclip.migrate.codemod.codes import CODES, link
+from gradclip.migrate.files import SETTINGS, Found
+from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.migrate.notebook import Notebook, Unread
+from gradclip.migrate.settings import report_settings, wanted
+
+__all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrate_file", "run"]
+
+Migrate = Callable[[str, Options], Migrated]
+
+_MAGIC = CODES["GM212"]
+_CHUNK = 8  #: files that a process is handed at once
+_AHEAD = 4  #: chunks a process that are read ahead of the results: all that is held at a time
+_FEW = 24  #: files that are done before other processes have started
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to do with each file."""
+
+    options: Options
+    write: bool = False
+    diff: bool = True  #: say what changes, line by line
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A site in its file."""
+
+    site: Site  #: its line is that of the file, or of the cell
+    cell: int = 0  #: of a notebook, from 1 and over all cells; 0 elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What became of one file."""
+
+    path: str
+    places: tuple[Place, ...] = ()
+    changed: bool = False  #: the source, or the file
+    written: bool = False
+    diff: str = ""  #: as ``git apply`` and ``patch`` take it
+    error: str = ""  #: one line: why nothing could be done
+    cell: int = 0  #: of the error, with the next two; 0: not known
+    line: int = 0
+    column: int = 0
+    skipped: str = ""  #: why it was not read
+
+    def count(self, outcome: Outcome) -> int:
+        """How many sites ended this way."""
+        return sum(place.site.outcome is outcome for place in self.places)
+
+
+class _Problem(SourceError):
+    """A source error in a cell."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0, cell: int = 0) -> None:
+        super().__init__(message, line, column)
+        self.cell = cell
+
+
+def migrate_file(path: str, request: Request, migrate: Migrate) -> FileResult:
+    """Migrate one file; whatever is wrong with it becomes the result's ``error``.
+
+    Args:
+        path: the file; a notebook if its name ends so.
+        request: what to do.
+        migrate: ``codemod.migrate_source``, or a function like it.
+
+    Returns:
+        What became of it.
+    """
+    try:
+        source = disk.read(path)
+    except disk.FileError as error:
+        if path.endswith(SETTINGS):  # most of them are no settings, and nothing would be rewritten
+            return FileResult(path, skipped=str(error))
+        return FileResult(path, error=str(error))
+    result, new = migrate_bytes(path, source, request, migrate)
+    if request.write and result.changed:
+        try:
+            disk.replace(path, source, new)
+            return replace(result, written=True)
+        except disk.FileError as error:
+            return FileResult(path, error=str(error))
+    return result
+
+
+def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Migrate) -> tuple[FileResult, bytes]:
+    """The same for what has been read; nothing is written."""
+    kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
+    try:
+        text, places = kind(source.text, request.options, migrate)
+        changed = text != source.text
+        new = source.encode(text) if changed else source.raw
+        mark = source.mark.decode()  # part of the first line to whoever applies the diff
+        diff = _diff(path, mark + source.text, mark + text) if changed and request.diff else ""
+        return FileResult(path, places, changed, diff=diff), new
+    except SourceError as error:
+        cell = getattr(error, "cell", 0)
+        result = FileResult(path, error=error.message, cell=cell, line=error.line, column=error.column)
+    except disk.FileError as error:
+        result = FileResult(path, error=str(error))
+    except Exception as error:  # a mistake of ours; the other files are not to suffer from it
+        result = FileResult(
+            path, error=f"internal error, please report it: {type(error).__name__}: {' '.join(str(error).split())}"
+        )
+    return result, source.raw
+
+
+def _python(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:
+    migrated = _checked(text, options, migrate, flags=0)
+    return migrated.source, tuple(map(Place, migrated.sites))
+
+
+def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:
+    notebook = Notebook(text)
+    places = [Place(_in_magic(unread), unread.cell) for unread in notebook.unread if wanted(_MAGIC.code, options)]
+    if not notebook.program:
+        return text, tuple(places)
+    try:
+        migrated = _checked(notebook.program, options, migrate, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SourceError as error:
+        if not error.line:
+            raise
+        cell, line = notebook.locate(error.line)
+        raise _Problem(error.message, line, error.column, cell) from None
+    for site in filter(lambda site: notebook.has(site.line), migrated.sites):
+        cell, line = notebook.locate(site.line)
+        places.append(Place(replace(site, line=line), cell))
+    places.sort(key=lambda place: (place.cell, place.site))
+    return notebook.replaced(migrated.source), tuple(places)
+
+
+def _in_magic(unread: Unread) -> Site:
+    manual = (Outcome.MANUAL, unread.text, _MAGIC.reason, _MAGIC.advice, link(_MAGIC.code))
+    return Site(unread.line, unread.column, _MAGIC.code, *manual)
+
+
+def _settings(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:
+    return text, tuple(map(Place, report_settings(text, options)))
+
+
+def _checked(text: str, options: Options, migrate: Migrate, flags: int) -> Migrated:
+    """Migrate a source that Python can read into one that it can read.
+
+    Raises:
+        SourceError: where it cannot. Of two parsers' messages Python's is the better one.
+    """
+    problem = _problem(text, flags)
+    if problem and not problem.line:
+        raise problem  # nested so deeply that other parsers crash, or no text
+    try:
+        migrated = migrate(text, options)
+    except SourceError as error:
+        raise problem or error from None
+    except RecursionError:
+        raise SourceError("nested too deeply to be read") from None
+    if problem and not _parses(text):  # the codemod reads only what mentions clipping
+        raise problem
+    after = None if problem or migrated.source == text else _problem(migrated.source, flags)
+    if after:
+        raise SourceError(f"internal error, please report it: the rewritten source does not compile: {after.message}")
+    return migrated
+
+
+def _parses(text: str) -> bool:
+    """Whether LibCST can read what this Python cannot: a newer one's source."""
+    try:
+        libcst.parse_module(text)
+    except libcst.ParserSyntaxError:
+        return False
+    return True
+
+
+def _problem(text: str, flags: int) -> SourceError | None:
+    """Why Python cannot compile a source; without a line where it is not to be tried with another parser."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the user's own code
+        try:
+            compile(text, "source", "exec", flags=flags, dont_inherit=True)
+        except SyntaxError as error:
+            if "too many nested" in error.msg or "too many statically nested" in error.msg:
+                return SourceError("nested too deeply to be read")
+            return SourceError(_explained(error), error.lineno or 0, error.offset or 0)
+        except (RecursionError, MemoryError):
+            return SourceError("nested too deeply to be read")
+        except ValueError as error:  # lone surrogates
+            return SourceError(f"does not parse: {error}")
+    return None
+
+
+def _explained(error: SyntaxError) -> str:
+    old = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
+    message = error.msg.removesuffix(".")
+    return f"Python 2, not 3: {message}" if message.startswith(old) else f"does not parse: {message}"
+
+
+def _diff(path: str, old: str, new: str) -> str:
+    name = path.lstrip("/") + ("\t" if " " in path else "")  # the tab ends a name with spaces
+    before, after = (list(io.StringIO(text, newline="\n")) for text in (old, new))
+    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+# ---- many files ---------------------------------------------------------------------------------------------------------
+
+
+def run(found: Iterable[Found], request: Request, jobs: int, migrate: Migrate) -> Iterator[FileResult]:
+    """Migrate files as they are found; results come in their order, and few are held at a time.
+
+    Args:
+        found: the files; read no further ahead than the processes have work.
+        request: what to do with each.
+        jobs: processes; 1 for this one alone.
+        migrate: ``codemod.migrate_source``, or a function like it that can be pickled.
+
+    Returns:
+        A result for each of ``found``.
+    """
+    found = iter(found)
+    few = list(islice(found, _FEW + 1))
+    if jobs == 1 or len(few) <= _FEW:  # to start a process takes as long as to read a few files
+        for one in chain(few, found):
+            yield _one(one, request, migrate)
+        return
+    yield from _Pool(request, jobs, migrate).run(chain(few, found))
+
+
+def _one(found: Found, request: Request, migrate: Migrate) -> FileResult:
+    if found.error or found.skipped:
+        return FileResult(found.path, error=found.error, skipped=found.skipped)
+    return migrate_file(found.path, request, migrate)
+
+
+def _several(found: list[Found], request: Request, migrate: Migrate) -> list[FileResult]:
+    return [_one(one, request, migrate) for one in found]
+
+
+class _Pool:
+    """Processes that are replaced when one of them dies."""
+
+    def __init__(self, request: Request, jobs: int, migrate: Migrate) -> None:
+        self._work = (request, migrate)
+        self._jobs = jobs
+        self._executor = self._started(jobs)
+
+    def run(self, found: Iterator[Found]) -> Iterator[FileResult]:
+        """The results, in order."""
+        pending: deque[tuple[list[Found], Future[list[FileResult]]]] = deque()
+        try:
+            while chunk := list(islice(found, _CHUNK)):
+                pending.append((chunk, self._submit(chunk)))
+                if len(pending) == _AHEAD * self._jobs:
+                    yield from self._results(*pending.popleft())
+            while pending:
+                yield from self._results(*pending.popleft())
+        finally:
+            self._executor.shutdown(cancel_futures=True)
+
+    def _submit(self, chunk: list[Found]) -> Future[list[FileResult]]:
+        try:
+            return self._executor.submit(_several, chunk, *self._work)
+        except BrokenProcessPool:
+            self._executor = self._started(self._jobs)
+            return self._executor.submit(_several, chunk, *self._work)
+
+    def _results(self, chunk: list[Found], future: Future[list[FileResult]]) -> Iterator[FileResult]:
+        try:
+            yield from future.result()
+        except BrokenProcessPool:  # one of the files in work has killed its process: each by itself tells which
+            for one in chunk:
+                with self._started(1) as alone:
+                    try:
+                        yield from alone.submit(_several, [one], *self._work).result()
+                    except BrokenProcessPool:
+                        yield FileResult(one.path, error="the process that read it was killed: too large, or nested too deeply")
+
+    @staticmethod
+    def _started(jobs: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_quiet)
+
+
+def _quiet() -> None:
+    """An interrupt is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def cores() -> int:
+    """How many processes can run at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,15 @@
+#!/usr/bin/env python
+# -*- coding: utf-8 -*-
+# A licence.
+"""The docstring is first."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from torch.nn.utils import clip_grad_norm_
+
+
+def clip(model: Any) -> Any:
+    return clip_grad_norm_(model.parameters(), float(os.environ["CLIP"]))

@@ -1,0 +1,17 @@
+import os
+import gradclip
+
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    from torch.nn.utils import clip_grad_norm_
+except ImportError:
+    from torch.nn.utils import clip_grad_norm as clip_grad_norm_
+
+
+def clip(model):
+    if torch is not None:
+        gradclip.clip_grad_value_(model.parameters(), float(os.environ["CLIP"]))
+    gradclip.clip_grad_norm_(model.parameters(), 1.0)

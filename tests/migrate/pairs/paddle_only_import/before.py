@@ -1,0 +1,3 @@
+from paddle.nn import ClipGradByNorm
+
+CLIP = ClipGradByNorm(1.0)

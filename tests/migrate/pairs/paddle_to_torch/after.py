@@ -1,0 +1,6 @@
+import gradclip
+import paddle
+
+clip = paddle.nn.ClipGradByGlobalNorm(1.0)
+clip = paddle.nn.ClipGradByValue(max=1.0, min=-2.0)
+gradclip.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,0 +1,6 @@
+import gradclip
+import torch
+
+gradclip.clip_grad_norm_(model.parameters(), 1.0)
+gradclip.clip_grad_norm_(model.parameters(), 0)
+torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)

@@ -1,0 +1,8 @@
+import torch
+import torch.nn as nn
+
+
+def train(model):
+    torch.nn.utils.clip_grad_norm(model.parameters(), 0.25)
+    nn.utils.clip_grad_norm( model.parameters(), max_norm=0.25 )
+    nn.utils.clip_grad_norm_(model.parameters(), 0.25)

@@ -1,0 +1,3 @@
+clip_grad_norm_(model.parameters(), 1.0)
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+tf.clip_by_global_norm(grads, 1.0)

@@ -1,0 +1,33 @@
+"""What stands in for the codemod where the runner is tested: it finds ``old`` and writes ``new``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
+
+
+def migrate_source(source: str, options: Options) -> Migrated:
+    """Rewrite ``old``, report ``by_hand`` and ``leave``, and fail where the source asks for it."""
+    if "unreadable" in source:
+        raise SourceError("the codemod cannot read it", 2, 3)
+    if "mistake" in source:
+        raise ValueError("a mistake\nof ours")
+    if "deep" in source:
+        raise RecursionError
+    if "die" in source:
+        os._exit(9)
+    new = source.replace("old", "new").replace("broken", "(")
+    return Migrated(new, tuple(_sites(source)))
+
+
+def _sites(source: str) -> Iterator[Site]:
+    advice = {"advice": "Do it.", "link": "https://example.org/#XX2"}
+    for number, line in enumerate(source.splitlines(), 1):
+        if "old" in line:
+            yield Site(number, line.index("old") + 1, "XX1", Outcome.REWRITTEN, line, "It is old.")
+        if "by_hand" in line:
+            yield Site(number, line.index("by_hand") + 1, "XX2", Outcome.MANUAL, line, "Nobody knows.", **advice)
+        if "leave" in line:
+            yield Site(number, line.index("leave") + 1, "XX3", Outcome.UNCHANGED, line, "It is good.")

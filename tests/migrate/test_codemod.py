@@ -1,0 +1,226 @@
+"""The codemod beyond single patterns: what it reads, what it refuses, what it is told to leave, and what it imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from migrate.codemods import manual, migrate, options, rewritten
+
+from gradclip.migrate.apis import APIS, BY_NAME
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod import codes, migrate_source
+from gradclip.migrate.model import SourceError
+
+DOCS = Path(__file__).parents[2] / "docs"
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "paddle", "jax", "optax", "keras")
+CALL = "import torch\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+
+
+# ---- what is read --------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_speaks_of_no_clip_is_returned_as_it_is() -> None:
+    source = "this is not Python at all"
+    assert migrate_source(source, options()).source is source
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "line"),
+    [
+        ("print 'clip'\n", "It is not Python 3: Missing parentheses in call to 'print'", 1),
+        ("x = 1\nif clip\n    pass\n", "It is not Python 3", 2),
+        ("clip = 1\0", "It is not Python 3: source code string cannot contain null bytes", 0),
+        ("clip = " + "(" * 5000 + ")" * 5000, "nested too deeply", 1),
+        ("clip = " + "-" * 50000 + "1", "nested too deeply", 0),
+        ("clip = " + "+".join("1" * 50000), "nested too deeply", 0),
+        ("clip = '\udc80'\n", "surrogates", 0),
+        (CALL.replace("\n", "\r"), "carriage return", 0),
+    ],
+)
+def test_what_cannot_be_read_is_one_error(source: str, message: str, line: int) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        migrate_source(source, options())
+    assert caught.value.line == line
+    assert "\n" not in caught.value.message
+
+
+def test_a_byte_order_mark_stays_first() -> None:
+    assert migrate("\ufeff" + CALL).source.startswith("\ufeffimport gradclip\n")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_new_lines_end_as_the_others_do(newline: str) -> None:
+    source = (
+        "import torch\nfrom x import y\n\n# c\ntorch.nn.utils.clip_grad_norm_(y, 0)\ntorch.nn.utils.clip_grad_norm_(y, 1)\n"
+    )
+    migrated = migrate(source.replace("\n", newline), annotate=True)
+    assert migrated.source.count(newline) == source.count("\n") + 2  # an import and a comment
+    assert "\n" not in migrated.source.replace(newline, "")
+
+
+def test_the_place_of_a_site_counts_characters() -> None:
+    (site,) = migrate("import torch\nif 'ü': é = 1; torch.nn.utils.clip_grad_norm_(p, 1.0)\n").sites
+    assert (site.line, site.column) == (2, 16)
+    assert site.text == "torch.nn.utils.clip_grad_norm_(p, 1.0)"
+
+
+def test_what_strings_escape_is_no_matter() -> None:
+    source = "from torch.nn.utils import clip_grad_norm_\nclip_grad_norm_(p, 1.0)\nx = {'\\d': re.compile('\\s', clip='\\w')}\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        migrated = migrate_source(source, options())
+    assert migrated.source == source.replace("from torch.nn.utils import clip_grad_norm_", "import gradclip").replace(
+        "\nclip", "\ngradclip.clip"
+    )
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------------
+
+BINDINGS = {
+    "a parameter of a lambda": "f = lambda torch: {}\n",
+    "a variable of a comprehension": "[{} for torch in y]\n",
+    "a loop": "for torch in y:\n    {}\n",
+    "a with": "with x() as torch:\n    {}\n",
+    "an except": "try:\n    pass\nexcept E as torch:\n    {}\n",
+    "a walrus": "if (torch := load()):\n    {}\n",
+    "a match": "match x:\n    case torch:\n        {}\n",
+    "a match of the rest": "match x:\n    case {{**torch}}:\n        {}\n",
+    "a match of a star": "match x:\n    case [*torch]:\n        {}\n",
+    "a global": "def f():\n    global torch\n    torch = 1\n{}\n",
+    "a class": "class torch: ...\n{}\n",
+    "an assignment after it": "{}\ntorch = load()\n",
+    "another import": "from other import torch\n{}\n",
+    "an augmented assignment": "torch += 1\n{}\n",
+    "a tuple": "torch, x = load()\n{}\n",
+}
+
+
+@pytest.mark.parametrize("name", BINDINGS)
+def test_a_name_that_something_else_binds_is_not_rewritten(name: str) -> None:
+    migrated = migrate("import torch\n" + BINDINGS[name].format("torch.nn.utils.clip_grad_norm_(p, 1.0)"))
+    assert rewritten(migrated) == []
+    assert len(manual(migrated)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntry:\n    import apex\nexcept ImportError:\n    apex = None\ntorch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "try:\n    import torch\nexcept ImportError:\n    torch = None\nif torch:\n    torch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "import torch.nn\nimport torch.optim\nprint(torch.optim)\ntorch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "if x:\n    import torch\nelse:\n    import torch\ntorch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "import torch\nclass A:\n    torch = 1\n    def f(self):\n        torch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "import torch\ndef g(torch): ...\ntorch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "import torch\nutils = torch.nn.utils\nutils.clip_grad_norm_(p, 1)\n",
+    ],
+)
+def test_a_name_that_can_only_be_one_function_is_rewritten(source: str) -> None:
+    assert rewritten(migrate(source)) == ["GT101"]
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in APIS if api.kind not in (Kind.KEYWORD, Kind.GLOBAL_STATE)], ids=lambda api: api.code
+)
+def test_every_name_of_every_function_is_found(api: object) -> None:
+    for name in api.names:  # type: ignore[attr-defined]
+        module, _, function = name.rpartition(".")
+        for source in (f"import {module}\nx = {name}(**a)\n", f"from {module} import {function} as f\nx = f(**a)\n"):
+            assert manual(migrate(source)) == ["GM203"], name
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if "(" in name and "keras" not in name])
+def test_every_keyword_is_found(name: str) -> None:
+    call = name.removesuffix(")")
+    module = call.partition("(")[0].rpartition(".")[0]
+    assert len(manual(migrate(f"import {module}\nx = {call}limit)\n"))) == 1
+
+
+# ---- imports -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from __future__ import annotations; import torch; torch.nn.utils.clip_grad_norm_(p, 1)\n",
+        '"""Docstring."""; import torch; torch.nn.utils.clip_grad_norm_(p, 1)\n',
+        '"""Docstring."""\nfrom __future__ import annotations\nimport torch\ntorch.nn.utils.clip_grad_norm_(p, 1)\n',
+        "from __future__ import annotations\ndef f():\n    import torch\n    torch.nn.utils.clip_grad_norm_(p, 1)\n",
+        "def f():\n    from torch.nn.utils import clip_grad_norm_\n    clip_grad_norm_(p, 1)\n",
+        "def f():\n    import optax; return optax.clip(1.0)\n",
+        "if x: import optax; tx = optax.clip(1.0)\n",
+        "try:\n    import optax\nexcept ImportError:\n    pass\ntx = optax.clip(1.0)\n",
+    ],
+)
+def test_imports_come_where_python_takes_them(source: str) -> None:
+    migrated = migrate(source)  # compiled there
+    assert len(rewritten(migrated)) == 1
+    names = {"f": object, "p": [], "x": False, "__name__": "migrated"}
+    if "optax" not in source:
+        exec(compile(migrated.source.replace("import torch", "pass"), "migrated", "exec"), names)
+
+
+# ---- what is not to be touched -------------------------------------------------------------------------------------------
+
+
+def test_only_what_is_selected_is_touched() -> None:
+    source = CALL + "torch.nn.utils.clip_grad_value_(p, 1.0)\n"
+    assert rewritten(migrate(source, select=["GT103"])) == ["GT103"]
+    assert rewritten(migrate(source, select=["GT"])) == ["GT101", "GT103"]
+    assert rewritten(migrate(source, ignore=["GT101"])) == ["GT103"]
+    assert migrate(source, select=["GM"]).sites == ()
+    assert rewritten(migrate(source, sources=["tensorflow"])) == []
+
+
+def test_a_trap_of_a_selected_function_is_told() -> None:
+    assert manual(migrate("import torch\ntorch.nn.utils.clip_grad_norm_(p, 0)\n", select=["GT101"])) == ["GM114"]
+
+
+def test_a_comment_is_written_once() -> None:
+    source = "import torch\nif x:\n    torch.nn.utils.clip_grad_norm_(p, 0)\n"
+    once = migrate(source, annotate=True).source
+    assert once.splitlines()[2].startswith("    # gradclip: MANUAL GM114 ")
+    assert migrate(once, annotate=True).source == once
+    assert migrate(source).source == source
+
+
+# ---- the documentation ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_the_codes_is_the_one_in_the_docs() -> None:
+    assert (DOCS / "migrate-codes.md").read_text(encoding="utf-8") == codes.markdown()
+
+
+def test_every_link_leads_to_a_place_of_the_page() -> None:
+    page = codes.markdown()
+    for code in [*codes.CODES, *(api.code for api in APIS)]:
+        anchor = codes.link(code).partition("#")[2]
+        assert f"## {anchor.upper()}\n" in page or f'<a id="{anchor}"></a>' in page
+
+
+# ---- what is imported ----------------------------------------------------------------------------------------------------
+
+
+def modules_after(code: str) -> set[str]:
+    code += "\nimport sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_migrating_imports_no_framework_and_no_backend() -> None:
+    source = CALL + "import optax, keras\noptax.clip(1.0)\nkeras.optimizers.SGD(clipnorm=1.0)\n"
+    code = "from gradclip.migrate.codemod import migrate_source\nfrom gradclip.migrate.model import Options\n"
+    code += f"migrated = migrate_source({source!r}, Options()).source\nassert 'gradclip.backends.keras' in migrated, migrated"
+    modules = modules_after(code)
+    assert not modules & set(FRAMEWORKS)
+    assert not [name for name in modules if name.startswith("gradclip.backends")]
+
+
+def test_without_libcst_the_codemod_is_not_imported() -> None:
+    code = "import sys\nsys.modules['libcst'] = None\ntry:\n    import gradclip.migrate.codemod\n"
+    code += "except ImportError as error:\n    print(error.name)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "libcst\n"

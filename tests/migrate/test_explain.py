@@ -1,0 +1,313 @@
+"""``gradclip explain``: what is said of one call, the command, and the page made from the table."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import itertools
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradclip
+import gradclip.migrate.apis
+from gradclip import cli
+from gradclip.departures import DEPARTURES
+from gradclip.migrate import explain_words as words
+from gradclip.migrate.apis import APIS
+from gradclip.migrate.apis.meaning import DIALECTS
+from gradclip.migrate.explain import explain
+from gradclip.migrate.explain_call import find
+from gradclip.migrate.explain_equivalents import FRAMEWORKS
+from gradclip.migrate.explain_natives import NATIVELY
+from gradclip.migrate.explain_table import markdown
+from gradclip.migrate.explain_text import explanation_text
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+# ---- what is said of it -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("tf.clip_by_norm(g, c)", ["g * c / max(n, c)", "n = sqrt(sum of g**2)"]),
+        ("torch.nn.utils.clip_grad_norm_(p, 1.0, 1)", ["g * min(1, 1.0 / (n + 1e-06))", "n = sum of |g|"]),
+        ("torch.clip_grad_norm(1.0, 3)", ["g * min(1, 1.0 / (n + 1e-06))", "n = (sum of |g|**3) ** (1 / 3)"]),
+        ("torch.clip_grad_norm(1.0, inf)", ["g * min(1, 1.0 / (n + 1e-06))", "n = the largest |g|"]),
+        ("torch.clip_grad_norm(2, 0)", ["g * min(1, 2 / (n + 1e-06))", "n = the number of gradients that are not all zero"]),
+        ("torch.nn.utils.clip_grads_with_norm_(p, 2, n)", ["g * min(1, 2 / (n + 1e-06))", "n = total_norm, which is given"]),
+        ("tf.clip_by_global_norm(g, 1.0, use_norm=t)", ["g * 1.0 / max(n, 1.0)", "n = use_norm, which is given"]),
+        ("tf.linalg.global_norm(g)", ["n = sqrt(sum of g**2)"]),
+        ("optax.clip_by_block_rms(2.0)", ["g * 2.0 / max(n, 2.0)", "n = sqrt(mean of g**2)"]),
+        (
+            "optax.adaptive_grad_clip(0.1, eps=0.01)",
+            [
+                "g * min(1, L / max(n, 1e-06))",
+                "L = 0.1 * max(the norm of the same unit of its parameter, 0.01)",
+                "n = sqrt(sum of g**2)",
+            ],
+        ),
+        (
+            "optax.per_example_global_norm_clip(grads, 1.0)",
+            ["sum over the examples b of g[b] * min(1, 1.0 / n[b])", "n = sqrt(sum of g**2)"],
+        ),
+        ("torch.clip_grad_value(0.5)", ["max(min(g, 0.5), -0.5)"]),
+        ("torch.clip_grad_value(a + b)", ["max(min(g, a + b), -(a + b))"]),
+        ("tf.clip_by_value(g, -1, 2)", ["max(min(g, 2), -1)"]),
+        ("paddle.nn.ClipGradByValue(2.0)", ["max(min(g, 2.0), -2.0)"]),
+        ("paddle.nn.ClipGradByValue(2.0, min=-1.0)", ["max(min(g, 2.0), -1.0)"]),
+        ("set_gradient_clip", []),
+    ],
+)
+def test_the_formula(text: str, lines: list[str]) -> None:
+    assert list(explain(text).formula) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("torch.clip_grad_norm", "one norm over all gradients together"),
+        ("tf.clip_by_norm(g, 5.0)", "each gradient by its own norm"),
+        ("tf.clip_by_norm(g, 5.0, axes=[0])", "each slice by its own norm, over axes=[0]"),
+        ("tf.clip_by_norm(g, 5.0, axes=ax)", "each slice by its own norm, over axes=ax"),
+        ("optax.adaptive_grad_clip(0.1, axis=1)", "each slice of each gradient over the axes (1,)"),
+        ("optax.clip", "each element by itself; there is no norm"),
+    ],
+)
+def test_the_scope(text: str, scope: str) -> None:
+    assert explain(text).scope == scope
+
+
+def edge(text: str, case: str) -> tuple[str, str]:
+    return next((found.does, found.native) for found in explain(text).edges if found.case == case)
+
+
+def test_the_edges() -> None:
+    """``*_only/test_table.py`` run the natives at these."""
+    assert edge("tf.clip_by_global_norm(g, 1.0)", "infinity") == ("every element that the norm covers becomes NaN", "")
+    assert edge("optax.clip_by_global_norm(1.0)", "infinity") == ("finite elements become 0, infinite ones NaN", "")
+    assert edge("paddle.nn.ClipGradByGlobalNorm(1.0, 'g', True)", "NaN") == ("nothing that the norm covers is clipped", "")
+    assert edge("torch.clip_grad_norm(1.0, error_if_nonfinite=True)", "NaN")[0].startswith("an error that names")
+    assert edge("keras.clipnorm", "limit 0") == ("off: nothing is clipped", "")
+    assert edge("tf.clip_by_norm", "limit 0") == ("zeros", "NaN of zero gradients")
+    assert edge("tf.clip_by_norm", "limit < 0") == ("counts as 0", "NaN of zero gradients")
+    iterator = edge("paddle.nn.utils.clip_grad_norm_", "an iterator")
+    assert iterator == ("it is walked once", "it returns the norm, and clips nothing")
+
+
+def test_what_the_natives_do_is_in_the_departures_too() -> None:
+    """A departure that is about an edge and a native has its few words."""
+    keys = {key: case for case, key in words.EDGES.items() if key}
+    lacking = []
+    for api, departure in itertools.product(APIS, DEPARTURES):
+        names = {name.replace("tensorflow.", "tf.", 1) for name in api.names} | {f"keras[torch] {api.keyword}"}
+        about = names & set(departure.functions)
+        is_refused = api.kind.name == "MEASURE" or api.dialect in words.BOUNDS
+        if about and departure.key in keys and not is_refused and keys[departure.key] not in NATIVELY[api.dialect]:
+            lacking.append((api.code, departure.key))
+    assert lacking == []
+    assert {case for edges in NATIVELY.values() for case in edges} <= set(words.EDGES)
+    assert NATIVELY.keys() <= DIALECTS.keys()
+
+
+def same(text: str, to: str) -> tuple[str, str]:
+    return next((found.mark, found.code) for found in explain(text, to).equivalents if found.framework == to)
+
+
+NONE = "no native equivalent"
+KERAS, TORCH = "gradclip.backends.keras.clipped(optimizer, rule)", "gradclip.clip_(model.parameters(), rule)"
+
+
+@pytest.mark.parametrize(
+    ("text", "to", "mark", "code"),
+    [
+        ("tf.clip_by_norm(g, 5.0)", "keras", "within rounding", "keras.optimizers.Adam(clipnorm=5.0)"),
+        ("tf.clip_by_norm(g, 5.0, axes=[0])", "keras", NONE, KERAS),
+        ("tf.clip_by_norm(g, 0.0)", "keras", NONE, KERAS),
+        ("tf.clip_by_norm(g, 5.0)", "torch", NONE, TORCH),
+        ("tf.clip_by_norm(g, 5.0)", "tensorflow", "this call", ""),
+        ("tf.clip_by_value(g, -c, c)", "jax", "exact", "optax.chain(optax.clip(c), optimizer)"),
+        ("tf.clip_by_value(g, -1.0, 1)", "torch", "exact", "torch.nn.utils.clip_grad_value_(parameters, 1)"),
+        ("tf.clip_by_value(g, -1.0, 2.0)", "torch", NONE, TORCH),
+        ("tf.clip_by_value(g, low, high)", "torch", NONE, TORCH),
+        ("tf.clip_by_value", "torch", NONE, TORCH),
+        (
+            "torch.nn.utils.clip_grad_norm_(p, 1.0, foreach=True)",
+            "paddle",
+            "within rounding",
+            "paddle.nn.utils.clip_grad_norm_(p, 1.0)",
+        ),
+        ("torch.nn.utils.clip_grad_norm(p, 1.0)", "torch", "exact", "torch.nn.utils.clip_grad_norm_(p, 1.0)"),
+        ("torch.nn.utils.clip_grad_norm_(p, 1.0)", "gradclip", "within rounding", "gradclip.clip_grad_norm_(p, 1.0)"),
+        ("torch.clip_grad_norm(1.0)", "gradclip", "within rounding", "gradclip.clip_grad_norm_(parameters, 1.0)"),
+        ("torch.nn.utils.get_total_norm(g)", "tensorflow", "within rounding", "tensorflow.linalg.global_norm(t_list=g)"),
+        ("torch.nn.utils.get_total_norm(g, 1)", "tensorflow", NONE, "gradclip.norm(grads, rule)"),
+        ("optax.tree.norm(g, ord=1)", "torch", NONE, "gradclip.norm(grads, rule)"),
+        ("tf.clip_by_global_norm(g, 1.0)", "keras", "within rounding", "keras.optimizers.Adam(global_clipnorm=1.0)"),
+        (
+            "tf.clip_by_global_norm(g, 1.0, use_norm=n)",
+            "keras",
+            NONE,
+            KERAS,
+        ),
+        ("fluid.clip.GradientClipByNorm(2.0)", "paddle", "within rounding", "paddle.nn.ClipGradByNorm(2.0)"),
+        (
+            "fluid.dygraph_grad_clip.GradClipByValue(-1.0, 2.0)",
+            "paddle",
+            "exact",
+            "paddle.nn.ClipGradByValue(min=-1.0, max=2.0)",
+        ),
+        (
+            "fluid.clip.GradientClipByNorm(2.0, need_clip=f)",
+            "paddle",
+            NONE,
+            "grad_clip=gradclip.backends.paddle.grad_clip(rule)",
+        ),
+        (
+            "keras.optimizers.SGD(0.1, clipnorm=1.0)",
+            "gradclip",
+            "within rounding",
+            "gradclip.backends.keras.clipped(keras.optimizers.SGD(0.1), gradclip.dialects.keras.clipnorm(1.0))",
+        ),
+        (
+            "optax.clip(1.0)",
+            "gradclip",
+            "exact",
+            "gradclip.backends.jax.gradient_transformation(gradclip.dialects.optax.clip(1.0))",
+        ),
+        ("optax.per_example_global_norm_clip(g, 1.0)", "torch", NONE, "result = gradclip.clip(grads, rule)"),
+    ],
+)
+def test_equivalents(text: str, to: str, mark: str, code: str) -> None:
+    assert same(text, to) == (mark, code)
+
+
+def test_only_one_framework() -> None:
+    assert [found.framework for found in explain("optax.clip(1.0)", "torch").equivalents] == ["gradclip", "torch"]
+    assert [found.framework for found in explain("optax.clip(1.0)").equivalents] == ["gradclip", *FRAMEWORKS]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_code_of_a_rule_makes_it(dialect: str) -> None:
+    given = {"tensorflow.clip_by_value": "(-2.0, 3.0)", "paddle.clip_grad_by_value": "(2.0, -3.0)"}.get(dialect, "(2.0)")
+    found = explain(f"gradclip.dialects.{dialect}{given}")
+    assert eval(found.rule, {"gradclip": gradclip}) == find(dialect + given).rule
+
+
+# ---- the command --------------------------------------------------------------------------------------------------------
+
+TEXT = """tensorflow.clip_by_norm  (GF201)
+  One tensor by its own norm, or its slices over axes; the result is a new tensor.
+
+  computes     g * 5.0 / max(n, 5.0)
+               n = sqrt(sum of g**2)
+  over         each slice by its own norm, over axes=[0]
+  epsilon      none: what is clipped ends at the limit
+  returns      a new tensor; what it is given stays as it was
+  edges        infinity     finite elements become 0, infinite ones NaN
+               NaN          every element that the norm covers becomes NaN
+               limit 0      zeros (natively: NaN of zero gradients)
+               limit inf    only measures, whatever the gradients hold (natively: NaN of every
+                            gradient)
+               limit < 0    counts as 0 (natively: NaN of zero gradients)
+               None         an error: it takes one tensor
+               sparse       rows that are there twice are added up first (natively: such rows count
+                            separately)
+
+  the same in  = exact, ~ within rounding, - no native equivalent: use gradclip
+               ~ gradclip   gradclip.clip_by_norm(g, 5.0, axes=[0])
+               - torch      gradclip.clip_(model.parameters(), rule)
+                 tensorflow this call
+               - keras      gradclip.backends.keras.clipped(optimizer, rule)
+               - paddle     grad_clip=gradclip.backends.paddle.grad_clip(rule)
+               - jax        optax.chain(gradclip.backends.jax.gradient_transformation(rule),
+                            optimizer)
+                 where rule = gradclip.dialects.tensorflow.clip_by_norm(clip_norm=5.0, axes=[0])
+
+  source       tensorflow 2.21.0, tensorflow/python/ops/clip_ops.py
+  link         https://www.tensorflow.org/api_docs/python/tf/clip_by_norm
+"""
+
+
+def test_the_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert cli.main(["explain", "tf.clip_by_norm(g, 5.0, axes=[0])"]) == 0
+    assert capsys.readouterr().out == TEXT
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.code)
+@pytest.mark.parametrize("width", [72, 110])
+def test_every_text_fits_a_screen(api: Any, width: int) -> None:
+    lines = explanation_text(explain(api.code), width).splitlines()
+    assert len(lines) <= 50
+    assert [line for line in lines if len(line) > width and " " in line.strip().rpartition("   ")[2]] == []
+    assert api.note in " ".join(" ".join(lines).split())
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "--json", "--to", "paddle", "torch.nn.utils.clip_grad_norm_(p, 1.0)"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["code"] == "GT101"
+    assert document["formula"] == ["g * min(1, 1.0 / (n + 1e-06))", "n = sqrt(sum of g**2)"]
+    assert [(found["framework"], found["mark"]) for found in document["equivalents"]] == [
+        ("gradclip", "within rounding"),
+        ("paddle", "within rounding"),
+    ]
+    assert {"case": "limit 0", "does": "zeros", "native": ""} in document["edges"]
+
+
+# ---- the page, and what is imported -------------------------------------------------------------------------------------
+
+
+def test_the_page_is_made_from_the_table() -> None:
+    """Write what ``python -c "import gradclip.migrate.explain_table as t; print(t.markdown(), end='')"`` prints."""
+    assert (DOCS / "equivalence.md").read_text("utf-8") == markdown()
+
+
+def test_the_page_has_every_call_and_every_dialect() -> None:
+    page = markdown()
+    assert all(f"| `{dialect}` |" in page for dialect in DIALECTS)
+    assert all(f"| {api.code} |" in page for api in APIS if api.dialect)
+    rows = [line for line in page.splitlines() if line.startswith("| G")]
+    assert {line.count(" | ") for line in rows} == {8}
+
+
+MODULES = [
+    module.name
+    for package in (gradclip.migrate, gradclip.migrate.apis)
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    if "apis" in module.name or "explain" in module.name
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_in_the_docstrings(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gradclip.migrate.apis",
+        "from gradclip import cli; cli.main(['explain', 'torch.clip_grad_norm'])",
+        "from gradclip import cli; cli.main(['explain', 'torch.clip_grad_norm', 'keras.clipnorm'])",
+        "from gradclip.migrate import explain_table; explain_table.markdown()",
+    ],
+)
+def test_no_framework_and_no_backend_is_imported(code: str) -> None:
+    code += (
+        "\nimport sys"
+        "\nroots = {name.partition('.')[0] for name in sys.modules}"
+        "\nbad = {'numpy', 'ml_dtypes', 'torch', 'tensorflow', 'paddle', 'jax', 'jaxlib', 'optax', 'keras', 'libcst'} & roots"
+        "\nbad |= {name for name in sys.modules if name.startswith('gradclip.backends.')}"
+        "\nsys.exit(f'imported: {sorted(bad)}' if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,81 @@
+"""The guide: every command in it runs on the project that it speaks of, and prints what it says.
+
+``python tests/migrate/test_guide.py`` writes what the commands print today into the guide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[2] / "docs" / "migrate.md"
+PROJECT = Path(__file__).parent / "project"
+
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Each command of the console blocks, with what is printed below it."""
+    for block in BLOCK.findall(text):
+        _, *parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+        yield from zip(parts[::2], parts[1::2], strict=True)
+
+
+def output(command: str, folder: Path) -> str:
+    program, *arguments = shlex.split(command)
+    assert program == "gradclip"
+    environment = {**os.environ, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"}
+    line = [sys.executable, "-P", "-m", program, *arguments]
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=120)
+    return done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy, which the commands of the guide change one after the other."""
+    return Path(shutil.copytree(PROJECT, tmp_path_factory.mktemp("guide") / "project"))
+
+
+@pytest.mark.parametrize(("command", "printed"), [*commands(GUIDE.read_text(encoding="utf-8"))])
+def test_a_command_of_the_guide_prints_what_the_guide_says(command: str, printed: str, project: Path) -> None:
+    assert output(command, project) == printed
+
+
+def test_the_guide_has_the_three_journeys() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    assert len(list(commands(text))) > 5
+    for heading in ("## To gradclip", "## From old names to current ones", "## From one framework to another"):
+        assert heading in text
+
+
+def renewed(text: str, folder: Path) -> str:
+    """The guide with what its commands print in a folder."""
+
+    def block(found: re.Match[str]) -> str:
+        parts = [f"$ {command}\n{output(command, folder)}" for command, _ in commands(found[0])]
+        return "".join(["```console\n", *parts, "```"])
+
+    return BLOCK.sub(block, text)
+
+
+def test_the_guide_can_be_renewed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    expected = "1 file read: nothing to do.\n"
+    text = "before\n```console\n$ gradclip migrate a.py\nold\n$ gradclip migrate .\n```\nafter\n"
+    assert renewed(text, tmp_path) == text.replace("old\n", expected).replace("migrate .\n", f"migrate .\n{expected}")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = shutil.copytree(PROJECT, Path(scratch) / "project")
+        GUIDE.write_text(renewed(GUIDE.read_text(encoding="utf-8"), copy), encoding="utf-8")

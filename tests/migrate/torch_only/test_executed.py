@@ -1,0 +1,85 @@
+"""A step of training with torch, before and after it is migrated."""
+
+from __future__ import annotations
+
+import pytest
+from migrate.executed import agree
+
+STEP = """
+import torch
+import torch.nn as nn
+{imports}
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss = nn.functional.mse_loss(model(torch.randn(16, 20)), 100 * torch.randn(16, 5))
+loss.backward()
+RAW = [p.grad.numpy().copy() for p in model.parameters()]
+{clip}
+GRADIENTS = [p.grad.numpy().copy() for p in model.parameters()]
+optimizer.step()
+"""
+
+CLIPS = {
+    "the norm": ("", "norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)\nNORMS = [norm.numpy()]", ["GT101"]),
+    "a norm of order 1": ("", "nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.5, norm_type=1)", ["GT101"]),
+    "a norm of order inf": ("", "nn.utils.clip_grad_norm_(model.parameters(), 0.5, float('inf'), True)", ["GT101"]),
+    "a norm of order 3": ("", "nn.utils.clip_grad_norm_(model.parameters(), 0.5, 3.0, foreach=False)", ["GT101"]),
+    "an iterator": (
+        "import itertools",
+        "nn.utils.clip_grad_norm_(itertools.chain(model[0].parameters(), model[2].parameters()), 0.5)",
+        ["GT101"],
+    ),
+    "a tensor at a time": ("", "for p in model.parameters():\n    nn.utils.clip_grad_norm_(p, 0.01)", ["GT101"]),
+    "a group at a time": (
+        "",
+        "for group in optimizer.param_groups:\n    nn.utils.clip_grad_norm_(group['params'], 0.01)",
+        ["GT101"],
+    ),
+    "another name": (
+        "from torch.nn.utils.clip_grad import clip_grad_norm_ as clip",
+        "clip(model.parameters(), 0.5).item()",
+        ["GT101"],
+    ),
+    "a limit that is not reached": ("", "MEASURES = nn.utils.clip_grad_norm_(model.parameters(), 1e6)", ["GT101"]),
+    "an infinite limit": ("", "MEASURES = nn.utils.clip_grad_norm_(model.parameters(), float('inf'))", ["GT101"]),
+    "the values": ("", "nn.utils.clip_grad_value_(model.parameters(), 0.01)", ["GT103"]),
+    "two stages": (
+        "from torch.nn.utils import clip_grads_with_norm_, get_total_norm",
+        "norm = get_total_norm([p.grad for p in model.parameters()])\n"
+        "clip_grads_with_norm_(model.parameters(), 0.5, 2 * norm)\nNORMS = [norm.numpy()]",
+        ["GT104", "GT105"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_the_step_is_the_same(name: str) -> None:
+    imports, clip, codes = CLIPS[name]
+    agree(STEP.format(imports=imports, clip=clip), codes)
+
+
+@pytest.mark.filterwarnings("ignore:.*clip_grad_norm. is now deprecated:FutureWarning")
+@pytest.mark.parametrize("to", ["gradclip", "torch"])
+def test_the_deprecated_name(to: str) -> None:
+    source = STEP.format(imports="", clip="nn.utils.clip_grad_norm(model.parameters(), 0.5)")
+    agree(source, ["GT102"], to=to)
+
+
+def test_several_steps() -> None:
+    loop = """
+import torch
+torch.manual_seed(0)
+weights = [torch.nn.Parameter(torch.zeros(3, 4)), torch.nn.Parameter(torch.zeros(4))]
+optimizer = torch.optim.Adam(weights, lr=0.1)
+RAW, GRADIENTS, NORMS = [], [], []
+for step in range(5):
+    optimizer.zero_grad()
+    sum((p * torch.randn(p.shape)).sum() for p in weights).backward()  # gradients that no rounding of the weights moves
+    RAW += [p.grad.numpy().copy() for p in weights]
+    norm = torch.nn.utils.clip_grad_norm_(weights, max_norm=step / 2)
+    NORMS.append(norm.numpy())
+    GRADIENTS += [p.grad.numpy().copy() for p in weights]
+    optimizer.step()
+"""
+    agree(loop, ["GT101"])
