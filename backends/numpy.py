@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import FLOATS, Backend, Tensor, normal_factors
 from gradclip.backends import host
 from gradclip.errors import NotWritableError
+
+_DTYPE, _WRITEABLE, _DENSE = map(operator.attrgetter, ("dtype", "flags.writeable", "flags.forc"))
 
 
 class NumpyBackend(Backend):
@@ -22,7 +27,7 @@ class NumpyBackend(Backend):
         return isinstance(x, (np.ndarray, np.generic))
 
     def dtype(self, x: Tensor) -> str:
-        return str(x.dtype)
+        return _name(x.dtype)
 
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
         return tuple(x.shape)
@@ -77,14 +82,86 @@ class NumpyBackend(Backend):
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")  # an infinite gradient is the user's business, and the norm tells
 
+    # ---- the fast ways ---------------------------------------------------------------------------------------------------
+
+    def plain(self, tensors: Sequence[Tensor]) -> str:
+        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        if set(map(type, tensors)) != {np.ndarray} or len(set(map(id, tensors))) < len(tensors):
+            return ""
+        if len(set(map(_WRITEABLE, tensors))) > 1 or not all(map(_DENSE, tensors)):
+            return ""
+        dtypes = set(map(_name, set(map(_DTYPE, tensors))))
+        if len(dtypes) == 1:
+            return dtypes.pop() if dtypes <= set(FLOATS) else ""
+        return "float32" if dtypes <= set(FLOATS) - {"float64"} else ""
+
     def copy(self, x: Tensor) -> Tensor:
         return x.copy()
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
         return host.norm(x, order)
 
+    def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
+        return host.norms(tensors, order)
+
+    def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
+        return host.total(tensors, order)
+
+    def scale(self, x: Tensor, coefficient: Any) -> Tensor:
+        if type(x) is not np.ndarray or self.dtype(x) not in FLOATS or not _is_one_factor(coefficient):
+            return super().scale(x, coefficient)
+        if x.dtype.itemsize >= 4:
+            return x * coefficient
+        return _write(np.multiply, [x], [np.empty_like(x)], coefficient)[0]
+
+    def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        dtypes = set(map(_DTYPE, tensors))
+        if not plain or len(dtypes) > 1 or tensors[0].dtype.itemsize < 4 or not _is_one_factor(coefficient):
+            return super().scaled(tensors, coefficient)
+        factor = np.array(coefficient, dtypes.pop())
+        return list(map(np.multiply, tensors, itertools.repeat(factor)))
+
+    def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
+        if plain and _is_one_factor(coefficient):
+            _write(np.multiply, tensors, tensors, coefficient)
+        else:
+            super().scale_(tensors, coefficient)
+
+    def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
+        is_number = isinstance(lower, float) and isinstance(upper, float)
+        if type(x) is not np.ndarray or self.dtype(x) not in FLOATS or not is_number:
+            return super().clamp(x, lower, upper)
+        if x.dtype.itemsize >= 4:
+            return x.clip(lower, max(lower, upper))
+        return _write(np.ndarray.clip, [x], [np.empty_like(x)], lower, max(lower, upper))[0]
+
+    def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
+        _write(np.ndarray.clip, tensors, tensors, lower, max(lower, upper))
+
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x[...] = value
+
+
+def _write(operation: Any, arrays: Sequence[Tensor], outs: Sequence[Tensor], *numbers: float) -> list[Tensor]:
+    """``out[...] = operation(x, *numbers)`` for each of some floating point arrays: of halves in float32."""
+    dtypes = set(map(_DTYPE, arrays))
+    if len(dtypes) > 1:
+        return [_write(operation, [x], [out], *numbers)[0] for x, out in zip(arrays, outs, strict=True)]
+    dtype = dtypes.pop()
+    if dtype.itemsize < 4:  # NumPy converts a few thousand elements at a time
+        operation, dtype = functools.partial(operation, dtype=np.float32, casting="unsafe"), np.float32
+    made = [np.array(number, dtype) for number in numbers]  # as arrays they take half the time that numbers do
+    return list(map(operation, arrays, *map(itertools.repeat, made), outs))
+
+
+def _is_one_factor(coefficient: Any) -> bool:
+    """Whether a coefficient is a number that float32 holds to its last bit."""
+    return isinstance(coefficient, float) and len(normal_factors(coefficient)) == 1
+
+
+@functools.lru_cache(maxsize=64)
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)  # takes longer than a small array's norm
 
 
 def _dtype(name: str) -> Any:

@@ -6,23 +6,21 @@ The static programs are those of Paddle 3 (PIR). In its legacy ones Paddle 3.3.1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any
 
 import paddle
 from paddle.base.framework import EagerParamBase
 
 from gradclip.backend import COMPLEX, INTEGERS, WIDE, Backend, Tensor, normal_factors
-from gradclip.clip import clip
+from gradclip.backends import paddle_memory as memory
+from gradclip.backends.paddle_slot import grad_clip, slot, wanted
 from gradclip.errors import DTypeError, NotWritableError
-from gradclip.rule import Rule, check_rule
+
+__all__ = ["PaddleBackend", "grad_clip"]
 
 _Value = paddle.pir.Value
-_CHUNK = 1 << 17  # elements that are made float64 at once: those stay in the cache
-
-Pairs = list[tuple[Any, Any]]
 
 
 class PaddleBackend(Backend):
@@ -123,8 +121,9 @@ class PaddleBackend(Backend):
 
     def gradient(self, parameter: Any) -> Tensor | None:
         gradient = None if isinstance(parameter, _Value) else parameter._grad_ivar()
-        # a plain gradient says that it wants a derivative, as if it were an input; only one of create_graph=True has a history
-        return gradient.detach() if gradient is not None and gradient.is_leaf else gradient
+        if gradient is None or gradient.stop_gradient or not gradient.is_leaf:
+            return gradient  # only one of create_graph=True has a history
+        return gradient.detach()  # a plain gradient says that it wants a derivative, as if it were an input
 
     def identity(self, x: Tensor) -> Hashable:
         if not self.can_look(x):
@@ -181,7 +180,7 @@ class PaddleBackend(Backend):
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         if self._is_pairs(tree):
-            yield from ((f"{path}[{i}][1]", gradient) for i, (parameter, gradient) in enumerate(tree) if _wanted(parameter))
+            yield from ((f"{path}[{i}][1]", gradient) for i, (parameter, gradient) in enumerate(tree) if wanted(parameter))
         else:
             yield from super().walk(tree, path)
 
@@ -191,12 +190,12 @@ class PaddleBackend(Backend):
 
         def rebuild(new: list[Any]) -> Any:
             gradients = iter(new)
-            return type(tree)([(p, next(gradients) if _wanted(p) else g) for p, g in tree])
+            return type(tree)([(p, next(gradients) if wanted(p) else g) for p, g in tree])
 
         return [gradient for _, gradient in self.walk(tree)], rebuild
 
     def owners(self, tree: Any) -> list[Any] | None:
-        return [parameter for parameter, _ in tree if _wanted(parameter)] if self._is_pairs(tree) else None
+        return [parameter for parameter, _ in tree if wanted(parameter)] if self._is_pairs(tree) else None
 
     def _is_pairs(self, tree: Any) -> bool:
         """Whether these are ``(parameter, gradient)`` pairs, as Paddle's optimizers and ``append_backward`` make them."""
@@ -206,16 +205,14 @@ class PaddleBackend(Backend):
     def detach(self, x: Tensor) -> Tensor:
         return x.detach()
 
+    def plain(self, tensors: Sequence[Tensor]) -> str:
+        return memory.plain(tensors)
+
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        if order not in (1.0, 2.0) or (order == 1.0 and self.dtype(x) in COMPLEX):
-            return None
-        flat = paddle.reshape(paddle.as_real(x) if self.dtype(x) in COMPLEX else x, [-1])
-        size, total = flat.size, 0.0
-        for start in range(0, size, _CHUNK):
-            chunk = flat if size <= _CHUNK else flat[start : start + _CHUNK]
-            double = self.cast(chunk, "float64")
-            total += self.number(paddle._C_ops.squared_l2_norm(double) if order == 2.0 else double.abs().sum())
-        return math.sqrt(total) if order == 2.0 else total
+        return memory.norm(x, order)
+
+    def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
+        return memory.norms(tensors, order)
 
     def copy(self, x: Tensor) -> Tensor:
         return self.merge(x) if self.is_sparse(x) else x.clone() if self.can_look(x) else x
@@ -241,17 +238,39 @@ class PaddleBackend(Backend):
             target.set_rows(source.rows())
             target.sync_index()
 
+    def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
+        if plain not in memory.SINGLE or not all(map(_is_one_factor, each)):
+            return super().scaled(tensors, coefficient)
+        return memory.scaled(tensors, each)
+
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        if self.dtype(tensors[0]) not in memory.SINGLE:
+            return super().clamped(tensors, lower, upper)
+        return memory.clamped(tensors, lower, upper)
+
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
+        if plain and _is_one_factor(coefficient):
+            memory.scale_(tensors, coefficient)
+            return
         for x in tensors:
-            if isinstance(coefficient, float) and self.dtype(x) in ("float32", "float64"):
+            if isinstance(coefficient, float) and self.dtype(x) in memory.SINGLE:
                 for factor in normal_factors(coefficient):
-                    self.values(x).scale_(factor)
+                    memory.scale_([self.values(x)], factor)
             else:
                 merged = self.merge(x)  # a coefficient for each row is one for each row of these
                 self.assign_(x, self.with_values(merged, self.scale(self.values(merged), coefficient)))
 
+    def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
+        memory.clamp_(tensors, lower, upper)
+
     def slot(self, cls: type) -> type:
-        return _slot(cls)
+        return slot(cls)
+
+
+def _is_one_factor(coefficient: Any) -> bool:
+    """Whether a coefficient is a number that float32 holds to its last bit."""
+    return isinstance(coefficient, float) and len(normal_factors(coefficient)) == 1
 
 
 def _beside(x: Tensor, like: Tensor) -> Tensor:
@@ -272,79 +291,3 @@ def _broadcast(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor,
 
 def _is_expanded(x: Tensor) -> bool:
     return not x.is_selected_rows() and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True))
-
-
-def _wanted(parameter: Any) -> bool:
-    return getattr(parameter, "need_clip", True) is not False
-
-
-def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
-    """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
-
-    Args:
-        rule: of any dialect but one that sums over examples.
-
-    Returns:
-        A ``paddle.nn.clip.ClipGradBase``. As Paddle's own it leaves the gradient of a parameter with ``need_clip=False`` as it
-        is and drops pairs without a gradient.
-
-    Raises:
-        TypeError, ValueError: for what is no rule, and for one whose result has another shape than the gradient.
-
-    >>> import paddle, gradclip.backends.paddle
-    >>> from gradclip.dialects import torch
-    >>> layer = paddle.nn.Linear(2, 2)
-    >>> clip = gradclip.backends.paddle.grad_clip(torch.clip_grad_norm(1.0))
-    >>> optimizer = paddle.optimizer.SGD(parameters=layer.parameters(), grad_clip=clip)
-    """
-    return _RuleClip(rule)
-
-
-class _RuleClip(paddle.nn.clip.ClipGradBase):
-    def __init__(self, rule: Rule) -> None:
-        super().__init__()
-        check_rule(rule, keeps_shape=True)
-        self.rule = rule
-
-    @paddle.jit.not_to_static
-    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-        pairs = [(p, g) for p, g in params_grads if g is not None]
-        wanted = [(p, g) for p, g in pairs if _wanted(p)]
-        with paddle.no_grad():
-            clipped = iter(clip([g for _, g in wanted], self.rule, params=[p for p, _ in wanted]).grads)
-        return [(p, next(clipped) if _wanted(p) else g) for p, g in pairs]
-
-    def __str__(self) -> str:
-        return f"Gradient Clip By {self.rule}"
-
-
-@cache
-def _slot(cls: type) -> type:
-    """``cls`` as a subclass of Paddle's class of the same name, so that its distributed optimizers know it too."""
-    if issubclass(cls, paddle.nn.clip.ClipGradBase):
-        return cls
-    slots = ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue")
-    native: Any = getattr(paddle.nn.clip, next((c.__name__ for c in cls.__mro__ if c.__name__ in slots), "ClipGradBase"))
-
-    class Native(native):
-        def __init__(self) -> None:
-            paddle.nn.clip.ClipGradBase.__init__(self)
-            self.should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, and the groups to reduce over
-            self._async_add_n = None
-
-    class Slot(cls, Native):
-        @paddle.jit.not_to_static
-        def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-            if self.should_comm_on_shard_dim:  # the norm must be reduced over those groups, as only Paddle's own does
-                pairs: Pairs = native.__call__(self, list(params_grads))
-                return pairs
-            with paddle.no_grad():
-                clipped: Pairs = cls.__call__(self, params_grads)
-            return clipped
-
-        def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-            return cls.__new__, (cls,), self.__dict__  # so that a pickle opens without Paddle too
-
-    Slot.__name__, Slot.__qualname__, Slot.__module__ = cls.__name__, cls.__qualname__, cls.__module__
-    Slot.__doc__ = cls.__doc__
-    return Slot

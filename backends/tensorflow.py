@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from gradclip.backend import WIDE, Backend, Tensor
-from gradclip.backends import host
+from gradclip.backend import FLOATS, WIDE, Backend, Tensor, normal_factors
+from gradclip.backends import host, tensorflow_fused
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
+from gradclip.norms import combine
 
 try:
     from tensorflow.python.eager.record import could_possibly_record as _is_recording
@@ -18,6 +20,11 @@ except ImportError:  # there is no public way to ask; taking it for recorded cos
 
     def _is_recording() -> bool:
         return True
+
+
+_EAGER = tf.__internal__.EagerTensor
+_KIND = operator.attrgetter("dtype", "device")
+_MANY = 1 << 19  # elements from which TensorFlow's threads are worth their operations
 
 
 class TensorFlowBackend(Backend):
@@ -163,20 +170,92 @@ class TensorFlowBackend(Backend):
             raise self.error(ShapeError("The size of a sparse gradient is not known.", "dense_shape=None", hint))
         return tf.reduce_prod(tf.cast(x.dense_shape, tf.int64))
 
+    def plain(self, tensors: Sequence[Tensor]) -> str:
+        if not tf.executing_eagerly() or _is_recording():
+            return ""
+        if not all(issubclass(kind, _EAGER) for kind in set(map(type, tensors))):
+            return ""
+        kinds = set(map(_KIND, tensors))  # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        if len(kinds) > 1 or len(set(map(id, tensors))) < len(tensors):
+            return ""
+        name = kinds.pop()[0].name
+        return name if name in FLOATS else ""
+
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        return host.norm(x.numpy(), order)  # NumPy reads it without a copy, and TensorFlow's own sums are off by 40 ulp
+        array = tensorflow_fused.array(x)
+        if order == 2 and array.size >= _MANY and x.dtype in tensorflow_fused.NARROW:
+            found = tensorflow_fused.norm(tf.convert_to_tensor(x))
+            if found == found:
+                return found
+        return host.norm(array, order)
+
+    def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
+        arrays = list(map(tensorflow_fused.array, tensors))
+        small = iter(host.norms([x for x in arrays if x.size < _MANY], order))
+        return [next(small) if a.size < _MANY else self.fast_norm(x, order) for x, a in zip(tensors, arrays, strict=True)]
+
+    def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
+        arrays = list(map(tensorflow_fused.array, tensors))
+        small = [x for x in arrays if x.size < _MANY]
+        if len(small) == len(arrays):
+            return host.total(arrays, order)
+        if not order >= 1:
+            return None
+        norms = [self.fast_norm(x, order) for x, a in zip(tensors, arrays, strict=True) if a.size >= _MANY]
+        return combine([n for n in (host.total(small, order) if small else 0.0, *norms) if n is not None], order)
+
+    def cond(self, predicate: Tensor, then: Callable[[], Tensor], otherwise: Callable[[], Tensor]) -> Tensor:
+        if tf.executing_eagerly():
+            return super().cond(predicate, then, otherwise)
+        return tf.cond(predicate, then, otherwise)
+
+    def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        narrow = [x.dtype in tensorflow_fused.NARROW for x in tensors]
+        groups = [[tf.convert_to_tensor(x)] for x, is_narrow in zip(tensors, narrow, strict=True) if is_narrow]
+        found = iter(tensorflow_fused.norms(groups) if groups else ())
+        return [next(found) if is_narrow else None for is_narrow in narrow]
+
+    def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        if any(x.dtype not in tensorflow_fused.NARROW for x in tensors):
+            return None
+        return tensorflow_fused.norms([[tf.convert_to_tensor(x) for x in tensors]])[0]
 
     def copy(self, x: Tensor) -> Tensor:
         return tf.identity(x) if _is_variable(x) else x
 
+    def scale(self, x: Tensor, coefficient: Any) -> Tensor:
+        return self.scaled([x], coefficient)[0]
+
+    def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
+        if isinstance(each[0], float):
+            if plain and all(len(normal_factors(c)) == 1 for c in each):
+                return tensorflow_fused.products(tensors, each, WIDE[plain])
+        elif _is_in_graph() and coefficient.shape.rank == 0:
+            return tensorflow_fused.clipped([tf.convert_to_tensor(x) for x in tensors], coefficient)
+        return [super(TensorFlowBackend, self).scale(x, c) for x, c in zip(tensors, each, strict=True)]
+
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         dtype = self.dtype(x)
+        are_numbers = isinstance(lower, float) and isinstance(upper, float)
         x, lower, upper = self.cast(x, dtype), _operand(lower, dtype), _operand(upper, dtype)
+        if are_numbers and _is_in_graph():
+            return tensorflow_fused.clamped(x, lower, upper)
         # what fits is not computed with, which would flush subnormal numbers to zero; a NaN does not fit
         return tf.where((x >= lower) & (x <= upper), x, tf.maximum(tf.minimum(x, upper), lower))
 
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        if not lower <= 0 <= upper or not self.is_concrete(tensors[:1]):
+            return super().clamped(tensors, lower, upper)
+        return [tensorflow_fused.clamped_eagerly(x, lower, upper) for x in tensors]
+
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.assign(value)
+
+
+def _is_in_graph() -> bool:
+    """Whether TensorFlow's own executor is to run what is being traced: XLA fuses what takes several operations."""
+    return not tf.executing_eagerly() and not tensorflow_fused.is_traced_by_xla()
 
 
 def _is_variable(x: object) -> bool:

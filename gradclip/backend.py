@@ -254,6 +254,10 @@ class Backend:
         """
         return [None] * len(tensors)
 
+    def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        """:meth:`euclidean` over all of several at once, in float64; None where that is no faster than one by one."""
+        return None
+
     def size(self, x: Tensor) -> Any:
         """The number of elements; a 0-d tensor where it is not known while tracing."""
         size = 1
@@ -294,9 +298,10 @@ class Backend:
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         """:meth:`scale` of each dense tensor: where a call costs more than a small tensor's arithmetic, several at once.
 
-        ``plain`` is what :meth:`plain` says of them.
+        ``plain`` is what :meth:`plain` says of them; for plain ones there may be a list of coefficients, a float for each.
         """
-        return [self.scale(x, coefficient) for x in tensors]
+        each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
+        return [self.scale(x, c) for x, c in zip(tensors, each, strict=True)]
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         """A new ``max(min(x, upper), lower)`` of the same dtype; NaN stays NaN.
@@ -305,6 +310,10 @@ class Backend:
         int or a tensor of that dtype.
         """
         return self.cast(self.maximum(self.minimum(x, upper), lower), self.dtype(x))
+
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        """:meth:`clamp` of each of several plain tensors."""
+        return [self.clamp(x, lower, upper) for x in tensors]
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         """:meth:`clamp` each of several plain tensors in place."""

@@ -128,11 +128,19 @@ def scale_by_norm_(grads: Any, rule: Rule, norm: Any, *, params: Any = None) -> 
 
 @as_it_is
 def carry_out(
-    opened: Gradients, rule: Rule, params: Any = None, *, in_place: bool = False, known: Any = UNKNOWN, stage: str = "all"
+    opened: Gradients,
+    rule: Rule,
+    params: Any = None,
+    *,
+    in_place: bool = False,
+    keep: bool = False,
+    known: Any = UNKNOWN,
+    stage: str = "all",
 ) -> ClipResult:
     """Clip gradients that have been found already: what every public function comes to.
 
-    Everything is checked and computed before the first gradient is written.
+    Everything is checked and computed before the first gradient is written. With ``keep`` a gradient that is not clipped is
+    returned itself, and not copied.
     """
     check_rule(rule, keeps_shape=in_place)
     no_norm = rule.scope is Scope.VALUE
@@ -161,14 +169,16 @@ def carry_out(
         if rule.scope is Scope.EXAMPLE:
             scaled = _summed(opened, backend, factors)
         else:
-            scaled = _scaled(opened, backend, factors, in_place)
+            scaled = _scaled(opened, backend, factors, in_place, keep)
         return ClipResult(opened.rebuild(scaled), measured, factors)
 
 
 def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) -> list[Tensor | None]:
     """Each element between the bounds; everything is computed before the first gradient is written."""
     leaves = opened.leaves
-    if in_place and opened.plain and isinstance(rule.lower, float) and isinstance(rule.upper, float):
+    if opened.plain and isinstance(rule.lower, float) and isinstance(rule.upper, float):
+        if not in_place:
+            return opened.placed(backend.clamped(opened.present, rule.lower, rule.upper))
         backend.clamp_(opened.present, rule.lower, rule.upper)
         return leaves
     places = opened.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]
@@ -201,19 +211,20 @@ def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
     return backend.cast(backend.clamp(bound, max(INTEGERS[own][0], least), min(INTEGERS[own][1], most)), dtype)
 
 
-def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool) -> list[Tensor | None]:
+def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool, keep: bool) -> list[Tensor | None]:
     """Each gradient times its coefficient; not touched at all where that is known to be 1."""
     leaves = opened.leaves
     if in_place and not isinstance(factors, list):
         if not isinstance(factors, float) or factors != 1.0:
             backend.scale_(opened.present if opened.plain else [leaves[i] for i in opened.unique()], factors, opened.plain)
         return leaves
-    if opened.plain and isinstance(factors, float) and factors != 1.0:
-        together = iter(backend.scaled(opened.present, factors, opened.plain))
-        return [None if x is None else next(together) for x in leaves]
+    if not in_place and not isinstance(factors, list) and not (isinstance(factors, float) and factors == 1.0):
+        merged = opened.present if opened.plain else [backend.merge(x) for x in opened.present]
+        scaled = backend.scaled([backend.values(x) for x in merged], factors, opened.plain)
+        return opened.placed(list(map(backend.with_values, merged, scaled)))
     each = factors if isinstance(factors, list) else [factors] * len(leaves)
     if not in_place:
-        return [None if x is None else _scaled_copy(backend, x, c) for x, c in zip(leaves, each, strict=True)]
+        return _each_scaled(opened, backend, each, keep)
     for i in opened.unique():
         if not isinstance(each[i], float) and backend.is_sparse(leaves[i]):
             backend.assign_(leaves[i], _scaled_copy(backend, leaves[i], each[i]))  # a coefficient for each of the merged rows
@@ -222,9 +233,19 @@ def _scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool) -
     return leaves
 
 
+def _each_scaled(opened: Gradients, backend: Backend, factors: list[Any], keep: bool) -> list[Tensor | None]:
+    """New gradients, each times its own coefficient."""
+    leaves = opened.leaves
+    places = [i for i, c in enumerate(factors) if c is not None and not (type(c) is float and c == 1.0)]
+    if opened.plain and places and type(factors[places[0]]) is float:
+        scaled = backend.scaled([leaves[i] for i in places], [factors[i] for i in places], opened.plain)
+    else:
+        scaled = [_scaled_copy(backend, leaves[i], factors[i]) for i in places]
+    clipped = dict(zip(places, scaled, strict=True))
+    return [clipped[i] if i in clipped else x if keep or x is None else backend.copy(x) for i, x in enumerate(leaves)]
+
+
 def _scaled_copy(backend: Backend, x: Tensor, c: Any) -> Tensor:
-    if isinstance(c, float) and c == 1.0:
-        return backend.copy(x)
     merged = backend.merge(x)
     return backend.with_values(merged, backend.scale(backend.values(merged), c))
 

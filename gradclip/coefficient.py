@@ -59,16 +59,21 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
             n = backend.cast(n, "float32")
         dtype = backend.dtype(n)  # a limit beyond it would be infinite, and its derivative NaN
         limit = backend.constant(min(limit, LARGEST[dtype]), n) if isinstance(limit, float) else backend.cast(limit, dtype)
-    distance = n + (rule.eps if isinstance(n, float) else backend.constant(rule.eps, n))
+    distance = n
+    if rule.eps:
+        distance = n + (rule.eps if isinstance(n, float) else backend.constant(rule.eps, n))
     fits = distance < limit  # at the limit both branches are 1
     on_host = isinstance(fits, bool)
     where = _where if on_host else backend.where
     divisor = distance
     if rule.floor:
         divisor = max(distance, rule.floor) if on_host else backend.maximum(distance, rule.floor)
-    is_zero = distance <= 0  # 0 / 0 where the limit is 0: zeros are what they are to be
-    result = where(fits, 1.0, limit / where(is_zero, 1.0, where(fits, 1.0, divisor)))
-    result = where(is_zero, 1.0, result)
+    if isinstance(limit, float) and limit >= 2.0**-126:  # what is 0 fits, and in float32 too the limit is not
+        result = where(fits, 1.0, limit / where(fits, 1.0, divisor))
+    else:
+        is_zero = distance <= 0  # 0 / 0 where the limit is 0: zeros are what they are to be
+        result = where(fits, 1.0, limit / where(is_zero, 1.0, where(fits, 1.0, divisor)))
+        result = where(is_zero, 1.0, result)
     if rule.nan_if_infinite:
         result = result + (n - n)
     if rule.keep_if_nan:

@@ -47,8 +47,11 @@ def concrete_norms(
 ) -> list[float]:
     """The norm of each concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
     if plain and 0 < order < math.inf:
-        norms = zip(tensors, backend.fast_norms(tensors, order), strict=True)
-        return [_careful(backend, x, x, n, order) for x, n in norms]
+        norms, bound = backend.fast_norms(tensors, order), _trusted_bound(order)
+        return [
+            n if n is not None and 1 / bound < n < bound else _careful(backend, x, x, n, order)
+            for x, n in zip(tensors, norms, strict=True)
+        ]
     values = [_values(backend, x, wide) for x in tensors]
     empty = [0 in (backend.shape(x) or ()) for x in values]
     fast = iter(backend.fast_norms([x for x, is_empty in zip(values, empty, strict=True) if not is_empty], order))
@@ -79,6 +82,16 @@ def traced_norms(backend: Backend, tensors: Sequence[Tensor], order: float, wide
         return [norm(backend, x, order, wide=wide) for x in tensors]
     values = [_values(backend, x, wide) for x in tensors]
     return [_euclidean(backend, x, n) for x, n in zip(values, backend.euclidean(values), strict=True)]
+
+
+def traced_total(backend: Backend, tensors: Sequence[Tensor], order: float, wide: str = "") -> Tensor:
+    """The norm over all of several whole tensors, looking at no value."""
+    if order == 2:
+        tensors = [_values(backend, x, wide) for x in tensors]
+        n = backend.euclidean_total(tensors)
+        if n is not None:
+            return backend.cast(n, promote([wide_real(backend, x) for x in tensors]))
+    return total(backend, traced_norms(backend, tensors, order, wide), order)
 
 
 def _euclidean(backend: Backend, x: Tensor, n: Tensor | None) -> Tensor:
@@ -168,8 +181,13 @@ def _is_trusted(result: float, order: float, dtype: str) -> bool:
         return True
     if result == 0 and 0 < order <= 2 and dtype not in ("float64", "complex128"):
         return True  # the least number of float32 has a square in float64
-    bound: float = 2.0 ** (900 / max(abs(order), 1.0))
+    bound = _trusted_bound(order)
     return 1 / bound < result < bound
+
+
+def _trusted_bound(order: float) -> float:
+    """Below it, and above one over it, no power of this order has overflowed or vanished in float64."""
+    return float(2.0 ** (900 / max(abs(order), 1.0)))
 
 
 def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None) -> tuple[Tensor, Any]:
@@ -240,7 +258,7 @@ def measure(opened: Gradients, rule: Rule) -> Any:
         tensors = [opened.leaves[i] for i in opened.unique()]
         if is_concrete:
             return combine(concrete_norms(backend, tensors, rule.order, wide, plain=bool(plain)), rule.order)
-        return total(backend, traced_norms(backend, tensors, rule.order, wide), rule.order)
+        return traced_total(backend, tensors, rule.order, wide)
     if rule.scope is Scope.EXAMPLE:
         return total(backend, [_per_example(backend, x, rule.order, wide) for x in present], rule.order)
     if rule.scope is Scope.AXES:

@@ -150,6 +150,13 @@ class Gradients:
     was_iterator: bool = False
     plain: str = ""  #: the dtype of gradients that :meth:`Backend.plain` vouches for
 
+    def placed(self, new: list[Any]) -> list[Any]:
+        """New tensors in the place of those that are present."""
+        if len(new) == len(self.leaves):
+            return new
+        rest = iter(new)
+        return [None if leaf is None else next(rest) for leaf in self.leaves]
+
     def paths(self) -> list[str]:
         """A name for each leaf, for messages: its place in the container and its parameter's own name."""
         names = [getattr(owner, "name", None) for owner in self.owners]

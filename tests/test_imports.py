@@ -74,6 +74,7 @@ THIRD_PARTY = {
     "backends.torch": {"torch", "numpy"},
     "backends.torch_norm": {"torch"},
     "backends.tensorflow": {"tensorflow", "numpy"},
+    "backends.tensorflow_fused": {"tensorflow", "numpy"},
     "backends.paddle": {"paddle"},
     "backends.paddle_memory": {"paddle", "numpy"},
     "backends.paddle_slot": {"paddle"},

@@ -51,13 +51,16 @@ class ClipGrad:
         Raises:
             TypeError: for what is no pair.
         """
-        pairs = _pairs(params_grads)
-        wanted = [g for p, g in pairs if g is not None and getattr(p, "need_clip", True) is not False]
-        clipped = iter(self._clipped(open_(wanted, holders="none")))
-        return [(p, g if getattr(p, "need_clip", True) is False else next(clipped)) for p, g in pairs if g is not None]
+        pairs = [pair for pair in _pairs(params_grads) if pair[1] is not None]
+        wanted = [getattr(p, "need_clip", True) is not False for p, _ in pairs]
+        clipped = iter(
+            self._clipped(open_([g for (_, g), is_wanted in zip(pairs, wanted, strict=True) if is_wanted], holders="none"))
+        )
+        return [(p, next(clipped) if is_wanted else g) for (p, g), is_wanted in zip(pairs, wanted, strict=True)]
 
     def _clipped(self, opened: Gradients) -> list[Any]:
-        return list(carry_out(opened, self.rule).grads)
+        # an optimizer only reads them, so that what is not clipped need not be copied, which takes several times its norm
+        return list(carry_out(opened, self.rule, keep=True).grads)
 
 
 class ClipGradByNorm(ClipGrad):
@@ -128,7 +131,8 @@ class ClipGradByGlobalNorm(ClipGrad):
 
     def _clipped(self, opened: Gradients) -> list[Any]:
         backend = opened.backend
-        in_place = backend is not None and all(backend.is_mutable(g) and not backend.is_sparse(g) for g in opened.leaves)
+        leaves = opened.leaves[:1] if opened.plain else opened.leaves
+        in_place = backend is not None and all(backend.is_mutable(g) and not backend.is_sparse(g) for g in leaves)
         return list(carry_out(opened, self.rule, in_place=in_place).grads)
 
     def __str__(self) -> str:

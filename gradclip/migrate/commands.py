@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from dataclasses import replace
 from importlib import util
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -153,9 +154,10 @@ def _check_codes(arguments: argparse.Namespace) -> None:
 
 
 def _files(arguments: argparse.Namespace, request: Request) -> int:
-    from gradclip.migrate import codemod, files, output, runner
+    from gradclip.migrate import codemod, files, importers, output, runner
 
     try:
+        request = replace(request, wanted=importers.wanted(files.discover(arguments.paths, arguments.exclude)))
         found = files.discover(arguments.paths, arguments.exclude)
     except files.PatternError as error:
         raise MigrateError("--exclude means nothing.", str(error), "it is a pattern as in a .gitignore.") from None

@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import sys
+from importlib import util
 from typing import Any
 
 __all__ = ["add_explain"]
@@ -21,6 +22,7 @@ a call is code, a native's name, a dialect's name, or a code that gradclip migra
   gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"
   gradclip explain "optax.chain(optax.clip_by_global_norm(1.0), optimizer)" --to torch
   gradclip explain GT101
+  gradclip explain GM107
   gradclip explain torch.clip_grad_norm keras.clipnorm
 
 exit status: 0; 2 for wrong usage
@@ -53,11 +55,14 @@ def _explain(options: argparse.Namespace) -> int:
     from gradclip.migrate.explain_call import CallError
 
     width = min(max(shutil.get_terminal_size().columns - 1, _NARROWEST), _WIDEST)
+    document: dict[str, Any]
     try:
-        if options.other is None:
+        if options.other is None and options.call.upper().startswith("GM"):
+            text, document = _code(options.call.upper())
+        elif options.other is None:
             explanation = explain.explain(options.call, options.to)
             text = explain_text.explanation_text(explanation, width)
-            document: dict[str, Any] = explanation.as_json()
+            document = explanation.as_json()
         else:
             if options.to:
                 raise CallError("Two calls are compared, not translated.", f"--to {options.to}", "give one call.")
@@ -68,3 +73,19 @@ def _explain(options: argparse.Namespace) -> int:
         return 2
     print(json.dumps(document, indent=2) if options.json else text)
     return 0
+
+
+def _code(code: str) -> tuple[str, dict[str, Any]]:
+    """What a code of ``gradclip migrate`` that is no function's means."""
+    from gradclip.migrate.explain_call import CallError
+
+    if util.find_spec("libcst") is None:  # with which the codes are installed
+        raise CallError("The codes of gradclip migrate need libcst.", code, "python -m pip install 'gradclip[migrate]'.")
+    from gradclip.migrate.codemod.codes import CODES, link
+
+    known = CODES.get(code)
+    if known is None:
+        raise CallError("No such code.", code, "docs/migrate-codes.md has them all.")
+    lines = [f"{code}  {known.title}", "", known.reason, *([f"What to do: {known.advice}"] if known.advice else []), link(code)]
+    document = {"code": code, "title": known.title, "reason": known.reason, "advice": known.advice, "link": link(code)}
+    return "\n".join(lines), document

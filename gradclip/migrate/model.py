@@ -28,6 +28,7 @@ class Options:
     ignore: frozenset[str] = frozenset()  #: not these
     annotate: bool = False  #: write a comment at each MANUAL site
     allow_semantic_change: bool = False  #: rewrite also where training would change, with a comment that says so
+    kept: frozenset[str] = frozenset()  #: the names that other files import from this one; "*" for all
 
 
 @dataclass(frozen=True, slots=True, order=True)

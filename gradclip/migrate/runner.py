@@ -9,18 +9,17 @@ import os
 import signal
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from multiprocessing import get_context
-
-import libcst
 
 from gradclip.migrate import disk
 from gradclip.migrate.codemod.codes import CODES, link
 from gradclip.migrate.files import SETTINGS, Found
+from gradclip.migrate.importers import kept
 from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 from gradclip.migrate.notebook import Notebook, Unread
 from gradclip.migrate.settings import report_settings, wanted
@@ -42,6 +41,7 @@ class Request:
     options: Options
     write: bool = False
     diff: bool = True  #: say what changes, line by line
+    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: what the files of the run import from each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
     """The same for what has been read; nothing is written."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
-        text, places = kind(source.text, request.options, migrate)
+        options = replace(request.options, kept=kept(path, request.wanted)) if request.wanted else request.options
+        text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw
         mark = source.mark.decode()  # part of the first line to whoever applies the diff
@@ -169,29 +170,16 @@ def _checked(text: str, options: Options, migrate: Migrate, flags: int) -> Migra
         SourceError: where it cannot. Of two parsers' messages Python's is the better one.
     """
     problem = _problem(text, flags)
-    if problem and not problem.line:
-        raise problem  # nested so deeply that other parsers crash, or no text
+    if problem:  # also where LibCST is more lenient: Python 2's ``except A, e``, a newer Python's syntax
+        raise problem
     try:
         migrated = migrate(text, options)
-    except SourceError as error:
-        raise problem or error from None
     except RecursionError:
         raise SourceError("nested too deeply to be read") from None
-    if problem and not _parses(text):  # the codemod reads only what mentions clipping
-        raise problem
-    after = None if problem or migrated.source == text else _problem(migrated.source, flags)
+    after = None if migrated.source == text else _problem(migrated.source, flags)
     if after:
         raise SourceError(f"internal error, please report it: the rewritten source does not compile: {after.message}")
     return migrated
-
-
-def _parses(text: str) -> bool:
-    """Whether LibCST can read what this Python cannot: a newer one's source."""
-    try:
-        libcst.parse_module(text)
-    except libcst.ParserSyntaxError:
-        return False
-    return True
 
 
 def _problem(text: str, flags: int) -> SourceError | None:

@@ -139,6 +139,19 @@ def test_every_keyword_is_found(name: str) -> None:
     assert len(manual(migrate(f"import {module}\nx = {call}limit)\n"))) == 1
 
 
+def test_a_name_means_what_its_own_function_imports() -> None:
+    call = "    t.nn.utils.clip_grad_norm_(p, 1.0)\n"
+    migrated = migrate(f"def f():\n    import torch as t\n{call}\ndef g():\n    import other as t\n{call}")
+    assert [site.code for site in migrated.sites] == ["GT101", "GM207"]
+
+
+def test_a_star_import_before_the_import_of_a_name_does_not_bind_it() -> None:
+    names = "from torch.nn.utils import clip_grad_norm_\n", "from helpers import *\n"
+    call = "clip_grad_norm_(p, 1.0)\n"
+    assert manual(migrate("".join(names) + call)) == ["GM202"]
+    assert rewritten(migrate("".join(reversed(names)) + call)) == ["GT101"]
+
+
 # ---- imports -------------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +197,8 @@ def test_a_comment_is_written_once() -> None:
     once = migrate(source, annotate=True).source
     assert once.splitlines()[2].startswith("    # gradclip: MANUAL GM114 ")
     assert migrate(once, annotate=True).source == once
+    twice = "import torch\ntorch.nn.utils.clip_grad_norm_(p, 0); torch.nn.utils.clip_grad_norm_(q, 0)\n"
+    assert migrate(twice, annotate=True).source.count("# gradclip") == 1
     assert migrate(source).source == source
 
 

@@ -27,7 +27,7 @@ SPELLINGS = [
     ("import os, torch", "torch.nn.utils.clip_grad_norm_"),
     ("import torch; import os", "torch.nn.utils.clip_grad_norm_"),
 ]
-PARAMETERS = ["model.parameters()", "[p for p in model.parameters() if p.requires_grad]", "(self.a)", "chain(a(), b())"]
+PARAMETERS = ["model.parameters()", "[p for p in model.parameters() if p.requires_grad]", "(self.a)", "every(a(), b())"]
 LIMITS = ["1.0", "max_norm=args['clip']", "(lambda: 1)()", "max_norm = (\n2)", "5 if x else 6"]
 OTHERS = ["", "norm_type=float('inf')", "error_if_nonfinite = True", "2", "foreach=None"]
 STATEMENTS = [

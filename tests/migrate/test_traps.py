@@ -1,4 +1,4 @@
-"""The 15 traps of the catalogue: where each speaks up, and the look-alike about which it must not."""
+"""The 16 traps of the catalogue: where each speaks up, and the look-alike about which it must not."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ FIRES = {
         "GM107",
         TORCH + "with amp.scale_loss(loss, optimizer) as scaled:\n    scaled.backward()\n    " + CLIP + "optimizer.step()\n",
     ),
+    "a scaler's step and no unscale_": ("GM107", TORCH + "loss.backward()\n" + CLIP + "self.grad_scaler.step(optimizer)\n"),
     "get_scaled_loss": (
         "GM107",
         TF
@@ -88,6 +89,10 @@ FIRES = {
         "GM108",
         OPTAX + "adam = optax.adamw(1e-3)\ntx = optax.chain(adam, optax.clip(1.0))\n",
     ),
+    "after the optimizer in a named chain": (
+        "GM108",
+        OPTAX + "tx = optax.named_chain(('o', optax.adam(1e-3)), ('c', optax.clip(1.0)))\n",
+    ),
     "before the mean over replicas": (
         "GM108",
         TF + "import jax\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\ngrads = jax.lax.pmean(grads, 'batch')\n",
@@ -101,6 +106,13 @@ FIRES = {
     "DeepSpeed": ("GM109", TORCH + "import deepspeed\n" + CLIP),
     "Accelerate": ("GM109", TORCH + "from accelerate import Accelerator\n" + CLIP),
     "Opacus": ("GM109", TORCH + "from opacus import PrivacyEngine\n" + CLIP),
+    "Accelerate's backward": ("GM109", TORCH + "self.accelerator.backward(loss)\n" + CLIP + "optimizer.step()\n"),
+    "Fleet": (
+        "GM109",
+        PADDLE
+        + "from paddle.distributed import fleet\nopt = paddle.optimizer.SGD(grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))\n"
+        + "opt = fleet.distributed_optimizer(opt)\n",
+    ),
     "accelerator.clip_grad_norm_": ("GM109", "accelerator.clip_grad_norm_(model.parameters(), 1.0)\n"),
     "Lightning's clip_gradients": (
         "GM109",
@@ -122,6 +134,14 @@ FIRES = {
         "GM111",
         PADDLE + "e = paddle.nn.Embedding(9, 9, sparse=True)\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
     ),
+    "a TensorFlow model of transformers": (
+        "GM111",
+        TF + "from transformers import TFBertModel\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n",
+    ),
+    "a feature column": (
+        "GM111",
+        TF + "c = tf.feature_column.embedding_column(words, 8)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n",
+    ),
     "None left out and zipped": (
         "GM111",
         TF + "gs = [g for g in grads if g is not None]\ngs, _ = tf.clip_by_global_norm(gs, 1.0)\npairs = zip(gs, variables)\n",
@@ -140,6 +160,8 @@ FIRES = {
     "a limit of 0": ("GM114", TORCH + "clip_grad_norm_(params, 0)\n"),
     "a limit of 0 with a name": ("GM114", TORCH + "CLIP = 0.0\nclip_grad_norm_(params, CLIP)\n"),
     "a negative limit": ("GM114", TORCH + "clip_grad_norm_(params, max_norm=-1.0)\n"),
+    "the negative of a setting": ("GM114", TORCH + "clip_grad_norm_(params, max_norm=-cfg.clip)\n"),
+    "the negative of a setting with a name": ("GM114", TF + "c = -cfg.clip\ng = tf.clip_by_norm(grad, c)\n"),
     "a limit of None": ("GM114", OPTAX + "optax.clip_by_global_norm(None)\n"),
     "a NaN": ("GM114", TORCH + "clip_grad_value_(params, float('nan'))\n"),
     "an infinite limit that poisons": ("GM114", TF + "grads, n = tf.clip_by_global_norm(grads, float('inf'))\n"),
@@ -148,6 +170,22 @@ FIRES = {
     "a limit that may be None in Keras": ("GM114", KERAS + "keras.optimizers.SGD(clipnorm=args.clip)\n"),
     # 15: the optimizer's state
     "inject_hyperparams": ("GM115", OPTAX + "tx = optax.inject_hyperparams(optax.clip)(max_delta=1.0)\n"),
+    # 16: a parameter listed twice
+    "a chain of modules": ("GM116", TORCH + "clip_grad_norm_(itertools.chain(a.parameters(), b.parameters()), 1.0)\n"),
+    "starred in a list": ("GM116", TORCH + "clip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n"),
+    "a sum of lists": ("GM116", TORCH + "clip_grad_norm_(list(a.parameters()) + list(b.parameters()), 1.0)\n"),
+    "a sum of lists with a name": (
+        "GM116",
+        TORCH + "ps = list(a.parameters()) + list(b.parameters())\nclip_grad_norm_(ps, 1.0)\n",
+    ),
+    "every module's": ("GM116", TORCH + "clip_grad_norm_([p for m in models for p in m.parameters()], 1.0)\n"),
+    "from_iterable": (
+        "GM116",
+        TORCH + "clip_grad_norm_(itertools.chain.from_iterable(m.parameters() for m in models), 1.0)\n",
+    ),
+    "weights of two modules": ("GM116", TORCH + "clip_grad_norm_([encoder.weight, decoder.weight], 1.0)\n"),
+    "one weight twice": ("GM116", TORCH + "clip_grad_norm_([w, w], 1.0)\n"),
+    "a sum of Paddle's lists": ("GM116", PADDLE + "paddle.nn.utils.clip_grad_norm_(a.parameters() + b.parameters(), 1.0)\n"),
 }
 
 SILENT = {
@@ -155,6 +193,7 @@ SILENT = {
         TORCH + "params = list(model.parameters())\n" + LOOP,
         TORCH + "for batch in batches:\n    params = filter(bool, model.parameters())\n    clip_grad_norm_(params, 1.0)\n",
         TORCH + "clip_grad_norm_((p for p in model.parameters()), 1.0)\n",
+        TORCH + "params = model.parameters()\nif log:\n    print(list(params))\nelse:\n    clip_grad_norm_(params, 1.0)\n",
         TORCH + "clip_grad_norm_(itertools.chain(a.parameters(), b.parameters()), 1.0)\n",
         PADDLE + "params = model.parameters()\nfor batch in batches:\n    paddle.nn.utils.clip_grad_norm_(params, 1.0)\n",
     ],
@@ -182,7 +221,9 @@ SILENT = {
     ],
     "GM107": [
         TORCH + SCALED + "scaler.unscale_(optimizer)\n" + CLIP + "scaler.step(optimizer)\n",
-        TORCH + "loss.backward()\n" + CLIP + "scaler.step(optimizer)\n",
+        TORCH + "loss.backward()\n" + CLIP + "optimizer.step()\n",
+        TORCH + f"def f(loss):\n    unscale()\n    {CLIP}    scaler.step(o)\ndef unscale():\n    scaler.unscale_(o)\n",
+        TORCH + f"def f():\n    {CLIP}def g():\n    scaler.step(optimizer)\n",
         TORCH
         + f"if amp:\n    {SCALED}    scaler.step(optimizer)\nelse:\n    loss.backward()\n    {CLIP}    optimizer.step()\n",
         TORCH
@@ -194,12 +235,14 @@ SILENT = {
     ],
     "GM108": [
         TORCH + "loss.backward()\n" + CLIP + "optimizer.step()\nscheduler.step()\n",
+        TORCH + "loss.backward()\nd_optimizer.step()\n" + CLIP + "g_optimizer.step()\n",
         TORCH + "d_loss.backward()\nd_optimizer.step()\ng_loss.backward()\n" + CLIP + "g_optimizer.step()\n",
         TORCH + "scheduler.step()\nstate = env.step(action)\nloss.backward()\n" + CLIP + "optimizer.step()\n",
         TORCH + f"for b in data:\n    if ready:\n        {CLIP}        optimizer.step()\n    loss(b).backward()\n",
         TORCH + f"def clip():\n    {CLIP}def step():\n    loss.backward()\n    optimizer.step()\n    clip()\n",
         TORCH + "loss.backward()\n" + CLIP + "dist.all_reduce(loss)\noptimizer.step()\n",
         OPTAX + "optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))\n",
+        OPTAX + "optax.named_chain(('c', optax.clip(1.0)), ('o', optax.adam(1e-3)))\n",
         OPTAX + "optax.chain(optax.zero_nans(), optax.clip_by_global_norm(1.0), optax.adam(1e-3))\n",
     ],
     "GM109": [
@@ -207,6 +250,10 @@ SILENT = {
         TORCH
         + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nif isinstance(model, FSDP):\n"
         + f"    model.clip_grad_norm_(1.0)\nelse:\n    {CLIP}",
+        TORCH + f"if accelerator:\n    accelerator.backward(loss)\nelse:\n    loss.backward()\n    {CLIP}",
+        TORCH + f"if accelerator:\n    accelerator.backward(loss)\nif not accelerator:\n    {CLIP}",
+        PADDLE + "from paddle.distributed import fleet\nfleet.init()\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
+        PADDLE + "opt = mesh.distributed_optimizer(opt)\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
         "class M:\n    def clip_gradients(self):\n        pass\n    def f(self):\n        self.clip_gradients()\n",
     ],
     "GM110": [
@@ -216,6 +263,7 @@ SILENT = {
     ],
     "GM111": [
         TF + "for i, (g, v) in enumerate(gvs):\n    if g is not None:\n        gvs[i] = (tf.clip_by_norm(g, 1.0), v)\n",
+        TF + "from transformers import AutoTokenizer\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n",
         TF + "class Embedding: ...\ne = Embedding(9)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n",
         PADDLE + "e = paddle.nn.Embedding(9, 9)\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
         TF + "gvs = [(g, v) for g, v in gvs if g is not None]\ngvs = [(tf.clip_by_norm(g, 1.0), v) for g, v in gvs]\n",
@@ -234,10 +282,26 @@ SILENT = {
         TORCH + "clip_grad_norm_(params, float('inf'))\n",
         TORCH + "clip_grad_norm_(params, args.max_norm, norm_type=3, error_if_nonfinite=True, foreach=False)\n",
         TF + "g = tf.clip_by_value(grad, -1.0, 0.0)\n",
+        TF + "g = tf.clip_by_value(grad, -cfg.clip, cfg.clip)\n",
+        TORCH + "clip_grad_norm_(params, max_norm=cfg.high - cfg.low)\n",
         PADDLE + "clip = paddle.fluid.clip.GradientClipByNorm(1.0, need_clip=None)\n",
         KERAS + "keras.optimizers.SGD(clipnorm=1)\n",
     ],
     "GM115": [OPTAX + "tx = optax.inject_hyperparams(optax.adam)(learning_rate=1.0)\noptax.chain(optax.clip(1.0), tx)\n"],
+    "GM116": [
+        TORCH + CLIP,
+        TORCH + "clip_grad_norm_(itertools.chain(a.parameters()), 1.0)\n",
+        TORCH + "clip_grad_norm_([*a.parameters()], 1.0)\n",
+        TORCH + "ps = list(filter(lambda p: p.requires_grad, a.parameters()))\nclip_grad_norm_(ps, 1.0)\n",
+        TORCH + "clip_grad_norm_(set(a.parameters()) | set(b.parameters()), 1.0)\n",
+        TORCH + "clip_grad_norm_(list(set([*a.parameters(), *b.parameters()])), 1.0)\n",
+        TORCH + "clip_grad_norm_([p for g in optimizer.param_groups for p in g['params']], 1.0)\n",
+        TORCH + "clip_grad_norm_(itertools.chain(*[g['params'] for g in optimizer.param_groups]), 1.0)\n",
+        TORCH + "clip_grad_norm_([layer.weight, layer.bias], 1.0)\n",
+        TORCH + "clip_grad_norm_([w, b], 1.0)\n",
+        TORCH + "clip_grad_value_([*a.parameters(), *b.parameters()], 1.0)\n",
+        PADDLE + "paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n",
+    ],
 }
 
 
@@ -339,6 +403,21 @@ def test_a_change_of_meaning_is_made_only_where_it_is_allowed_and_then_said() ->
     comment, call = changed.source.splitlines()[1:]
     assert comment.startswith("# gradclip: GM114 ")
     assert call == "grads, norm = gradclip.clip_by_global_norm(grads, float('inf'))"
+
+
+def test_a_join_of_parameters_is_rewritten_where_changes_are_allowed() -> None:
+    source = TORCH + "clip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n"
+    changed = migrate(source, allow_semantic_change=True)
+    assert rewritten(changed) == ["GT101"]
+    assert "# gradclip: GM116 " in changed.source
+
+
+def test_a_rewrite_for_tensorflow_says_that_dense_gradients_are_assumed() -> None:
+    sparse_or_not = migrate(TF + "grads, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)\n")
+    assert [(site.outcome, "Dense gradients are assumed" in site.reason) for site in sparse_or_not.sites] == [
+        (Outcome.REWRITTEN, True)
+    ]
+    assert "Dense" not in migrate(TORCH + CLIP).sites[0].reason
 
 
 def test_what_looks_like_a_mistake_is_left_even_where_changes_are_allowed() -> None:

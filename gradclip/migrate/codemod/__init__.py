@@ -19,6 +19,7 @@ from gradclip.migrate.codemod.flow import Flow
 from gradclip.migrate.codemod.found import Context, Decision
 from gradclip.migrate.codemod.gradients import Gradients
 from gradclip.migrate.codemod.imports import added
+from gradclip.migrate.codemod.replaced import replacements
 from gradclip.migrate.codemod.resolve import Resolver
 from gradclip.migrate.codemod.source import Edit, Source, last_name, target_names
 from gradclip.migrate.codemod.unused import removed
@@ -27,7 +28,7 @@ from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 __all__ = ["migrate_source"]
 
 _WORDS = re.compile(
-    r"clip|clamp|_norm|optax.*\btree|dpsgd|differentially_private", re.IGNORECASE
+    r"clip|clamp|_norm|minimum|\.mul_\(|optax.*\btree|dpsgd|differentially_private", re.IGNORECASE
 )  # without one there is nothing to find
 _BOM = "\ufeff"
 
@@ -64,7 +65,8 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
 def _migrate(source: Source, options: Options) -> Migrated:
     resolver = Resolver(source)
-    context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options)
+    replaced = replacements(source, resolver)
+    context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options, replaced)
     decisions = [decision for decision in _decisions(context) if _selected(decision, options)]
     if not decisions:
         return Migrated(source.text)
@@ -115,6 +117,8 @@ def _decisions(context: Context) -> Iterator[Decision]:
 
 def _others(context: Context) -> Iterator[Decision]:
     source = context.source
+    for node, name in context.replaced.items():
+        yield mentions.replaced(node, name)
     for string in source.any(cst.SimpleString):
         yield from mentions.text(string, context)
     for element in source.any(cst.DictElement):
@@ -122,6 +126,8 @@ def _others(context: Context) -> Iterator[Decision]:
     for attribute in source.any(cst.Attribute):
         if attribute.attr.value == "CLIP_GRADIENTS":
             yield from configuration.attribute(attribute, context)
+        elif attribute.attr.value in mentions.CLIP_KEYWORDS:
+            yield from configuration.assigned(attribute, context)
     for operation in source.any(cst.BinaryOperation):
         if isinstance(operation.operator, cst.Divide):
             yield from byhand.division(operation, context)
@@ -175,7 +181,7 @@ def _imports(decisions: Sequence[Decision], context: Context) -> list[Edit]:
         for decision in decisions
         if decision.released and decision.api is not None and decision.api.kind is Kind.OBJECT
     )
-    return added(needs, source, resolver) + removed(decisions, objects, source, resolver)
+    return added(needs, source, resolver) + removed(decisions, objects, source, resolver, context.options.kept)
 
 
 def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:
@@ -192,7 +198,7 @@ def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:
             continue
         start = source.start(source.statement(decision.node))
         line = source.line_start(start)
-        if (line, mark) not in lines and not any(above.startswith(mark) for above in source.comments_above(line)):
+        if not any(above.startswith(mark) for above in source.comments_above(line)):
             indent = source.data[line:start].decode()
             lines[line, mark] = Edit(line, line, f"{indent}{text}{source.newline}")
     return list(lines.values())

@@ -10,13 +10,17 @@ import libcst as cst
 from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.found import Context, Decision, Finding
 from gradclip.migrate.codemod.gradients import mentions_norm
-from gradclip.migrate.codemod.source import last_name, target_names
+from gradclip.migrate.codemod.source import last_name, target_names, words
 
 __all__ = ["METHODS", "call", "division"]
 
-METHODS = frozenset({"clip", "clip_", "clamp", "clamp_", "clip_by_value"})
+_NESTED = {"minimum": "maximum", "maximum": "minimum"}
+METHODS = words(
+    "clip clip_ clamp clamp_ clip_by_value clamp_max clamp_max_ clamp_min clamp_min_ _foreach_clamp_max _foreach_clamp_max_ "
+    "_foreach_clamp_min _foreach_clamp_min_ minimum maximum"
+)
 _FUNCTIONS = re.compile(
-    r"(numpy|jax\.numpy|cupy|mxnet\.nd|mxnet\.np|torch|paddle|tensorflow\.keras\.(backend|ops)|keras\.(backend|ops))\.(clip|clamp)_?"
+    r"(numpy|jax\.numpy|cupy|mxnet\.nd|mxnet\.np|torch|paddle|tensorflow\.keras\.(backend|ops)|keras\.(backend|ops))\.(clip|clamp|(_foreach_)?clamp_(max|min))_?"
 )
 _LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold
     r"\w*(max|clip|threshold|limit)\w*norm|\w*norm\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
@@ -29,6 +33,9 @@ _OTHER = re.compile(r"ratio|prob|advantage|value_pred|log|reward|action|loss|wei
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     """``np.clip``, ``jnp.clip``, ``torch.clamp``, ``p.grad.data.clamp_``: of a gradient, or of something else."""
+    if last_name(node.func) in _NESTED:
+        yield from _nested(node, context)
+        return
     names = context.resolver.names(node.func)
     function = next((name for name in names.qualified if _FUNCTIONS.fullmatch(name)), None)
     if function is None and (names.qualified or not isinstance(node.func, cst.Attribute)):
@@ -52,11 +59,23 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
         yield unchanged(node, "GM112", f"Nothing says that {shown} is a gradient.")
 
 
+def _nested(node: cst.Call, context: Context) -> Iterator[Decision]:
+    """``tf.minimum(tf.maximum(grads, -1), 1)``: a clip by value."""
+    for argument in node.args[:2]:
+        inner = argument.value
+        if isinstance(inner, cst.Call) and last_name(inner.func) == _NESTED[last_name(node.func)]:
+            clipped = next((a.value for a in inner.args[:2] if context.gradients.is_gradient(a.value)), None)
+            if clipped is not None and not context.gradients.is_action(clipped):
+                yield manual(node, Finding("GM401"))
+
+
 def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None, context: Context) -> Finding:
     source = context.source
     code = source.one_line(clipped)
     limits = [a.value for a in (node.args if function is None else node.args[1:]) if _is_limit(a)]
     bounds = [source.one_line(limit) for limit in limits]
+    if "clamp_max" in last_name(node.func):
+        bounds.insert(0, "...")
     for bound in bounds:
         if mentions_norm(bound):
             return Finding("GM104", f"It clips each element, but its limit `{bound}` is called a norm.")
@@ -135,6 +154,8 @@ def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
     if isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString):
         name = key.value.raw_value  # args["max_norm"]
     if not _LIMIT.fullmatch(name) or not _NORM.search(norm):
+        if _scales_gradients(node, context) and _is_bounded(node, norm, context):
+            yield manual(node, Finding("GM402"))
         return
     if _is_bounded(node, norm, context):
         advice = "Use gradclip.clip_grad_norm_ for parameters, or gradclip.clip(grads, gradclip.dialects.torch.clip_grad_norm("
@@ -142,6 +163,14 @@ def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
     else:
         reason = f"{source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
         yield manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
+
+
+def _scales_gradients(node: cst.BinaryOperation, context: Context) -> bool:
+    """Whether gradients are multiplied by what a quotient is assigned to: ``p.grad.mul_(coef)``."""
+    names = _assigned(node, context)
+    function = context.source.function(node)
+    body = context.source.code(function) if function is not context.source.module else context.source.text
+    return any(re.search(rf"\bgrad\w*(\.data)?(\.mul_?\(|\s*\*=?)\s*{name}\b", body) for name in names)
 
 
 def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:

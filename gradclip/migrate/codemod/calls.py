@@ -17,6 +17,7 @@ from gradclip.migrate.codemod.resolve import Names
 from gradclip.migrate.codemod.rewrite import rewritten
 from gradclip.migrate.codemod.source import Edit
 from gradclip.migrate.codemod.traps import OF_THE_NATIVE, TRAPS, loops
+from gradclip.migrate.codemod.traps.sparse import assumption
 from gradclip.migrate.model import Outcome
 
 __all__ = ["decide", "manual", "unchanged"]
@@ -74,6 +75,10 @@ def _problem(call: cst.Call, names: Names, functions: int, known: list[str], con
     """Why a name is not exactly one function."""
     written = context.source.code(call.func)
     others = sorted(names.qualified - set(known))
+    if BY_NAME[known[0]].code in {BY_NAME[name].code for name in context.replaced.values()}:
+        return Finding(
+            "GM201", f"`{written}` is replaced by another function in this source.", "Decide which of the two is meant."
+        )
     if functions > 1 or others or names.local:
         meanings = [*known, *others, *(["something that this source makes"] if names.local else [])]
         return Finding("GM201", f"`{written}` can be {' or '.join(meanings)}.")
@@ -136,7 +141,7 @@ def _apply(found: ApiCall) -> Decision:
 
 def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> Decision:
     """A rewrite; where it changes what training does, with the comment and the assignment that go with it."""
-    reason = decision.reason or "gradclip's function means the same."
+    reason = (decision.reason or "gradclip's function means the same.") + assumption(found)
     if not findings:
         return replace(decision, reason=reason)
     finding = findings[0]

@@ -117,6 +117,12 @@ _CODES = (
         "Replace it by hand, and keep the names of the hyperparameters.",
     ),
     Code(
+        "GM116",
+        "A parameter listed twice",
+        "Parameters of several modules are joined: one that two of them share counts twice natively, and once in gradclip.",
+        "Pass one list without duplicates; if nothing is shared, or once is meant, `--allow-semantic-change` rewrites it.",
+    ),
+    Code(
         "GM201",
         "A name with several meanings",
         "The name can stand for more than one thing here.",

@@ -13,7 +13,7 @@ from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.found import Context, Decision, Finding
 from gradclip.migrate.codemod.source import last_name
 
-__all__ = ["KEYS", "attribute", "entry", "keyword"]
+__all__ = ["KEYS", "assigned", "attribute", "entry", "keyword"]
 
 KEYS = {
     "gradient_clip_val": "GM501",
@@ -65,6 +65,20 @@ def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     """``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``."""
     if isinstance(context.source.within(node, cst.AssignTarget), cst.AssignTarget):
         yield _manual(node, "CLIP_GRADIENTS", context)
+
+
+def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
+    """``optimizer.clipnorm = 1.0``; not ``self.clipnorm = clipnorm``, by which a class keeps what it was given."""
+    holder = context.source.parents[node]
+    statement = context.source.parents.get(holder)
+    if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign) or last_name(node.value) == "self":
+        return
+    written = context.source.code(node)
+    if literal(statement.value) is None:
+        yield unchanged(node, "GM003", f"`{written} = None` is off.")
+        return
+    reason = f"`{written}` is what an optimizer of Keras clips by."
+    yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.backends.keras.clipped(optimizer, rule)."))
 
 
 def _manual(node: cst.CSTNode, key: str, context: Context) -> Decision:

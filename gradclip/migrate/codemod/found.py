@@ -35,6 +35,7 @@ class Context:
     gradients: Gradients
     flow: Flow
     options: Options
+    replaced: Mapping[cst.CSTNode, str]  #: the places that replace a function, with its qualified name
 
     def keeps(self, code: str) -> bool:
         """Whether a finding counts: not one of a trap that the user asked to ignore."""

@@ -141,6 +141,8 @@ class Gradients:
         call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
         if not isinstance(call, cst.Call) or not call.args or call.args[0] is not argument:
             return False
+        if last_name(call.func) == "register_hook":  # torch's, of a tensor: the argument is its gradient
+            return True
         return any(self.is_gradient(other.value, depth - 1) for other in call.args[1:])
 
 

@@ -14,7 +14,7 @@ from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.found import Context, Decision, Finding, family
 from gradclip.migrate.codemod.source import last_name, root, words
 
-__all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "text", "value"]
+__all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "replaced", "text", "value"]
 
 #: the last names of the table's functions that say by themselves what they do: not "clip"
 FUNCTIONS = frozenset(
@@ -28,6 +28,8 @@ _OWN = frozenset(name for name in gradclip.__all__ if "lip" in name or "norm" in
 CLIP_KEYWORDS = frozenset(api.keyword for api in APIS if api.kind is Kind.KEYWORD)
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
 _MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # as people name them
+_RUNS = words("eval exec compile timeit Timer")  # what runs, or makes, the code in a string
+_CALLED = re.compile(r"(\w+)\s*\(")
 _WHO = {
     "accelerator": "Accelerate's unscales, and reduces over the shards",
     "fabric": "Lightning Fabric's knows the strategy and the precision",
@@ -100,12 +102,30 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
         return
     names = context.resolver.names(node.func)
     keyword, written = given[0].keyword.value, context.source.code(node.func)
-    if (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
+    if _is_keras(node.func, context):
+        reason = f"`{written}` makes an optimizer of Keras, which is not named here, and clips by `{keyword}`."
+        yield manual(node, Finding("GM211", reason, "Make it without, then: gradclip.backends.keras.clipped(optimizer, rule)."))
+    elif (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
         yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{keyword}`.")
     elif names.unbound:
         yield manual(node, _from_nowhere(written, keyword, context))
     else:
         yield manual(node, Finding("GM211", f"`{written}` takes `{keyword}`, and is in no table of gradclip."))
+
+
+def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
+    """``super().__init__`` in a class that derives from an optimizer of Keras, ``getattr(keras.optimizers, name)``."""
+    called = func.value if isinstance(func, cst.Attribute) and func.attr.value == "__init__" else func
+    if not isinstance(called, cst.Call):
+        return False
+    bases: list[cst.BaseExpression] = []
+    if called is not func and last_name(called.func) == "super":
+        owner = context.source.within(func, cst.ClassDef)
+        bases = [base.value for base in owner.bases] if owner is not None else []
+    elif last_name(called.func) == "getattr":
+        bases = [argument.value for argument in called.args[:1]]
+    qualified = (name for base in bases for name in context.resolver.names(base).qualified)
+    return any(re.match(r"(\w+\.)*keras\.(\w+\.)*optimizers\b", f"{name}.") for name in qualified)
 
 
 # ---- without a call ------------------------------------------------------------------------------------------------------
@@ -150,8 +170,25 @@ def _is_asked_for(parent: cst.CSTNode, outer: cst.CSTNode | None, context: Conte
 
 
 def text(node: cst.SimpleString, context: Context) -> Iterator[Decision]:
-    """``getattr(nn.utils, "clip_grad_norm_")``."""
-    argument = context.source.parents[node]
-    outer = context.source.parents.get(argument)
-    if isinstance(outer, cst.Call) and last_name(outer.func) == "getattr" and node.raw_value in FUNCTIONS:
-        yield manual(outer, Finding("GM210", f"`{node.raw_value}` is looked up by its name."))
+    """``getattr(nn.utils, "clip_grad_norm_")``, ``eval("nn.utils.clip_grad_norm_(p, 1.0)")``, a qualified name by itself."""
+    outer = context.source.within(node, cst.Call)
+    written = node.raw_value
+    if outer in context.replaced:
+        return
+    is_argument = context.source.parents.get(context.source.parents[node]) is outer
+    if is_argument and outer is not None and last_name(outer.func) == "getattr" and written in FUNCTIONS:
+        yield manual(outer, Finding("GM210", f"`{written}` is looked up by its name."))
+    elif is_argument and outer is not None and last_name(outer.func) in _RUNS:
+        called = next((name for name in _CALLED.findall(written) if name in FUNCTIONS), None)
+        if called is not None:
+            yield manual(
+                outer, Finding("GM210", f"`{called}` is called by code in a string.", "Write the code out, or change it.")
+            )
+    elif "." in written and written in BY_NAME:
+        yield manual(node, Finding("GM210", f"`{written}` is named in a string."))
+
+
+def replaced(node: cst.CSTNode, name: str) -> Decision:
+    """``torch.nn.utils.clip_grad_norm_ = mine``, ``mock.patch("torch.nn.utils.clip_grad_norm_")``."""
+    reason = f"It puts another function in the place of {name}: calls of gradclip would not see it."
+    return manual(node, Finding("GM201", reason, "Replace gradclip's function instead, or call the other one by its own name."))

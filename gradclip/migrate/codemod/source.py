@@ -251,12 +251,12 @@ def target_names(node: cst.BaseExpression) -> frozenset[str]:
 
 def _parse(text: str) -> cst.Module:
     said = _python_says(text)
-    if said is not None and "too " in said.message:
+    if said is not None:  # LibCST is more lenient: it reads Python 2's "except A, e"
         raise said
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
-        raise (said or SourceError("It is not Python 3.", error.raw_line, error.raw_column + 1)) from None
+        raise SourceError("It is not Python 3.", error.raw_line, error.raw_column + 1) from None
     except UnicodeEncodeError:
         raise SourceError("It has characters that are no text (lone surrogates).") from None
 

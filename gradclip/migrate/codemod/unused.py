@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import libcst as cst
@@ -14,12 +15,19 @@ from gradclip.migrate.codemod.source import Edit, Source, last_name
 __all__ = ["removed"]
 
 
-def removed(decisions: Sequence[Decision], kept: frozenset[str], source: Source, resolver: Resolver) -> list[Edit]:
+def removed(
+    decisions: Sequence[Decision],
+    kept: frozenset[str],
+    source: Source,
+    resolver: Resolver,
+    elsewhere: frozenset[str] = frozenset(),
+) -> list[Edit]:
     """The edits that remove the imports of released names that nothing else uses, and put needed names in their place.
 
     Args:
         decisions: what is rewritten: the names that go, those that are needed, and those that are used still.
         kept: the frameworks of which one import must stay, because an object looks for the framework when it is made.
+        elsewhere: the names that other files import from this one; ``"*"`` for all.
     """
     gone = {_first_name(node) for decision in decisions for node in decision.released}
     used = {decision.uses for decision in decisions}
@@ -32,6 +40,7 @@ def removed(decisions: Sequence[Decision], kept: frozenset[str], source: Source,
         and gone.issuperset(uses)
         and binding.local not in used
         and not _is_wanted(binding, source)
+        and not (elsewhere & {"*", binding.local} and source.function(binding.node) is source.module)
     ]
     for framework in kept:
         left = [b for b in resolver.bindings if b.qualified.partition(".")[0] == framework and b not in free]
@@ -59,9 +68,12 @@ def _is_wanted(binding: Binding, source: Source) -> bool:
     name = binding.alias.name
     if binding.alias.asname is not None and isinstance(name, cst.Name) and name.value == binding.local:
         return True  # "import x as x" exports it
-    strings = source.any(cst.SimpleString)
-    if any(string.raw_value == binding.local for string in strings):  # __all__, getattr
-        return True
+    code = re.compile(rf"\b{binding.local}\s*[.(]")
+    for string in source.any(cst.SimpleString):
+        if string.raw_value == binding.local:  # __all__, getattr
+            return True
+        if isinstance(source.parents[string], cst.Arg) and code.search(str(string.raw_value)):  # eval
+            return True
     line = source.parents[binding.node]
     start = source.start(line)
     return b"F401" in source.data[source.line_start(start) : source.next_line(source.end(line))]

@@ -27,7 +27,7 @@ CLIPS = {
     "a norm of order 3": ("", "nn.utils.clip_grad_norm_(model.parameters(), 0.5, 3.0, foreach=False)", ["GT101"]),
     "an iterator": (
         "import itertools",
-        "nn.utils.clip_grad_norm_(itertools.chain(model[0].parameters(), model[2].parameters()), 0.5)",
+        "nn.utils.clip_grad_norm_(itertools.chain(model.parameters()), 0.5)",
         ["GT101"],
     ),
     "a tensor at a time": ("", "for p in model.parameters():\n    nn.utils.clip_grad_norm_(p, 0.01)", ["GT101"]),

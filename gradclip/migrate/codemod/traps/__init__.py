@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradclip.migrate.codemod.found import ApiCall, Finding
-from gradclip.migrate.codemod.traps import amp, iterators, keras, limits, loops, optax, order, paddle, results, sparse, wrappers
+from gradclip.migrate.codemod.traps import (
+    amp,
+    iterators,
+    keras,
+    limits,
+    loops,
+    optax,
+    order,
+    paddle,
+    results,
+    shared,
+    sparse,
+    wrappers,
+)
 
 __all__ = ["OF_THE_NATIVE", "TRAPS", "loops"]
 
@@ -27,4 +40,5 @@ TRAPS: tuple[Check, ...] = (
     wrappers.check,
     results.check_norm,
     sparse.check,
+    shared.check,
 )

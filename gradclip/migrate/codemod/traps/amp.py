@@ -23,10 +23,26 @@ def check(found: ApiCall) -> Finding | None:
         if scaler and not unscaled:
             reason = f"{source.shown(backward[-1].call)} is of a scaled loss, and its gradients are scaled still."
             return Finding("GM107", reason, f"Call `{scaler}.unscale_(optimizer)` before the clip.")
+    stepping = _stepping(found)
+    if stepping:
+        reason = f"`{stepping}.step` unscales the gradients, and nothing in this file does before the clip."
+        return Finding("GM107", reason, f"Call `{stepping}.unscale_(optimizer)` before the clip.")
     if flow.before(found.call, "scale") and not flow.before(found.call, "unscale"):
         reason = "The gradients of a loss that get_scaled_loss returned are scaled still."
         return Finding("GM107", reason, "Call `optimizer.get_unscaled_gradients(gradients)` before the clip.")
     return None
+
+
+def _stepping(found: ApiCall) -> str:
+    """The scaler whose ``step`` comes after the clip, if no ``unscale_`` is in the file."""
+    source = found.context.source
+    if any(last_name(call.func).startswith("unscale_") for call in source.any(cst.Call)):
+        return ""
+    for event in found.context.flow.after(found.call, "step"):
+        function = event.call.func
+        if isinstance(function, cst.Attribute) and "scaler" in last_name(function.value).lower():
+            return source.code(function.value)
+    return ""
 
 
 def _scaler(backward: cst.Call, found: ApiCall) -> str:

@@ -34,6 +34,9 @@ def check_value(found: ApiCall) -> Finding | None:
         shown = f"`{name}={found.context.source.code(node)}`"
         if value is None:
             return Finding("GM114", f"{shown} is None, and no clip takes that.", "Call it only where there is a limit.")
+        if value is ... and name not in _BOUNDS and _is_negated(found, node):
+            advice = "Call it only where there is a limit, and give that as a number of 0 or more."
+            return Finding("GM114", f"{shown} is the negative of something, and gradclip refuses limits below 0.", advice)
         if not isinstance(value, float) or name in _BOUNDS:
             continue
         if math.isnan(value) or value < 0:
@@ -51,6 +54,12 @@ def _poisons(found: ApiCall) -> bool:
     """Whether the native makes NaN of ordinary gradients where the limit is infinite."""
     measures = found.api.framework in ("torch", "optax", "jax") or found.api.kind is Kind.IN_PLACE
     return not measures and not found.clips_by_value
+
+
+def _is_negated(found: ApiCall, node: cst.BaseExpression) -> bool:
+    """``-cfg.clip``, or the name of one."""
+    expression = found.context.resolver.value_of(node) or node
+    return isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus)
 
 
 def _value(found: ApiCall, node: cst.BaseExpression) -> object:

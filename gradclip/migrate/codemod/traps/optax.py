@@ -11,6 +11,7 @@ from gradclip.migrate.codemod.found import ApiCall, Finding
 
 __all__ = ["check"]
 
+_CHAINS = frozenset(f"optax.{module}{name}" for module in ("", "transforms.") for name in ("chain", "named_chain"))
 _OPTIMIZER = re.compile(
     r"optax\.(\w+\.)?(scale_by_\w+|scale|adam\w*|sgd|noisy_sgd|rmsprop|adagrad|adadelta|adafactor|lion|lamb|lars|novograd|nadam\w*|"
     r"radam|yogi|sm3|fromage|adabelief|amsgrad|rprop|lbfgs|sign_sgd|optimistic_\w+|adan|muon|prodigy|sophia)"
@@ -23,13 +24,18 @@ def check(found: ApiCall) -> Finding | None:
         return None
     source, resolver = found.context.source, found.context.resolver
     argument = source.parents[found.call]
+    pair = source.parents[argument] if isinstance(argument, cst.Element) else None
+    if isinstance(pair, cst.Tuple):  # ("clip", optax.clip(1.0)) of a named_chain
+        argument = source.parents[pair]
     chain = source.parents.get(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(chain, cst.Call) or resolver.name(chain.func) not in ("optax.chain", "optax.transforms.chain"):
+    if not isinstance(chain, cst.Call) or resolver.name(chain.func) not in _CHAINS:
         return None
     for link in chain.args:
         if link is argument:
             return None
         value = link.value
+        if isinstance(value, cst.Tuple) and len(value.elements) == 2:
+            value = value.elements[1].value
         if isinstance(value, cst.Name):
             value = resolver.value_of(value) or value
         if isinstance(value, cst.Call) and _OPTIMIZER.fullmatch(resolver.name(value.func)):

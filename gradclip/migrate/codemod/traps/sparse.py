@@ -7,16 +7,27 @@ import libcst as cst
 from gradclip.migrate.apis.model import Kind
 from gradclip.migrate.codemod.bind import literal
 from gradclip.migrate.codemod.found import ApiCall, Finding
-from gradclip.migrate.codemod.source import last_name, target_names
+from gradclip.migrate.codemod.source import last_name, target_names, words
 
-__all__ = ["check"]
+__all__ = ["assumption", "check"]
 
-_SPARSE = frozenset({"IndexedSlices", "embedding_lookup", "embedding_lookup_sparse", "SelectedRows"})
+_SPARSE = words(
+    "IndexedSlices embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse embedding_column shared_embeddings "
+    "TokenAndPositionEmbedding SelectedRows"
+)
 
 
 def check(found: ApiCall) -> Finding | None:
     """Rows that the native counts apart; a list that is shorter without its None."""
     return _dropped(found) or _sparse(found)
+
+
+def assumption(found: ApiCall) -> str:
+    """What a rewrite takes for granted where nothing in the source says whether gradients are sparse; most often nothing."""
+    returns = found.api.kind in (Kind.RETURNED, Kind.MEASURE)
+    if found.api.framework != "tensorflow" or not returns or not found.api.dialect:
+        return ""
+    return " Dense gradients are assumed: of sparse ones (IndexedSlices) gradclip merges duplicate rows first."
 
 
 def _sparse(found: ApiCall) -> Finding | None:
@@ -32,6 +43,9 @@ def _sparse(found: ApiCall) -> Finding | None:
 def _evidence(found: ApiCall) -> str | None:
     """What in the source makes gradients sparse, if anything."""
     source, resolver = found.context.source, found.context.resolver
+    for binding in resolver.bindings:
+        if binding.qualified.startswith("transformers.TF") and found.api.framework != "paddle":  # all embed words
+            return binding.local
     for node in (*source.any(cst.Attribute), *source.any(cst.Name)):
         name = last_name(node)
         parent = source.parents[node]

@@ -28,6 +28,8 @@ _WRAPPERS = {
 
 def check(found: ApiCall) -> Finding | None:
     """A clip of torch's in a source that uses such a library, if it is not the branch for when the library is not used."""
+    if found.api.framework == "paddle":
+        return _fleet(found)
     if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE:
         return None
     context = found.context
@@ -38,5 +40,34 @@ def check(found: ApiCall) -> Finding | None:
     imported = [binding.qualified for binding in context.resolver.bindings]
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in imported):
-            return Finding("GM109", f"{whose}, and this clips what each process holds of them.", f"Use {own}.")
+            return _finding(whose, own)
+    return _finding(*_WRAPPERS["accelerate.Accelerator"]) if _is_accelerated(found) else None
+
+
+def _finding(whose: str, own: str) -> Finding:
+    return Finding("GM109", f"{whose}, and this clips what each process holds of them.", f"Use {own}.")
+
+
+def _is_accelerated(found: ApiCall) -> bool:
+    """Whether an ``accelerator.backward(loss)`` can make the gradients: in another function, or on the way to the clip."""
+    source = found.context.source
+    here = [event.call for event in found.context.flow.events(found.call, "backward")]
+    for call in source.any(cst.Call):
+        if isinstance(call.func, cst.Attribute) and last_name(call.func) == "backward":
+            accelerator = "accelerator" in last_name(call.func.value).lower()
+            if accelerator and (call in here or source.function(call) is not source.function(found.call)):
+                return True
+    return False
+
+
+def _fleet(found: ApiCall) -> Finding | None:
+    """A clip in a source whose optimizer Fleet wraps, which puts a clip of its own in the place of Paddle's."""
+    if found.api.kind not in (Kind.OBJECT, Kind.IN_PLACE):
+        return None
+    for call in found.context.source.any(cst.Call):
+        if last_name(call.func) == "distributed_optimizer":
+            receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+            if last_name(receiver) == "fleet" or ".fleet." in found.context.resolver.name(call.func):
+                reason = "Fleet's optimizer replaces Paddle's clip by one that knows how the parameters are sharded."
+                return Finding("GM109", reason, "Keep Paddle's clip for the optimizer that Fleet wraps.")
     return None

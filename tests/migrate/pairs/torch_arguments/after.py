@@ -5,7 +5,7 @@ from apex import amp
 
 
 def clip(encoder, decoder, optimizer, args):
-    gradclip.clip_grad_norm_(itertools.chain(encoder.parameters(), decoder.parameters()), 1.0)
+    gradclip.clip_grad_norm_(itertools.chain(encoder.parameters()), 1.0)
     gradclip.clip_grad_norm_(filter(lambda p: p.requires_grad, encoder.parameters()), max_norm=1)
     gradclip.clip_grad_norm_([p for p in encoder.parameters() if p.grad is not None], args.max_norm, 1)
     gradclip.clip_grad_norm_((p for p in encoder.parameters()), 1.0, norm_type=float("inf"))

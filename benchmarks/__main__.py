@@ -1,0 +1,154 @@
+"""The command: its arguments. It ends with 0; with 1 if a floor is missed; with 2 for wrong usage."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import util
+from pathlib import Path
+
+from benchmarks import readme, report
+from benchmarks.floors import FLOORS, QUICK_FLOORS, missed
+from benchmarks.outcome import Outcome
+from benchmarks.progress import shown
+from benchmarks.run import FRAMEWORKS, run
+from benchmarks.worker import Options
+
+__all__ = ["main"]
+
+
+class UsageError(Exception):
+    """Arguments that cannot be meant."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: what follows ``python -m benchmarks``; this process's own if None.
+
+    Returns:
+        The exit code. Arguments that argparse refuses raise ``SystemExit(2)``.
+    """
+    chosen = _parser().parse_args(arguments)
+    try:
+        _check(chosen)
+        if chosen.load:
+            return _shown(chosen, Outcome.read(chosen.load))
+        outcome, whole = _measured(chosen)
+        status = _shown(chosen, outcome)
+        return status if whole else 130
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Time gradclip and the natives in turn, and both against the machine."
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="small gradients and few rounds: some two minutes for everything")
+    add("--only", metavar="PATTERN", action="append", default=[], help="only cases of this name: 'torch/*/gpt2/*' (repeatable)")
+    add("--frameworks", metavar="A,B", type=_names, default=list(FRAMEWORKS), help=f"of {','.join(FRAMEWORKS)} (default: all)")
+    add("--accuracy", action="store_true", help="only the errors of norms (a run without --only has them too)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="where the gradients are (default: %(default)s)")
+    add("--seconds", type=_positive, help="how long to time each case (default: 1; 0.1 with --quick)")
+    add("--rounds", type=_positive, help="at most so many rounds for each case (default: 400)")
+    add("--patience", type=_positive, default=900.0, help="seconds after which a case is given up (default: %(default)g)")
+    add("--check", action="store_true", help="end with 1 if a floor is missed")
+    add("--json", metavar="FILE", type=Path, help="write everything that was measured")
+    add("--picture", metavar="FILE", type=Path, help="draw the ratios, as .png or .svg")
+    add("--readme", action="store_true", help="write the tables into benchmarks/README.md")
+    add(
+        "--load",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="measure nothing: read what --json wrote (repeatable)",
+    )
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in FRAMEWORKS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(FRAMEWORKS)}")
+    return names
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
+    return value
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Refuse now what would fail after an hour."""
+    if chosen.picture is not None and util.find_spec("matplotlib") is None:
+        raise UsageError("--picture needs matplotlib.\nHint: pip install matplotlib.")
+    for path in (chosen.json, chosen.picture):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"There is no folder to write to.\nReceived: {path}")
+    for path in chosen.load:
+        if not path.is_file():
+            raise UsageError(f"There is no such file.\nReceived: --load {path}")
+
+
+def _measured(chosen: argparse.Namespace) -> tuple[Outcome, bool]:
+    """What there is to say, and whether it is all of it."""
+    seconds = chosen.seconds or (0.1 if chosen.quick else 1.0)
+    options = Options(device=chosen.device, only=chosen.only, quick=chosen.quick, seconds=seconds, patience=chosen.patience)
+    if chosen.rounds:
+        options = replace(options, rounds=max(1, int(chosen.rounds)))
+    parts = [] if chosen.accuracy else [options]
+    if chosen.accuracy or not chosen.only:
+        parts.append(replace(options, accuracy=True))
+    outcome = Outcome.of_this_machine()
+
+    def save() -> None:
+        if chosen.json is not None:
+            outcome.write(chosen.json)
+
+    signal.signal(signal.SIGTERM, _interrupt)  # timeout(1) sends it: an hour's work is not lost then either
+    try:
+        with shown() as progress:
+            run(chosen.frameworks, parts, progress, outcome, save)
+    except KeyboardInterrupt:
+        print("Interrupted: this is what was measured so far.", file=sys.stderr)
+        save()
+        return outcome, False
+    explained = any("failure" in known or "skipped" in known for known in outcome.frameworks.values())
+    if chosen.only and not (chosen.accuracy or outcome.cases or explained):
+        raise UsageError(f"No case has such a name.\nReceived: --only {' --only '.join(chosen.only)}")
+    return outcome, True
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _shown(chosen: argparse.Namespace, outcome: Outcome) -> int:
+    print(report.text(outcome))
+    if chosen.picture is not None:
+        from benchmarks import picture
+
+        picture.draw(outcome, chosen.picture)
+    if chosen.readme:
+        readme.README.write_text(readme.written(readme.README.read_text(), outcome))
+    if not chosen.check:
+        return 0
+    floors = QUICK_FLOORS if chosen.quick else FLOORS
+    misses = missed(outcome, floors)
+    print(f"\n{report.verdict(misses, len(floors))}")
+    return 1 if misses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

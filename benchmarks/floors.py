@@ -1,0 +1,176 @@
+"""What has to be reached, as data, and whether it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.case import Key, matches
+from benchmarks.outcome import Outcome, mean
+
+__all__ = ["FLOORS", "QUICK_FLOORS", "Floor", "Miss", "missed"]
+
+Entry = dict[str, Any]
+
+COMPILED = ("*/compile", "*/function", "*/xla", "*/jit", "*/donated")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A bound on a quantity of some cases."""
+
+    what: str
+    bound: float
+    only: tuple[str, ...] = ()  #: patterns of cases; all if there are none
+    large: bool = False  #: only where the gradients do not fit into the last-level cache
+    quantity: str = (
+        "ratio"  #: at least the bound; or "mean" of the ratios; at most: "limit", "memory", "copied memory", "error"
+    )
+
+    @property
+    def at_least(self) -> bool:
+        """Whether more is better."""
+        return self.quantity in ("ratio", "mean")
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A floor that was not reached."""
+
+    floor: Floor
+    name: str
+    value: float | str
+
+    def __str__(self) -> str:
+        got = self.value if isinstance(self.value, str) else f"{self.value:.2f}"
+        return (
+            f"{self.name}: {got}, {'at least' if self.floor.at_least else 'at most'} {self.floor.bound:g} ({self.floor.what})"
+        )
+
+
+def _large(state: str, bounds: dict[str, float]) -> list[Floor]:
+    return [Floor(f"{state}, large", b, (f"{function}/*/{state}/*/eager",), large=True) for function, b in bounds.items()]
+
+
+def _many(bounds: dict[str, float]) -> list[Floor]:
+    return [Floor("2,000 small tensors", bound, (f"{function}/vectors/*/*/eager",)) for function, bound in bounds.items()]
+
+
+#: of a full run
+FLOORS: tuple[Floor, ...] = (
+    Floor("no case is slower", 0.95),
+    *_large(
+        "unclipped",
+        {
+            "torch/clip_grad_norm_": 1.8,
+            "tensorflow/clip_by_norm": 5.0,
+            "tensorflow/clip_by_global_norm": 3.0,
+            "paddle/ClipGradByNorm": 8.0,
+            "paddle/ClipGradByGlobalNorm": 5.0,
+            "paddle/clip_grad_norm_": 10.0,
+            "jax/clip_by_global_norm": 10.0,
+            "numpy/clip_grad_norm_": 5.0,
+            "numpy/clip_by_global_norm": 2.0,
+        },
+    ),
+    *_large(
+        "clipped",
+        {
+            "torch/clip_grad_norm_": 1.05,
+            "tensorflow/clip_by_norm": 3.0,
+            "tensorflow/clip_by_global_norm": 1.1,
+            "paddle/ClipGradByNorm": 1.1,
+            "paddle/ClipGradByGlobalNorm": 3.0,
+            "paddle/clip_grad_norm_": 8.0,
+            "jax/clip_by_global_norm": 3.0,
+            "numpy/clip_grad_norm_": 3.0,
+            "numpy/clip_by_global_norm": 2.0,
+        },
+    ),
+    *_many(
+        {
+            "torch/clip_grad_norm_": 2.0,
+            "tensorflow/clip_by_norm": 3.0,
+            "tensorflow/clip_by_global_norm": 3.0,
+            "jax/clip_by_global_norm": 3.0,
+            "paddle/ClipGradByGlobalNorm": 3.0,
+            "paddle/clip_grad_norm_": 3.0,
+            "paddle/ClipGradByNorm": 1.0,
+            "numpy/clip_grad_norm_": 2.0,
+            "numpy/clip_by_global_norm": 2.0,
+        }
+    ),
+    Floor("compiled", 1.0, COMPILED),
+    Floor("geometric mean of all ratios", 3.0, quantity="mean"),
+    Floor(
+        "times what the machine needs to move the bytes",
+        1.25,
+        ("*/clip_grad_norm_/*/float32/eager", "paddle/ClipGradByGlobalNorm/*/float32/eager"),
+        large=True,
+        quantity="limit",
+    ),
+    Floor("extra memory, in place or unclipped", 0.01, large=True, quantity="memory"),
+    Floor("extra memory beside the new gradients", 0.05, large=True, quantity="copied memory"),
+    Floor("ulp of the norm", 4.0, quantity="error"),
+)
+
+#: of a quick run: so wide that a disturbed machine does not miss them
+QUICK_FLOORS: tuple[Floor, ...] = (
+    Floor("no case is much slower", 0.5),
+    Floor("geometric mean of all ratios", 1.2, quantity="mean"),
+    Floor("ulp of the norm", 4.0, quantity="error"),
+)
+
+
+def missed(outcome: Outcome, floors: tuple[Floor, ...]) -> list[Miss]:
+    """The floors that were not reached; a case that gradclip fails misses the first."""
+    misses = [Miss(floors[0], name, why) for name, why in _failures(outcome)]
+    for floor in floors:
+        for name, value, best in _values(floor, outcome):
+            if not (best >= floor.bound if floor.at_least else best <= floor.bound):
+                misses.append(Miss(floor, name, value))
+    return misses
+
+
+def _failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    for name, known in outcome.frameworks.items():
+        if "failure" in known:
+            yield name, known["failure"]
+    for entry in (*outcome.cases, *outcome.accuracy):
+        for side, why in entry["failures"].items():
+            if side != "native":
+                yield entry.get("key") or _accuracy_name(entry), f"{side}: {why}"
+
+
+def _values(floor: Floor, outcome: Outcome) -> Iterator[tuple[str, float, float]]:
+    """Names and values, and what these can be at best: a ratio is not known better than its interval says."""
+    cases = [case for case in outcome.cases if matches(Key.parse(case["key"]), floor.only)]
+    if floor.large:
+        cases = [case for case in cases if outcome.is_large(case)]
+    compared = [case for case in cases if "ratio" in case]
+    if floor.quantity == "ratio":
+        yield from ((case["key"], case["ratio"], max(case["ratio"], case["high"])) for case in compared)
+    elif floor.quantity == "mean" and compared:
+        yield f"{len(compared)} cases", mean(compared), mean(compared)
+    else:
+        for name, value in _others(floor.quantity, cases, outcome.accuracy):
+            yield name, value, value
+
+
+def _others(quantity: str, cases: list[Entry], accuracy: list[Entry]) -> Iterator[tuple[str, float]]:
+    for case in cases:
+        if quantity == "limit" and "gradclip seconds" in case and "limit seconds" in case:
+            yield case["key"], case["gradclip seconds"] / case["limit seconds"]
+        if quantity in ("memory", "copied memory") and case.get("gradclip memory") is not None:
+            copies = case["moves"]["copy"]
+            if bool(copies) == (quantity == "copied memory"):
+                yield case["key"], case["gradclip memory"] - copies
+    if quantity == "error":
+        for name, entry in [*((c["key"], c) for c in cases), *((_accuracy_name(e), e) for e in accuracy)]:
+            if entry.get("gradclip error") is not None:
+                yield name, entry["gradclip error"]
+
+
+def _accuracy_name(entry: Entry) -> str:
+    return f"accuracy/{entry['framework']}/{entry['mode']}/{entry['dtype']}/p={entry['order']}"

@@ -1,0 +1,130 @@
+"""What the machine can do: how fast memory is read, and read and written, by the threads that a framework has."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import median_time
+
+__all__ = ["Moves", "Rates", "cache", "describe", "measure"]
+
+Call = Callable[[], Any]
+
+ROW = 4096  #: elements in a row of a dot product: short enough for one thread of BLAS
+CPU = Path("/sys/devices/system/cpu/cpu0")
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How often every byte of the gradients has to be moved, at the least."""
+
+    read: int = 0  #: read
+    scale: int = 0  #: read and written in place
+    copy: int = 0  #: read, and written elsewhere
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes of gradients in a second."""
+
+    read: float
+    scale: float
+    copy: float  #: into memory that was in use before
+    fresh: float  #: into memory that the system has to hand out first
+
+    def seconds(self, moves: Moves, size: int) -> float:
+        """The least time for these moves of ``size`` bytes."""
+        return size * (moves.read / self.read + moves.scale / self.scale + moves.copy / self.copy)
+
+
+def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float) -> Rates | None:
+    """The best of a framework's own loops over memory and, in so many threads, of NumPy's.
+
+    Args:
+        own: the framework's, by the names of the fields of :class:`Rates`, of ``elements`` float32 numbers.
+        threads: as many as the framework uses on the host; 0 where the gradients are not there.
+        elements: more than the caches hold.
+        seconds: for each loop.
+
+    Returns:
+        None where there is nothing to measure with.
+    """
+    best = {name: median_time(call, seconds) for name, call in own.items()}
+    if threads:
+        with _loops(threads, elements) as loops:
+            for name, loop in loops.items():
+                best[name] = min(best.get(name, math.inf), median_time(loop, seconds))
+    return Rates(**{name: elements * 4 / taken for name, taken in best.items()}) if best else None
+
+
+@contextmanager
+def _loops(threads: int, elements: int) -> Iterator[dict[str, Call]]:
+    """Loops over memory, each in so many threads; NumPy lets go of the interpreter in all of them."""
+    source, target = np.ones(elements, np.float32), np.ones(elements, np.float32)
+    length = elements // threads // ROW * ROW
+    parts = [slice(i * length, (i + 1) * length if i + 1 < threads else elements) for i in range(threads)]
+    factor = np.float32(0.999)
+
+    def dot(part: slice) -> Any:
+        rows = source[part].reshape(-1, ROW)
+        return np.vecdot(rows, rows)
+
+    def into(made: np.ndarray) -> Callable[[slice], Any]:
+        return lambda part: np.multiply(source[part], factor, out=made[part])
+
+    with ThreadPoolExecutor(threads) as pool:
+
+        def each(task: Callable[[slice], Any]) -> Any:
+            return [task(part) for part in parts] if threads == 1 else list(pool.map(task, parts))
+
+        yield {
+            "read": lambda: each(dot),
+            "scale": lambda: each(into(source)),
+            "copy": lambda: each(into(target)),
+            "fresh": lambda: each(into(np.empty_like(source))),
+        }
+
+
+def cache() -> int:
+    """The bytes of the last-level cache; 32 MiB where the system does not say."""
+    sizes = [_bytes(path.read_text()) for path in CPU.glob("cache/index*/size")]
+    return max(sizes, default=32 * 2**20)
+
+
+def _bytes(text: str) -> int:
+    text = text.strip()
+    return int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
+
+
+def describe() -> dict[str, Any]:
+    """The machine, in a few words."""
+    pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    chosen = pages.read_text().partition("[")[2].partition("]")[0] if pages.exists() else ""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "cache": cache(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "huge pages": chosen or "none",
+        "load": os.getloadavg()[0],  # of others, where this is called first
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,88 @@
+"""Everything that was measured: as data, to a file and back."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+
+__all__ = ["Outcome", "mean"]
+
+Entry = dict[str, Any]
+
+
+@dataclass
+class Outcome:
+    """What a run measured; every entry as the worker sent it."""
+
+    machine: Entry = field(default_factory=dict)
+    frameworks: dict[str, Entry] = field(default_factory=dict)  #: versions, notes, rates, threads; or why it was "skipped"
+    cases: list[Entry] = field(default_factory=list)
+    accuracy: list[Entry] = field(default_factory=list)
+
+    @staticmethod
+    def of_this_machine() -> Outcome:
+        """Nothing measured yet."""
+        return Outcome(machine.describe())
+
+    @property
+    def compared(self) -> list[Entry]:
+        """The cases that both sides could do."""
+        return [case for case in self.cases if "ratio" in case]
+
+    @property
+    def behind(self) -> list[Entry]:
+        """The cases in which gradclip takes longer, the worst first."""
+        return sorted((case for case in self.compared if case["ratio"] < 1), key=lambda case: float(case["ratio"]))
+
+    def is_large(self, case: Entry) -> bool:
+        """Whether the gradients of a case are larger than the last-level cache."""
+        return bool(case.get("bytes", 0) > self.machine["cache"])
+
+    def write(self, path: Path) -> None:
+        """As JSON; numbers that JSON lacks by their names."""
+        path.write_text(json.dumps(_named(asdict(self)), indent=1, allow_nan=False) + "\n")
+
+    @staticmethod
+    def read(paths: Sequence[Path]) -> Outcome:
+        """What was written; of several files a later one's cases stand for an earlier one's."""
+        outcomes = [Outcome(**_numbers(json.loads(path.read_text()))) for path in paths]
+        merged = outcomes[0]
+        for later in outcomes[1:]:
+            merged.machine = later.machine
+            merged.frameworks |= later.frameworks
+            merged.cases = _replaced(merged.cases, later.cases, ("key",))
+            merged.accuracy = _replaced(merged.accuracy, later.accuracy, ("framework", "mode", "dtype", "order"))
+        return merged
+
+
+def mean(cases: Iterable[Entry]) -> float:
+    """The geometric mean of the ratios."""
+    return statistics.geometric_mean(case["ratio"] for case in cases)
+
+
+def _replaced(earlier: list[Entry], later: list[Entry], names: tuple[str, ...]) -> list[Entry]:
+    by_name = {tuple(entry[name] for name in names): entry for entry in [*earlier, *later]}
+    return list(by_name.values())
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _named(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_named(child) for child in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: float(child) if key.endswith(" error") and child == "inf" else _numbers(child) for key, child in value.items()
+        }
+    return [_numbers(child) for child in value] if isinstance(value, list) else value

@@ -1,0 +1,116 @@
+"""A process a framework, one after the other, and what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import util
+
+from benchmarks import ROOT
+from benchmarks.outcome import Outcome
+from benchmarks.worker import Options
+from gradclip import children
+
+__all__ = ["FRAMEWORKS", "Progress", "run"]
+
+FRAMEWORKS = ("torch", "tensorflow", "paddle", "jax", "numpy")
+NEEDS = {"torch": ("torch", "numpy"), "jax": ("jax", "optax"), "numpy": ("numpy", "ml_dtypes")}
+LONGEST = 12 * 3600.0  #: seconds for a process; a single case has Options.patience
+
+Child = Callable[[str, Sequence[str], Callable[[children.Message], None], dict[str, str], float], str | None]
+
+
+class Progress:
+    """Told of what happens; this one says nothing."""
+
+    def start(self, name: str, steps: int) -> None:
+        """A framework begins, with so many cases to come; 0 where their number is not known."""
+
+    def step(self, what: str) -> None:
+        """A case begins."""
+
+    def done(self) -> None:
+        """A case has ended."""
+
+    def end(self, name: str, why: str | None) -> None:
+        """A framework has ended, or is left out; why, where not all went well."""
+
+
+def run(
+    frameworks: Sequence[str],
+    parts: Sequence[Options],
+    progress: Progress,
+    outcome: Outcome,
+    save: Callable[[], None],
+    child: Child = children.run,
+) -> None:
+    """Measure each framework in turn; one that is not installed is skipped, by name.
+
+    Args:
+        frameworks: names of :data:`FRAMEWORKS`.
+        parts: what to measure of each, in this order, each in a process of its own.
+        progress: told of every step.
+        outcome: takes what is measured.
+        save: called whenever a process has ended.
+        child: starts a process.
+    """
+    for name in frameworks:
+        if not any(_concerns(name, part.only) for part in parts):
+            continue
+        missing = [module for module in NEEDS.get(name, (name,)) if util.find_spec(module) is None]
+        if missing:
+            outcome.frameworks[name] = {"skipped": f"not installed: {', '.join(missing)}"}
+            progress.end(name, outcome.frameworks[name]["skipped"])
+            continue
+        for part in parts:
+            _Framework(name, outcome, progress).measure(replace(part, framework=name), child)
+            save()
+
+
+def _concerns(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern can fit a case of this framework: no process is started otherwise."""
+    firsts = [pattern.partition("/")[0] for pattern in patterns]
+    return not patterns or any(first == name or set(first) & set("*?[") for first in firsts)
+
+
+class _Framework:
+    """One framework, and what its processes send."""
+
+    def __init__(self, name: str, outcome: Outcome, progress: Progress) -> None:
+        self.name, self.outcome, self.progress = name, outcome, progress
+        self.known = outcome.frameworks.setdefault(name, {})
+        self.running = ""  #: the case that is being measured
+
+    def measure(self, options: Options, child: Child) -> None:
+        """Where a process dies of a case, another goes on after it."""
+        self.progress.start(self.name, 0)
+        while True:
+            self.running = ""
+            # where the worker is found: it takes this off its path again
+            why = child("benchmarks.worker", [options.text()], self.receive, {"PYTHONPATH": str(ROOT)}, LONGEST)
+            if why is None or not self.running:
+                break
+            self.outcome.cases.append({"key": self.running, "failures": {"process": why}})
+            self.progress.done()
+            options = replace(options, after=self.running)
+        if why is not None:
+            self.known["failure"] = why
+        self.progress.end(self.name, why or self.known.get("skipped"))
+
+    def receive(self, message: children.Message) -> None:
+        """What a worker sends."""
+        if "start" in message:
+            self.running = message["start"]
+            self.progress.step(message["start"])
+        elif "case" in message:
+            self.running = ""
+            self.outcome.cases.append(message["case"])
+            self.progress.done()
+        elif "accuracy" in message:
+            self.outcome.accuracy.append(message["accuracy"])
+        elif "step" in message:
+            self.progress.step(f"{self.name}: {message['step']}")
+        else:
+            if "cases" in message and "cases" not in self.known:
+                self.progress.start(self.name, message["cases"])
+            self.known.update(message)

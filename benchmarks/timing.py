@@ -1,0 +1,113 @@
+"""Two functions timed alternately."""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Budget", "Timing", "alternately", "interval", "median_time"]
+
+Call = Callable[[], Any]
+
+ROW = 1e-3  #: seconds: calls shorter than this are made several in a row, of which the first finds cold caches
+MOST_IN_ROW = 16
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to time one case."""
+
+    seconds: float = 1.0
+    least: int = 5  #: rounds, however long they take
+    most: int = 400
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Medians, in seconds."""
+
+    native: float
+    ours: float
+    low: float  #: between these two the ratio is, were there more rounds: with a confidence of 99 %
+    high: float
+    rounds: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the native takes."""
+        return self.native / self.ours
+
+
+def alternately(native: Call, ours: Call, restore: Call | None, budget: Budget) -> Timing:
+    """Time two functions in turn: a round is a row of calls of each, in random order.
+
+    Args:
+        native, ours: the two; each returns when its result is there. What they return is dropped outside of what is timed.
+        restore: undoes what a call did, before each, outside of what is timed.
+        budget: for how long.
+    """
+    with _undisturbed():
+        for call in (native, ours):  # compiles, and caches what is cached
+            _once(call, restore)
+        once = max(_once(native, restore), _once(ours, restore), 1e-9)
+        row = max(1, min(MOST_IN_ROW, int(ROW / once)))
+        order = random.Random(0)
+        times: tuple[list[float], list[float]] = ([], [])
+        ratios: list[float] = []
+        end = time.perf_counter() + budget.seconds
+        while len(ratios) < budget.most and (len(ratios) < budget.least or time.perf_counter() < end):
+            medians = [0.0, 0.0]
+            for which in order.sample((0, 1), 2):
+                taken = [_once((native, ours)[which], restore) for _ in range(row)]
+                times[which].extend(taken)
+                medians[which] = statistics.median(taken)
+            ratios.append(medians[0] / medians[1])
+    return Timing(statistics.median(times[0]), statistics.median(times[1]), *interval(ratios), len(ratios))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Between which of the values the median is with a confidence of 99 %; of few values, the least and the greatest."""
+    ordered, count = sorted(values), len(values)
+    # how many values are below the median has a binomial distribution, of this mean and deviation
+    rank = max(0, math.floor(count / 2 - 2.576 * math.sqrt(count) / 2))
+    return ordered[rank], ordered[count - 1 - rank]
+
+
+def median_time(call: Call, seconds: float, least: int = 5) -> float:
+    """The median time of one function."""
+    with _undisturbed():
+        _once(call, None)
+        taken: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(taken) < least or time.perf_counter() < end:
+            taken.append(_once(call, None))
+    return statistics.median(taken)
+
+
+def _once(call: Call, restore: Call | None) -> float:
+    if restore is not None:
+        restore()
+    start = time.perf_counter_ns()
+    result = call()
+    end = time.perf_counter_ns()
+    del result
+    return (end - start) * 1e-9
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

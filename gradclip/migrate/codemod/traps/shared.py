@@ -1,0 +1,81 @@
+"""Trap 16: a parameter that is listed twice, as tied ones are where several modules are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from gradclip.migrate.apis.model import Kind
+from gradclip.migrate.codemod.found import ApiCall, Context, Finding
+from gradclip.migrate.codemod.source import last_name
+
+__all__ = ["check"]
+
+_SAME_ELEMENTS = frozenset({"list", "tuple", "iter", "reversed", "sorted", "filter"})  # a set drops what comes twice
+_JOINED = (cst.Call, cst.List, cst.Tuple, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp)
+_DISTINCT = "param_groups"  # an optimizer refuses a parameter that is in two of its groups
+
+
+def check(found: ApiCall) -> Finding | None:
+    """The parameters of several modules in one list: the native counts what two of them share twice, gradclip once."""
+    if found.api.framework not in ("torch", "paddle") or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
+        return None
+    if found.tensors is None:
+        return None
+    parts = list(_parts(found.tensors, found.context, 6))
+    if not _may_share(parts, found.context):
+        return None
+    shown = found.context.source.shown(found.tensors)
+    reason = f"{shown} joins several: a parameter that two of them share counts twice natively, and once in gradclip."
+    return Finding("GM116", reason, changes=True)
+
+
+def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
+    """What an expression of parameters is joined from, each with whether it is a collection and not one parameter."""
+    value = context.resolver.value_of(node)
+    if isinstance(node, cst.Name) and value is not None and depth:
+        node = value if isinstance(value, _JOINED) else node
+    if isinstance(node, (cst.List, cst.Tuple)) and depth:
+        for element in node.elements:
+            starred = isinstance(element, cst.StarredElement)
+            yield from _parts(element.value, context, depth - 1) if starred else [(element.value, False)]
+    elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add) and depth:
+        yield from _parts(node.left, context, depth - 1)
+        yield from _parts(node.right, context, depth - 1)
+    elif isinstance(node, cst.Call) and depth:
+        yield from _of_call(node, context, depth)
+    elif isinstance(node, (cst.ListComp, cst.GeneratorExp)) and depth:
+        nested = node.for_in.inner_for_in is not None and _DISTINCT not in context.source.code(node)
+        if nested:
+            yield node, True
+        yield from _parts(node.for_in.iter, context, depth - 1)
+    else:
+        yield node, True
+
+
+def _of_call(call: cst.Call, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
+    """``chain(a, b)``, ``list(a)``, and any other call as one part."""
+    name = last_name(call.func)
+    if name == "chain":
+        for argument in call.args:
+            if argument.star and _DISTINCT not in context.source.code(argument):
+                yield call, True
+            yield from _parts(argument.value, context, depth - 1)
+    elif name == "from_iterable" and _DISTINCT not in context.source.code(call):
+        yield from ((call, True), (call, True))
+    elif name in _SAME_ELEMENTS and isinstance(call.func, cst.Name) and call.args:
+        yield from _parts(call.args[-1 if name == "filter" else 0].value, context, depth - 1)
+    else:
+        yield call, True
+
+
+def _may_share(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -> bool:
+    """Whether two parts can have a parameter in common; those of one module by different names do not."""
+    if len(parts) < 2:
+        return False
+    if any(collection for _, collection in parts):
+        return True
+    code = context.source.code
+    owners = {code(part.value) for part, _ in parts if isinstance(part, cst.Attribute)}
+    return len(owners) > 1 or len({code(part) for part, _ in parts}) < len(parts)

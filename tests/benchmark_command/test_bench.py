@@ -1,0 +1,194 @@
+"""The cases of this run's framework: both sides do the same, failures are told, and what was changed is restored."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from benchmarks import accuracy, exact, machine
+from benchmarks.bench import Bench, moves
+from benchmarks.case import CLIPPED, DONATED, EAGER, UNCLIPPED, Function, Key, Kind, limit
+from benchmarks.machine import Moves, Rates
+from benchmarks.subjects.base import NoDeviceError, Sample, Subject
+from benchmarks.timing import Budget
+
+if TYPE_CHECKING:
+    from frameworks.base import Framework
+
+ARRAYS = [np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4), np.array([0.5, -3.0, 0.0], np.float32)]
+
+# keras's own, and paddle's, of tracing
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*:DeprecationWarning", "ignore:Tensor do not have 'place' interface:UserWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def subject(backend: Framework) -> Subject:
+    made: Subject = importlib.import_module(f"benchmarks.subjects.{backend.name}").subject("cpu")
+    if backend.name == "torch":
+        made.compiler = "aot_eager"  # type: ignore[attr-defined]  # inductor takes seconds
+    return made
+
+
+def results(subject: Subject, function: Function, side: str, mode: str, state: str) -> list[np.ndarray]:
+    """The clipped gradients, and the norm if there is one."""
+    sample = Sample(subject, ARRAYS, "float32")
+    bound = limit(function.kind, exact.norms(map(subject.read, sample.tensors)), state)
+    result = subject.call(getattr(function, side)(bound), mode, function.form, sample)()
+    got = [] if function.norm is None else [subject.read(function.norm(result))]
+    if function.kind is Kind.NORM:
+        return got
+    written = function.in_place and subject.writes(function, mode)
+    return [*got, *map(subject.read, sample.tensors if written else function.grads(result))]
+
+
+def test_both_sides_do_the_same_and_that_is_to_clip(subject: Subject) -> None:
+    for function in subject.functions():
+        for mode in function.modes:
+            for state in function.states():
+                ours = results(subject, function, "ours", mode, state)
+                try:
+                    native = results(subject, function, "native", mode, state)
+                except NotImplementedError:  # Paddle clips by value in no program
+                    assert (function.name, mode) == ("ClipGradByValue", "static")
+                    continue
+                for got, want in zip(ours, native, strict=True):
+                    assert got == pytest.approx(want, rel=1e-5), (function.name, mode, state)
+                changed = [not np.array_equal(x, y) for x, y in zip(ours[-2:], ARRAYS, strict=False)]
+                assert function.kind is Kind.NORM or changed == [state == CLIPPED] * 2, (function.name, mode, state)
+    subject.forget()
+
+
+def test_a_case_from_end_to_end(subject: Subject) -> None:
+    bench = Bench(subject, lambda: Rates(1e9, 1e9, 1e9, 1e9), Budget(0.0, least=2), quick=True)
+    bench.cache = 0  # every set is large
+    bench.load("mlp", "float32")
+    pristine = [subject.read(x).copy() for x in bench.sample.tensors] if bench.sample else []
+    for function in subject.functions():
+        key = Key(subject.name, function.name, "mlp", function.states()[-1], "float32", EAGER)
+        entry = bench.run(key)
+        assert entry["failures"] == {}
+        assert entry["ratio"] == entry["native seconds"] / entry["gradclip seconds"] > 0
+        assert entry["bytes"] == 4 * 109_386
+        assert entry["limit seconds"] == pytest.approx(entry["bytes"] / 1e9 * sum(entry["moves"].values()))
+        assert entry["gradclip threads"] >= 0
+        assert entry["gradclip memory"] is None or entry["gradclip memory"] >= 0
+        if function.kind is not Kind.VALUE:
+            assert entry["gradclip error"] <= 4, function.name
+        assert bench.sample is not None
+        assert all(np.array_equal(subject.read(x), y) for x, y in zip(bench.sample.tensors, pristine, strict=True))
+
+
+def failing(*arguments: Any) -> Any:
+    raise RuntimeError("no\nkernel")
+
+
+def test_a_native_that_fails_is_told_and_gradclip_is_timed_alone(subject: Subject) -> None:
+    bench = Bench(subject, lambda: None, Budget(0.0, least=2), quick=True)
+    bench.load("mlp", "float32")
+    name, function = next(iter(bench.functions.items()))
+    key = Key(subject.name, name, "mlp", CLIPPED, "float32", EAGER)
+    bench.functions[name] = replace(function, native=lambda limit: failing)
+    entry = bench.run(key)
+    assert entry["failures"] == {"native": "RuntimeError: no kernel"}
+    assert entry["gradclip seconds"] > 0
+    assert "ratio" not in entry
+    assert "native seconds" not in entry
+    bench.functions[name] = replace(function, native=failing, ours=lambda limit: failing)
+    assert bench.run(key)["failures"] == {"native": "RuntimeError: no kernel", "gradclip": "RuntimeError: no kernel"}
+
+
+def test_a_dtype_that_is_not_there_fails_every_case_of_it(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "make", failing)
+    bench = Bench(subject, lambda: None, Budget(0.0, least=2), quick=True)
+    bench.load("mlp", "bfloat16")
+    entry = bench.run(Key(subject.name, next(iter(bench.functions)), "mlp", CLIPPED, "bfloat16", EAGER))
+    assert entry["failures"] == dict.fromkeys(("native", "gradclip"), "no gradients: RuntimeError: no kernel")
+
+
+def test_the_least_moves(subject: Subject) -> None:
+    for function in subject.functions():
+        for mode in function.modes:
+            clipped, unclipped = (
+                moves(function, _key(subject, function, state, mode), subject) for state in (CLIPPED, UNCLIPPED)
+            )
+            if function.kind is Kind.NORM:
+                assert clipped == unclipped == Moves(read=1)
+                continue
+            reads = 0 if function.kind is Kind.VALUE else 1
+            assert clipped == (Moves(reads, scale=1) if subject.writes(function, mode) else Moves(reads, copy=1))
+            if mode != EAGER:
+                assert unclipped == clipped  # nothing can be looked at
+            else:
+                assert unclipped == Moves(1, copy=int(subject.mutable and not function.in_place))
+
+
+def _key(subject: Subject, function: Function, state: str, mode: str) -> Key:
+    return Key(subject.name, function.name, "mlp", state, "float32", mode)
+
+
+def test_donated_gradients_are_written(subject: Subject) -> None:
+    function = subject.functions()[0]
+    assert subject.writes(function, DONATED) or subject.name == "paddle"
+
+
+def test_keys_are_cases_of_this_framework(subject: Subject) -> None:
+    keys = list(subject.keys(["mlp", "vectors"]))
+    assert len(set(keys)) == len(keys)
+    assert {key.framework for key in keys} == {subject.name}
+    assert {key.dtype for key in keys} == {"float32", "bfloat16"}
+    modes = {mode for function in subject.functions() for mode in function.modes}
+    assert {key.mode for key in keys if key.gradients == "mlp"} == modes
+    assert not any(key.dtype == "bfloat16" and key.mode != EAGER for key in keys if key.gradients == "vectors")
+    assert all(Key.parse(str(key)) == key for key in keys)
+
+
+def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "layouts", lambda mode, quick: [(1000, 1), (3000, 4)])
+    for mode in subject.modes:
+        entries = list(accuracy.worst(subject, mode, True, lambda step: None))
+        assert [entry["order"] for entry in entries[:4]] == ["1.0", "2.0", "3.0", "inf"]
+        for entry in entries:
+            assert "gradclip" not in entry["failures"], entry
+            assert entry["gradclip error"] < 100  # how good they are is for the floors
+            assert " in " in entry["gradclip where"]
+            assert entry["dtype"] != "float32" or entry["order"] != "2.0" or entry.get("native error", 0) < 1000
+
+
+def test_a_framework_without_such_a_device() -> None:
+    with pytest.raises(NoDeviceError, match="has no cuda"):
+        Subject("cuda")
+
+
+# ---- the machine --------------------------------------------------------------------------------------------------------
+
+
+def test_rates_of_the_machine() -> None:
+    rates = machine.measure({}, 2, 2**18, 0.0)
+    assert rates is not None
+    assert min(rates.read, rates.scale, rates.copy, rates.fresh) > 1e7
+    half = Rates(read=4e9, scale=2e9, copy=1e9, fresh=1.0)
+    assert half.seconds(Moves(read=1, scale=1), 4 * 10**9) == pytest.approx(3.0)
+    assert half.seconds(Moves(copy=1), 10**9) == 1.0
+    assert machine.measure({}, 0, 2**18, 0.0) is None
+
+
+def test_the_best_of_two_loops() -> None:
+    own = dict.fromkeys(("read", "scale", "copy", "fresh"), lambda: None)
+    rates = machine.measure(own, 1, 2**18, 0.0)
+    assert rates is not None
+    assert rates.read > 1e12  # of doing nothing: no memory is as fast
+
+
+def test_what_the_machine_is() -> None:
+    assert machine._bytes("32768K\n") == 32 * 2**20
+    assert machine._bytes("2M") == 2 * 2**20
+    assert machine._bytes("512") == 512
+    described = machine.describe()
+    assert described["cores"] >= 1
+    assert 2**16 <= described["cache"] < described["memory"]

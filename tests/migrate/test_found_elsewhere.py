@@ -1,0 +1,169 @@
+"""What the codemod must not break or miss: imports that others want, functions that are replaced, clips in other words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from migrate.codemods import manual, migrate, rewritten
+
+from gradclip import cli
+from gradclip.migrate import codemod, importers
+from gradclip.migrate.codemod.codes import CODES
+from gradclip.migrate.files import Found
+from gradclip.migrate.model import Options, SourceError
+
+TORCH = "import torch\n"
+IMPORT = "from torch.nn.utils import clip_grad_norm_\n"
+BASE = IMPORT + "clip_grad_norm_(params, 1.0)\n"
+
+# ---- imports that other files want ---------------------------------------------------------------------------------------
+
+WANTS = {
+    "relative": "from .base import clip_grad_norm_\n",
+    "absolute": "from pkg.base import (\n    other,  # a, b\n    clip_grad_norm_ as clip,\n)\n",
+    "continued": "from pkg.base import other, \\\n    clip_grad_norm_\n",
+    "star": "from .base import *\n",
+    "attribute": "from pkg import base\nbase.clip_grad_norm_(p, 1.0)\n",
+    "alias": "import pkg.base as b\nb.clip_grad_norm_(p, 1.0)\n",
+}
+
+
+@pytest.mark.parametrize("name", WANTS)
+def test_an_import_that_another_file_of_the_run_wants_stays(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "base.py").write_text(BASE)
+    (tmp_path / "user.py").write_text(WANTS[name])
+    assert cli.main(["migrate", "--write", "-j", "1", str(tmp_path)]) == 1
+    capsys.readouterr()
+    assert (tmp_path / "base.py").read_text() == "import gradclip\n" + IMPORT + "gradclip.clip_grad_norm_(params, 1.0)\n"
+
+
+@pytest.mark.parametrize("other", ["from .base import other\n", "from .more import clip_grad_norm_\n", "x = 1\n"])
+def test_an_import_that_no_other_file_wants_goes(other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "base.py").write_text(BASE)
+    (tmp_path / "user.py").write_text(other)
+    cli.main(["migrate", "--write", "-j", "1", str(tmp_path)])
+    capsys.readouterr()
+    assert IMPORT not in (tmp_path / "base.py").read_text()
+
+
+def test_a_package_is_imported_by_the_name_of_its_folder_or_a_dot(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    paths = [tmp_path / "pkg" / "__init__.py", tmp_path / "pkg" / "a.py", tmp_path / "b.py"]
+    for path, text in zip(paths, [BASE, "from . import one\n", "from pkg import two\n"], strict=True):
+        path.write_text(text)
+    names = importers.wanted([Found(str(path)) for path in paths])
+    assert importers.kept(str(paths[0]), names) == {"one", "two"}
+    assert importers.kept(str(paths[2]), names) == frozenset()
+
+
+def test_an_import_in_a_function_goes_whatever_others_want() -> None:
+    source = "def f(p):\n    from torch.nn.utils import clip_grad_norm_\n    clip_grad_norm_(p, 1.0)\n"
+    assert "torch" not in migrate(source, kept=["clip_grad_norm_"]).source
+
+
+# ---- functions that the source replaces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "replacing",
+    [
+        "torch.nn.utils.clip_grad_norm_ = mine\n",
+        "torch.nn.utils.clip_grad.clip_grad_norm_ = mine\n",
+        'mock.patch("torch.nn.utils.clip_grad_norm_")\n',
+        'mock.patch.object(torch.nn.utils, "clip_grad_norm_")\n',
+        'setattr(torch.nn.utils, "clip_grad_norm_", mine)\n',
+    ],
+)
+def test_a_function_that_is_replaced_is_left(replacing: str) -> None:
+    migrated = migrate(TORCH + replacing + "torch.nn.utils.clip_grad_norm_(p, 1.0)\ntorch.nn.utils.clip_grad_value_(p, 1.0)\n")
+    assert manual(migrated) == ["GM201", "GM201"]
+    assert [site.line for site in migrated.sites] == [2, 3, 4]
+    assert len(rewritten(migrated)) == 1
+
+
+# ---- sources that only LibCST reads --------------------------------------------------------------------------------------
+
+
+def test_what_only_libcst_reads_is_refused() -> None:
+    source = IMPORT + "try:\n    clip_grad_norm_(p, 1.0)\nexcept Exception, Error:\n    print 1\n"
+    with pytest.raises(SourceError, match="not Python 3"):
+        codemod.migrate_source(source, Options())
+
+
+# ---- clips in other words ------------------------------------------------------------------------------------------------
+
+MENTIONED = {
+    "a coefficient": ("coef = 1.0 / (total + 1e-6)\nif coef < 1:\n    for p in ps:\n        p.grad.mul_(coef)\n", "GM402"),
+    "a hook": ("p.register_hook(lambda g: g.clamp(-1, 1))\n", "GM401"),
+    "a hook's function": (TORCH + "p.register_hook(lambda x: torch.clamp(x, -1, 1))\n", "GM401"),
+    "foreach": (TORCH + "torch._foreach_clamp_max_(grads, 1.0)\n", "GM401"),
+    "an attribute": ("opt.clipnorm = 1.0\n", "GM504"),
+    "eval": (TORCH + 'eval("torch.nn.utils.clip_grad_norm_(p, 1.0)")\n', "GM210"),
+    "a qualified name": ('load("torch.nn.utils.clip_grad_norm_")\n', "GM210"),
+    "nested": ("import tensorflow as tf\ngrads = tf.minimum(tf.maximum(grads, -1), 1)\n", "GM401"),
+    "super": (
+        "from tensorflow import keras\nclass A(keras.optimizers.Adam):\n    def __init__(self):\n"
+        "        super().__init__(clipnorm=1.0)\n",
+        "GM211",
+    ),
+    "getattr": ("import tensorflow as tf\nopt = getattr(tf.keras.optimizers, name)(clipnorm=1.0)\n", "GM211"),
+}
+
+
+@pytest.mark.parametrize("name", MENTIONED)
+def test_a_clip_in_other_words_is_mentioned(name: str) -> None:
+    source, code = MENTIONED[name]
+    migrated = migrate(source)
+    assert manual(migrated) == [code]
+    assert migrated.source == source
+
+
+def test_the_bounds_of_a_foreach_clamp_are_on_their_sides() -> None:
+    (site,) = migrate(TORCH + "torch._foreach_clamp_max_(grads, 1.0)\n").sites
+    assert "clip_by_value(..., 1.0)" in site.advice
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "inverse = 1.0 / scale\np.grad.mul_(inverse)\n",
+        "coef = 1.0 / total\nif coef < 1:\n    image.mul_(coef)\n",
+        "import tensorflow as tf\nx = tf.minimum(tf.maximum(x, -1), 1)\n",
+        "class A:\n    def __init__(self, clipnorm):\n        self.clipnorm = clipnorm\n",
+        'print("torch.nn.utils.clip_grad_norm_(p, 1.0) is called")\n',
+    ],
+)
+def test_what_is_no_clip_of_a_gradient_is_not_mentioned(source: str) -> None:
+    assert manual(migrate(source)) == []
+
+
+def test_code_in_a_string_keeps_the_import_that_it_uses() -> None:
+    source = TORCH + 'torch.nn.utils.clip_grad_value_(p, 1.0)\neval("torch.nn.utils.clip_grad_norm_(p, 1.0)")\n'
+    assert TORCH in migrate(source).source
+
+
+def test_the_superclass_of_the_projects_own_is_the_projects() -> None:
+    source = "class A(Base):\n    def __init__(self):\n        super().__init__(clipnorm=1.0)\n"
+    assert [site.code for site in migrate(source).sites] == ["GM207"]
+
+
+# ---- gradclip explain CODE -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_is_explained(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    known = CODES[code]
+    assert cli.main(["explain", code.lower()]) == 0
+    text = capsys.readouterr().out
+    assert all(part in text for part in (code, known.title, known.reason, known.advice))
+    assert cli.main(["explain", "--json", code]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == known.title
+
+
+def test_a_code_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "GM999"]) == 2
+    assert "Received: GM999" in capsys.readouterr().err
