@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from gradclip import demo, inventory
+from gradclip.conformance import command as conformance
 from gradclip.migrate import commands as migration
 from gradclip.migrate import explain_command
 
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
     migration.add_migrate(commands)
     explain_command.add_explain(commands)
+    conformance.add_conformance(commands)
     return parser
 
 

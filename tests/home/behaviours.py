@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from frameworks.base import Framework
-from home.cases import BY_NAME
 from home.compare import Outcome, differences, tensor_differences
 from home.replay import WITH_CASES, judge
+from vectors.cases import BY_NAME
 
 from gradclip.departures import DEPARTURES
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from frameworks.base import Framework
-from home.cases import CASES, ORDERED, Array, Case, TensorLimit
 from home.compare import Outcome, differences, outcome
+from vectors.cases import CASES, ORDERED, Array, Case, TensorLimit
 
 from gradclip.departures import DEPARTURES
 

@@ -8,9 +8,9 @@ import jax
 import optax
 import pytest
 from frameworks.jax import framework
-from home.cases import Case
 from home.compare import Outcome
 from home.replay import Native, calls, check, needs_64_bits
+from vectors.cases import Case
 
 import gradclip
 from gradclip.dialects import optax as dialect

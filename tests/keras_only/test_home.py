@@ -8,9 +8,9 @@ from typing import Any
 
 import keras
 import pytest
-from home.cases import Case
 from home.compare import Outcome
 from home.replay import Native, Run, calls, check, needs_64_bits
+from vectors.cases import Case
 
 import gradclip
 from gradclip.dialects import keras as dialect

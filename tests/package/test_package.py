@@ -77,8 +77,12 @@ def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     core = {f"gradclip/{p.relative_to(ROOT / 'gradclip')}" for p in (ROOT / "gradclip").rglob("*.py")}
     backends = {f"gradclip/backends/{p.relative_to(ROOT / 'backends')}" for p in (ROOT / "backends").rglob("*.py")}
     assert {f"gradclip/backends/{name}.py" for name in ("__init__", "numpy", *FRAMEWORKS)} <= backends
+    suite = ROOT / "gradclip" / "conformance"
+    data = {f"gradclip/conformance/{p.relative_to(suite)}" for kind in ("*.json", "*.j2") for p in suite.rglob(kind)}
+    assert {"gradclip/conformance/vectors/v1/schema.json", "gradclip/conformance/xfails/native-torch.json"} <= data
+    assert "gradclip/conformance/report/template.html.j2" in data
     found = {name for name in contents(wheel) if ".dist-info/" not in name}
-    assert found == core | backends | {"gradclip/py.typed"}
+    assert found == core | backends | data | {"gradclip/py.typed"}
 
 
 def test_the_metadata(wheel: Path) -> None:
@@ -90,13 +94,11 @@ def test_the_metadata(wheel: Path) -> None:
     required = fields.get_all("Requires-Dist") or []
     assert all("extra ==" in requirement for requirement in required)  # nothing without an extra
     extras = set(fields.get_all("Provides-Extra") or [])
-    assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "all"}
+    assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "conformance", "all"}
     everything = next(requirement for requirement in required if requirement.startswith("gradclip["))
     assert set(everything.partition("[")[2].partition("]")[0].split(",")) == extras - {"all"}
-    assert (
-        files[f"gradclip-{version}.dist-info/entry_points.txt"].split()
-        == b"[console_scripts] gradclip = gradclip.cli:main".split()
-    )
+    entries = b"[console_scripts] gradclip = gradclip.cli:main [pytest11] gradclip = gradclip.conformance.plugin"
+    assert files[f"gradclip-{version}.dist-info/entry_points.txt"].split() == entries.split()
 
 
 def test_the_wheel_needs_nothing(python: Path, wheel: Path, tmp_path: Path) -> None:

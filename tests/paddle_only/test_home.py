@@ -7,9 +7,9 @@ from typing import Any
 import paddle
 import pytest
 from frameworks.paddle import framework
-from home.cases import Case
 from home.compare import Outcome
 from home.replay import Native, Run, calls, check
+from vectors.cases import Case
 
 import gradclip
 from gradclip.dialects import paddle as dialect

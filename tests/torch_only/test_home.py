@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from frameworks.torch import framework
-from home.cases import Case
 from home.compare import Outcome
 from home.replay import Native, Run, calls, check
+from vectors.cases import Case
 
 import gradclip
 

@@ -171,6 +171,7 @@ def _orders() -> Iterator[Case]:
         return Case(f"J-{name}", arrays, limit, {"norm_type": order}, ORDERED)
 
     both = (Array([3.0, -4.0]), Q)
+    order: Any
     for order in (0, 0.5, 1, 2, 3, INF, -INF, -1, -2, NAN):
         yield ordered(f"{order}", both, 2.0, order)
     for order in ("inf", "fro", None):

@@ -1,0 +1,40 @@
+"""Exact arrays by way of NumPy, for the frameworks that take and give NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Read", "from_numpy", "to_numpy"]
+
+Read = tuple[list[Any], tuple[int, ...], str]  #: values, shape, dtype
+
+
+def to_numpy(values: Sequence[Any], shape: Sequence[int], dtype: str) -> np.ndarray:
+    """An array of these values; bfloat16 is ml_dtypes's."""
+    if dtype == "bfloat16":
+        from ml_dtypes import bfloat16  # here: all other dtypes do without
+
+        kind: Any = bfloat16
+    else:
+        kind = np.dtype(dtype)
+    wide = np.complex128 if dtype.startswith("complex") else np.float64 if kind not in ("int64", "int32", "bool") else kind
+    with np.errstate(all="ignore"):
+        return np.array(values, wide).astype(kind).reshape(tuple(shape))
+
+
+def from_numpy(array: Any) -> Read:
+    """Its values, exactly, as Python numbers.
+
+    Raises:
+        TypeError: for what is no array of numbers.
+    """
+    array = np.asarray(array)
+    dtype = array.dtype.name
+    if array.dtype.kind not in "biufc" and dtype != "bfloat16":
+        raise TypeError(f"an array of {dtype} has no numbers")
+    if dtype in ("float16", "bfloat16"):
+        array = array.astype(np.float32)
+    return array.reshape(-1).tolist(), array.shape, dtype

@@ -1,0 +1,94 @@
+"""JAX's arrays, and optax's clips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from gradclip.backends.targets.host import Read, from_numpy, to_numpy
+from gradclip.conformance.adapted import features_of, scoped
+from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
+
+__all__ = ["JaxArrays", "arrays", "native"]
+
+Function = Callable[[list[Any]], list[Any]]
+
+
+class JaxArrays:
+    """Arrays that cannot be written. Those of 64 bits are made and clipped under ``jax.enable_x64``."""
+
+    name = f"jax {jax.__version__}"
+    versions: ClassVar[dict[str, str]] = {"jax": jax.__version__, "optax": optax.__version__}
+    device = jax.default_backend()
+    lacks = ("subnormal",)  # XLA's arithmetic turns them into zeros
+
+    def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> jax.Array:
+        with jax.enable_x64(dtype in _WIDE):
+            return jnp.asarray(to_numpy(values, shape, dtype))
+
+    def read(self, array: Any) -> Read:
+        return from_numpy(array)
+
+    def trace(self, function: Function) -> Function:
+        return lambda arrays: self._scoped(jax.jit(function), arrays)
+
+    def derivative(self, function: Function, arrays: Sequence[Any]) -> list[Any]:
+        def total(arrays: list[Any]) -> Any:
+            return sum(jnp.sum(output) for output in function(arrays) if output is not None)
+
+        return list(self._scoped(jax.grad(total), list(arrays)))
+
+    def _scoped(self, function: Callable[[list[Any]], Any], arrays: Sequence[Any]) -> Any:
+        with self.scope(arrays, {}):
+            return function(list(arrays))
+
+    def scope(self, gradients: Sequence[Any], arguments: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """64 bits where a gradient has them; elsewhere a NumPy float is a float32, as it is for JAX's users."""
+        held = [*gradients, *(arguments.get("parameters") or ())]
+        context: AbstractContextManager[Any] = jax.enable_x64(any(str(getattr(x, "dtype", "")) in _WIDE for x in held))
+        return context
+
+
+_WIDE = ("float64", "complex128", "int64")
+arrays = JaxArrays()
+
+
+def native() -> ComposedTarget:
+    """optax's own transformations."""
+    features = features_of(arrays) - OPTIONS - {"int32", "int64", "bool", "iterator"} | {"functional"}
+    real = features - {"complex64", "complex128"}
+    claims = {
+        "optax.clip_by_global_norm": features,
+        "optax.clip": real,
+        "optax.clip_by_block_rms": features,
+        "optax.adaptive_grad_clip": features | {"eps", "axis"},
+        "optax.per_example_global_norm_clip": real - {"none"},
+    }
+    runs = {
+        "optax.clip_by_global_norm": _updated(optax.clip_by_global_norm),
+        "optax.clip": _updated(optax.clip),
+        "optax.clip_by_block_rms": _updated(optax.clip_by_block_rms),
+        "optax.adaptive_grad_clip": _updated(optax.adaptive_grad_clip),
+        "optax.per_example_global_norm_clip": _per_example,
+    }
+    name = f"optax {optax.__version__}"
+    return ComposedTarget(name, arrays, claims, {operation: scoped(arrays, run) for operation, run in runs.items()})
+
+
+def _updated(make: Callable[..., optax.GradientTransformation]) -> Run:
+    def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+        params = arguments.pop("parameters", None)
+        transformation, updates = make(**arguments), list(gradients)
+        return transformation.update(updates, transformation.init(updates if params is None else params), params)[0], None
+
+    return run
+
+
+def _per_example(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+    summed, _ = optax.per_example_global_norm_clip(list(gradients), **arguments)
+    return summed, None

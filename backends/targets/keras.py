@@ -1,0 +1,39 @@
+"""Keras's own clips, on the arrays of the framework that it runs on, which ``KERAS_BACKEND`` names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+from gradclip.conformance.adapted import features_of, scoped
+from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
+
+__all__ = ["arrays", "native"]
+
+_ON = keras.backend.backend()
+arrays: Any = importlib.import_module(f"gradclip.backends.targets.{_ON}").arrays
+
+
+def native() -> ComposedTarget:
+    """What an optimizer made with ``clipnorm=``, ``global_clipnorm=`` or ``clipvalue=`` does to gradients before it steps."""
+    unknown = {"int32", "int64", "bool", "complex64", "complex128", "iterator", "array limit"}
+    features = features_of(arrays) - OPTIONS - unknown | {"functional"}
+    claims = {f"keras.{argument}": features for argument in ("clipnorm", "global_clipnorm", "clipvalue")}
+    runs = {operation: scoped(arrays, _run) for operation in claims}
+    versions = {"keras": keras.__version__, **arrays.versions}
+    return ComposedTarget(f"keras {keras.__version__} on {_ON}", arrays, claims, runs, versions)
+
+
+_OPTIMIZER = keras.optimizers.SGD()  # made once, as in training: none can be made while a clip is traced
+
+
+def _clip(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+    for name in ("clipnorm", "global_clipnorm", "clipvalue"):
+        setattr(_OPTIMIZER, name, arguments.get(name))
+    return _OPTIMIZER._clip_gradients(list(gradients)), None
+
+
+_run: Run = _clip

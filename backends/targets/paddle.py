@@ -1,0 +1,147 @@
+"""Paddle's tensors, ``paddle.nn.ClipGradBy*`` on (parameter, gradient) pairs, and ``paddle.nn.utils.clip_grad_norm_``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Paddle warns while it is imported, of a missing ccache
+    import paddle
+from paddle.base.framework import EagerParamBase
+
+from gradclip.backends.targets.host import Read, to_numpy
+from gradclip.conformance.adapted import features_of
+from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
+
+__all__ = ["PaddleArrays", "arrays", "native"]
+
+Function = Callable[[list[Any]], list[Any]]
+_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int32", "int64", "bool")
+
+
+class PaddleArrays:
+    """Tensors of dynamic mode, which hold their gradient and can be written, and SelectedRows."""
+
+    name = f"paddle {paddle.__version__}"
+    versions: ClassVar[dict[str, str]] = {"paddle": paddle.__version__}
+    device = "cpu"
+    lacks = ()
+    held_lacks = ("transposed", "strided")  # a parameter's gradient is a contiguous copy of what is assigned
+
+    def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> Any:
+        half = dtype in ("float16", "bfloat16")  # of which Paddle's own have no NumPy dtype to come from
+        made = paddle.to_tensor(to_numpy(values, shape, "float32" if half else dtype))
+        return made.astype(dtype) if half else made
+
+    def read(self, array: Any) -> Read:
+        dtype = str(array.dtype).removeprefix("paddle.")
+        array = array.detach()
+        if not array.is_selected_rows():
+            exact = array.astype("float32") if dtype in ("float16", "bfloat16") else array
+            return exact.numpy().reshape(-1).tolist(), tuple(array.shape), dtype
+        rows, merged = list(array.rows()), array._get_tensor_from_selected_rows().astype("float64")
+        dense = paddle.zeros([array.get_selected_rows().height(), *merged.shape[1:]], "float64")
+        if rows:
+            dense = dense.index_add(paddle.to_tensor(rows, dtype="int64"), 0, merged)
+        return dense.numpy().reshape(-1).tolist(), tuple(dense.shape), dtype
+
+    def make_layout(self, values: Sequence[Any], shape: Sequence[int], dtype: str, layout: str) -> Any:
+        made = self.make(values, shape, dtype)
+        axes = list(range(len(shape)))[::-1]
+        if layout == "transposed":
+            return made.transpose(axes).contiguous().transpose(axes)
+        if layout == "strided":
+            twice = self.make([value for value in values for _ in range(2)], [*shape[:-1], 2 * shape[-1]], dtype)
+            return twice[..., ::2]
+        return paddle.as_strided(made.reshape([-1])[:1].clone(), list(shape), [0] * len(shape))
+
+    def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> Any:
+        weight = self.make(values, [len(rows), *shape[1:]], dtype)
+        table = EagerParamBase.from_tensor(paddle.zeros([max(rows, default=0) + 1, *shape[1:]], dtype))
+        picked = paddle.nn.functional.embedding(paddle.to_tensor(list(rows), dtype="int64"), table, sparse=True)
+        (picked * weight).sum().backward()
+        gradient = table._grad_ivar().detach()
+        gradient.get_selected_rows().set_height(shape[0])
+        return gradient
+
+    def trace(self, function: Function) -> Function:
+        def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the source of what it is given, and takes no lambda
+            return function(tensors)
+
+        static: Function = paddle.jit.to_static(traced, full_graph=True)
+        return static
+
+    def derivative(self, function: Function, arrays: Sequence[Any]) -> list[Any]:
+        inputs = [array.detach().clone() for array in arrays]
+        for array in inputs:
+            array.stop_gradient = False
+        total = sum((output.sum() for output in function(inputs) if output is not None), paddle.zeros([], inputs[0].dtype))
+        total.backward()
+        return [paddle.zeros_like(array) if array.grad is None else array.grad for array in inputs]
+
+    def hold(self, gradients: Sequence[Any]) -> list[Any]:
+        """Parameters with these gradients, one for one object."""
+        made: dict[int, Any] = {}
+        for gradient in gradients:
+            if gradient is not None and id(gradient) not in made:
+                made[id(gradient)] = _holder(gradient)
+        return [EagerParamBase.from_tensor(paddle.zeros([1])) if g is None else made[id(g)] for g in gradients]
+
+
+def _holder(gradient: Any) -> Any:
+    parameter = EagerParamBase.from_tensor(paddle.zeros(gradient.shape, gradient.dtype))
+    parameter.grad = gradient
+    if gradient.is_dense():  # Paddle copies what is assigned; what is clipped is to be the gradient itself
+        parameter._grad_ivar().get_tensor()._share_data_with(gradient.get_tensor())
+    return parameter
+
+
+arrays = PaddleArrays()
+
+
+def native() -> ComposedTarget:
+    """Paddle's own classes and function."""
+    features = features_of(arrays) - OPTIONS
+    pairs = features - {"float16", "bfloat16", "complex64", "complex128", "int32", "int64", "bool"}
+    claims = {
+        "paddle.ClipGradByNorm": pairs - {"differentiable"} | {"functional"},
+        "paddle.ClipGradByGlobalNorm": pairs - {"traced", "differentiable"} | {"in place"},
+        "paddle.ClipGradByValue": pairs - {"differentiable"} | {"functional", "min"},
+        "paddle.clip_grad_norm_": pairs - {"traced", "differentiable"}
+        | {"in place", "norm", "norm_type", "error_if_nonfinite"},
+    }
+    nn = paddle.nn
+    runs = {
+        "paddle.ClipGradByNorm": _on_pairs(nn.ClipGradByNorm, _named),
+        "paddle.ClipGradByGlobalNorm": _on_pairs(nn.ClipGradByGlobalNorm, arrays.hold),
+        "paddle.ClipGradByValue": _on_pairs(nn.ClipGradByValue, _named),
+        "paddle.clip_grad_norm_": _on_parameters,
+    }
+    return ComposedTarget(arrays.name, arrays, claims, runs)
+
+
+def _named(gradients: Sequence[Any]) -> list[str]:
+    """Stand-ins for parameters, where these are only handed through: while a clip is traced none can be made."""
+    return [f"parameter {i}" for i in range(len(gradients))]
+
+
+def _on_pairs(kind: Any, parameters: Callable[[list[Any]], list[Any]]) -> Run:
+    """Those without a gradient do not come back."""
+
+    def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+        held = list(gradients)
+        pairs = list(zip(parameters(held), held, strict=True))
+        returned = kind(**arguments)(iter(pairs) if isinstance(gradients, Iterator) else pairs)
+        clipped = iter([gradient for _, gradient in returned if gradient is not None])
+        return [None if gradient is None else next(clipped) for gradient in held], None
+
+    return run
+
+
+def _on_parameters(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+    parameters = arrays.hold(list(gradients))
+    given = iter(parameters) if isinstance(gradients, Iterator) else parameters
+    norm = paddle.nn.utils.clip_grad_norm_(given, **arguments)
+    return [parameter.grad for parameter in parameters], norm

@@ -1,0 +1,82 @@
+"""TensorFlow's tensors, and ``tf.clip_by_norm``, ``tf.clip_by_global_norm`` and ``tf.clip_by_value``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from gradclip.backends.targets.host import Read, from_numpy, to_numpy
+from gradclip.conformance.adapted import features_of
+from gradclip.conformance.target import OPTIONS, ComposedTarget
+
+__all__ = ["TensorFlowArrays", "arrays", "native"]
+
+Function = Callable[[list[Any]], list[Any]]
+
+
+class TensorFlowArrays:
+    """Tensors that cannot be written, and IndexedSlices."""
+
+    name = f"tensorflow {tf.__version__}"
+    versions: ClassVar[dict[str, str]] = {"tensorflow": tf.__version__}
+    device = "cpu"
+    lacks = ("subnormal",)  # TensorFlow's arithmetic turns them into zeros
+
+    def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> tf.Tensor:
+        return tf.constant(to_numpy(values, shape, dtype))
+
+    def read(self, array: Any) -> Read:
+        if not isinstance(array, tf.IndexedSlices):
+            return from_numpy(array.numpy() if hasattr(array, "numpy") else array)
+        name = tf.as_dtype(array.dtype).name
+        wide = tf.cast(array.values, tf.complex128 if array.dtype.is_complex else tf.float64)
+        shape = tuple(array.dense_shape.numpy().tolist())
+        dense = tf.math.unsorted_segment_sum(wide, array.indices, shape[0])
+        return dense.numpy().reshape(-1).tolist(), shape, name
+
+    def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> tf.IndexedSlices:
+        held = self.make(values, [len(rows), *shape[1:]], dtype)
+        return tf.IndexedSlices(held, tf.constant(list(rows), tf.int64), tf.constant(list(shape), tf.int64))
+
+    def trace(self, function: Function) -> Function:
+        traced: Function = tf.function(function)
+        return traced
+
+    def derivative(self, function: Function, arrays: Sequence[Any]) -> list[Any]:
+        inputs = list(arrays)
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = [tf.reduce_sum(output) for output in function(inputs) if output is not None]
+        return list(tape.gradient(outputs, inputs, unconnected_gradients=tf.UnconnectedGradients.ZERO))
+
+
+arrays = TensorFlowArrays()
+
+
+def native() -> ComposedTarget:
+    """TensorFlow's own functions; those of one tensor, on each of several."""
+    features = features_of(arrays) - OPTIONS - {"iterator", "int32", "int64", "bool", "complex64", "complex128"} | {
+        "functional"
+    }
+    claims = {
+        "tensorflow.clip_by_norm": features - {"none"} | {"axes"},
+        "tensorflow.clip_by_global_norm": features - {"mixed"} | {"use_norm", "norm"},
+        "tensorflow.clip_by_value": features - {"none"} | {"int32", "int64"},
+    }
+    runs = {
+        "tensorflow.clip_by_norm": _each(tf.clip_by_norm),
+        "tensorflow.clip_by_global_norm": _together,
+        "tensorflow.clip_by_value": _each(tf.clip_by_value),
+    }
+    return ComposedTarget(arrays.name, arrays, claims, runs)
+
+
+def _each(function: Any) -> Callable[[Iterable[Any], dict[str, Any]], tuple[list[Any], Any]]:
+    return lambda gradients, arguments: ([function(gradient, **arguments) for gradient in gradients], None)
+
+
+def _together(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+    clipped, norm = tf.clip_by_global_norm(gradients, **arguments)
+    return clipped, norm

@@ -1,0 +1,95 @@
+"""torch's tensors, and ``torch.nn.utils.clip_grad_norm_`` and ``clip_grad_value_``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from gradclip.conformance.adapted import features_of
+from gradclip.conformance.target import OPTIONS, ComposedTarget
+
+__all__ = ["TorchArrays", "arrays", "native"]
+
+_VERSION = str(torch.__version__).partition("+")[0]  # without how it was built
+Function = Callable[[list[Any]], list[Any]]
+
+
+class TorchArrays:
+    """Tensors that hold their gradient, and that can be written."""
+
+    name = f"torch {_VERSION}"
+    versions: ClassVar[dict[str, str]] = {"torch": str(torch.__version__)}
+    device = "cpu"
+    lacks = ()
+
+    def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> torch.Tensor:
+        kind = getattr(torch, dtype)
+        wide = torch.complex128 if kind.is_complex else torch.float64 if kind.is_floating_point else kind
+        return torch.tensor(list(values), dtype=wide).to(kind).reshape(tuple(shape))
+
+    def read(self, array: Any) -> tuple[list[Any], tuple[int, ...], str]:
+        array = array.detach() if isinstance(array, torch.Tensor) else torch.as_tensor(array)
+        dtype = str(array.dtype).removeprefix("torch.")
+        wide = array.to(torch.complex128 if array.is_complex() else torch.float64) if array.dtype not in _EXACT else array
+        dense = wide.to_dense() if wide.is_sparse else wide
+        return dense.reshape(-1).tolist(), tuple(dense.shape), dtype
+
+    def make_layout(self, values: Sequence[Any], shape: Sequence[int], dtype: str, layout: str) -> torch.Tensor:
+        made = self.make(values, shape, dtype)
+        axes = tuple(range(made.dim()))[::-1]
+        if layout == "transposed":
+            return made.permute(axes).contiguous().permute(axes)
+        if layout == "strided":
+            return made.repeat_interleave(2, dim=-1)[..., ::2]
+        return made.reshape(-1)[0].clone().expand(made.shape)
+
+    def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> torch.Tensor:
+        held = self.make(values, [len(rows), *shape[1:]], dtype)
+        return torch.sparse_coo_tensor(torch.tensor([list(rows)]), held, tuple(shape), check_invariants=True)
+
+    def trace(self, function: Function) -> Function:
+        torch.compiler.reset()  # each case compiles the same lines anew, which torch counts as recompilations
+        # the eager compiler traces just as strictly and needs no C++ compiler
+        traced: Function = torch.compile(function, fullgraph=True, backend="eager")
+        return traced
+
+    def derivative(self, function: Function, arrays: Sequence[Any]) -> list[Any]:
+        inputs = [array.detach().clone().requires_grad_() for array in arrays]
+        outputs = [output for output in function(inputs) if output is not None]
+        return list(torch.autograd.grad(sum(output.sum() for output in outputs), inputs, materialize_grads=True))
+
+    def hold(self, gradients: Sequence[Any]) -> list[torch.Tensor]:
+        """Tensors with these gradients, one for one object; they require none, so that the gradients may be of any dtype."""
+        made: dict[int, torch.Tensor] = {}
+        for gradient in gradients:
+            if gradient is not None and id(gradient) not in made:
+                made[id(gradient)] = torch.zeros(gradient.shape, dtype=gradient.dtype)
+                made[id(gradient)].grad = gradient
+        return [torch.zeros(1) if gradient is None else made[id(gradient)] for gradient in gradients]
+
+
+_EXACT = (torch.int32, torch.int64, torch.bool, torch.uint8, torch.int8, torch.int16)
+arrays = TorchArrays()
+
+
+def native() -> ComposedTarget:
+    """torch's own functions, over tensors that hold their gradient."""
+    features = features_of(arrays) - {"traced", "differentiable", "sparse", "bool", "int32", "int64"} | {"in place"}
+    claims = {
+        "torch.clip_grad_norm_": features - OPTIONS | {"norm_type", "error_if_nonfinite", "norm", "text limit"},
+        "torch.clip_grad_value_": features - OPTIONS | {"int32", "int64", "text limit"},
+    }
+    utils = torch.nn.utils
+    runs = {"torch.clip_grad_norm_": _over(utils.clip_grad_norm_), "torch.clip_grad_value_": _over(utils.clip_grad_value_)}
+    return ComposedTarget(arrays.name, arrays, claims, runs)
+
+
+def _over(function: Any) -> Callable[[Iterable[Any], dict[str, Any]], tuple[list[Any], Any]]:
+    def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+        parameters = arrays.hold(list(gradients))
+        norm = function(iter(parameters) if isinstance(gradients, Iterator) else parameters, **arguments)
+        return [parameter.grad for parameter in parameters], norm
+
+    return run

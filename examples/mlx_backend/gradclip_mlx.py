@@ -1,0 +1,87 @@
+"""The backend of MLX: what gradclip asks of a framework, on arrays that are computed only when somebody looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from gradclip import Backend
+
+
+class MlxBackend(Backend):
+    name = "mlx"
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, mx.array)
+
+    def dtype(self, x: mx.array) -> str:
+        return str(x.dtype).removeprefix("mlx.core.")
+
+    def shape(self, x: mx.array) -> tuple[int, ...]:
+        return tuple(x.shape)
+
+    # ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+    def cast(self, x: mx.array, dtype: str) -> mx.array:
+        return x if self.dtype(x) == dtype else x.astype(getattr(mx, dtype))
+
+    def asarray(self, value: Any, dtype: str, like: mx.array | None) -> mx.array:
+        return mx.array(value, getattr(mx, dtype))
+
+    def stack(self, tensors: Sequence[mx.array], dtype: str) -> mx.array:
+        return mx.stack([self.cast(x, dtype) for x in tensors])
+
+    def reshape(self, x: mx.array, shape: tuple[int, ...]) -> mx.array:
+        return mx.reshape(x, shape)
+
+    def abs(self, x: mx.array) -> mx.array:
+        return mx.abs(x)
+
+    def sqrt(self, x: mx.array) -> mx.array:
+        return mx.sqrt(x)
+
+    def sum(self, x: mx.array, axes: tuple[int, ...] | None) -> mx.array:
+        """In float64 on a CPU, where MLX's own running sum of float32 stands still at 2**24; a GPU has no float64."""
+        wide = x.astype(mx.float64) if x.dtype == mx.float32 and mx.default_device() == mx.cpu else x
+        return mx.sum(wide, axis=axes, keepdims=axes is not None).astype(x.dtype)
+
+    def max(self, x: mx.array, axes: tuple[int, ...] | None) -> mx.array:
+        return mx.max(x, axis=axes, keepdims=axes is not None)
+
+    def where(self, condition: mx.array, x: Any, y: Any) -> mx.array:
+        return mx.where(condition, x, y)
+
+    def maximum(self, x: mx.array, y: Any) -> mx.array:
+        return mx.maximum(x, y)
+
+    def minimum(self, x: mx.array, y: Any) -> mx.array:
+        return mx.minimum(x, y)
+
+    def number(self, x: mx.array) -> float:
+        return float(x.item())
+
+    # ---- what MLX does differently from the defaults ----------------------------------------------------------------------
+
+    def is_concrete(self, tensors: Sequence[mx.array]) -> bool:
+        return False  # to look at a value is to compute it now, and all that it depends on
+
+    def can_look(self, x: mx.array) -> bool:
+        try:
+            mx.eval(x)
+        except ValueError:  # inside mx.compile or mx.vmap
+            return False
+        return True
+
+    def detach(self, x: mx.array) -> mx.array:
+        return mx.stop_gradient(x)
+
+    def is_mutable(self, x: mx.array) -> bool:
+        return True
+
+    def copy(self, x: mx.array) -> mx.array:
+        return mx.array(x)
+
+    def assign_(self, x: mx.array, value: mx.array) -> None:
+        x[...] = value

@@ -1,0 +1,213 @@
+"""gradclip itself as a target, on any framework's arrays; and the natives."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import gradclip
+from gradclip import dialects
+from gradclip.conformance.array import DTYPES
+from gradclip.conformance.target import FEATURES, OPERATIONS, OPTIONS, REPORTS_NORM, ComposedTarget, Run, Target, load_arrays
+from gradclip.errors import ArgumentError, GradclipError
+
+__all__ = ["features_of", "gradclip_target", "native_target", "scoped"]
+
+#: the operations that write into the gradients where they can be written
+_IN_PLACE = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.clip_grad_norm_", "paddle.ClipGradByGlobalNorm")
+#: member of the arrays -> the features that it makes possible
+_MEMBERS = {
+    "make_layout": ("transposed", "strided", "expanded"),
+    "make_sparse": ("sparse",),
+    "trace": ("traced",),
+    "derivative": ("differentiable",),
+}
+#: what depends on the arrays, or on the operation
+_CONDITIONAL = {
+    *DTYPES,
+    *(name for names in _MEMBERS.values() for name in names),
+    "in place",
+    "functional",
+    "norm",
+}
+_OF_ONE_TENSOR = ("tensorflow.clip_by_norm", "tensorflow.clip_by_value")
+
+
+def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
+    """gradclip on a framework's arrays, as a target that claims all operations, and all features that the arrays can have.
+
+    Args:
+        arrays: the name of a framework ("torch"), or, for a backend of your own, an object with ``make`` and ``read`` as
+            :class:`Target` has them, and what it has of the optional members; ``lacks``: features that the arrays do not
+            have, such as "subnormal". A target is such an object too.
+        name: for the report.
+
+    Returns:
+        A target. torch's, TensorFlow's and Paddle's operations go through gradclip's functions of these names, the others
+        through :func:`gradclip.clip`.
+
+    Raises:
+        ValueError: for a framework that has no arrays here, or is not installed.
+
+    >>> from gradclip.conformance import gradclip_target
+    >>> target = gradclip_target("numpy")
+    >>> len(target.claims), "in place" in target.claims["torch.clip_grad_norm_"]
+    (17, True)
+    """
+    arrays = load_arrays(arrays)
+    if name is None:
+        of = getattr(arrays, "name", type(arrays).__name__)
+        name = f"gradclip on {of}"
+    can_write = _can_write(arrays)
+    features = features_of(arrays)
+    claims = {operation: _claims(operation, features, can_write and operation in _IN_PLACE) for operation in OPERATIONS}
+    for operation in OPERATIONS:
+        if can_write and operation.startswith("torch."):
+            claims[operation] -= frozenset(getattr(arrays, "held_lacks", ()))
+    runs = {operation: scoped(arrays, _run(operation, arrays, can_write)) for operation in OPERATIONS}
+    return ComposedTarget(name, arrays, claims, runs)
+
+
+def native_target(framework: str) -> Target:
+    """The framework's own functions as a target: "torch", "tensorflow", "paddle", "optax", or "keras" on its current backend.
+
+    Raises:
+        ValueError: for a framework without a clip of its own, or that is not installed.
+    """
+    module = "jax" if framework == "optax" else framework
+    try:
+        native = importlib.import_module(f"gradclip.backends.targets.{module}").native
+    except (ModuleNotFoundError, AttributeError) as error:
+        hint = "torch, tensorflow, paddle, optax or keras, where it is installed."
+        raise ArgumentError("There is no native of this name.", f"framework={framework!r} ({error})", hint) from error
+    return cast(Target, native())
+
+
+def features_of(arrays: Any) -> frozenset[str]:
+    """The features that arrays can have: each dtype is tried, the others follow from the optional members."""
+    found = {dtype for dtype in DTYPES if _holds(arrays, dtype)}
+    for member, names in _MEMBERS.items():
+        if getattr(arrays, member, None) is not None:
+            found.update(names)
+    return frozenset(found | (FEATURES.keys() - _CONDITIONAL)) - frozenset(getattr(arrays, "lacks", ()))
+
+
+def _holds(arrays: Any, dtype: str) -> bool:
+    one: Any = True if dtype == "bool" else 1 if dtype.startswith("int") else 1.0 + 0j if dtype.startswith("complex") else 1.0
+    try:
+        values, shape, name = arrays.read(arrays.make([one], [1], dtype))
+    except Exception:  # a framework says in its own way that it has no such dtype
+        return False
+    return name == dtype and list(values) == [one] and list(shape) == [1]
+
+
+def _can_write(arrays: Any) -> bool:
+    """Whether gradclip clips these arrays in place: it is tried."""
+    array = arrays.make([4.0], [1], "float32")
+    try:
+        gradclip.clip_([array], dialects.optax.clip(1.0))
+    except GradclipError:
+        return False
+    return list(arrays.read(array)[0]) == [1.0]
+
+
+def _are_gradients(arrays: Any) -> bool:
+    """Whether torch's functions take these arrays for gradients, not for parameters that hold one: it is tried."""
+    array = arrays.make([4.0], [1], "float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that none of the parameters has a gradient
+        gradclip.clip_grad_value_([array], 1.0)
+    return list(arrays.read(array)[0]) == [1.0]
+
+
+def _claims(operation: str, features: Collection[str], in_place: bool) -> frozenset[str]:
+    claims = set(features) - (OPTIONS - set(OPERATIONS[operation]))
+    claims.add("in place" if in_place else "functional")
+    if operation in REPORTS_NORM:
+        claims.add("norm")
+    if in_place:
+        claims -= {"traced", "differentiable", "expanded"}  # a function of what it is given; memory that can be written
+    if operation.startswith("paddle.ClipGrad"):
+        claims.discard("differentiable")  # Paddle calls these objects without recording for a derivative
+    if operation.startswith("tensorflow."):
+        claims.discard("iterator")  # these take a sequence, and refuse an iterator as TensorFlow's do
+    if operation in _OF_ONE_TENSOR:
+        claims.discard("none")
+    if operation == "optax.per_example_global_norm_clip":
+        claims.discard("sparse")  # sparse gradients have no examples along their first axis
+    return frozenset(claims)
+
+
+def scoped(arrays: Any, run: Run) -> Run:
+    """The same under the arrays' own ``scope(gradients, arguments)``, where they have one: JAX's 64 bits."""
+    scope: Callable[..., AbstractContextManager[Any]] = getattr(arrays, "scope", lambda gradients, arguments: nullcontext())
+
+    def scoped(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+        held = list(gradients)
+        with scope(held, arguments):
+            return run(iter(held) if isinstance(gradients, Iterator) else held, arguments)
+
+    return scoped
+
+
+# ---- gradclip's functions ---------------------------------------------------------------------------------------------------
+
+
+def _run(operation: str, arrays: Any, can_write: bool) -> Run:
+    """How gradclip carries an operation out."""
+    dialect, _, native = operation.partition(".")
+    if dialect == "torch" and can_write and (hasattr(arrays, "hold") or _are_gradients(arrays)):
+        function = getattr(gradclip, native)
+        return lambda gradients, arguments: _on_holders(arrays, function, gradients, arguments)
+    if dialect == "paddle" and native.startswith("Clip"):
+        return lambda gradients, arguments: _on_pairs(getattr(gradclip, native), gradients, arguments)
+    if operation in _OF_ONE_TENSOR:
+        function = getattr(gradclip, native)
+        return lambda gradients, arguments: ([function(g, **arguments) for g in gradients], None)
+    if operation == "tensorflow.clip_by_global_norm":
+        return lambda gradients, arguments: gradclip.clip_by_global_norm(gradients, **arguments)
+    in_place = can_write and operation in _IN_PLACE
+
+    def by_rule(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+        clipped, norm = _by_rule(operation, in_place, gradients, arguments)
+        return clipped, _bare(arrays, norm) if operation in REPORTS_NORM else None
+
+    return by_rule
+
+
+def _by_rule(operation: str, in_place: bool, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+    dialect, _, native = operation.partition(".")
+    params = arguments.pop("parameters", None)
+    rule = getattr(getattr(dialects, dialect), native.removesuffix("_"))(**arguments)
+    result = (gradclip.clip_ if in_place else gradclip.clip)(gradients, rule, params=params)
+    return list(result.grads), result.norm
+
+
+def _bare(arrays: Any, norm: Any) -> Any:
+    """A rule's norm as a number, which is of any dtype: it is float32 or wider, where the native's has the gradients' dtype."""
+    try:
+        return norm if isinstance(norm, float) else arrays.read(norm)[0][0]
+    except Exception:  # while tracing there is nothing to read
+        return norm
+
+
+def _on_pairs(kind: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
+    """Through ``(parameter, gradient)`` pairs; those without a gradient do not come back."""
+    held = list(gradients)
+    pairs = [(f"parameter {i}", gradient) for i, gradient in enumerate(held)]
+    clipped = dict(kind(**arguments)(iter(pairs) if isinstance(gradients, Iterator) else pairs))
+    return [clipped.get(f"parameter {i}") for i in range(len(held))], None
+
+
+def _on_holders(
+    arrays: Any, function: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]
+) -> tuple[Sequence[Any], Any]:
+    """Through parameters that hold their gradient, where the framework has such; else the gradients themselves."""
+    held = list(gradients)
+    hold = getattr(arrays, "hold", None)
+    parameters = held if hold is None else hold(held)
+    norm = function(iter(parameters) if isinstance(gradients, Iterator) else parameters, **arguments)
+    return (held if hold is None else [parameter.grad for parameter in parameters]), norm

@@ -1,0 +1,123 @@
+"""Which cases there are: the vectors of the files, and the checks of the operations, in an order that is always the same."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradclip.conformance.checks import CHECKS
+from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
+from gradclip.conformance.target import OPERATIONS, dialect_of
+from gradclip.errors import ArgumentError
+
+__all__ = ["Case", "Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One vector or one check, of one operation."""
+
+    operation: str
+    name: str
+    kind: str  #: "vector" or "check"
+    needs: tuple[str, ...]
+    content: Any = field(compare=False, repr=False)  #: the :class:`Vector`, or the :class:`Check`
+
+    @property
+    def id(self) -> str:
+        """Its name in reports, selections and files of expected failures."""
+        return f"{self.operation}/{self.name}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What a vector is about."""
+        flags: tuple[str, ...] = self.content.flags if self.kind == "vector" else ()
+        return flags
+
+
+@dataclass
+class Plan:
+    """What a run is about."""
+
+    cases: list[Case] = field(default_factory=list)  #: those selected
+    known: list[str] = field(default_factory=list)  #: the ids of all cases, selected or not
+    versions: dict[str, str] = field(default_factory=dict)  #: operation -> the version of its vectors
+    operations: list[str] = field(default_factory=list)  #: those of the selected dialects
+    broken: list[tuple[str, str]] = field(default_factory=list)  #: operation (or "target"), and what is wrong with its vectors
+
+
+def plan(
+    dialects: Iterable[str] | None = None,
+    select: str | Iterable[str] | None = None,
+    vectors: str | Path | None = None,
+) -> Plan:
+    """Find the cases.
+
+    Args:
+        dialects: dialects ("torch") or operations ("torch.clip_grad_norm_"); None is all.
+        select: patterns of ids, as for files ("torch.*/E*"); one without a wildcard is an id, or is looked for
+            anywhere in the ids.
+        vectors: a vector file, or a folder of them, to use in place of those that come with the suite.
+
+    Raises:
+        ValueError: for a dialect that is not known.
+    """
+    made = Plan(operations=_operations(dialects))
+    cases = list(_all(made, vectors))
+    made.known = [case.id for case in cases]
+    wanted = _selected(made.known, select)
+    made.cases = [case for case in cases if case.operation in made.operations and case.id in wanted]
+    return made
+
+
+def _operations(dialects: Iterable[str] | None) -> list[str]:
+    if dialects is None:
+        return list(OPERATIONS)
+    named = _listed(dialects)
+    known = {dialect_of(operation) for operation in OPERATIONS}
+    for name in named:
+        if name not in known and name not in OPERATIONS:
+            hint = f"one of {', '.join(sorted(known))}, or of {', '.join(OPERATIONS)}."
+            raise ArgumentError("There is no dialect or operation of this name.", f"dialect={name!r}", hint)
+    return [operation for operation in OPERATIONS if operation in named or dialect_of(operation) in named]
+
+
+def _selected(known: list[str], select: str | Iterable[str] | None) -> set[str]:
+    if select is None:
+        return set(known)
+    wanted = {pattern for pattern in _listed(select) if pattern in known}
+    for pattern in _listed(select):
+        if pattern not in wanted:
+            wanted.update(fnmatch.filter(known, pattern if set(pattern) & set("*?[") else f"*{pattern}*"))
+    return wanted
+
+
+def _listed(names: str | Iterable[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _all(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
+    files = _files(made, vectors)
+    for operation in OPERATIONS:
+        if operation in files:
+            made.versions[operation] = files[operation].version
+            for vector in files[operation].vectors:
+                yield Case(operation, vector.json["id"], "vector", vector.needs, vector)
+        for name, check in CHECKS.items():
+            if check.operations(operation):
+                yield Case(operation, name, "check", tuple(check.needs), check)
+
+
+def _files(made: Plan, path: str | Path | None) -> dict[str, VectorFile]:
+    """The vectors of each operation; what cannot be used is noted."""
+    try:
+        files = load_vectors(path)
+    except VectorFileError as error:
+        files = error.files
+        for problem in error.problems:
+            name = Path(problem.path).stem
+            made.broken.append((name if name in OPERATIONS else "target", str(problem)))
+    return {file.operation: file for file in files}

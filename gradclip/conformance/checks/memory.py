@@ -1,0 +1,78 @@
+"""Whose memory is written: in place or not as claimed, nothing shared, and nothing left half done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradclip.conformance.checks.bench import Bench, expect, require
+from gradclip.conformance.checks.registry import check
+from gradclip.conformance.compare import Outcome
+from gradclip.conformance.target import OPERATIONS
+
+GRADIENTS = ([3.0, -4.0], [0.25, 0.5])
+
+
+@check(
+    "The gradients that were handed in are clipped themselves.",
+    training="The optimizer steps with gradients that were never clipped, because the caller relies on the ones that it has.",
+    needs=("float32", "in place"),
+)
+def in_place(bench: Bench) -> None:
+    for values in GRADIENTS:
+        array = bench.array(values)
+        clipped, _ = bench.call([array], bench.arguments(1.0, [array]))
+        expect(bench.outcome([array]), bench.outcome(clipped), 0, "the input after the call")
+        expect(bench.outcome([array]), Outcome(bench.exact([values], 1.0).gradients), 4, "the input after the call")
+
+
+@check(
+    "The gradients that were handed in stay as they are.",
+    training="Gradients that are kept for accumulation, logging or a second clip are changed behind the caller's back.",
+    needs=("float32", "functional"),
+)
+def functional(bench: Bench) -> None:
+    for limit in (1.0, 1e4):
+        for values in GRADIENTS:
+            array = bench.array(values)
+            before = bench.outcome([array])
+            bench.call([array], bench.arguments(limit, [array]))
+            expect(bench.outcome([array]), before, 0, f"the input after the call, limit {limit}")
+
+
+@check(
+    "No two results share memory, nor a result with an input unless it is clipped in place; arrays that cannot be written may.",
+    training="Writing to one gradient (noise, decay, the next accumulation) changes another.",
+    needs=("float32", "several"),
+    # an optimizer only reads what this one returns: a gradient that is not clipped may be returned itself
+    only=tuple(operation for operation in OPERATIONS if operation != "paddle.ClipGradByNorm"),
+)
+def no_aliasing(bench: Bench) -> None:
+    for limit in (1.0, 1e4):
+        arrays = [bench.array(values) for values in ([3.0, -4.0], [0.25, 0.5], [3.0, -4.0])]
+        clipped, _ = bench.call(arrays, bench.arguments(limit, arrays))
+        for i, array in enumerate(clipped):
+            own = arrays[i] if "in place" in bench.claims else None
+            others = [*clipped[:i], *clipped[i + 1 :], *(x for x in arrays if x is not own)]
+            before = bench.outcome(others)
+            if _overwritten(array):
+                expect(bench.outcome(others), before, 0, f"the other arrays after result {i} was overwritten, limit {limit}")
+
+
+def _overwritten(array: Any) -> bool:
+    """Write to every element, if that can be done."""
+    try:
+        array[...] = 77.0
+    except Exception:  # immutable, by whatever exception its framework says so
+        return False
+    return True
+
+
+@check(
+    "A call that fails because of one gradient leaves all the others as they were.",
+    training="Half of the gradients are clipped when the step is caught and tried again: they are clipped twice.",
+    needs=("float32", "several"),
+)
+def failed_call(bench: Bench) -> None:
+    arrays = [bench.array([3.0, -4.0]), object()]
+    bench.refuses(arrays, bench.arguments(1.0, arrays), "what is no gradient")
+    require(len(arrays) == 2, "the list that was handed in has been changed")

@@ -1,0 +1,72 @@
+"""The checks by name, and the way to add one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradclip.conformance.checks.bench import Bench
+from gradclip.conformance.checks.formula import FORMULAS, Formula
+
+__all__ = ["CHECKS", "Check", "add", "by_norm", "check", "every"]
+
+Run = Callable[[Bench], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A property of clips: one body for every operation that has it."""
+
+    name: str
+    description: str  #: what must hold
+    training: str  #: what goes wrong in training where it does not
+    needs: tuple[str, ...]  #: the features that a target must claim
+    operations: Callable[[str], bool]  #: whether an operation has the property
+    run: Run  #: returns, or raises :class:`Mismatch`
+    departure: str = ""  #: the key, in gradclip's table of departures, of what natives are known to do instead
+
+
+#: name -> check, in the order of the files
+CHECKS: dict[str, Check] = {}
+
+
+def every(formula: Formula) -> bool:
+    """All operations."""
+    return True
+
+
+def by_norm(formula: Formula) -> bool:
+    """Those that scale by a norm."""
+    return formula.is_norm
+
+
+def check(
+    description: str,
+    *,
+    training: str,
+    needs: tuple[str, ...] = ("float32",),
+    of: Callable[[Formula], bool] = every,
+    only: tuple[str, ...] = (),
+    departure: str = "",
+) -> Callable[[Run], Run]:
+    """Add a function as the check of its name.
+
+    Args:
+        description, training, needs, departure: as in :class:`Check`.
+        of: whether the operation with this formula has the property.
+        only: the operations that have it, if they are not to be told by their formula.
+    """
+
+    def register(run: Run) -> Run:
+        operations = only.__contains__ if only else lambda name: of(FORMULAS[name])
+        add(Check(run.__name__, description, training, needs, operations, run, departure))
+        return run
+
+    return register
+
+
+def add(check: Check) -> None:
+    """Add a check whose function is not its own."""
+    if check.name in CHECKS:
+        raise ValueError(f"there are two checks of the name {check.name}")
+    CHECKS[check.name] = check

@@ -1,0 +1,152 @@
+"""The command ``gradclip conformance``: its options. What runs the suite is imported when it does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradclip.errors import ArgumentError, GradclipError
+
+if TYPE_CHECKING:
+    from gradclip.conformance.cases import Plan
+    from gradclip.conformance.result import Report
+
+__all__ = ["add_conformance"]
+
+_NEEDED = ("jinja2", "jsonschema", "rich")
+_DESCRIPTION = """\
+Show whether clipping means what it says: run the conformance suite on gradclip's backends, on the
+natives of the frameworks, or on a clip of your own. Each target runs in a process of its own.
+"""
+_EPILOG = """\
+a target is:
+  gradclip:torch                 gradclip on a framework's arrays (numpy, torch, tensorflow, paddle, jax)
+  native:torch                   the framework's own clips (torch, tensorflow, paddle, optax, keras);
+  native:keras@torch             Keras on one of its backends, else on that of KERAS_BACKEND
+  my.module:target, clip.py:clip an object with the members of gradclip.conformance.Target, or a plain function
+                                 def clip(grads, max_norm), of which one --dialect says what it means
+without one: gradclip on every installed framework
+
+examples:
+  gradclip conformance
+  gradclip conformance native:torch native:optax --html report.html
+  gradclip conformance train.py:my_clip --dialect torch.clip_grad_norm_ --arrays torch
+  gradclip conformance --dialect tensorflow --select "*/E*" --list
+
+what a target does not claim is not tried, and counted as unclaimed. What the natives are known to fail is declared.
+
+exit status: 0 if all targets conform; 1 if one does not; 2 for wrong usage
+"""
+
+
+def add_conformance(commands: Any) -> None:
+    """Add the command to those of ``gradclip``.
+
+    Args:
+        commands: what ``ArgumentParser.add_subparsers`` returned.
+    """
+    command: argparse.ArgumentParser = commands.add_parser(
+        "conformance",
+        help="whether gradclip, a native or a clip of your own means what it says",
+        usage="gradclip conformance [options] [TARGET ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=_conformance)
+    add = command.add_argument
+    add("targets", metavar="TARGET", nargs="*", help="what to test")
+    text = 'only this dialect ("torch") or operation ("torch.clip_grad_norm_"); repeatable'
+    add("--dialect", action="append", metavar="D", dest="dialects", help=text)
+    text = 'only cases whose id matches ("torch.*/E*"), or contains this; repeatable'
+    add("--select", action="append", metavar="PATTERN", help=text)
+    add("--arrays", metavar="FRAMEWORK", default="numpy", help="whose arrays a plain function takes (default: numpy)")
+    add("--xfails", metavar="FILE", help='expected failures: JSON, {"TARGET NAME": {"CASE": "reason"}}; strict')
+    add("--vectors", metavar="PATH", help="a vector file or a folder of them, in place of the suite's")
+    add("--seconds", type=_seconds, default=60.0, metavar="N", help="the time limit of a case (default: 60)")
+    add("--json", metavar="FILE", help="write the report as JSON; - for standard output, in place of the text")
+    add("--html", metavar="FILE", help="write the report as one HTML page")
+    add("--verbose", action="store_true", help="show every case that is not as it should be, and what is not claimed")
+    add("--list", action="store_true", help="list the cases and what they need, and run none")
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {value!r}")
+    return seconds
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    missing = [name for name in _NEEDED if util.find_spec(name) is None]
+    if missing:
+        what = f"gradclip conformance needs {' and '.join(missing)}: python -m pip install 'gradclip[conformance]'"
+        print(what, file=sys.stderr)
+        return 2
+    try:
+        return _run(options)
+    except (GradclipError, OSError, json.JSONDecodeError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    # here, as all that needs what has just been looked for
+    from gradclip.conformance import processes
+    from gradclip.conformance.cases import plan
+    from gradclip.conformance.declared import read_xfails
+    from gradclip.conformance.progress import Shown
+    from gradclip.conformance.specification import Specification, installed
+
+    made = plan(options.dialects, options.select, options.vectors)
+    specifications = [Specification.parse(text) for text in dict.fromkeys(options.targets)] or installed()
+    for file in (options.json, options.html):
+        if file and file != "-" and not Path(file).parent.is_dir():  # said before the run, and not after it
+            raise ArgumentError("There is no folder for the report.", repr(file))
+    if options.xfails:
+        read_xfails(options.xfails)
+    if options.list:
+        _list(made)
+        return 0
+    if not made.cases and not made.broken:
+        print("No case matches.\nHint: gradclip conformance --list shows all.", file=sys.stderr)
+        return 2
+    about = (options.dialects, options.select, options.vectors, options.xfails, options.seconds, options.arrays)
+    with Shown() as shown:
+        report = processes.run_all(specifications, processes.Task(made, *about), shown)
+    _write(report, options)
+    return 0 if report.conformant else 1
+
+
+def _list(made: Plan) -> None:
+    for case in made.cases:
+        print(f"{case.id}  ({', '.join(case.needs)})")
+
+
+def _write(report: Report, options: argparse.Namespace) -> None:
+    from gradclip.conformance.checks import CHECKS
+    from gradclip.conformance.load import VectorFileError, load_vectors
+    from gradclip.conformance.report import html, text
+    from gradclip.conformance.report.view import view
+
+    try:
+        files = load_vectors(options.vectors)
+    except VectorFileError as error:
+        files = error.files
+    seen = view(report, files, CHECKS)
+    document = json.dumps(report.as_json(), indent=1, allow_nan=False) + "\n"
+    if options.html:
+        Path(options.html).write_text(html.page(seen), encoding="utf-8")
+    if options.json == "-":
+        sys.stdout.write(document)
+        return
+    if options.json:
+        Path(options.json).write_text(document, encoding="utf-8")
+    text.show(seen, sys.stdout, options.verbose)

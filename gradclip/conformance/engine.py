@@ -1,0 +1,209 @@
+"""Run the cases on a target: what it does not claim is unclaimed, the rest passes, fails, or fails as declared."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import gradclip
+from gradclip.conformance.cases import Case, Plan, plan
+from gradclip.conformance.checks import Bench, Mismatch
+from gradclip.conformance.declared import Declared, read_xfails
+from gradclip.conformance.protocol import claims_of, described, faults_of_claims, faults_of_target, name_of
+from gradclip.conformance.result import Report, Result
+from gradclip.conformance.timed import Hung, Timed
+from gradclip.conformance.vector import MOST, Finding, Garbage, run_vector, words_of
+
+__all__ = ["check_target", "failed", "judged", "new_report", "run_plan"]
+
+
+def check_target(
+    target: Any,
+    *,
+    dialects: Iterable[str] | None = None,
+    select: str | Iterable[str] | None = None,
+    xfails: Mapping[str, Mapping[str, str]] | str | Path | None = None,
+    seconds: float = 60.0,
+    vectors: str | Path | None = None,
+    on_result: Callable[[Result], None] | None = None,
+) -> Report:
+    """Put a target to the test, in this process.
+
+    Args:
+        target: what is tested: see :class:`gradclip.conformance.Target`.
+        dialects: only these dialects ("torch") or operations ("torch.clip_grad_norm_").
+        select: only the cases whose id matches one of these patterns ("torch.*/E*").
+        xfails: what it is known to fail: ``{"pattern of target names": {"pattern of case ids": "reason"}}``, or a JSON file of
+            that. Strict: a case that does not exist is an error, and one that passes makes the target not conformant.
+        seconds: the time limit of a case.
+        vectors: a vector file, or a folder of them, to use in place of those that come with the suite; they are held against
+            their schema, for which jsonschema is needed.
+        on_result: told of every result as it is found.
+
+    Returns:
+        The report. Whatever the target does wrong is in it, and raises nothing.
+
+    Raises:
+        ValueError: for a dialect, or a declared case, that does not exist.
+
+    >>> import numpy as np
+    >>> from gradclip.conformance import check_target, function_target
+    >>> def halved(grads, max_delta):
+    ...     return [g / 2 for g in grads]
+    >>> report = check_target(function_target(halved, "optax.clip"), select="optax.clip/all-clipped")
+    >>> report.conformant, report.results[0].message.partition(",")[0]
+    (False, 'gradient 0[3] is -3.5')
+    """
+    made = plan(dialects, select, vectors)
+    declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
+    report = new_report(made)
+    for result in run_plan(target, made, declared, report, seconds):
+        if on_result is not None:
+            on_result(result)
+    return report
+
+
+def new_report(made: Plan) -> Report:
+    """A report without results."""
+    versions = {operation: made.versions[operation] for operation in made.operations if operation in made.versions}
+    return Report(gradclip.__version__, versions, {})
+
+
+def run_plan(
+    target: Any,
+    made: Plan,
+    xfails: Mapping[str, Mapping[str, str]],
+    report: Report,
+    seconds: float = 60.0,
+    skip: int = 0,
+    on_start: Callable[[int], None] = lambda index: None,
+    hopeless: str = "",
+) -> Iterator[Result]:
+    """Run the cases of a plan, and add each result to the report as it is yielded.
+
+    Args:
+        skip: how many cases were run already, by a process that has ended; what is wrong with the target was told then.
+        on_start: told the index of each case before it is run.
+        hopeless: why no case is to be tried any more.
+    """
+    name, begun = name_of(target), time.perf_counter()
+    declared = Declared(xfails, name, made.known)
+    report.targets[name] = {"versions": {}, "device": "", "seconds": 0.0}
+    timed = Timed(seconds)
+    for result in _results(target, name, made, declared, report, timed, skip, on_start, hopeless):
+        report.results.append(result)
+        report.targets[name]["seconds"] = time.perf_counter() - begun
+        yield result
+    timed.close()
+
+
+def _results(
+    target: Any,
+    name: str,
+    made: Plan,
+    declared: Declared,
+    report: Report,
+    timed: Timed,
+    skip: int,
+    on_start: Callable[[int], None],
+    hopeless: str,
+) -> Iterator[Result]:
+    faults: list[tuple[str, str]] = []
+    try:
+        claims = timed(lambda: claims_of(target))
+        report.targets[name].update(timed(lambda: described(target)))
+        faults += faults_of_claims(target, claims, made.operations)
+        fault = faults_of_target(target)
+    except Hung as error:
+        fault = f"its claims {error}"
+    except (Exception, SystemExit) as error:
+        fault = f"its claims cannot be read: {words_of(error)}"
+    if fault:
+        yield failed(name, "target", "protocol", "malformed", fault)
+        return
+    unusable = {operation for operation, _ in faults}
+    if skip == 0:
+        yield from (failed(name, operation, "vectors", "malformed", message) for operation, message in made.broken)
+        yield from (failed(name, operation, "claims", "malformed", message) for operation, message in faults)
+    for index, case in enumerate(made.cases):
+        if index >= skip and case.operation not in unusable:
+            on_start(index)
+            result = _unclaimed(name, case, frozenset(claims.get(case.operation, ())))
+            if result is None and hopeless:
+                result = judged(name, case, Finding(hopeless, "crashed"), declared)
+            yield result or _result(target, name, case, frozenset(claims[case.operation]), declared, timed)
+
+
+def _unclaimed(name: str, case: Case, claims: frozenset[str]) -> Result | None:
+    """The result of a case that needs what is not claimed."""
+    missing = [need for need in case.needs if need not in claims] if claims else ["the operation"]
+    if not missing:
+        return None
+    return Result(name, case.operation, case.id, case.kind, "unclaimed", "", ", ".join(missing), case.needs, case.flags)
+
+
+def _result(target: Any, name: str, case: Case, claims: frozenset[str], declared: Declared, timed: Timed) -> Result:
+    """Run one case."""
+    begun = time.perf_counter()
+    run = _vector if case.kind == "vector" else _check
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is warned of is not what is tested
+        try:
+            finding = timed(lambda: _found(run, target, case, claims))
+        except Hung as error:
+            finding = Finding(str(error), "hung")
+    return judged(name, case, finding, declared, time.perf_counter() - begun)
+
+
+def _found(run: Callable[..., Finding], target: Any, case: Case, claims: frozenset[str]) -> Finding:
+    try:
+        return run(target, case, claims)
+    except Garbage as garbage:
+        return Finding(str(garbage), "garbage")
+    except BaseException as error:  # in this thread an exit, an interrupt or a skip of pytest's is the target's own
+        return Finding(words_of(error), "raised")
+
+
+def judged(name: str, case: Case, finding: Finding, declared: Declared, seconds: float = 0.0) -> Result:
+    """The result of a case, in the light of what was declared."""
+    status, message, why = "fail" if finding.message else "pass", finding.message, declared.reason(case.id)
+    if why is not None:
+        status = "expected" if message else "unexpected"
+        message = f"{why}: {message}" if message else f"it passes, and was declared to fail: {why}"
+    return Result(
+        target=name,
+        operation=case.operation,
+        case=case.id,
+        kind=case.kind,
+        status=status,
+        reason=finding.reason,
+        message=message,
+        needs=case.needs,
+        flags=case.flags,
+        expected=finding.expected,
+        got=finding.got,
+        ulps=finding.ulps,
+        seconds=seconds,
+    )
+
+
+def failed(target: str, operation: str, name: str, reason: str, message: str) -> Result:
+    """The result for what is no case: a target or a file that cannot be used."""
+    return Result(target, operation, f"{operation}/{name}", "check", "fail", reason, message)
+
+
+def _vector(target: Any, case: Case, claims: frozenset[str]) -> Finding:
+    return run_vector(target, case.content, claims)
+
+
+def _check(target: Any, case: Case, claims: frozenset[str]) -> Finding:
+    try:
+        case.content.run(Bench(target, case.operation))
+    except Mismatch as mismatch:
+        expected = None if mismatch.expected is None else [mismatch.expected.as_json(MOST)]
+        got = None if mismatch.got is None else mismatch.got.as_json(MOST)
+        return Finding(str(mismatch) or "the property does not hold", "", got, mismatch.ulps, expected)
+    return Finding()

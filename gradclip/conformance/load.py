@@ -1,0 +1,347 @@
+"""Reading vector files: those that gradclip comes with, and a user's own."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradclip.conformance.array import Array, holds, number_from_json
+from gradclip.conformance.compare import Outcome
+from gradclip.conformance.target import FEATURES, OPERATIONS
+from gradclip.errors import GradclipError
+
+__all__ = [
+    "SHIPPED",
+    "Flag",
+    "NumpyNumber",
+    "Problem",
+    "SameAs",
+    "Vector",
+    "VectorFile",
+    "VectorFileError",
+    "load_vectors",
+]
+
+#: the folder of the vectors that gradclip comes with
+SHIPPED = Path(__file__).with_name("vectors") / "v1"
+_MOST_SHOWN = 20  # problems in one message
+
+
+@dataclass(frozen=True)
+class SameAs:
+    """A gradient that is the same object as another."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class NumpyNumber:
+    """An argument that is to be a NumPy number."""
+
+    dtype: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What a vector is about."""
+
+    explanation: str  #: what must hold
+    training: str  #: what goes wrong in training where it does not
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One call and what is to come of it. Arrays are decoded when they are asked for: some have a million elements."""
+
+    operation: str
+    json: Mapping[str, Any] = field(repr=False)  #: as it stands in the file
+
+    @property
+    def id(self) -> str:
+        """The name of the case, ``torch.clip_grad_norm_/E4``."""
+        return f"{self.operation}/{self.json['id']}"
+
+    @property
+    def comment(self) -> str:
+        return str(self.json["comment"])
+
+    @property
+    def heading(self) -> str | None:
+        """The recorded behaviour of the natives that it is about."""
+        heading: str | None = self.json["heading"]
+        return heading
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return tuple(self.json["flags"])
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The features that a target must claim, or the vector is unclaimed."""
+        return tuple(self.json["needs"])
+
+    @property
+    def iterator(self) -> bool:
+        """Whether the gradients are handed over in an iterator."""
+        return bool(self.json.get("iterator", False))
+
+    @property
+    def permitted(self) -> bool:
+        """Whether there are several conformant outcomes."""
+        return bool(self.json["result"] == "permitted")
+
+    @property
+    def ulp(self) -> int:
+        return int(self.json["ulp"])
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        source: Mapping[str, str] = self.json["source"]
+        return source
+
+    @property
+    def native(self) -> Mapping[str, Any]:
+        """For each native that was recorded "agrees", "unclaimed" or the JSON of its outcome."""
+        native: Mapping[str, Any] = self.json.get("native", {})
+        return native
+
+    @property
+    def gradients(self) -> tuple[Array | SameAs | None, ...]:
+        return tuple(_gradient(gradient) for gradient in self.json["gradients"])
+
+    @property
+    def parameters(self) -> tuple[Array | None, ...] | None:
+        """One for each gradient, for the operation whose limit is relative to them."""
+        given = self.json.get("parameters")
+        return None if given is None else tuple(None if array is None else Array.from_json(array) for array in given)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """By the native's names: numbers, text, truth values, None, lists of ints, :class:`Array`, :class:`NumpyNumber`."""
+        return {name: _argument(value) for name, value in self.json["arguments"].items()}
+
+    @property
+    def expected(self) -> tuple[Outcome, ...]:
+        """Each outcome that is conformant."""
+        return tuple(Outcome.from_json(outcome) for outcome in self.json["expected"])
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """The vectors of one operation."""
+
+    path: str
+    operation: str
+    version: str  #: the semantic version of the vectors
+    formula: str
+    documentation: str
+    recorded_with: Mapping[str, Mapping[str, str]]  #: native -> what its versions were
+    flags: Mapping[str, Flag]
+    vectors: tuple[Vector, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a vector file."""
+
+    path: str
+    vector: str | None  #: its id, or its place in the file where it has none; None for the file itself
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {'' if self.vector is None else f'vector {self.vector}: '}{self.message}"
+
+
+class VectorFileError(GradclipError, ValueError):
+    """Vector files that cannot be used; what can be used of them is in ``files``."""
+
+    problems: tuple[Problem, ...] = ()
+    files: tuple[VectorFile, ...] = ()
+
+
+def load_vectors(path: str | Path | None = None, *, validate: bool | None = None) -> tuple[VectorFile, ...]:
+    """Read vector files.
+
+    Args:
+        path: one file, or a folder whose ``*.json`` files are read; None for those that gradclip comes with.
+        validate: whether to hold them against the schema, which needs jsonschema; if None a user's are, and those that gradclip
+            comes with are trusted.
+
+    Returns:
+        One entry a file, by name.
+
+    Raises:
+        VectorFileError: for files that cannot be used, with every problem in ``problems``, and in ``files`` those vectors
+            that are all right.
+        ModuleNotFoundError: if jsonschema is needed and not installed.
+
+    >>> from gradclip.conformance import load_vectors
+    >>> files = load_vectors()
+    >>> len(files), files[0].operation
+    (17, 'keras.clipnorm')
+    """
+    folder = SHIPPED if path is None else Path(path)
+    paths = sorted(p for p in folder.glob("*.json") if p.name != "schema.json") if folder.is_dir() else [folder]
+    problems: list[Problem] = []
+    if not paths:
+        problems.append(Problem(str(folder), None, "There are no vector files (*.json) in this folder."))
+    schemas = _schemas() if (path is not None if validate is None else validate) else None
+    files = [file for p in paths if (file := _file(p, schemas, problems)) is not None]
+    if problems:
+        shown = "\n".join(map(str, problems[:_MOST_SHOWN]))
+        more = f"\nand {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
+        error = VectorFileError(
+            "Vector files cannot be used.", shown + more, "the schema is gradclip/conformance/vectors/v1/schema.json."
+        )
+        error.problems, error.files = tuple(problems), tuple(files)
+        raise error
+    return tuple(files)
+
+
+def _file(path: Path, schemas: tuple[Any, Any] | None, problems: list[Problem]) -> VectorFile | None:
+    """One file with the vectors in it that can be used; None if it is not one."""
+    name = str(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(Problem(name, None, f"It cannot be read: {error.strerror or error}."))
+        return None
+    except (ValueError, RecursionError) as error:
+        problems.append(Problem(name, None, f"It is not JSON: {error}."))
+        return None
+    wrong = list(_wrong_with_file(content, schemas))
+    if wrong:
+        problems += [Problem(name, None, message) for message in wrong]
+        return None
+    vectors, seen = [], set()
+    for place, vector in enumerate(content["vectors"]):
+        key = vector.get("id") if isinstance(vector, dict) else None
+        label = key if isinstance(key, str) else f"number {place}"
+        wrong = list(_wrong_with_vector(vector, content, schemas))
+        if not wrong and key in seen:
+            wrong = ["Another vector of this file has this id."]
+        seen.add(key if isinstance(key, str) else None)
+        problems += [Problem(name, label, message) for message in wrong]
+        if not wrong:
+            vectors.append(Vector(content["operation"], vector))
+    flags = {
+        key: Flag(flag["explanation"], flag["training"], tuple(flag.get("links", ()))) for key, flag in content["flags"].items()
+    }
+    own = {key: content[key] for key in ("operation", "version", "formula", "documentation", "recorded_with")}
+    return VectorFile(path=name, flags=flags, vectors=tuple(vectors), **own)
+
+
+# ---- what can be wrong --------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _schemas() -> tuple[Any, Any]:
+    """Validators of a file without its vectors, and of one vector: so that a message says which one."""
+    try:
+        jsonschema = importlib.import_module("jsonschema")
+    except ModuleNotFoundError as error:
+        hint = "pip install 'gradclip[conformance]'"
+        raise ModuleNotFoundError(
+            f"Vector files are held against their schema by jsonschema.\nHint: {hint}", name=error.name
+        ) from error
+    schema = json.loads((SHIPPED / "schema.json").read_text(encoding="utf-8"))
+    outer = {**schema, "properties": {**schema["properties"], "vectors": {"type": "array", "minItems": 1}}}
+    inner = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": "#/$defs/vector"}
+    return jsonschema.Draft202012Validator(outer), jsonschema.Draft202012Validator(inner)
+
+
+def _broken(validator: Any, content: Any) -> Iterator[str]:
+    best_match = importlib.import_module("jsonschema").exceptions.best_match
+    for error in validator.iter_errors(content):
+        cause = best_match([error])
+        place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in cause.absolute_path).lstrip(".")
+        text = cause.message if len(cause.message) <= 300 else cause.message[:300] + "..."
+        yield f"{place}: {text}" if place else text
+
+
+def _wrong_with_file(content: Any, schemas: tuple[Any, Any] | None) -> Iterator[str]:
+    if schemas is not None:
+        yield from (found := list(_broken(schemas[0], content)))
+        if found:
+            return
+    if content["operation"] not in OPERATIONS:
+        yield f"There is no operation {content['operation']!r}; there are {', '.join(OPERATIONS)}."
+
+
+def _wrong_with_vector(vector: Any, content: Any, schemas: tuple[Any, Any] | None) -> Iterator[str]:
+    if schemas is None:
+        return
+    yield from (found := list(_broken(schemas[1], vector)))
+    if found:
+        return
+    unknown = [flag for flag in vector["flags"] if flag not in content["flags"]]
+    if unknown:
+        yield f"flags: {', '.join(unknown)} is not explained in the file."
+    if unknown := [need for need in vector["needs"] if need not in FEATURES]:
+        yield f"needs: there is no feature {', '.join(unknown)}."
+    strange = sorted(vector["arguments"].keys() - set(OPERATIONS[content["operation"]]))
+    if strange:
+        yield f"arguments: {content['operation']} has no argument {', '.join(strange)}."
+    for place, gradient in enumerate(vector["gradients"]):
+        if gradient is not None and "same_as" in gradient:
+            other = gradient["same_as"]
+            if other >= place or not isinstance(vector["gradients"][other], dict) or "same_as" in vector["gradients"][other]:
+                yield f"gradients[{place}]: same_as must be the place of an earlier array."
+    if "parameters" in vector and len(vector["parameters"]) != len(vector["gradients"]):
+        yield "parameters: there must be one for each gradient."
+    for where, array in _arrays(vector):
+        yield from (f"{where}: {message}" for message in _wrong_with_array(array))
+
+
+def _arrays(vector: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every array of a vector, and where it stands."""
+    groups: list[tuple[str, Sequence[Any]]] = [("gradients", vector["gradients"]), ("parameters", vector.get("parameters", ()))]
+    groups += [(f"expected[{i}].gradients", outcome.get("gradients", ())) for i, outcome in enumerate(vector["expected"])]
+    for name, arrays in groups:
+        yield from ((f"{name}[{i}]", array) for i, array in enumerate(arrays) if array is not None and "dtype" in array)
+    for name, value in vector["arguments"].items():
+        if value is not None and "array" in value:
+            yield f"arguments.{name}", value["array"]
+        elif value is not None and ("float" in value or "numpy" in value):
+            number = value["float"] if "float" in value else value["value"]
+            yield f"arguments.{name}", {"dtype": value.get("numpy", "float64"), "shape": [], "values": [number]}
+    norms = [(f"expected[{i}].norm", outcome.get("norm")) for i, outcome in enumerate(vector["expected"])]
+    yield from ((name, {**norm, "shape": [], "values": [norm["value"]]}) for name, norm in norms if norm is not None)
+
+
+def _wrong_with_array(array: Mapping[str, Any]) -> Iterator[str]:
+    shape, rows = array["shape"], array.get("rows")
+    if rows is not None and (not shape or any(row >= shape[0] for row in rows)):
+        yield f"rows {rows} do not fit the shape {shape}."
+        return
+    size = math.prod(shape) if rows is None else len(rows) * math.prod(shape[1:])
+    values = array.get("values", ())
+    if "values" in array and len(values) != size:
+        yield f"{len(values)} values do not fill the shape {shape}{'' if rows is None else f' in {len(rows)} rows'}: {size} do."
+    strange = [value for value in ((array["fill"],) if "fill" in array else values) if not holds(array["dtype"], value)]
+    yield from (f"{value!r} is no {array['dtype']}." for value in strange[:1])
+
+
+def _gradient(gradient: Any) -> Array | SameAs | None:
+    if gradient is None:
+        return None
+    return SameAs(gradient["same_as"]) if "same_as" in gradient else Array.from_json(gradient)
+
+
+def _argument(value: Any) -> Any:
+    if value is None:
+        return None
+    if "array" in value:
+        return Array.from_json(value["array"])
+    if "numpy" in value:
+        return NumpyNumber(value["numpy"], number_from_json(value["value"]))
+    kind, given = next(iter(value.items()))
+    return number_from_json(given) if kind == "float" else list(given) if kind == "ints" else given

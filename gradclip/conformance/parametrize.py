@@ -1,0 +1,139 @@
+"""The suite as pytest's tests: one a case, each with the name that it has in reports. Needs pytest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradclip.conformance.cases import Case, Plan, plan
+from gradclip.conformance.checks import CHECKS
+from gradclip.conformance.declared import Declared, read_xfails
+from gradclip.conformance.engine import new_report, run_plan
+from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
+from gradclip.conformance.protocol import claims_of, name_of
+from gradclip.conformance.report.text import describe
+from gradclip.conformance.report.view import explained
+from gradclip.conformance.result import Report, Result
+from gradclip.errors import ArgumentError
+
+__all__ = ["ConformanceCase", "NotConformant", "parametrize_with_checks"]
+
+Xfails = Mapping[str, Mapping[str, str]]
+
+
+class NotConformant(AssertionError):
+    """A case that failed, with what was called, what was expected, and what came."""
+
+
+class ConformanceCase:
+    """One case of one target.
+
+    Attributes:
+        id: its name, "torch.clip_grad_norm_/E4".
+        result: what running it came to; None before.
+        about: the report of its target without this result: how it is made up, and the cases that it does not claim. One for
+            all cases of the target.
+    """
+
+    def __init__(self, id: str, run: Callable[[], Result], about: Report, files: Mapping[str, VectorFile]) -> None:
+        self.id, self.about = id, about
+        self.result: Result | None = None
+        self._run, self._files = run, files
+
+    def run(self, target: Any = None) -> None:
+        """Run the case on the target that it was made for.
+
+        Raises:
+            AssertionError: if it fails, as declared or not.
+        """
+        __tracebackhide__ = True
+        self.result = self._run()
+        if self.result.status in ("fail", "expected"):
+            raise NotConformant(describe(explained(self.result, self._files.get(self.result.operation), CHECKS)))
+
+
+def parametrize_with_checks(
+    targets: Iterable[Any],
+    *,
+    dialects: Iterable[str] | None = None,
+    select: str | Iterable[str] | None = None,
+    xfails: Xfails | str | Path | None = None,
+    seconds: float = 60.0,
+    vectors: str | Path | None = None,
+) -> pytest.MarkDecorator:
+    """A decorator that makes one test of each case that a target claims, of a function of ``target`` and ``case``.
+
+    Cases that are not claimed make no test; the terminal summary counts them.
+
+    Args:
+        targets: what is tested: see :class:`gradclip.conformance.Target`.
+        dialects, select, xfails, seconds, vectors: as in :func:`gradclip.conformance.check_target`. Expected failures are
+            strict: one that passes fails the test.
+
+    Raises:
+        ValueError: for a dialect, or a declared case, that does not exist; and if nothing is claimed of what is asked for.
+
+    >>> from gradclip.conformance import function_target, parametrize_with_checks
+    >>> def no_clip(grads, max_delta):
+    ...     return grads
+    >>> @parametrize_with_checks([function_target(no_clip, "optax.clip")], xfails={"no_clip": {"optax.clip/*": "not yet"}})
+    ... def test_conformance(target, case):
+    ...     case.run(target)
+    """
+    targets = list(targets)
+    names = [name_of(target) for target in targets]
+    if len(set(names)) < len(names):  # a report tells them apart by their names
+        raise ArgumentError("Two targets have the same name.", f"targets={', '.join(names)}", "function_target(..., name=...).")
+    made, files = plan(dialects, select, vectors), _files(vectors)
+    declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
+    parameters = []
+    for name, target in zip(names, targets, strict=True):
+        reasons = Declared(declared, name, made.known)
+        for case in _cases(target, made, declared, seconds, files):
+            reason = reasons.reason(case.id)
+            marks = () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
+            parameters.append(pytest.param(target, case, marks=marks, id=f"{name}-{case.id}" if targets[1:] else case.id))
+    if not parameters:
+        raise ArgumentError("Nothing is claimed of what is to be tested.", f"targets={', '.join(names) or 'none'}")
+    return pytest.mark.parametrize(("target", "case"), parameters)
+
+
+def _files(path: str | Path | None) -> dict[str, VectorFile]:
+    """The vectors by operation, for what is said of a failure."""
+    try:
+        files = load_vectors(path)
+    except VectorFileError as error:  # which is a result of every target
+        files = error.files
+    return {file.operation: file for file in files}
+
+
+def _cases(
+    target: Any, made: Plan, xfails: Xfails, seconds: float, files: Mapping[str, VectorFile]
+) -> Iterator[ConformanceCase]:
+    """What is wrong with the target itself, then what it claims."""
+    about = new_report(made)
+
+    def results(cases: Sequence[Case], broken: Sequence[tuple[str, str]] = ()) -> Iterator[Result]:
+        part = dataclasses.replace(made, cases=list(cases), broken=list(broken))
+        return run_plan(target, part, xfails, dataclasses.replace(about, results=[]), seconds)
+
+    def running(case: Case) -> Callable[[], Result]:
+        return lambda: next(results([case]))
+
+    def known(result: Result) -> Callable[[], Result]:
+        return lambda: result
+
+    faults = list(results([], made.broken))
+    unusable = {fault.operation for fault in faults}
+    claims = {} if "target" in unusable else {operation: set(features) for operation, features in claims_of(target).items()}
+    cases = [case for case in made.cases if case.operation not in unusable]
+    claimed = [case for case in cases if claims.get(case.operation, set()).issuperset(case.needs or ("a claim",))]
+    if claims:
+        ids = {case.id for case in claimed}
+        about.results.extend(results([case for case in cases if case.id not in ids]))
+    yield from (ConformanceCase(fault.case, known(fault), about, files) for fault in faults)
+    yield from (ConformanceCase(case.id, running(case), about, files) for case in claimed)

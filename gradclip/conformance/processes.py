@@ -1,0 +1,149 @@
+"""Each target in a process of its own, two at a time; one that crashes is started again, after the case that it crashed at."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gradclip import children
+from gradclip.conformance.cases import Case, Plan
+from gradclip.conformance.declared import Declared, xfails_of_run
+from gradclip.conformance.engine import failed, judged, new_report
+from gradclip.conformance.result import Report, Result
+from gradclip.conformance.specification import Specification
+from gradclip.conformance.vector import Finding
+from gradclip.errors import ArgumentError
+
+__all__ = ["Run", "Task", "run_all"]
+
+_MOST_CRASHES = 20  # then what is claimed of the rest is not tried
+_SLOW = ("jax", "optax")
+_NOWHERE = -1  # before the first case
+_FOREVER = 1e6  # seconds: the process watches its own time
+_WORKER = "gradclip.conformance.worker"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to run on each target."""
+
+    plan: Plan
+    dialects: Sequence[str] | None = None
+    select: Sequence[str] | None = None
+    vectors: str | None = None
+    xfails: str | None = None
+    seconds: float = 60.0
+    arrays: str = "numpy"
+
+    @property
+    def operation(self) -> str | None:
+        """What a plain function means: the one operation that was asked for."""
+        named = self.dialects or ()
+        return named[0] if len(named) == 1 and "." in named[0] else None
+
+
+@dataclass
+class Run:
+    """The processes of one target, one after the other."""
+
+    specification: Specification
+    task: Task
+    changed: Callable[[Run], None]
+    name: str = ""
+    results: list[Result] = field(default_factory=list)
+    entry: dict[str, Any] = field(default_factory=lambda: {"versions": {}, "device": "", "seconds": 0.0})
+    usage: Sequence[str] = ()  #: what was wrong with the command
+    ended: bool = False
+    at: int = _NOWHERE  #: the case that is being run
+    done: int = 0  #: how many cases were run
+    _since: float = 0.0
+
+    def __call__(self) -> None:
+        begun = time.perf_counter()
+        for crashes in range(_MOST_CRASHES + 1):
+            self.at = _NOWHERE
+            hopeless = f"not tried: the process ended {crashes} times" if crashes == _MOST_CRASHES else ""
+            error = children.run(_WORKER, [self._told(hopeless)], self._receive, self.specification.environment, _FOREVER)
+            if error is None or self.usage:
+                break
+            self._failed(error)
+            if self.at == _NOWHERE or self.done == len(self.task.plan.cases):
+                break
+        self.ended = True
+        self.entry["seconds"] = time.perf_counter() - begun
+        self.changed(self)
+
+    def rename(self, name: str) -> None:
+        """Give the target another name, where two have the same."""
+        self.name, self.results = name, [replace(result, target=name) for result in self.results]
+
+    def _told(self, hopeless: str) -> str:
+        task = self.task
+        parts: dict[str, Any] = {
+            "dialects": task.dialects,
+            "select": task.select,
+            "vectors": task.vectors,
+            "xfails": task.xfails,
+        }
+        parts |= {"seconds": task.seconds, "arrays": task.arrays, "operation": task.operation, "hopeless": hopeless}
+        parts |= {"target": self.specification.text, "skip": self.done, "shipped": self.specification.kind == "native"}
+        return json.dumps(parts)
+
+    def _receive(self, message: Mapping[str, Any]) -> None:
+        if "start" in message:
+            self.at, self._since = message["start"], time.perf_counter()
+        elif "result" in message:
+            self.results.append(Result.from_json(message["result"]))
+            if self.at != _NOWHERE:
+                self.done = self.at + 1
+        elif "target" in message:
+            self.name = message["target"]
+        elif "targets" in message:
+            self.entry.update(message["targets"].get(self.name, {}))
+        elif "usage" in message:
+            self.usage = message["usage"]
+        self.changed(self)
+
+    def _failed(self, error: str) -> None:
+        """Note that the process ended, and at what."""
+        self.name = self.name or self.specification.text
+        if self.at == _NOWHERE:
+            self.results.append(failed(self.name, "target", "process", "malformed", f"it cannot be loaded: {error}"))
+            return
+        reason = "crashed"
+        if time.perf_counter() - self._since > self.task.seconds:
+            reason, error = "hung", f"did not end within {self.task.seconds:g} seconds, and held the interpreter"
+        self.results.append(self._judged(self.task.plan.cases[self.at], Finding(f"the process {error}", reason)))
+        self.done = self.at + 1
+
+    def _judged(self, case: Case, finding: Finding) -> Result:
+        xfails = xfails_of_run(self.specification.kind == "native", self.task.xfails)
+        return judged(self.name, case, finding, Declared(xfails, self.name, self.task.plan.known))
+
+
+def run_all(specifications: Sequence[Specification], task: Task, changed: Callable[[Run], None]) -> Report:
+    """Run the task on all targets.
+
+    Args:
+        changed: told of each thing that happens in a run; from two threads.
+
+    Raises:
+        ValueError: for what only the process of a target could find to be wrong with the command.
+    """
+    runs = [Run(specification, task, changed) for specification in specifications]
+    # JAX compiles for every shape that it meets: what takes longest starts first
+    children.two_at_a_time(lambda run: run(), sorted(runs, key=lambda run: run.specification.name not in _SLOW))
+    report = new_report(task.plan)
+    names = Counter(run.name for run in runs)
+    for run in runs:
+        if names[run.name] > 1:
+            run.rename(f"{run.name} ({run.specification.text})")
+        if run.usage:
+            raise ArgumentError(*run.usage)
+        report.targets[run.name] = run.entry
+        report.results += run.results
+    return report

@@ -1,0 +1,168 @@
+"""The report as text: a table of counts, then what failed, each once with what it would do to training.
+
+Plain lines of at most the width of the terminal; in colour on one, for which rich is needed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from gradclip.conformance.report.view import MARKS, Case, Cell, Effect, Group, View
+from gradclip.conformance.result import STATUSES
+
+__all__ = ["describe", "lines", "show"]
+
+_WIDEST, _NARROWEST = 110, 60
+_INDENT = "  "
+_LABEL = 10  # columns of "expected" and its like
+_COUNTED = 11  # columns of a count
+_STYLES = {"pass": "green", "fail": "bold red", "unexpected": "bold red", "expected": "yellow", "unclaimed": "dim"}
+
+Line = tuple[str, str]  #: text, and how it looks on a terminal
+
+
+def show(view: View, stream: TextIO, verbose: bool = False) -> None:
+    """Print a report.
+
+    Args:
+        view: the report, laid out.
+        stream: where to; in colour where that is a terminal.
+        verbose: every case that failed, and the names of those that are not claimed; else one of a kind.
+    """
+    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    if not stream.isatty():
+        stream.writelines(f"{text}\n" for text, _ in lines(view, width, verbose))
+        return
+    from rich.console import Console  # here: reading plain lines needs nothing
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False)
+    for text, style in lines(view, width, verbose):
+        console.print(Text(text, style), soft_wrap=True)
+
+
+def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
+    """The lines of a report, without their ends."""
+    width = max(width, _NARROWEST)
+    report = view.report
+    yield from _wrapped(f"gradclip conformance {report.suite_version}, vectors {view.vector_version}", width, "", "bold")
+    yield "", ""
+    yield from _table(view, width)
+    said: set[Effect] = set()
+    for target in view.targets:
+        for cell in view.of_target(target):
+            for group in cell.groups:
+                if group.status != "expected" or verbose:
+                    yield "", ""
+                    yield from _group(cell, group, width, verbose, said)
+            if verbose and cell.unclaimed and cell.claimed:
+                yield "", ""
+                yield from _unclaimed(cell, width)
+    yield "", ""
+    yield from _verdict(view, width)
+    groups = [group for cell in view.cells.values() for group in cell.groups]
+    if not verbose and any(group.status == "expected" or len(group.cases) > 1 for group in groups):
+        yield from _wrapped("--verbose shows every case.", width, "")
+
+
+def _table(view: View, width: int) -> Iterator[Line]:
+    """A line a target with its counts, and one with its versions."""
+    statuses = [status for status in STATUSES if status != "unexpected" or view.report.counts()[status]]
+    room = width - _COUNTED * len(statuses)
+    if room <= max((len(target) for target in view.targets), default=0):
+        room = len(_INDENT)  # the longer names get lines of their own
+    yield " " * room + "".join(f"{status:>{_COUNTED}}" for status in statuses), "bold"
+    for target in view.targets:
+        counts = view.report.counts(target)
+        head = target
+        if len(target) >= room:
+            yield from _wrapped(target, width, "")
+            head = ""
+        good = not (counts["fail"] or counts["unexpected"])
+        yield f"{head:<{room}}" + "".join(f"{counts[status]:>{_COUNTED},}" for status in statuses), "" if good else "red"
+        yield from _wrapped(view.made_of(target), width, _INDENT, "dim")
+
+
+def _group(cell: Cell, group: Group, width: int, verbose: bool, said: set[Effect]) -> Iterator[Line]:
+    """The cases of one kind: the first of them, or all; then what they have in common, if it has not been said."""
+    shown = group.cases if verbose else group.cases[:1]
+    for i, case in enumerate(shown):
+        if i:
+            yield "", ""
+        title = f": {case.title}" if case.title else ""
+        word = "UNEXPECTED PASS" if group.status == "unexpected" else group.status.upper()
+        head = f"{MARKS[group.status]} {word} {cell.target}: {cell.operation}/{case.name}{title}"
+        yield from _wrapped(head, width, "", _STYLES[group.status])
+        yield from _case(case, width)
+    rest = [case.name for case in group.cases[len(shown) :]]
+    if rest:
+        yield from _labelled("also", f"{', '.join(rest)}", width)
+    yield from _labelled("declared", group.declared, width)
+    yield from _effects([Effect(effect.name) if effect in said else effect for effect in group.effects], width)
+    said.update(group.effects)
+
+
+def _case(case: Case, width: int) -> Iterator[Line]:
+    yield from _labelled("called", case.call, width)
+    for i, expected in enumerate(case.expected):
+        yield from _labelled("or" if i else "expected", expected, width)
+    yield from _labelled("got", case.got, width)
+    yield from _labelled("off by", case.off, width)
+    yield from _labelled("found", case.message, width)
+
+
+def _effects(effects: Sequence[Effect], width: int) -> Iterator[Line]:
+    for effect in effects:
+        yield from _labelled("about", f"{effect.name}: {effect.explanation}" if effect.explanation else effect.name, width)
+        yield from _labelled("training", effect.training, width)
+        for link in effect.links:
+            yield f"{_INDENT}{'see':<{_LABEL}}{link}", "dim"  # in one piece, to be followed
+
+
+def _unclaimed(cell: Cell, width: int) -> Iterator[Line]:
+    yield from _wrapped(f"{MARKS['unclaimed']} UNCLAIMED {cell.target}: {cell.operation}", width, "", _STYLES["unclaimed"])
+    for needs, names in cell.unclaimed.items():
+        yield from _labelled("needs", f"{needs}: {', '.join(names)}", width)
+
+
+def describe(group: Group) -> str:
+    """One case by itself, for a test that failed."""
+    (case,) = group.cases
+    text = [case.title] if case.title else []
+    text += [line for line, _ in (*_case(case, _WIDEST), *_effects(group.effects, _WIDEST))]
+    return "\n".join(text)
+
+
+def _verdict(view: View, width: int) -> Iterator[Line]:
+    for target in view.targets:
+        counts = view.report.counts(target)
+        claimed = sum(counts.values()) - counts["unclaimed"]
+        wrong = [f"{counts[status]:,} {words}" for status, words in _WRONG.items() if counts[status]]
+        if wrong:
+            text, style = (
+                f"{MARKS['fail']} {target} does not conform: of {claimed:,} claimed cases {', '.join(wrong)}.",
+                "bold red",
+            )
+        elif not claimed:
+            text, style = f"{MARKS['unclaimed']} {target} claims nothing of what was asked for.", "yellow"
+        else:
+            but = f" but for {counts['expected']:,} declared failures" if counts["expected"] else ""
+            text, style = f"{MARKS['pass']} {target} conforms{but}: {claimed:,} cases claimed.", "bold green"
+        yield from _wrapped(text, width, "", style)
+
+
+_WRONG = {"fail": "fail", "unexpected": "pass that are declared to fail"}
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[Line]:
+    indent = _INDENT + " " * _LABEL
+    for i, line in enumerate(textwrap.wrap(text, width - len(indent), break_on_hyphens=False)):
+        yield f"{_INDENT}{label:<{_LABEL}}{line}" if i == 0 else f"{indent}{line}", ""
+
+
+def _wrapped(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
+    for line in textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + _INDENT, break_on_hyphens=False):
+        yield line, style

@@ -1,0 +1,205 @@
+"""A report as it is shown, in text and in HTML alike: for each target and operation the counts, and the cases explained."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradclip.conformance.load import Vector, VectorFile
+from gradclip.conformance.report import words
+from gradclip.conformance.result import REASONS, STATUSES, Report, Result
+
+__all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "View", "explained", "view"]
+
+#: status -> a sign that says it without colour
+MARKS: Mapping[str, str] = {"pass": "✓", "fail": "✗", "expected": "~", "unexpected": "!", "unclaimed": "–"}
+_TOLD = ("fail", "unexpected", "expected")  #: the statuses whose cases are shown one by one, the worst first
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a flag, or a check, is about."""
+
+    name: str
+    explanation: str = ""
+    training: str = ""  #: what a failure would do to training
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One result, explained."""
+
+    name: str  #: without its operation
+    title: str
+    call: str  #: "" where the vector is not at hand, and for a check
+    expected: tuple[str, ...]  #: any of them is conformant
+    got: str
+    off: str  #: the distance
+    message: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cases of one status that have the same flags, or are of one check."""
+
+    status: str
+    effects: tuple[Effect, ...]
+    cases: tuple[Case, ...]
+    declared: str = ""  #: the reason that was declared for all of them; with one case it is in its message
+
+
+@dataclass
+class Cell:
+    """What a target did with an operation."""
+
+    target: str
+    operation: str
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATUSES, 0))
+    groups: list[Group] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    unclaimed: dict[str, list[str]] = field(default_factory=dict)  #: what is not claimed -> the cases that need it
+
+    @property
+    def status(self) -> str:
+        """The worst of it."""
+        return next((status for status in (*_TOLD, "pass") if self.counts[status]), "unclaimed")
+
+    @property
+    def claimed(self) -> int:
+        return sum(self.counts.values()) - self.counts["unclaimed"]
+
+
+@dataclass(frozen=True)
+class View:
+    """A report, laid out."""
+
+    report: Report
+    operations: tuple[str, ...]
+    targets: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Cell]  #: (target, operation) -> its cell, where there are results
+    files: Mapping[str, VectorFile]  #: operation -> its vectors, where they are at hand
+
+    def of_target(self, target: str) -> Iterator[Cell]:
+        """Its cells, in the order of the operations."""
+        yield from (self.cells[target, operation] for operation in self.operations if (target, operation) in self.cells)
+
+    def made_of(self, target: str) -> str:
+        """Its versions, its device, and how long it took."""
+        entry = self.report.targets.get(target, {})
+        parts = [f"{name} {version}" for name, version in entry.get("versions", {}).items()]
+        parts += [str(entry["device"])] if entry.get("device") else []
+        parts += [f"{entry['seconds']:.1f} s"] if "seconds" in entry else []
+        return ", ".join(parts)
+
+    @property
+    def vector_version(self) -> str:
+        """That of most vectors, and the operations that have another."""
+        versions = self.report.vector_versions
+        if not versions:
+            return "none"
+        ((most, _),) = Counter(versions.values()).most_common(1)
+        others = [f"{operation} {version}" for operation, version in versions.items() if version != most]
+        return f"{most} ({', '.join(others)})" if others else most
+
+
+def view(report: Report, files: Iterable[VectorFile], checks: Mapping[str, Any]) -> View:
+    """Lay a report out.
+
+    Args:
+        report: any report; cases that neither ``files`` nor ``checks`` know are shown with what their results say.
+        files: the vectors.
+        checks: name -> a check: an object with a description, and with what its failure would do to training.
+    """
+    by_operation = {file.operation: file for file in files}
+    cells: dict[tuple[str, str], Cell] = {}
+    told: dict[tuple[str, str], list[Result]] = {}
+    for result in report.results:
+        key = result.target, result.operation
+        cell = cells.setdefault(key, Cell(*key))
+        cell.counts[result.status] += 1
+        if result.status == "pass":
+            cell.passed.append(_short(result))
+        elif result.status == "unclaimed":
+            cell.unclaimed.setdefault(result.message or ", ".join(result.needs), []).append(_short(result))
+        else:
+            told.setdefault(key, []).append(result)
+    for key, results in told.items():
+        cells[key].groups.extend(_groups(results, by_operation.get(key[1]), checks))
+    operations = dict.fromkeys((*report.vector_versions, *(result.operation for result in report.results)))
+    shown = tuple(name for name in operations if any(operation == name for _, operation in cells))
+    targets = dict.fromkeys((*report.targets, *(target for target, _ in cells)))
+    return View(report, shown, tuple(targets), cells, by_operation)
+
+
+def explained(result: Result, file: VectorFile | None, checks: Mapping[str, Any]) -> Group:
+    """One result by itself; ``file``: the vectors of its operation."""
+    return next(_groups([result], file, checks))
+
+
+def _groups(results: Sequence[Result], file: VectorFile | None, checks: Mapping[str, Any]) -> Iterator[Group]:
+    """Results of one target and operation, by status, the worst first, and by what they are about, which is explained once."""
+    vectors = {vector.id: vector for vector in (file.vectors if file else ())}
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.status, result.kind, _about(result, file)), []).append(result)
+    said: set[Effect] = set()
+    for (status, kind, about), members in sorted(groups.items(), key=lambda item: (*_TOLD, "pass").index(item[0][0])):
+        effects = [_effect(kind, name, file, checks) for name in about]
+        shared = _shared_reason(members) if status == "expected" else ""
+        cases = tuple(_case(result, vectors.get(result.case), shared) for result in members)
+        once = tuple(Effect(one.name) if one in said else one for one in effects)
+        yield Group(status, once, cases, shared.removeprefix(f"{about[0]}: ") if len(about) == 1 else shared)
+        said.update(effects)
+
+
+def _about(result: Result, file: VectorFile | None) -> tuple[str, ...]:
+    """Its flags, or the check; of a declared failure the one flag that its reason begins with, if it does."""
+    if result.kind == "check":
+        return (_short(result),)
+    cause = result.message.partition(":")[0] if result.status == "expected" else ""
+    return (cause,) if file and cause in file.flags else result.flags
+
+
+def _shared_reason(results: Sequence[Result]) -> str:
+    """What the messages of several declared failures begin with: the reason, up to a colon."""
+    if len(results) == 1:
+        return ""
+    messages = sorted(result.message for result in results)  # what the first and the last have in common, all have
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(messages[0], messages[-1], strict=False))
+    return "".join(character for character, _ in pairs).rpartition(": ")[0]
+
+
+def _short(result: Result) -> str:
+    return result.case.removeprefix(f"{result.operation}/")
+
+
+def _effect(kind: str, name: str, file: VectorFile | None, checks: Mapping[str, Any]) -> Effect:
+    if kind == "check":
+        check = checks.get(name)
+        return Effect(name) if check is None else Effect(name, check.description, check.training)
+    flag = file.flags.get(name) if file else None
+    return Effect(name) if flag is None else Effect(name, flag.explanation, flag.training, flag.links)
+
+
+def _case(result: Result, vector: Vector | None, shared: str) -> Case:
+    expected = result.expected if isinstance(result.expected, list) else [] if result.expected is None else [result.expected]
+    message = result.message or ("" if result.status == "unexpected" else REASONS.get(result.reason, result.reason))
+    message = message.removeprefix(f"{shared}: ") if shared else message
+    raised = result.got["error"] if isinstance(result.got, Mapping) and "error" in result.got else ""
+    return Case(
+        name=_short(result),
+        title=vector.comment if vector else "",
+        call=words.call(result.operation, vector.json) if vector else "",
+        expected=tuple(words.outcome(one) + (f": {one['why']}" if _has_why(one) else "") for one in expected),
+        got="" if result.got is None else words.outcome(result.got),
+        off="" if "ulp" in message else words.distance(result.ulps),  # said once, as what was raised
+        message="" if raised and message == f"raised {raised}" else message,
+    )
+
+
+def _has_why(outcome: Any) -> bool:
+    return isinstance(outcome, Mapping) and bool(outcome.get("why"))

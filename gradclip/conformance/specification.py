@@ -1,0 +1,108 @@
+"""The command's TARGET: ``gradclip:torch``, ``native:keras@jax``, ``module:object``, ``file.py:object``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradclip.conformance.adapted import gradclip_target, native_target
+from gradclip.conformance.target import OPERATIONS, function_target
+from gradclip.errors import ArgumentError
+
+__all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
+
+ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks whose arrays gradclip is tested on
+NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
+_KERAS = ("tensorflow", "torch", "jax")  # what Keras runs on
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A TARGET, taken apart.
+
+    >>> Specification.parse("native:keras@torch")
+    Specification(text='native:keras@torch', kind='native', name='keras', on='torch')
+    >>> Specification.parse("my/clips.py:clip").kind
+    'object'
+    """
+
+    text: str
+    kind: str  #: "gradclip", "native" or "object"
+    name: str  #: the framework; or the module or file
+    on: str = ""  #: what Keras runs on; or the object's name
+
+    @classmethod
+    def parse(cls, text: str) -> Specification:
+        """Take a TARGET apart.
+
+        Raises:
+            ValueError: for what is none.
+        """
+        kind, separator, rest = text.partition(":")
+        if kind in ("gradclip", "native") and separator:
+            name, at, on = rest.partition("@")
+            known = ARRAYS if kind == "gradclip" else NATIVES
+            if name not in known or (at and (name != "keras" or on not in _KERAS)):
+                hint = f"one of {', '.join(f'{kind}:{name}' for name in known)}" + ", native:keras@torch" * (kind == "native")
+                raise ArgumentError("There is no target of this name.", repr(text), f"{hint}.")
+            return cls(text, kind, name, on)
+        name, separator, on = text.rpartition(":")
+        if not name or not on:
+            hint = "gradclip:FRAMEWORK, native:FRAMEWORK, MODULE:OBJECT or FILE.py:OBJECT."
+            raise ArgumentError("This is no target.", repr(text), hint)
+        return cls(text, "object", name, on)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables that its process needs."""
+        return {"KERAS_BACKEND": self.on} if self.name == "keras" and self.kind == "native" and self.on else {}
+
+    def load(self, operation: str | None = None, arrays: str = "numpy") -> Any:
+        """The target.
+
+        Args:
+            operation: for an object that is a plain function: what it means.
+            arrays: and whose arrays it takes.
+
+        Raises:
+            ValueError: for a plain function without its operation.
+        """
+        if self.kind != "object":
+            return gradclip_target(self.name) if self.kind == "gradclip" else native_target(self.name)
+        found = self._object()
+        if isinstance(found, type):
+            found = found()
+        if hasattr(found, "run") or hasattr(found, "claims") or not callable(found):
+            return found
+        if operation is None:
+            hint = f"name it by one --dialect: {', '.join(OPERATIONS)}."
+            raise ArgumentError("A plain function is tested against one operation.", self.text, hint)
+        return function_target(found, operation, arrays)
+
+    def _object(self) -> Any:
+        """The object; its module is looked for in the current folder too, after all that is installed."""
+        if self.name.endswith(".py"):
+            path = Path(self.name).resolve()
+            sys.path.append(str(path.parent))
+            file = importlib.util.spec_from_file_location(path.stem, path)
+            assert file is not None
+            assert file.loader is not None
+            found: Any = importlib.util.module_from_spec(file)
+            sys.modules[path.stem] = found
+            file.loader.exec_module(found)
+        else:
+            sys.path.append(os.getcwd())
+            found = importlib.import_module(self.name)
+        for part in self.on.split("."):
+            found = getattr(found, part)
+        return found
+
+
+def installed() -> list[Specification]:
+    """gradclip on every framework that is installed."""
+    return [Specification.parse(f"gradclip:{name}") for name in ARRAYS if importlib.util.find_spec(name) is not None]

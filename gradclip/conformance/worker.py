@@ -1,0 +1,74 @@
+"""The process of one target: runs the cases and sends each result. ``python -m gradclip.conformance.worker JSON``.
+
+What it is told, and what it sends, are :mod:`gradclip.conformance.processes`'s.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+from typing import Any
+
+from gradclip.children import Message, channel
+from gradclip.conformance.cases import Plan, plan
+from gradclip.conformance.declared import xfails_of_run
+from gradclip.conformance.engine import new_report, run_plan
+from gradclip.conformance.protocol import name_of
+from gradclip.conformance.specification import Specification
+from gradclip.errors import ArgumentError
+
+__all__: list[str] = []
+
+
+_STARTING = 300  # seconds for a framework to be imported
+
+
+def run(task: Message, send: Any) -> bool:
+    """Run the cases of a task.
+
+    Returns:
+        Whether a case hangs on.
+    """
+    made: Plan = plan(task["dialects"], task["select"], task["vectors"])
+    hangs = False
+    _watch(_STARTING)
+    try:
+        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"])
+        xfails = xfails_of_run(task["shipped"], task["xfails"])
+        report = new_report(made)
+        results = run_plan(
+            target, made, xfails, report, task["seconds"], task["skip"], lambda index: start(index), task["hopeless"]
+        )
+    except ArgumentError as error:
+        send({"usage": error.args})
+        return False
+
+    def start(index: int) -> None:
+        _watch(2 * task["seconds"] + 1)  # the thread with the time limit cannot run while a call holds the interpreter
+        send({"start": index})
+
+    send({"target": name_of(target)})
+    try:
+        for result in results:
+            hangs = hangs or result.reason == "hung"
+            send({"result": result.as_json()})
+    except ArgumentError as error:  # a declared case that does not exist
+        send({"usage": error.args})
+        return hangs
+    send({"targets": report.targets})
+    return hangs
+
+
+def _watch(seconds: float) -> None:
+    """End the process after some seconds, also where a call holds the interpreter, so that no thread can."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
+
+
+if __name__ == "__main__":
+    with channel() as send:
+        hangs = run(json.loads(sys.argv[1]), send)
+    faulthandler.cancel_dump_traceback_later()
+    if hangs:
+        os._exit(0)  # it would be waited for, or crash what is taken down around it

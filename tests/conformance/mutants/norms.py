@@ -1,0 +1,321 @@
+"""Mistakes in the norm: over what it is taken, of which order, and in which arithmetic."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from conformance.mutants.arrays import KINDS, Sparse
+from conformance.mutants.reference import Reference, Wide
+from conformance.mutants.registry import mutant
+from conformance.mutants.rules import WIDE, Rule
+
+F32 = np.float32
+
+
+@mutant("tensorflow.clip_by_global_norm")
+class EachByItsOwnNorm(Reference):
+    """Each tensor's own norm, where there is to be one."""
+
+    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
+        _, norm = super().clipped(rule, wide, held)
+        own = [None if x is None else self.norm(x, 2.0) for x in wide]
+        pairs = zip(wide, own, strict=True)
+        return [None if x is None else self.scaled(x, self.coefficient(n, rule.limit, rule)) for x, n in pairs], norm
+
+
+@mutant("keras.clipnorm")
+class AllByOneNorm(Reference):
+    """One norm over all, where each tensor is to have its own."""
+
+    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
+        return dataclasses.replace(super().rule(operation, arguments), scope="global")
+
+
+@mutant("paddle.ClipGradByGlobalNorm")
+class MeanForSum(Reference):
+    """The root of the mean of the squares, where their sum is meant."""
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        count = sum(x.size for x in wide if x is not None)
+        return super().total(rule, wide, held) / np.sqrt(max(count, 1))
+
+
+@mutant("torch.clip_grad_norm_")
+class OrderIgnored(Reference):
+    """norm_type is accepted, and 2 used."""
+
+    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
+        return dataclasses.replace(super().rule(operation, arguments), order=2.0)
+
+
+@mutant("keras.clipnorm", lacks=("large",))
+class FirstBlockAlone(Reference):
+    """Only the first 4096 elements of a tensor count."""
+
+    def norm(self, x: Wide, order: float) -> Any:
+        return super().norm(x.reshape(-1)[:4096], order)
+
+
+@mutant("paddle.ClipGradByNorm")
+class GreatestForNorm(Reference):
+    """The greatest magnitude for the Euclidean norm."""
+
+    def norm(self, x: Wide, order: float) -> Any:
+        return super().norm(x, np.inf) if x.size else WIDE(0)
+
+
+@mutant("keras.global_clipnorm")
+class SumOfNorms(Reference):
+    """The sum of the tensors' norms for the norm of all."""
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        return sum((self.norm(x, 2.0) for x in wide if x is not None), WIDE(0))
+
+
+@mutant("paddle.ClipGradByNorm")
+class ByValueForByNorm(Reference):
+    """Each element is bounded where the norm is meant."""
+
+    def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
+        return x if np.iscomplexobj(x) else np.clip(x, -rule.limit, rule.limit)
+
+
+@mutant("optax.clip_by_global_norm")
+class RealPartCounts(Reference):
+    """The square of a complex number for that of its magnitude."""
+
+    def norm(self, x: Wide, order: float) -> Any:
+        return super().norm(x.real if np.iscomplexobj(x) else x, order)
+
+
+class Plain(Reference):
+    """Squares in the dtype that they are given in, for mutants of the arithmetic."""
+
+    def plain(self, x: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        norms = [
+            self.plain(x.dense() if isinstance(x, Sparse) else x) for x in {id(x): x for x in held if x is not None}.values()
+        ]
+        return self.norm(np.array(norms, WIDE), 2.0) if norms else WIDE(0)
+
+
+@mutant("optax.clip_by_global_norm")
+class SquaresOverflow(Plain):
+    """Squares in float32, which overflow and vanish."""
+
+    def plain(self, x: np.ndarray) -> Any:
+        return np.linalg.norm(np.abs(x).astype(F32).reshape(-1))
+
+
+@mutant("paddle.ClipGradByGlobalNorm")
+class SquaresVanish(Plain):
+    """Squares in float32, where only those that overflow are measured again."""
+
+    def plain(self, x: np.ndarray) -> Any:
+        norm = np.linalg.norm(np.abs(x).astype(F32).reshape(-1))
+        return norm if np.isfinite(norm) else self.norm(self.widened(x), 2.0)
+
+
+@mutant("keras.global_clipnorm")
+class Float16Sum(Plain):
+    """A running float16 sum of float16 squares."""
+
+    def plain(self, x: np.ndarray) -> Any:
+        if x.dtype != np.float16:
+            return self.norm(self.widened(x), 2.0)
+        return np.sqrt(np.add.accumulate(np.square(x).reshape(-1), dtype=np.float16)[-1:].sum())
+
+
+@mutant("tensorflow.clip_by_global_norm")
+class BFloat16Sum(Plain):
+    """A running bfloat16 sum of bfloat16 squares."""
+
+    def plain(self, x: np.ndarray) -> Any:
+        if x.dtype != KINDS["bfloat16"]:
+            return self.norm(self.widened(x), 2.0)
+        total = x.dtype.type(0)
+        for value in x.reshape(-1):
+            total = total + value * value
+        return np.sqrt(np.float32(total))
+
+
+@mutant("optax.clip_by_global_norm", large=True)
+class Float32RunningSum(Plain):
+    """One running float32 sum, which stands still when it is large."""
+
+    def plain(self, x: np.ndarray) -> Any:
+        if x.dtype != F32:
+            return self.norm(self.widened(x), 2.0)
+        unit = np.abs(x).max(initial=0)
+        if unit == 0 or not np.isfinite(unit):
+            return self.norm(self.widened(x), 2.0)
+        return np.sqrt(np.add.accumulate(np.square(x / unit).reshape(-1))[-1]) * unit
+
+
+@mutant("keras.clipnorm")
+class Float64InFloat32(Reference):
+    """Gradients of float64 are measured and scaled in float32."""
+
+    def widened(self, x: Any) -> Wide:
+        wide = super().widened(x)
+        return wide.astype(F32).astype(WIDE) if x.dtype == np.float64 else wide
+
+
+@mutant("optax.clip_by_global_norm")
+class FirstOnesCounted(Reference):
+    """A fixed table of norms: those after the 64th tensor do not count."""
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        return super().total(rule, wide[:64], held[:64])
+
+
+@mutant("optax.clip_by_global_norm")
+class LastNormWins(Reference):
+    """The norm is that of the last tensor: = for +=."""
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        present = [x for x in wide if x is not None]
+        return self.norm(present[-1], 2.0) if present else WIDE(0)
+
+
+@mutant("optax.clip_by_block_rms")
+class MeanForgotten(Reference):
+    """The norm where the root mean square is meant."""
+
+    def root_mean(self, norm: Any, size: int) -> Any:
+        return norm
+
+
+@mutant("optax.clip_by_block_rms")
+class MeanOverFirstAxis(Reference):
+    """The mean over the length of the first axis, where all elements count."""
+
+    def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
+        norm = self.norm(x, 2.0) / np.sqrt(WIDE(max(x.shape[0] if x.shape else 1, 1)))
+        return self.scaled(x, self.coefficient(norm, rule.limit, rule))
+
+
+@mutant("optax.clip_by_block_rms")
+class MeanOfNothing(Reference):
+    """0 / 0 for a gradient without elements, which spoils what comes after it."""
+
+    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
+        clipped, norm = super().clipped(rule, wide, held)
+        empty = any(x is not None and x.size == 0 for x in wide)
+        return [None if x is None else x * np.nan if empty else x for x in clipped], norm
+
+
+@mutant("tensorflow.clip_by_norm")
+class AxesIgnored(Reference):
+    """axes is accepted, and the norm of the whole taken."""
+
+    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
+        return dataclasses.replace(super().rule(operation, arguments), axes=None)
+
+
+@mutant("tensorflow.clip_by_norm")
+class AxesNotKept(Reference):
+    """The reduced axes are dropped: the norms broadcast along the wrong one where they can."""
+
+    def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
+        norms = self.slice_norms(x, rule.axes)
+        norms = np.squeeze(norms, rule.axes) if rule.axes else norms
+        return self.scaled(x, self.coefficient(norms, rule.limit, rule))
+
+
+@mutant("tensorflow.clip_by_norm")
+class NegativeAxesCountFromTheFront(Reference):
+    """The sign of an axis is lost."""
+
+    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
+        rule = super().rule(operation, arguments)
+        return dataclasses.replace(rule, axes=rule.axes and tuple(abs(axis + 1) if axis < 0 else axis for axis in rule.axes))
+
+
+@mutant("optax.adaptive_grad_clip")
+class LeastNormForgotten(Reference):
+    """A parameter of zeros has a limit of 0: eps is accepted, and not used."""
+
+    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
+        return dataclasses.replace(super().rule(operation, arguments), least=0.0)
+
+
+@mutant("optax.adaptive_grad_clip")
+class UnitsAreRows(Reference):
+    """Rows for columns."""
+
+    def unit_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (len(shape) - 1,) if len(shape) in (2, 3) else super().unit_axes(shape)
+
+
+@mutant("optax.adaptive_grad_clip")
+class ParameterIgnored(Reference):
+    """The limit is the ratio alone."""
+
+    def relative(self, ratio: Any, own: Any) -> Any:
+        return ratio + 0 * own
+
+
+@mutant("optax.per_example_global_norm_clip")
+class ExamplesOverTheLastAxis(Reference):
+    """The last axis is taken for that of the examples."""
+
+    def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
+        turned = [x if x is None or x.ndim != 2 or x.shape[0] != x.shape[1] else x.T for x in wide]
+        clipped = super().examples(rule, turned, held)
+        rows = [None if x is None else self.scaled(x, self.coefficient(self.norm(x, 2.0), rule.limit, rule)) for x in wide]
+        return [c if x is None or x.ndim != 2 else x.sum(axis=0) for c, x in zip(clipped, rows, strict=True)]
+
+
+@mutant("optax.per_example_global_norm_clip")
+class MeanOverExamples(Reference):
+    """The mean of the clipped examples for their sum."""
+
+    def summed(self, y: Wide, c: Any) -> Wide:
+        return super().summed(y, c) / max(len(y), 1)
+
+
+@mutant("optax.per_example_global_norm_clip")
+class EachGradientOfAnExample(Reference):
+    """Each gradient of an example by its own norm, where one covers them all."""
+
+    def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
+        every = [super(EachGradientOfAnExample, self).examples(rule, [x], [h]) for x, h in zip(wide, held, strict=True)]
+        return [clipped for one in every for clipped in one]
+
+
+@mutant("torch.clip_grad_norm_")
+class UnmergedRows(Reference):
+    """Rows that are listed twice count separately in the norm."""
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        listed = [super(UnmergedRows, self).widened(x.values if isinstance(x, Sparse) else x) for x in held if x is not None]
+        return super().total(rule, listed, [x for x in held if x is not None])
+
+
+@mutant("keras.global_clipnorm")
+class TwiceCountsTwice(Reference):
+    """A gradient that is listed twice counts twice."""
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        norms = [self.norm(x, 2.0) for x in wide if x is not None]
+        return self.norm(np.array(norms, WIDE), 2.0) if norms else WIDE(0)
+
+
+@mutant("torch.clip_grad_norm_")
+class TiedScaledTwice(Reference):
+    """A gradient that is listed twice is scaled each time."""
+
+    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
+        seen: dict[int, Any] = {}
+        for i, x in enumerate(held):
+            if isinstance(x, np.ndarray) and id(x) in seen:
+                with np.errstate(all="ignore"):
+                    narrowed[i] = (x * np.where(x == 0, 1, seen[id(x)] / x)).astype(x.dtype)
+            elif isinstance(x, np.ndarray):
+                seen[id(x)] = np.where(x == 0, 0, narrowed[i] / x) * narrowed[i]
+        return super().written(narrowed, held)

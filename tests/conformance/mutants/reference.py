@@ -1,0 +1,229 @@
+"""Every operation, once and slowly, in NumPy: what the mutants change one thing of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from conformance.mutants.arrays import KINDS, Arrays, Sparse
+from conformance.mutants.rules import IN_PLACE, REPORTS_NORM, RULES, TEXT, WIDE, Rule
+
+from gradclip.conformance.target import FEATURES, OPERATIONS, OPTIONS
+
+Wide = np.ndarray  #: of longdouble, or its complex numbers
+
+
+class Reference(Arrays):
+    """All operations. Each step is a method of its own, for a mutant to get wrong."""
+
+    name = "reference"
+    operations: tuple[str, ...] = tuple(RULES)
+    lacks: frozenset[str] = frozenset()  #: features that are not claimed
+
+    @property
+    def claims(self) -> dict[str, frozenset[str]]:
+        return {operation: self._claims(operation) - self.lacks for operation in self.operations}
+
+    def _claims(self, operation: str) -> frozenset[str]:
+        claims = set(FEATURES) - (OPTIONS - set(OPERATIONS[operation]))
+        # derivatives and traces are of functions, which leave their inputs alone
+        claims -= {"functional", "traced", "differentiable"} if operation in IN_PLACE else {"in place"}
+        if operation not in REPORTS_NORM:
+            claims.remove("norm")
+        if operation not in TEXT:
+            claims.remove("text limit")
+        if operation in ("optax.adaptive_grad_clip", "optax.per_example_global_norm_clip"):
+            claims.remove("sparse")  # whose rows are neither units nor examples
+        return frozenset(claims)
+
+    # ---- the call -------------------------------------------------------------------------------------------------------
+
+    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+        with np.errstate(all="ignore"):
+            held = self.held(gradients)
+            rule = self.rule(operation, arguments)
+            wide = [None if x is None else self.widened(x) for x in held]
+            self.check(rule, held)
+            clipped, norm = self.clipped(rule, wide, held)
+            narrowed = [None if x is None else self.narrowed(y, x) for x, y in zip(held, clipped, strict=True)]
+            norm = arguments.get("use_norm") if rule.known is not None else self.reported(operation, norm, held)
+            return (self.written(narrowed, held) if operation in IN_PLACE else narrowed), norm
+
+    def held(self, gradients: Iterable[Any]) -> list[Any]:
+        """The gradients, walked once."""
+        return list(gradients)
+
+    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
+        return RULES[operation](arguments)
+
+    def widened(self, x: Any) -> Wide:
+        """The numbers of a gradient, in arithmetic that is wide enough for any of them."""
+        x = x.dense() if isinstance(x, Sparse) else x
+        if x.dtype.kind == "c":
+            return x.astype(np.clongdouble)
+        return (x.astype(np.float32) if x.dtype == KINDS["bfloat16"] else x).astype(WIDE)
+
+    def check(self, rule: Rule, held: list[Any]) -> None:
+        """Refuse what has no meaning."""
+        for x in held:
+            kind = "f" if x is None or x.dtype == KINDS["bfloat16"] else x.dtype.kind
+            whole = all(np.all(np.isfinite(bound)) and np.all(bound == np.floor(bound)) for bound in (rule.lower, rule.upper))
+            if kind == "b" or (kind == "i" and not (rule.scope == "element" and whole)):
+                raise TypeError("gradients of whole numbers cannot be clipped")
+            if kind == "c" and rule.scope == "element":
+                raise TypeError("complex numbers have no order")
+
+    def narrowed(self, y: Wide, x: Any) -> Any:
+        """A clipped gradient in the dtype and the form of the gradient."""
+        if isinstance(x, Sparse):
+            rows = np.unique(x.rows)
+            return Sparse(rows, self.rounded(y, x.dtype)[rows], x.shape)
+        return self.rounded(y, x.dtype)
+
+    def rounded(self, y: Wide, dtype: np.dtype) -> np.ndarray:
+        return (y.astype(np.float32) if dtype == KINDS["bfloat16"] else y).astype(dtype)
+
+    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
+        """Into the gradients themselves."""
+        for x, y in zip(held, narrowed, strict=True):
+            if isinstance(x, Sparse):
+                x.rows, x.values = y.rows, y.values
+            elif x is not None:
+                x[...] = y
+        return held
+
+    def reported(self, operation: str, norm: Any, held: list[Any]) -> Any:
+        """The norm in the widest real dtype of the gradients."""
+        if operation not in REPORTS_NORM:
+            return None
+        kinds = {np.float32 if x.dtype == KINDS["bfloat16"] else x.real.dtype.type for x in map(_values, held) if x is not None}
+        if kinds and all(x is None or x.dtype == KINDS["bfloat16"] for x in held):
+            return np.asarray(float(norm)).astype(KINDS["bfloat16"])
+        if len({x.dtype for x in held if x is not None}) > 1:
+            kinds.add(np.float32 if any(x is not None and x.dtype == KINDS["bfloat16"] for x in held) else np.float16)
+        return np.asarray(norm).astype(np.result_type(*kinds) if kinds else np.float32)
+
+    # ---- norm, coefficient, scale ---------------------------------------------------------------------------------------
+
+    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
+        """The clipped gradients, and the norm of all where there is one."""
+        if rule.scope == "element":
+            return [None if x is None else self.bounded(x, rule) for x in wide], None
+        if rule.scope == "example":
+            return self.examples(rule, wide, held), None
+        if rule.scope == "global":
+            norm = self.total(rule, wide, held) if rule.known is None else rule.known
+            if rule.strict and not np.isfinite(norm):
+                raise RuntimeError("the norm is not finite")
+            return [None if x is None else self.scaled(x, self.coefficient(norm, rule.limit, rule)) for x in wide], norm
+        return [None if x is None else self.by_itself(rule, x, i) for i, x in enumerate(wide)], None
+
+    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+        """The norm of the norms; a gradient that is listed twice counts once."""
+        once = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
+        norms = [self.norm(y, rule.order) for y in once.values()]
+        return self.norm(np.array(norms, WIDE), rule.order) if norms else WIDE(0)
+
+    def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
+        """A gradient, or each slice of it, by its own norm."""
+        limit, axes = rule.limit, None
+        if rule.scope == "unit":
+            parameter = self.widened(rule.parameters[place])
+            if parameter.shape != x.shape:
+                raise ValueError("a parameter has the shape of its gradient")
+            axes = self.unit_axes(x.shape) if rule.axes is None else rule.axes
+            own = self.slice_norms(parameter, axes)
+            limit = self.relative(limit, np.where(np.isnan(own), own, np.maximum(own, rule.least)))
+        elif rule.scope == "axes":
+            axes = rule.axes
+        norm = self.slice_norms(x, axes)
+        if rule.mean:
+            norm = self.root_mean(norm, x.size)
+        if np.broadcast_shapes(np.shape(limit), x.shape) != x.shape:
+            raise ValueError("a limit must broadcast to the gradient")
+        return self.scaled(x, self.coefficient(norm, limit, rule))
+
+    def relative(self, ratio: Any, own: Any) -> Any:
+        return math.inf if ratio == math.inf else ratio * own
+
+    def root_mean(self, norm: Any, size: int) -> Any:
+        return norm / np.sqrt(WIDE(max(size, 1)))
+
+    def unit_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """All of a vector, the rows of a matrix, all but the output channels of a convolution."""
+        rank = len(shape)
+        if sum(length != 1 for length in shape) <= 1:
+            return tuple(range(rank))
+        if rank > 5:
+            raise ValueError("the units of more than five axes must be named")
+        return (0,) if rank <= 3 else tuple(range(rank - 1))
+
+    def slice_norms(self, x: Wide, axes: tuple[int, ...] | None) -> Any:
+        """The norm over some axes, which stay as axes of length 1."""
+        axes = tuple(range(x.ndim)) if axes is None else np.lib.array_utils.normalize_axis_tuple(axes, x.ndim)
+        kept = [1 if axis in axes else length for axis, length in enumerate(x.shape)]
+        moved = np.moveaxis(x, axes, range(len(axes))).reshape(math.prod(x.shape[axis] for axis in axes), math.prod(kept))
+        return np.array([self.norm(column, 2.0) for column in moved.T], WIDE).reshape(kept)
+
+    def norm(self, x: Wide, order: float) -> Any:
+        """The norm of all elements, of any order."""
+        sizes = np.abs(x).reshape(-1)
+        if math.isinf(order) and not sizes.size:
+            raise ValueError("nothing has no greatest element")
+        if order == 0:
+            return WIDE(np.count_nonzero(sizes))
+        if math.isnan(order) or np.isnan(sizes).any():
+            return WIDE(math.nan)
+        if math.isinf(order) or not sizes.size:
+            return WIDE(0) if not sizes.size else sizes.max() if order > 0 else sizes.min()
+        unit = sizes.max() if order > 0 else sizes.min()
+        if unit == 0 or np.isinf(unit):
+            return unit
+        return self.power_sum(sizes / unit, order) * unit
+
+    def power_sum(self, sizes: Wide, order: float) -> Any:
+        """The norm of magnitudes of which the greatest is 1."""
+        return np.sqrt(np.sum(sizes * sizes)) if order == 2 else np.sum(sizes**order) ** (1 / WIDE(order))
+
+    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
+        """What elements of this norm are multiplied by."""
+        distance = norm + WIDE(rule.eps)
+        over = np.where((distance <= limit) | (distance == 0), WIDE(1), limit / np.maximum(distance, WIDE(rule.floor)))
+        if rule.nan_if_infinite:
+            over = np.where(np.isinf(norm), WIDE(math.nan), over)
+        if rule.keeps_nan:
+            over = np.where(np.isnan(norm), WIDE(1), over)
+        return np.where(np.isinf(limit), WIDE(1), over)
+
+    def scaled(self, x: Wide, c: Any) -> Wide:
+        """Each part of a complex number by itself, so that an infinity in one makes no NaN of the other."""
+        if not np.iscomplexobj(x):
+            return x * c
+        y = np.empty(x.shape, x.dtype)
+        y.real, y.imag = x.real * c, x.imag * c
+        return y
+
+    def bounded(self, x: Wide, rule: Rule) -> Wide:
+        y = np.maximum(np.minimum(x, rule.upper), rule.lower)
+        if y.shape != x.shape:
+            raise ValueError("a bound must broadcast to the gradient")
+        return y
+
+    def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
+        """One norm for each index of the first axis; the sum over it."""
+        present = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
+        if len({y.shape[0] for y in present.values()}) > 1:
+            raise ValueError("every gradient has the same examples")
+        count = max((y.shape[0] for y in present.values()), default=0)
+        norms = [self.norm(np.concatenate([y[b].reshape(-1) for y in present.values()]), 2.0) for b in range(count)]
+        c = self.coefficient(np.array(norms, WIDE), rule.limit, rule)
+        return [None if y is None else self.summed(y, c) for y in wide]
+
+    def summed(self, y: Wide, c: Any) -> Wide:
+        return self.scaled(y, np.reshape(c, (-1,) + (1,) * (y.ndim - 1))).sum(axis=0)
+
+
+def _values(x: Any) -> Any:
+    return x.values if isinstance(x, Sparse) else x

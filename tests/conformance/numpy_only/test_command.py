@@ -1,0 +1,287 @@
+"""``gradclip conformance``: its targets, each in a process of its own, its files, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gradclip.cli import main
+from gradclip.conformance import command
+from gradclip.conformance.declared import shipped_xfails
+from gradclip.conformance.specification import ARRAYS, Specification, installed
+from gradclip.conformance.target import OPERATIONS
+from gradclip.errors import ArgumentError
+
+SOME = ("--select", "*/several", "--select", "*/both-sides", "--dialect", "optax.clip")
+
+CLIPS = """
+    import os, re, signal, sys, time
+    import numpy as np
+
+    def good(grads, max_delta):
+        if not max_delta >= 0:
+            raise ValueError("a negative limit")
+        return [np.clip(g, -max_delta, max_delta) for g in grads]
+
+    def bad(grads, max_delta):
+        return [g / 2 for g in grads]
+
+    def raises(grads, max_delta):
+        raise RuntimeError("no clip today")
+
+    def hangs(grads, max_delta):
+        time.sleep(60)
+
+    def holds_the_interpreter(grads, max_delta):
+        re.match("(a+)+$", "a" * 60 + "b")
+
+    def crashes(grads, max_delta):
+        if len(grads) > 1:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return good(grads, max_delta)
+
+    def leaves(grads, max_delta):
+        print("what is printed is not for the parent")
+        os._exit(3)
+
+    def garbage(grads, max_delta):
+        return "clipped"
+
+    class Target:
+        name = "a class"
+        claims = {"optax.clip": ("float32", "several", "functional")}
+
+        def make(self, values, shape, dtype):
+            return np.array(values, dtype).reshape(shape)
+
+        def read(self, array):
+            return array.reshape(-1).tolist(), array.shape, str(array.dtype)
+
+        def run(self, operation, gradients, arguments):
+            return good(gradients, **arguments), None
+
+    target, malformed = Target(), Target()
+    malformed.claims = 3
+    number = 3
+"""
+
+
+@pytest.fixture
+def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with clips.py, which is the current one."""
+    (tmp_path / "clips.py").write_text(textwrap.dedent(CLIPS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """How it ended, and the report."""
+    status = main(["conformance", *arguments, "--json", "report.json"])
+    return status, json.loads(Path("report.json").read_text())
+
+
+def statuses(report: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Of what was tried."""
+    return {r["case"]: (r["status"], r["reason"]) for r in report["results"] if r["status"] != "unclaimed"}
+
+
+@pytest.mark.parametrize("target", ["clips:good", "clips.py:good"])
+def test_a_function_that_conforms(clips: Path, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, report = run(target, *SOME)
+    assert status == 0
+    assert statuses(report) == {"optax.clip/both-sides": ("pass", ""), "optax.clip/several": ("pass", "")}
+    shown = capsys.readouterr()
+    assert "good" in shown.out
+    assert "good: running" in shown.err
+    assert "0 not as they should be" in shown.err
+
+
+def test_a_function_that_does_not(clips: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, report = run("clips.py:bad", *SOME)
+    assert status == 1
+    assert statuses(report)["optax.clip/both-sides"] == ("fail", "")
+    assert "does not conform" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["target", "Target"])
+def test_a_target(clips: Path, name: str) -> None:
+    status, report = run(f"clips:{name}", *SOME)
+    assert status == 0
+    assert list(report["targets"]) == ["a class"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "words"),
+    [
+        ("raises", "raised", "RuntimeError: no clip today"),
+        ("garbage", "garbage", "must return a list"),
+        ("hangs", "hung", "did not end within 0.5 seconds"),
+        ("leaves", "crashed", "the process ended with exit status 3"),
+        ("holds_the_interpreter", "hung", "held the interpreter"),
+    ],
+)
+def test_functions_that_fail(clips: Path, name: str, reason: str, words: str) -> None:
+    status, report = run(f"clips:{name}", *SOME, "--seconds", "0.5")
+    assert status == 1
+    assert set(statuses(report).values()) == {("fail", reason)}
+    assert len(statuses(report)) == 2
+    assert all(words in result["message"] for result in report["results"] if result["status"] == "fail")
+
+
+def test_what_crashes_is_started_again(clips: Path) -> None:
+    status, report = run("clips:crashes", *SOME[:-2], "--select", "*/nan", "--dialect", "optax.clip")
+    assert status == 1
+    assert statuses(report) == {
+        "optax.clip/both-sides": ("pass", ""),
+        "optax.clip/nan": ("pass", ""),
+        "optax.clip/several": ("fail", "crashed"),
+    }
+    assert "SIGSEGV" in next(result["message"] for result in report["results"] if result["reason"] == "crashed")
+    ids = [result["case"] for result in report["results"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_always_crashes_is_given_up(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradclip.conformance.processes._MOST_CRASHES", 2)
+    status, report = run("clips:leaves", "--dialect", "optax.clip", "--select", "*/limit-*")
+    reasons = [result["message"] for result in report["results"] if result["status"] == "fail"]
+    assert status == 1
+    assert sum("the process ended with" in reason for reason in reasons) == 2
+    assert sum("not tried: the process ended 2 times" in reason for reason in reasons) == len(reasons) - 2 > 0
+    assert all("not tried" not in result["message"] for result in report["results"] if result["status"] == "unclaimed")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:clip", "ModuleNotFoundError"),
+        ("no_such_file.py:clip", "FileNotFoundError"),
+        ("clips:no_such_object", "AttributeError"),
+        ("clips:number", "claims cannot be read"),
+        ("clips:malformed", "must be a mapping"),
+    ],
+)
+def test_what_is_no_target_spares_the_others(clips: Path, target: str, words: str) -> None:
+    status, report = run(target, "clips:target", *SOME)
+    assert status == 1
+    found = statuses(report)
+    assert [value for value in found.values() if value[0] == "fail"] == [("fail", "malformed")]
+    assert words in next(result["message"] for result in report["results"] if result["status"] == "fail")
+    assert found["optax.clip/both-sides"] == ("pass", "")
+
+
+def test_files(clips: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(command.__file__).parent / "report"
+    assert main(["conformance", "clips:bad", *SOME, "--json", "-", "--html", "report.html"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads((folder / "report.schema.json").read_text()))
+    assert document["conformant"] is False
+    assert "<html" in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_expected_failures(clips: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("xfails.json").write_text(json.dumps({"bad": {"optax.clip/*": "it halves"}}))
+    status, report = run("clips:bad", *SOME, "--xfails", "xfails.json")
+    assert status == 0
+    assert set(statuses(report).values()) == {("expected", "")}
+    status, report = run("clips:target", *SOME, "--xfails", "xfails.json")
+    assert status == 0, "it is about another target"
+    Path("xfails.json").write_text(json.dumps({"a class": {"optax.clip/several": "it is said to fail"}}))
+    status, report = run("clips:target", *SOME, "--xfails", "xfails.json")
+    assert status == 1
+    assert statuses(report)["optax.clip/several"] == ("unexpected", "")
+
+
+USAGE: list[tuple[tuple[str, ...], str]] = [
+    (("clips:good",), "A plain function is tested against one operation"),
+    (("clips:good", "--dialect", "optax"), "A plain function is tested against one operation"),
+    (("clips:good", "--dialect", "optax.clip", "--arrays", "lists"), "There are no arrays of this name"),
+    (("clips:target", "--dialect", "tourch"), "There is no dialect or operation of this name"),
+    (("clips:target", "--select", "no such case"), "No case matches"),
+    (("clips:target", "--xfails", "none.json"), "none.json"),
+    (("clips:target", "--xfails", "clips.py"), "Expecting value"),
+    (("clips:target", "--xfails", "unknown.json"), "a case that does not exist"),
+    (("gradclip:tourch",), "There is no target of this name"),
+    (("native:numpy",), "There is no target of this name"),
+    (("native:torch@jax",), "There is no target of this name"),
+    (("native:keras@mxnet",), "There is no target of this name"),
+    (("clips",), "This is no target"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(arguments) for arguments, _ in USAGE])
+def test_wrong_usage(clips: Path, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("unknown.json").write_text(json.dumps({"a class": {"optax.clip/no-such": "a slip"}}))
+    assert main(["conformance", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
+def test_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["conformance", "--seconds", seconds])
+    assert "must be a number of seconds" in capsys.readouterr().err
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.partition("/")[0] for line in lines} == set(OPERATIONS)
+    assert "optax.clip/several  (float32, several)" in lines
+    assert main(["conformance", "--list", "--dialect", "keras", "--select", "*/E4"]) == 0
+    assert [line.partition("  ")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "keras.clipnorm/E4",
+        "keras.global_clipnorm/E4",
+    ]
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = util.find_spec
+    monkeypatch.setattr(command.util, "find_spec", lambda name: None if name in ("jinja2", "rich") else found(name))
+    assert main(["conformance"]) == 2
+    assert "needs jinja2 and rich: python -m pip install 'gradclip[conformance]'" in capsys.readouterr().err
+
+
+def test_importing_the_command_imports_no_more() -> None:
+    code = "import sys, gradclip.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert {"gradclip.conformance.command", "gradclip.conformance"} <= set(done.stdout.split())
+    assert not {"jinja2", "jsonschema", "rich", "gradclip.conformance.engine"} & set(done.stdout.split())
+
+
+# ---- targets by name --------------------------------------------------------------------------------------------------------
+
+
+def test_specifications() -> None:
+    assert Specification.parse("native:keras@torch").environment == {"KERAS_BACKEND": "torch"}
+    assert Specification.parse("native:keras").environment == Specification.parse("gradclip:jax").environment == {}
+    assert Specification.parse("a/clips.py:Clips.clip").on == "Clips.clip"
+    assert [one.text for one in installed()] == [f"gradclip:{name}" for name in ARRAYS if util.find_spec(name) is not None]
+
+
+def test_a_framework_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradclip.backends.targets.torch", None)
+    with pytest.raises(ArgumentError, match=r"There are no arrays of this name\.\nReceived: arrays='torch'"):
+        Specification.parse("gradclip:torch").load()
+    with pytest.raises(ArgumentError, match=r"There is no native of this name\.\nReceived: framework='torch'"):
+        Specification.parse("native:torch").load()
+
+
+def test_gradclip_by_name(clips: Path) -> None:
+    status, report = run("gradclip:numpy", "--select", "*/E4", "--select", "*/bound")
+    assert status == 0
+    ((name, entry),) = report["targets"].items()
+    assert name.startswith("gradclip on numpy 2")
+    assert entry["versions"]["numpy"]
+
+
+def test_the_shipped_expected_failures_have_reasons() -> None:
+    assert set(shipped_xfails()) >= {"torch *", "tensorflow *", "paddle *", "optax *"}

@@ -1,0 +1,116 @@
+"""The guide: its files are written, its commands run one after the other, and each prints what the guide says.
+
+``python tests/conformance/numpy_only/test_guide.py`` writes what the commands print today into the guide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import pytest
+from conformance import javascript
+
+from gradclip.conformance.target import FEATURES
+
+ROOT = Path(__file__).parents[3]
+GUIDE = ROOT / "docs" / "conformance.md"
+EXAMPLES = ("examples/in_house_clip/clip.py", "examples/in_house_clip/clip_fixed.py", "examples/javascript/check_clip.js")
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"`([\w.]+)`:\n\n```(?:python|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+VARYING = re.compile(r"(?<= )\d+\.\d+ ?s\b|(?<=numpy )\d[\d.]+|(?<=mlx )\d[\d.]+|^=+|=+$", re.MULTILINE)
+
+
+TABLE = re.compile(r"(?<=<!-- features -->\n)(.*?)(?=<!-- /features -->)", re.DOTALL)
+
+
+def features() -> str:
+    rows = [f"| `{name}` | {meaning} |\n" for name, meaning in FEATURES.items()]
+    return "".join(["| feature | a target that claims it can do |\n| --- | --- |\n", *rows])
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Each command of a console block, with what is printed below it."""
+    _, *parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A reader's: this interpreter's own programs come first, and nothing keeps Python from the folder that it is in."""
+    path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"], str(folder / "bin")))
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    return own | {"PATH": path, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def output(command: str, folder: Path) -> str:
+    """What a shell prints of a command; progress is on the other stream."""
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, cwd=folder, env=environment(folder), timeout=120
+    ).stdout.decode()
+
+
+def prepared(folder: Path) -> Path:
+    """A folder with the files that the guide speaks of."""
+    for example in EXAMPLES:
+        shutil.copy(ROOT / example, folder)
+    javascript.install(folder / "bin")
+    for name, text in FILE.findall(GUIDE.read_text(encoding="utf-8")):
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("guide"))
+
+
+TEXT = GUIDE.read_text(encoding="utf-8")
+COMMANDS = [pair for block in CONSOLE.findall(TEXT) for pair in commands(block)]
+
+
+@pytest.mark.parametrize(("command", "printed"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_a_command_of_the_guide_prints_what_the_guide_says(command: str, printed: str, folder: Path) -> None:
+    assert VARYING.sub("0", output(command, folder)) == VARYING.sub("0", printed)
+
+
+def test_the_guide_has_every_feature() -> None:
+    assert TABLE.search(TEXT)[1] == features()
+
+
+def test_the_python_of_the_guide_runs(folder: Path) -> None:
+    """What is not a file of its own is typed, one after the other."""
+    files = {text for _, text in FILE.findall(TEXT)}
+    typed = [block for block in PYTHON.findall(TEXT) if block not in files]
+    assert typed
+    command = [sys.executable, "-c", "\n".join(typed)]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def renewed(text: str, folder: Path) -> str:
+    """The guide with what its commands print in a folder; what only varies stays."""
+
+    def one(command: str, printed: str) -> str:
+        now = output(command, folder)
+        return f"$ {command}\n{printed if VARYING.sub('0', now) == VARYING.sub('0', printed) else now}"
+
+    text = TABLE.sub(features().replace("\\", r"\\"), text)
+    return CONSOLE.sub(lambda block: f"```console\n{''.join(one(*pair) for pair in commands(block[1]))}```", text)
+
+
+def test_the_guide_can_be_renewed(tmp_path: Path) -> None:
+    text = "before\n```console\n$ echo 1.5 s\n 1.25 s\n$ printf ' 1.5 s\\n'\n 1.25 s\n```\nafter\n"
+    assert renewed(text, tmp_path) == text.replace("echo 1.5 s\n 1.25 s", "echo 1.5 s\n1.5 s")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        GUIDE.write_text(renewed(TEXT, prepared(Path(scratch))), encoding="utf-8")

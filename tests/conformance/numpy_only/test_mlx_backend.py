@@ -1,0 +1,69 @@
+"""A third party's backend, of MLX, joins by its distribution alone, and conforms in all that it claims: every dialect."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradclip.conformance.target import OPERATIONS
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "mlx_backend"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The distribution in a folder of its own, from a copy: a build leaves things in its sources."""
+    sources = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("sources") / EXAMPLE.name)
+    target = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target)]
+    subprocess.run([*pip, str(sources)], check=True, timeout=120)
+    return target
+
+
+def run(arguments: list[str], installed: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    whole = os.environ | {"PYTHONPATH": str(installed)} | environment
+    return subprocess.run([sys.executable, "-P", *arguments], env=whole, capture_output=True, text=True, timeout=300)
+
+
+def conformance(installed: Path, to: Path, *options: str, **environment: str) -> dict[str, Any]:
+    """The report on the example's target."""
+    xfails = EXAMPLE / "xfails.json"
+    command = ["-m", "gradclip", "conformance", "gradclip_mlx_target:target", f"--xfails={xfails}", f"--json={to}", *options]
+    done = run(command, installed, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(to.read_text("utf-8"))
+    return report
+
+
+def test_it_conforms_in_every_operation(installed: Path, tmp_path: Path) -> None:
+    """Uncompiled, because MLX has a C++ compiler make each of some hundred kernels; the next test has some of them made."""
+    report = conformance(installed, tmp_path / "report.json", MLX_DISABLE_COMPILE="1")
+    (entry,) = report["targets"].values()
+    assert entry["versions"]["mlx"]
+    assert entry["device"] == "Device(cpu, 0)"
+    counts = report["counts"]
+    assert (counts["fail"], counts["unexpected"]) == (0, 0)
+    assert counts["expected"] < 30 < 3000 < counts["pass"]
+    assert {result["operation"] for result in report["results"] if result["status"] == "pass"} == set(OPERATIONS)
+
+
+def test_it_conforms_compiled(installed: Path, tmp_path: Path) -> None:
+    report = conformance(installed, tmp_path / "report.json", "--dialect=tensorflow", "--select=*/traced*")
+    assert report["counts"]["pass"] == len(report["results"]) > 4
+
+
+def test_the_readme_of_the_example_runs(installed: Path) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", (EXAMPLE / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    done = run(["-c", f"{block}\nprint(norm, gradients)"], installed)
+    assert (done.stdout, done.stderr) == (
+        "array(13, dtype=float32) {'weight': array([1.5, 2], dtype=float32), 'bias': array([6], dtype=float32)}\n",
+        "",
+    )

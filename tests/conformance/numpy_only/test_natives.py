@@ -1,0 +1,92 @@
+"""The page of what the natives do, which is written from the recordings in the vectors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import natives
+import pytest
+
+from gradclip.conformance import load_vectors
+from gradclip.conformance.load import VectorFile
+
+FILES = load_vectors()
+TEXT = natives.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_is_what_is_recorded() -> None:
+    assert natives.markdown(FILES) == TEXT, "run: python tools/natives.py"
+
+
+def test_every_native_that_was_recorded_has_a_row_whose_counts_are_those_of_its_vectors() -> None:
+    for file in FILES:
+        rows = [line for line in TEXT.splitlines() if line.startswith(f"| [`{file.operation}`]")]
+        assert len(rows) == len(file.recorded_with) > 0
+        for native, row in zip(file.recorded_with, rows, strict=True):
+            vectors, agree, otherwise, unclaimed = map(int, re.findall(r"\| (\d+)\b(?= \|)", row))
+            made = [vector.native[native] for vector in file.vectors]
+            assert (vectors, agree) == (len(made), made.count("agrees"))
+            assert (otherwise, unclaimed) == (sum(isinstance(one, dict) for one in made), made.count("unclaimed"))
+            assert sum(map(int, re.findall(r"\) (\d+)", row))) == otherwise
+
+
+def test_every_departure_is_shown_or_counted() -> None:
+    found = list(natives.departures(FILES))
+    tables = TEXT.partition("\n## Properties")[0]
+    shown = len(re.findall(r"^\| [a-z]+[^|]* \| `", tables, re.MULTILINE))
+    counted = sum(map(int, re.findall(r"^And (\d+) more\.$", tables, re.MULTILINE)))
+    assert shown + counted == len(found) > 100
+
+
+@pytest.mark.parametrize(
+    ("called", "gives"),
+    [
+        ("`tensorflow.clip_by_norm([[3, 4] float32], clip_norm=inf)` | `[3, 4] float32`", "`[nan, nan] float32`"),
+        (
+            "`tensorflow.clip_by_global_norm([[0, 0] float32], clip_norm=0)` | `[0, 0], norm 0 (float32)`",
+            "`[nan, nan], norm 0 (float32)`",
+        ),
+    ],
+)
+def test_what_everybody_should_know_is_there(called: str, gives: str) -> None:
+    assert f"| {called} | {gives} |" in TEXT
+
+
+def test_sections_are_linked_and_explained() -> None:
+    anchors = set(re.findall(r"\]\(#([a-z]+)\)", TEXT))
+    sections = {
+        title.lower(): body for title, body in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    }
+    assert anchors
+    assert anchors <= sections.keys()
+    assert all("- In training: " in sections[name] for name in anchors - {"other"})
+
+
+def test_a_stale_page_is_found_and_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "natives.md"
+    monkeypatch.setattr(natives, "PAGE", page)
+    assert natives.main(["--check"]) == 1
+    assert capsys.readouterr().err == "natives.md is not what python tools/natives.py writes\n"
+    assert natives.main([]) == 0
+    assert page.read_text(encoding="utf-8") == TEXT
+    assert natives.main(["--check"]) == 0
+    page.write_text(TEXT + "\n", encoding="utf-8")
+    assert natives.main(["--check"]) == 1
+
+
+def test_what_no_flag_is_about_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Undeclared(dict[str, str]):
+        def __missing__(self, case: str) -> str:
+            return "It differs: somehow."
+
+    def undeclared(native: str) -> dict[str, str]:
+        return Undeclared()
+
+    monkeypatch.setattr(natives, "_declared", undeclared)
+    file: VectorFile = next(file for file in FILES if file.operation == "tensorflow.clip_by_norm")
+    text = natives.markdown([file])
+    assert re.findall(r"^## .*", text, re.MULTILINE) == ["## At a glance", "## Other"]
+    assert "- In training" not in text

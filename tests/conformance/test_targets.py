@@ -1,0 +1,158 @@
+"""The ready-made targets of this run's framework: gradclip passes what it claims and claims all; the native as declared."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from frameworks.base import Framework
+
+from gradclip.conformance import Report, check_target, gradclip_target, native_target
+from gradclip.conformance.adapted import features_of
+from gradclip.conformance.array import COMPLEX, FLOATS, INTEGERS, rounded, spacing
+from gradclip.conformance.declared import shipped_xfails
+from gradclip.conformance.target import FEATURES, OPERATIONS, REPORTS_NORM, load_arrays
+from gradclip.errors import ArgumentError
+
+LAYOUTS = {"transposed", "strided", "expanded"}
+#: what no operation can be tried with, because the framework has no such arrays; all else gradclip claims somewhere
+LACKS: dict[str, set[str]] = {
+    "numpy": {"sparse", "traced", "differentiable"},
+    "torch": set(),
+    "tensorflow": {*LAYOUTS, "subnormal", "in place"},
+    "paddle": set(),
+    "jax": {*LAYOUTS, "sparse", "subnormal", "in place"},
+}
+NATIVES = {"torch": "torch", "tensorflow": "tensorflow", "paddle": "paddle", "jax": "optax"}
+
+
+@pytest.fixture(scope="module")
+def arrays(backend: Framework) -> Any:
+    return load_arrays(backend.name)
+
+
+def wrong(report: Report) -> list[str]:
+    return [f"{result.status} {result.case}: {result.message}" for result in report.results if not result.conformant]
+
+
+# ---- gradclip ---------------------------------------------------------------------------------------------------------------
+
+
+def test_gradclip_claims_everything(backend: Framework) -> None:
+    claims = gradclip_target(backend.name).claims
+    assert claims.keys() == OPERATIONS.keys()
+    assert FEATURES.keys() - set().union(*claims.values()) == LACKS[backend.name]
+    for operation, features in claims.items():
+        assert {*FLOATS, *COMPLEX, *INTEGERS} <= set(features)
+        assert ("norm" in features) == (operation in REPORTS_NORM)
+        assert set(OPERATIONS[operation][1:]) & FEATURES.keys() <= set(features), "an argument of the native is not claimed"
+
+
+def test_gradclip_conforms(backend: Framework) -> None:
+    report = check_target(gradclip_target(backend.name))
+    assert wrong(report) == []
+    counts = report.counts()
+    assert counts["expected"] == 0
+    assert counts["pass"] > 6 * counts["unclaimed"]
+
+
+# ---- the native -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("trains")  # NumPy clips nothing
+def test_the_native_conforms_but_for_what_is_declared(backend: Framework) -> None:
+    target = native_target(NATIVES[backend.name])
+    report = check_target(target, xfails=shipped_xfails())
+    assert wrong(report) == []
+    assert report.counts()["expected"] > 0
+    assert report.counts()["pass"] > report.counts()["expected"]
+    dialect = "optax" if backend.name == "jax" else backend.name
+    assert set(target.claims) == {operation for operation in OPERATIONS if operation.startswith(f"{dialect}.")}
+
+
+def test_there_are_natives_of_frameworks_that_clip_only() -> None:
+    with pytest.raises(ArgumentError, match=r"There is no native of this name\.\nReceived: framework='numpy'"):
+        native_target("numpy")
+
+
+# ---- arrays -----------------------------------------------------------------------------------------------------------------
+
+
+def samples(dtype: str) -> list[Any]:
+    if dtype == "bool":
+        return [True, False]
+    if dtype in INTEGERS:
+        greatest = 2**31 - 1 if dtype == "int32" else 2**63 - 1
+        return [0, -7, greatest, -greatest - 1]
+    part = COMPLEX.get(dtype, dtype)
+    reals = [0.0, -0.0, rounded(0.1, part), spacing(0.0, part), -3.5, math.inf, -math.inf, math.nan]
+    return [complex(real, 1.5) for real in reals] if dtype in COMPLEX else reals
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *COMPLEX, *INTEGERS])
+def test_arrays_are_exact(arrays: Any, dtype: str) -> None:
+    values = samples(dtype)
+    for shape in ([len(values)], [1, len(values), 1]):
+        read, found, name = arrays.read(arrays.make(values, shape, dtype))
+        assert list(map(repr, read)) == list(map(repr, values))
+        assert (list(found), name) == (shape, dtype)
+    assert arrays.read(arrays.make(values[:1], [], dtype))[:2] == (values[:1], ())
+    assert tuple(arrays.read(arrays.make([], [0, 3], dtype))[1]) == (0, 3)
+
+
+def test_layouts(backend: Framework, arrays: Any) -> None:
+    assert LAYOUTS.isdisjoint(LACKS[backend.name]) == hasattr(arrays, "make_layout")
+    for layout in LAYOUTS - LACKS[backend.name]:
+        values = [2.0] * 6 if layout == "expanded" else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        for dtype in FLOATS:
+            read, shape, name = arrays.read(arrays.make_layout(values, [2, 3], dtype, layout))
+            assert (list(read), list(shape), name) == (values, [2, 3], dtype)
+
+
+@pytest.mark.needs("has_sparse")
+def test_sparse_arrays_are_read_as_what_they_stand_for(backend: Framework, arrays: Any) -> None:
+    for dtype in ("float32", "float64"):
+        made = arrays.make_sparse([0, 2, 2], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [4, 2], dtype)
+        assert backend.is_sparse(made)
+        read, shape, name = arrays.read(made)
+        assert list(read) == [1.0, 2.0, 0.0, 0.0, 8.0, 10.0, 0.0, 0.0]
+        assert (tuple(shape), name) == ((4, 2), dtype)
+
+
+@pytest.mark.needs("trains")
+def test_trace_and_derivative(arrays: Any) -> None:
+    called = []
+
+    def function(held: list[Any]) -> list[Any]:
+        called.append(len(held))
+        return [held[0] * held[1], held[1] * 2.0]
+
+    made = [arrays.make([3.0, 4.0], [2], "float32"), arrays.make([5.0, -1.0], [2], "float32")]
+    traced = [list(arrays.read(array)[0]) for array in arrays.trace(function)(made)]
+    assert traced == [[15.0, -4.0], [10.0, -2.0]]
+    assert set(called) == {2}
+    derivatives = [list(arrays.read(array)[0]) for array in arrays.derivative(function, made)]
+    assert derivatives == [[5.0, -1.0], [5.0, 6.0]]
+    (first, second) = arrays.derivative(lambda held: [held[0] * 1.0], made)
+    assert [list(arrays.read(array)[0]) for array in (first, second)] == [[1.0, 1.0], [0.0, 0.0]]
+
+
+def test_any_arrays_can_be_adapted(arrays: Any) -> None:
+    class Few:
+        """Two methods are enough; what such arrays can hold is tried."""
+
+        def make(self, values: Any, shape: Any, dtype: str) -> Any:
+            if dtype != "float32":
+                raise TypeError(dtype)
+            return arrays.make(values, shape, dtype)
+
+        read = staticmethod(arrays.read)
+
+    features = features_of(Few())
+    assert features & {*FLOATS, *COMPLEX, *INTEGERS} == {"float32"}
+    assert features.isdisjoint({*LAYOUTS, "sparse", "traced", "differentiable"})
+    target = gradclip_target(Few(), name="few")
+    report = check_target(target, select=["*/A*", "*/both-sides"])
+    assert wrong(report) == []
+    assert {result.operation for result in report.results if result.status == "pass"} >= {"optax.clip", "keras.clipnorm"}

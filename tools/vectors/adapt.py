@@ -1,0 +1,42 @@
+"""The vectors of every norm function in the form that two of optax's take: with parameters, and with examples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from vectors.array import Array, Same
+from vectors.exact import FORMATS, PART
+from vectors.formulas import RefusedError
+from vectors.slices import slices, unit_axes
+from vectors.spec import Spec
+
+
+def with_parameters(spec: Spec) -> Spec:
+    """Parameters whose units all have the norm 1, so that a clipping of so much is a limit of so much."""
+    parameters: list[Array | None] = []
+    for g in spec.gradients:
+        parameters.append(parameters[g.place] if isinstance(g, Same) else None if g is None else parameter(g))
+    return replace(spec, parameters=tuple(parameters))
+
+
+def parameter(g: Array) -> Array:
+    dtype = g.dtype if g.dtype in FORMATS or g.dtype in PART else "float32"
+    one, zero = (complex(1), complex(0)) if dtype in PART else (1.0, 0.0)
+    if g.filled:
+        return Array(dtype, g.shape, (2.0 ** -round(math.log2(g.size) / 2),), filled=True)
+    values = [zero] * g.size
+    try:
+        firsts = [places[0] for _, places in slices(g.shape, unit_axes(g.shape))]
+    except RefusedError:  # more axes than units are defined for
+        firsts = []
+    for place in firsts:
+        values[place] = one
+    return Array(dtype, g.shape, tuple(values))
+
+
+def with_examples(spec: Spec) -> Spec:
+    """Every gradient as that of one example."""
+    gradients = [replace(g, shape=(1, *g.shape)) if isinstance(g, Array) and g.rows is None else g for g in spec.gradients]
+    also = [a if a.gradients is None else replace(a, gradients=None) for a in spec.also]
+    return replace(spec, gradients=gradients, also=tuple(also))

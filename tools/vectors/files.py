@@ -1,0 +1,89 @@
+"""The vector files: what is to be in them, and what is in them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from vectors import build, lists
+from vectors.flags import FLAGS
+from vectors.spec import Operation
+from vectors.write import text
+
+Json = dict[str, Any]
+FOLDER = Path(__file__).parents[2] / "gradclip" / "conformance"
+VECTORS = FOLDER / "vectors" / "v1"
+
+
+def path_of(operation: Operation) -> Path:
+    return VECTORS / f"{operation.name}.json"
+
+
+@functools.cache
+def generated(operation: Operation) -> Json:
+    """A file without what natives were recorded to do; not to be written to."""
+    specs = lists.specs(operation)
+    repeated = [name for name, times in Counter(spec.id for spec in specs).items() if times > 1]
+    if repeated:
+        raise ValueError(f"{operation.name} has several vectors called {', '.join(repeated)}")
+    vectors = [build.vector(operation, spec) for spec in specs]
+    named = sorted({flag for vector in vectors for flag in vector["flags"]})
+    flags = {name: {"explanation": FLAGS[name].explanation, "training": FLAGS[name].training} for name in named}
+    for name in named:
+        if FLAGS[name].links:
+            flags[name]["links"] = list(FLAGS[name].links)  # type: ignore[assignment]
+    return {
+        "schema": "schema.json",
+        "version": operation.version,
+        "operation": operation.name,
+        "formula": operation.text,
+        "documentation": operation.documentation,
+        "recorded_with": {},
+        "flags": flags,
+        "vectors": vectors,
+    }
+
+
+def stored(operation: Operation) -> Json | None:
+    """A file as it is, if there is one."""
+    path = path_of(operation)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def merged(operation: Operation) -> Json:
+    """What is generated, with what was recorded of the same calls."""
+    new, old = generated(operation), stored(operation) or {"recorded_with": {}, "vectors": []}
+    recorded = {vector["id"]: vector for vector in old["vectors"]}
+    vectors = []
+    for vector in new["vectors"]:
+        before = recorded.get(vector["id"], {})
+        is_recorded = "native" in before and called(vector) == called(before)
+        vectors.append({**vector, "native": before["native"]} if is_recorded else dict(vector))
+    return {**new, "recorded_with": old["recorded_with"], "vectors": vectors}
+
+
+def sourced(file: Json) -> Json:
+    """A file in which what no formula says, and a native does, comes from that native."""
+    vectors = []
+    for vector in file["vectors"]:
+        agreeing = [native for native, made in vector.get("native", {}).items() if made == "agrees"]
+        if vector["source"]["kind"] == "convention" and agreeing:
+            framework = agreeing[0].partition("@")[0]
+            version = file["recorded_with"][agreeing[0]][framework]
+            vector = {**vector, "source": {"kind": "recorded", "framework": framework, "version": version}}
+        vectors.append(vector)
+    return {**file, "vectors": vectors}
+
+
+def called(vector: Json) -> Json:
+    """What decides what a native does of a vector, and whether it agrees."""
+    names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp")
+    return {name: vector[name] for name in names if name in vector}
+
+
+def write(operation: Operation, file: Json) -> None:
+    VECTORS.mkdir(parents=True, exist_ok=True)
+    path_of(operation).write_text(text(file), encoding="utf-8")

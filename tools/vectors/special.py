@@ -1,0 +1,312 @@
+"""What only one or two of the norm functions have: orders, axes, a known norm, units, examples, the root mean square."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vectors.array import Array, NumpyNumber, Same, array
+from vectors.common import COMPLEX, INF, NAN, P, Q
+from vectors.spec import Also, Operation, Spec
+
+_SMALL = array([[0.0, 0.0], [6e-31, 8e-31]])
+BOTH = (array([3.0, -4.0]), Q)
+
+
+def special(operation: Operation) -> Iterator[Spec]:
+    """The vectors of this function alone."""
+    lists = {
+        "torch.clip_grad_norm_": _orders,
+        "paddle.clip_grad_norm_": _orders,
+        "tensorflow.clip_by_norm": _axes,
+        "tensorflow.clip_by_global_norm": _known,
+        "paddle.ClipGradByGlobalNorm": _skipped,
+        "optax.clip_by_block_rms": _root_mean_squares,
+        "optax.adaptive_grad_clip": _units,
+        "optax.per_example_global_norm_clip": _examples,
+    }
+    if operation.name in lists:
+        yield from lists[operation.name](operation.name)
+
+
+# ---- torch and Paddle: orders -------------------------------------------------------------------------------------------
+
+
+def _ordered(id: str, comment: str, gradients: Any, limit: Any, order: Any, raising: bool | None = None, **more: Any) -> Spec:
+    arguments = {"max_norm": limit, "norm_type": order, "error_if_nonfinite": raising}
+    return Spec(id, comment, gradients, {key: value for key, value in arguments.items() if value is not None}, **more)
+
+
+def _orders(name: str) -> Iterator[Spec]:
+    spec = _ordered
+    for order in (1, 2.0, INF, 0):
+        for dtype in ("float16", "bfloat16", "float64", "complex64"):
+            what = f"order {order}, {dtype}"
+            yield spec(f"order-{order}-{dtype}", what, [array([3.0, -4.0], dtype), array([[1.0, 2.0]], dtype)], 0.5, order)
+        yield spec(f"order-{order}-none", f"order {order}, with None", [None, array([8.0, -4.0]), None], 2.0, order)
+        yield spec(f"order-{order}-nan", f"order {order}, NaN", [array([NAN, 1.0]), P], 1.0, order)
+        yield spec(f"order-{order}-inf", f"order {order}, infinity", [array([INF, 1.0]), P], 1.0, order)
+        yield spec(f"order-{order}-zeros", f"order {order}, zeros", [array([0.0, -0.0])], 1.0, order)
+        yield spec(f"order-{order}-unclipped", f"order {order}, unchanged", BOTH, 100.0, order)
+        yield spec(
+            f"order-{order}-matrix", f"order {order}, over all elements", [array([[1.0, -2.0], [3.0, -4.0]])], 0.5, order
+        )
+    for order in (1, INF):
+        extreme = [array([3e38, 3e38, 1.0])]
+        yield spec(f"order-{order}-extreme", f"order {order}, large values", extreme, 1.0, order)
+    for order in (0.5, 1.5, 3.0, 10.0, -INF, -1.0, -0.5):
+        yield spec(f"order-{order}", f"order {order}", [array([3.0, -4.0]), array([[1.0], [12.0]])], 0.5, order, ulp=8)
+    yield spec("order-3-complex64", "order 3 of absolute values", [array([3 + 4j, 1j], "complex64")], 1.0, 3, ulp=8)
+    yield spec("order-4-float16", "order 4: the powers overflow float16", [array([20.0, 10.0], "float16")], 1.0, 4)
+    yield spec("order-1-text", "the order as text", BOTH, 2.0, "1")
+    yield spec("order-true", "the order True is 1", BOTH, 2.0, True)
+    empty = [array([]), P]
+    yield spec("order-1-empty", "order 1, an empty gradient among others", empty, 1.0, 1)
+    yield spec("order-0-empty", "order 0, an empty gradient among others", empty, 0.5, 0)
+    as_nothing = Also("The largest of no elements may count as 0.", gradients=(array([]), array([3.0, 4.0])), norm=4.0)
+    yield spec("order-inf-empty-unclipped", "infinity, an empty gradient among others", empty, 100.0, INF, also=(as_nothing,))
+    yield from _raising()
+
+
+def _raising() -> Iterator[Spec]:
+    """error_if_nonfinite, and the epsilon."""
+    spec = _ordered
+    for order in (1, 2, INF):
+        for value in (NAN, INF):
+            what = f"order {order}, {value}, to be told"
+            yield spec(f"raises-{order}-{value}", what, [P, array([value, 1.0])], 1.0, order, True)
+    yield spec("raises-not", "finite, to be told if it were not", BOTH, 6.5, 2.0, True)
+    yield spec("raises-not-extreme", "finite, its squares are not", [array([3e30, 4e30])], 1e30, 2.0, True)
+    yield spec("raises-limit-inf", "a limit of infinity, to be told", [array([INF, 1.0])], INF, 2.0, True)
+    yield spec("raises-off", "not finite, and not to be told", [array([INF, 1.0])], 1.0, 2.0, False)
+    epsilon = ("Epsilon",)
+    yield spec("epsilon-small", "a norm of the size of the epsilon", [array([3e-6, 4e-6])], 1e-6, 2.0, flags=epsilon)
+    yield spec(
+        "epsilon-above", "a norm just under the limit, with the epsilon above it", [array([1e-6])], 1.5e-6, 2.0, flags=epsilon
+    )
+    yield spec("epsilon-zero", "a zero norm and a limit below the epsilon", [array([0.0])], 1e-7, 2.0, flags=epsilon)
+    yield spec("epsilon-float64", "the epsilon, in float64", [array([3.0, 4.0], "float64")], 1.0, 2.0, flags=epsilon)
+    yield spec("epsilon-order-1", "the epsilon, with order 1", [array([2.5e-6, 2.5e-6])], 1e-6, 1, flags=epsilon)
+
+
+# ---- TensorFlow: axes, and a known norm ---------------------------------------------------------------------------------
+
+
+_MATRIX = array([[-3.0, 0.0, 0.0], [4.0, 0.0, 3.0]])
+
+
+def _over(id: str, comment: str, gradients: Any, limit: Any, axes: Any, **more: Any) -> Spec:
+    return Spec(f"axes-{id}", comment, gradients, {"clip_norm": limit, "axes": axes}, **more)
+
+
+def _axes(name: str) -> Iterator[Spec]:
+    spec = _over
+    axes: Any
+    matrix = _MATRIX
+    yield spec("none", "None is all axes", [matrix], 4.0, None)
+    for axes in (0, 1, -1, -2):
+        yield spec(str(axes), f"the axis {axes}", [matrix], 4.0, axes)
+        yield spec(f"list-{axes}", f"the axis {axes} in a list", [matrix], 4.0, [axes])
+    for axes in ([0, 1], [1, 0], [-1, 0], [-2, -1]):
+        yield spec("all-" + "-".join(map(str, axes)), f"all axes as {axes}", [matrix], 4.0, axes)
+    yield spec("empty", "none: each element by itself", [matrix], 3.5, [])
+    cube = array([[[1.0, 2.0], [2.0, 4.0], [4.0, 8.0]], [[-8.0, 4.0], [-4.0, 2.0], [-2.0, 1.0]]])
+    for axes in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [-1, -3], [0, 1, 2]):
+        yield spec("cube-" + "-".join(map(str, axes)), f"{axes} of three axes", [cube], 4.0, axes)
+    yield spec("cube-unclipped", "norms within the limit", [cube], 100.0, [1])
+    yield spec("vector", "the only axis", [P], 1.0, [0])
+    yield spec("vector-negative", "the only axis, from the end", [P], 1.0, -1)
+    yield spec("length-1", "an axis of length 1", [array([[3.0], [4.0]])], 1.0, [1])
+    yield spec("no-rows", "the axis of no rows", [Array("float32", (0, 3), ())], 1.0, [0])
+    yield spec("scalar-empty", "no axes of no axes", [array(-5.0)], 1.0, [])
+    yield from _axes_and_limits()
+
+
+def _axes_and_limits() -> Iterator[Spec]:
+    """Wrong axes, and limits of every kind over the right ones."""
+    spec, matrix = _over, _MATRIX
+    wrong = {"too-large": 2, "too-small": -3, "list-too-large": [0, 2], "twice": [0, 0], "twice-negative": [1, -1]}
+    for name_of_wrong, axes in wrong.items():
+        yield spec(f"wrong-{name_of_wrong}", f"two axes, of which {axes} are none", [matrix], 4.0, axes, convention=True)
+    yield spec("wrong-scalar", "a gradient without axes has no axis 0", [array(5.0)], 1.0, [0], convention=True)
+    for dtype in ("float16", "bfloat16", "float64", *COMPLEX):
+        yield spec(f"rows-{dtype}", f"the norms of rows, {dtype}", [array([[6.0, 8.0], [0.3, 0.4]], dtype)], 5.0, [1])
+    yield spec("zero-row", "a row of zeros", [array([[0.0, 0.0], [3.0, 4.0]])], 1.0, [1])
+    yield spec("nan-row", "NaN stays in its row", [array([[NAN, 1.0], [3.0, 4.0]])], 1.0, [1])
+    yield spec("inf-row", "infinity stays in its row", [array([[INF, 1.0], [3.0, 4.0]])], 1.0, [1])
+    yield spec("limit-zero", "a limit of 0, a row of zeros", [array([[0.0, 0.0], [3.0, 4.0]])], 0.0, [1])
+    yield spec("limit-inf", "a limit of infinity", [matrix], INF, [1])
+    yield spec("limit-negative", "a negative limit counts as 0", [matrix], -1.0, [1])
+    extreme = array([[3e30, 4e30], [3e-30, 4e-30]])
+    yield spec("extreme-rows", "squares that overflow in one row and vanish in another", [extreme], 1.0, [1])
+    small = Also("The coefficient of the first row is below the least number of float32.", gradients=(_SMALL,))
+    yield spec("extreme-coefficients", "a coefficient that float32 does not have", [extreme], 1e-30, [1], also=(small,))
+    yield spec("limit-rows", "a limit for each row", [matrix], array([[1.5], [2.5]]), [1])
+    yield spec("limit-columns", "a limit for each column", [matrix], array([[2.5, 1.0, 1.5]]), [0])
+    yield spec("limit-vector", "a limit for each of the last axis", [matrix], array([2.5, 1.0, 1.5]), [0])
+    yield spec("limit-elements", "a limit for each element", [matrix], array([[1.5, 1.0, 1.0], [2.0, 1.0, 5.0]]), [0, 1])
+    yield spec("limit-all-axes", "a limit for each row, and one norm", [matrix], array([[1.0], [50.0]]), None)
+    yield spec("limit-zero-row", "a limit of 0 for one row", [matrix], array([[0.0], [2.5]]), [1])
+    yield spec("limit-too-long", "limits that do not fit", [matrix], array([1.0, 2.0]), [1], convention=True)
+    rows = array([[3.0, 4.0], [0.0, 12.0]], layout="transposed")
+    yield spec("transposed", "rows of a transposed gradient", [rows], 2.0, [1])
+    yield spec("several", "two gradients, each by its own rows", [matrix, array([[6.0, 8.0]])], 4.0, [1])
+
+
+def _known(name: str) -> Iterator[Spec]:
+    def spec(id: str, comment: str, gradients: Any, limit: Any, known: Any, **more: Any) -> Spec:
+        return Spec(f"use-norm-{id}", comment, gradients, {"clip_norm": limit, "use_norm": known}, **more)
+
+    yield spec("larger", "larger than the norm is", [P], 4.0, array(10.0))
+    yield spec("smaller", "smaller than the limit: unchanged", [P], 4.0, array(1.0))
+    yield spec("equal", "the norm itself", [P, Q], 6.5, array(13.0))
+    yield spec("zero", "a norm of 0", [P], 1.0, array(0.0))
+    yield spec("inf", "an infinite norm makes NaN", [P], 1.0, array(INF))
+    yield spec("nan", "a NaN norm makes NaN", [P], 1.0, array(NAN))
+    yield spec("inf-limit-inf", "an infinite norm and a limit of infinity", [P], INF, array(INF))
+    yield spec("number", "a Python float", [P], 4.0, 10.0, heading="use_norm a Python float")
+    yield spec("int", "a Python int", [P], 4.0, 10, flags=("AnyNumber",))
+    yield spec("numpy", "a NumPy number", [P], 4.0, NumpyNumber("float32", 10.0), flags=("AnyNumber",))
+    yield spec("float64", "a float64 norm of float32 gradients", [P], 4.0, array(10.0, "float64"), flags=("AnyNumber",))
+    yield spec("none", "with None among the gradients", [P, None], 4.0, array(10.0))
+    yield spec("float64-gradients", "float64", [array([3.0, 4.0], "float64")], 4.0, array(10.0, "float64"))
+    yield spec("negative", "a negative norm", [P], 4.0, array(-5.0), convention=True)
+    yield spec("not-none", "None: the norm is measured", [P], 1.0, None)
+
+
+def _skipped(name: str) -> Iterator[Spec]:
+    def spec(id: str, comment: str, gradients: Any, limit: Any, skip: Any = True, **more: Any) -> Spec:
+        return Spec(f"skip-{id}", comment, gradients, {"clip_norm": limit, "auto_skip_clip": skip}, **more)
+
+    yield spec("clipped", "above the limit", [P, Q], 6.5)
+    yield spec("unclipped", "within the limit", [P, Q], 100.0)
+    yield spec("equal", "at the limit", [P], 5.0)
+    yield spec("nan", "NaN is not above the limit: unchanged", [array([NAN, 4.0]), P], 1.0)
+    yield spec("inf", "infinity is above the limit", [array([INF, 4.0])], 1.0)
+    yield spec("off", "False, the default", [P], 1.0, False)
+    yield spec("none", "with None", [None, P], 1.0)
+
+
+# ---- optax --------------------------------------------------------------------------------------------------------------
+
+
+def _root_mean_squares(name: str) -> Iterator[Spec]:
+    def spec(id: str, comment: str, gradients: Any, limit: Any, **more: Any) -> Spec:
+        return Spec(f"rms-{id}", comment, gradients, {"threshold": limit}, **more)
+
+    yield spec("equal", "the root mean square is the limit", [array([2.0, -2.0, 2.0, -2.0])], 2.0)
+    yield spec("below", "the norm is above, the root mean square within the limit", [array([1.0] * 16)], 1.5)
+    yield spec("above", "four times the limit", [array([8.0, -8.0, 8.0, 8.0])], 2.0)
+    yield spec("sizes", "the same values, of which there are more and more", [array([4.0] * n) for n in (1, 2, 9, 33)], 2.0)
+    yield spec("zeros", "zeros count as elements", [array([4.0, 0.0, 0.0, 0.0])], 1.0)
+    yield spec("matrix", "the mean is over all elements", [array([[1.0, 7.0], [5.0, 5.0]])], 2.5)
+    for value in (-1.0, NAN):
+        yield spec(
+            f"limit-{value}", f"a limit of {value}", [P], value, heading=f"threshold {'nan' if value != value else '-1'}"
+        )
+
+
+def _unit(id: str, comment: str, g: Any, w: Any, clipping: Any, eps: Any = None, axis: Any = None, **more: Any) -> Spec:
+    gradients, parameters = (tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (g, w))
+    arguments = {"clipping": clipping, "eps": eps, "axis": axis}
+    given = {key: value for key, value in arguments.items() if value is not None}
+    flags = ("Units", *more.pop("flags", ()))
+    return Spec(f"unit-{id}", comment, gradients, given, parameters=parameters, flags=flags, **more)
+
+
+def _units(name: str) -> Iterator[Spec]:
+    spec = _unit
+    yield spec("vector", "a vector is one unit", P, array([0.0, 2.0]), 0.5)
+    yield spec("scalar", "a number is one unit", array(-8.0), array(4.0), 0.5)
+    matrix, weights = array([[3.0, 0.3], [4.0, 0.4]]), array([[1.0, 0.0], [0.0, 2.0]])
+    yield spec("columns", "each column is a unit", matrix, weights, 1.0)
+    yield spec("row", "a matrix of one row is a vector", array([[3.0, 4.0]]), array([[1.0, 0.0]]), 0.5)
+    yield spec("column", "a matrix of one column is a vector", array([[3.0], [4.0]]), array([[0.0], [2.0]]), 0.5)
+    ones = array([[[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+    cube = array([[[3.0, 1.0], [0.0, 0.5]], [[4.0, 1.0], [2.0, 0.5]]])
+    yield spec("rank-3", "of three axes the first", cube, ones, 0.5)
+    kernel = array([[[[3.0, 0.1], [4.0, 0.1]]], [[[12.0, 0.1], [84.0, 0.1]]]])  # (2, 1, 2, 2): norms 85.1 and 0.2
+    half = array([[[[0.5, 0.5], [0.5, 0.5]]], [[[0.5, 0.5], [0.5, 0.5]]]])
+    yield spec("rank-4", "of four axes all but the output channels", kernel, half, 0.5)
+    five = Array("float32", (1, 2, 1, 1, 2), (3.0, 0.25, 4.0, 0.25))
+    yield spec("rank-5", "of five axes all but the output channels", five, Array("float32", five.shape, (1.0,) * 4), 0.5)
+    six = Array("float32", (1, 1, 1, 2, 1, 2), (3.0, 0.25, 4.0, 0.25))
+    yield spec("rank-6", "of six axes none is known", six, six, 0.5, convention=True)
+    yield spec("rank-6-axis", "of six axes those that are named", six, six, 0.5, axis=[3])
+    yield spec("axis", "each row is a unit", matrix, weights, 1.0, axis=[1])
+    yield spec("axis-negative", "each row is a unit, from the end", matrix, weights, 1.0, axis=-1)
+    yield spec("axis-both", "the matrix is one unit", matrix, weights, 1.0, axis=[0, 1])
+    yield from _limits_of_units(matrix, weights)
+
+
+def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
+    """eps, the least divisor, and what is not finite or not alike."""
+    spec = _unit
+    yield spec("eps", "a parameter of zeros counts as 1e-3", P, array([0.0, 0.0]), 0.5)
+    yield spec("eps-given", "a parameter of zeros counts as much as is said", P, array([0.0, 0.0]), 0.5, eps=2.0)
+    yield spec("eps-above", "a small parameter counts as much as is said", P, array([0.25, 0.0]), 0.5, eps=1.0)
+    yield spec("eps-zero", "a parameter of zeros, and nothing to count it as", P, array([0.0, 0.0]), 0.5, eps=0.0)
+    yield spec("floor", "a gradient below the least divisor", array([3e-7, 4e-7]), array([1e-3, 0.0]), 1e-4)
+    yield spec("floor-small", "far below the least divisor", array([3e-10, 4e-10]), array([0.0, 0.0]), 1e-7)
+    yield spec("zero-gradient", "a gradient of zeros", array([0.0, -0.0]), array([3.0, 4.0]), 0.5)
+    yield spec("zero-column", "a column of zeros", array([[3.0, 0.0], [4.0, 0.0]]), weights, 0.5)
+    yield spec("equal", "the norm is the limit", P, array([0.0, 10.0]), 0.5)
+    yield spec("unclipped", "within the limit", P, array([30.0, 40.0]), 0.5)
+    yield spec("clipping-zero", "a clipping of 0", P, P, 0.0)
+    yield spec("clipping-inf", "a clipping of infinity only measures", P, P, INF)
+    yield spec("clipping-negative", "a negative clipping", P, P, -1.0)
+    yield spec("clipping-inf-zeros", "a clipping of infinity, all zeros", array([0.0]), array([0.0]), INF)
+    yield spec("eps-negative", "a negative eps", P, P, 0.5, eps=-1.0, flags=("NegativeLimit",))
+    yield spec("nan-gradient", "NaN stays in its column", array([[NAN, 3.0], [1.0, 4.0]]), weights, 1.0)
+    yield spec("nan-parameter", "a parameter that is NaN", P, array([NAN, 1.0]), 0.5)
+    yield spec("inf-parameter", "an infinite parameter clips nothing", P, array([INF, 1.0]), 0.5)
+    yield spec("shapes", "a parameter of another shape", P, array([1.0, 2.0, 3.0]), 0.5, convention=True)
+    pair = ([P, None, matrix], [array([0.0, 2.0]), None, weights])
+    yield spec("several", "each by its own parameter, with None", *pair, 0.5)
+    for dtype in ("float16", "bfloat16", "float64", *COMPLEX):
+        yield spec(
+            f"columns-{dtype}", dtype, array([[6.0, 0.25], [8.0, 0.5]], dtype), array([[1.0, 1.0], [0.0, 0.0]], dtype), 1.0
+        )
+    extreme = array([[3e30, 3e-30], [4e30, 4e-30]])
+    yield spec(
+        "extreme", "squares that overflow in one column and vanish in another", extreme, array([[1.0, 0.0], [0.0, 1.0]]), 1.0
+    )
+    yield spec("extreme-parameter", "a parameter whose squares overflow", array([3e30, 4e30]), array([3e25, 4e25]), 0.5)
+
+
+def _examples(name: str) -> Iterator[Spec]:
+    def spec(id: str, comment: str, gradients: Any, limit: Any, **more: Any) -> Spec:
+        return Spec(f"examples-{id}", comment, gradients, {"l2_norm_clip": limit}, flags=("Examples",), **more)
+
+    batch = array([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
+    yield spec("one", "one example", [array([[3.0, 4.0]])], 1.0)
+    yield spec("three", "two of three are clipped", [batch], 1.0)
+    yield spec("unclipped", "none is clipped", [batch], 100.0, ulp=4)
+    yield spec("all", "all are clipped", [batch], 0.25)
+    yield spec("vector", "one number an example", [array([3.0, 4.0, -0.5])], 1.0)
+    yield spec("two", "one norm over both gradients of an example", [array([[3.0], [0.5]]), array([[4.0], [0.25]])], 1.0)
+    yield spec("ranks", "gradients of other ranks", [array([3.0, 1.0]), array([[[4.0]], [[2.0]]])], 2.5)
+    yield spec("none", "with None", [None, array([[3.0, 4.0], [6.0, 8.0]]), None], 1.0)
+    yield spec("zeros", "an example of zeros", [array([[0.0, 0.0], [3.0, 4.0]])], 1.0)
+    yield spec("nan", "an example whose norm is NaN is not scaled", [array([[NAN, 1.0], [3.0, 4.0]])], 1.0)
+    yield spec("nan-other", "NaN in one gradient of an example", [array([[NAN], [3.0]]), array([[7.0], [4.0]])], 1.0)
+    yield spec("inf", "an example whose norm is infinite", [array([[INF, 1.0], [3.0, 4.0]])], 1.0)
+    yield spec("opposite-unequal", "examples that cancel in part", [array([[3.0, 4.0], [-30.0, -40.0]])], 10.0)
+    yield spec(
+        "extreme", "squares that overflow in one example and vanish in another", [array([[3e30, 4e30], [3e-30, 4e-30]])], 1.0
+    )
+    yield spec("limit-zero", "a limit of 0", [batch], 0.0)
+    yield spec("limit-inf", "a limit of infinity only sums", [batch], INF, ulp=4)
+    yield spec("limit-negative", "a negative limit", [batch], -1.0, heading="limit -1")
+    yield spec("limit-nan", "a limit of NaN", [batch], NAN, heading="limit nan")
+    yield spec("unequal", "first axes of different lengths", [array([[1.0], [2.0]]), array([[1.0]])], 1.0, convention=True)
+    yield spec("scalar", "a gradient without a first axis", [array(3.0)], 1.0, convention=True)
+    yield spec("scalar-among", "a gradient without a first axis among others", [batch, array(3.0)], 1.0, convention=True)
+    yield spec("empty", "no examples", [Array("float32", (0, 3), ())], 1.0)
+    yield spec("empty-rows", "examples without elements", [Array("float32", (2, 0), ())], 1.0)
+    twice = array([[3.0, 4.0], [0.5, 0.5]])
+    yield spec("twice", "the same gradient listed twice", [twice, Same(0)], 1.0)
+    for dtype in ("float16", "bfloat16", "float64", *COMPLEX):
+        yield spec(f"three-{dtype}", dtype, [array([[6.0, 8.0], [1.5, 2.0], [12.0, 16.0]], dtype)], 5.0)
+    yield spec("many", "sixteen examples", [array([[float(i), 1.0] for i in range(16)])], 2.0)
+    yield spec("sum-of-squares", "the sum has a norm above the limit", [array([[0.6, 0.8]] * 5)], 1.0, ulp=4)

@@ -1,0 +1,45 @@
+"""Vector files as text: one vector a few lines, one array a line, the same bytes for the same vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def text(file: Json) -> str:
+    """A whole file: what it says of itself a field a line, then the vectors."""
+    head = [f"  {_key(name)}{_line(value)}," for name, value in file.items() if name not in ("vectors", "flags")]
+    flags = ",\n".join(f"    {_key(name)}{_line(value)}" for name, value in file["flags"].items())
+    vectors = ",\n".join(_vector(vector) for vector in file["vectors"])
+    return "\n".join(["{", *head, f'  "flags": {{\n{flags}\n  }},', f'  "vectors": [\n{vectors}\n  ]', "}", ""])
+
+
+def _vector(vector: Json) -> str:
+    """What it is, what goes in, what comes out, what the natives did: a line each."""
+    groups: list[tuple[str, ...]] = [
+        ("id", "comment", "heading"),
+        ("flags", "needs"),
+        ("gradients", "iterator"),
+        ("parameters",),
+        ("arguments",),
+        ("result", "expected"),
+        ("ulp", "source"),
+        ("native",),
+    ]
+    lines = [_fields(vector, group) for group in groups]
+    return "    {" + ",\n     ".join(line for line in lines if line) + "}"
+
+
+def _fields(vector: Json, names: Iterable[str]) -> str:
+    return ", ".join(_key(name) + _line(vector[name]) for name in names if name in vector)
+
+
+def _key(name: str) -> str:
+    return json.dumps(name) + ": "
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
