@@ -51,6 +51,8 @@ def total(arrays: Sequence[Array], order: float) -> float | None:
             return _norm(arrays[0], order)
         found = [_norm(x, order) for x, size in zip(arrays, sizes, strict=True) if size > _FEW]
         small = [x for x, size in zip(arrays, sizes, strict=True) if size <= _FEW]
+        if len({x.dtype for x in small}) > 1:  # NumPy has no dtype for float16 and bfloat16 together
+            small = [x.astype(np.float64) for x in small]
         found += [_norm(np.concatenate(batch, axis=None), order) for batch, _ in _batches(small, _BLOCK // 4)]
     return combine(found, order)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ import numpy as np
 from jax import lax, tree_util
 from jax.core import Tracer
 
-from gradclip.backend import WIDE, Backend, Tensor, normal_factors
-from gradclip.backends import host
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import host, jax_distributed, jax_norm
 from gradclip.clip import clip
+from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.parts import Group
 from gradclip.rule import Rule, check_rule
 
 if TYPE_CHECKING:
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JaxBackend", "MissingParamsError", "gradient_transformation"]
 
-_ONE = np.float32(1)
+_CHUNK, _SMALL = 64, 1 << 16  # so many tensors of up to so many elements are one call of a compiled function
+_DTYPE, _SHARDING = map(operator.attrgetter, ("dtype", "sharding"))
 
 
 class MissingParamsError(ArgumentError, ArgumentTypeError):
@@ -33,10 +37,12 @@ class MissingParamsError(ArgumentError, ArgumentTypeError):
 class JaxBackend(Backend):
     """Arrays are gradients themselves and cannot be written: ``clip_`` refuses them, ``clip`` returns new ones.
 
-    XLA's own reductions are trees, accurate at any size, so that traced code needs no care beyond the core's.
+    XLA's own reductions of many elements are trees, accurate at any size; those of few are done in ``jax_norm``.
     """
 
     name = "jax"
+    guards_squares = True
+    fuses_numbers = True  # XLA compiles equal functions once; where each takes another number of a vector, none are equal
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, jax.Array)  # a tracer is one too
@@ -54,6 +60,12 @@ class JaxBackend(Backend):
         made = jnp.asarray(value, dtype)
         return made if like is None else _beside(made, like)
 
+    def widest(self) -> str:
+        return "float64" if jax.config.jax_enable_x64 else "float32"
+
+    def group(self, reduce: object) -> Group | None:
+        return jax_distributed.group_of(reduce)
+
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
         return jnp.stack([_beside(self.cast(x, dtype), tensors[0]) for x in tensors])
 
@@ -67,7 +79,7 @@ class JaxBackend(Backend):
         return jnp.sqrt(x)
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return jnp.sum(x, axis=axes, keepdims=axes is not None)
+        return jax_norm.tree_sum(x) if axes is None else jnp.sum(x, axis=axes, keepdims=True)
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         return jnp.max(x, axis=axes, keepdims=axes is not None)
@@ -85,8 +97,7 @@ class JaxBackend(Backend):
         return float(np.asarray(x).item())
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        # while a function is traced, an operation on constants is traced with it, and has no value either
-        return all(_on_host(x) for x in tensors) and not isinstance(lax.neg(_ONE), Tracer)
+        return all(_on_host(x) for x in tensors) and not _is_tracing()
 
     def can_look(self, x: Tensor) -> bool:
         return not isinstance(x, Tracer)
@@ -108,13 +119,54 @@ class JaxBackend(Backend):
     def size(self, x: Tensor) -> Any:
         return x.size if isinstance(x.size, int) else jnp.asarray(x.size)
 
+    def plain(self, tensors: Sequence[Tensor]) -> str:
+        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        if len(set(map(type, tensors))) > 1 or isinstance(tensors[0], Tracer) or len(set(map(id, tensors))) < len(tensors):
+            return ""
+        if len(set(map(_DTYPE, tensors))) > 1 or len(set(map(_SHARDING, tensors))) > 1 or _is_tracing():
+            return ""
+        dtype = self.dtype(tensors[0])
+        return dtype if dtype in FLOATS else ""
+
+    # NumPy reads arrays without a copy, and has nothing to compile for each new shape
+
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        return host.norm(np.asarray(x), order)  # NumPy reads it without a copy, and has nothing to compile for each new shape
+        return host.norm(np.asarray(x), order)
+
+    def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
+        return host.norms(list(map(np.asarray, tensors)), order)
+
+    def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
+        return host.total(list(map(np.asarray, tensors)), order)
+
+    def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        if _are_alike(tensors):
+            return list(jax_norm.each(list(tensors)))
+        return [jax_norm.total([x]) for x in tensors]
+
+    def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        return jax_norm.total(list(tensors)) if _are_alike(tensors) else None
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
-        if isinstance(coefficient, float):
-            return _times(x, normal_factors(coefficient), WIDE[self.dtype(x)])
-        return _times_or_same(x, _beside(coefficient, x), WIDE[self.dtype(x)])
+        if not isinstance(coefficient, float):
+            return _times_or_same([x], _beside(coefficient, x))[0]
+        return _times([x], *([np.array(factor, jax_norm.real(x))] for factor in normal_factors(coefficient)))[0]
+
+    def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        if isinstance(coefficient, (float, list)):
+            each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
+            if not plain or any(len(normal_factors(c)) > 1 for c in set(each)):
+                return super().scaled(tensors, coefficient)
+            return _by_chunks(_times, tensors, list(np.array(each, WIDE[plain])))
+        if not _are_together([*tensors, coefficient]):
+            return super().scaled(tensors, coefficient)
+        scaled: list[Tensor] = _times_or_same(list(tensors), coefficient)
+        return scaled
+
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        with np.errstate(over="ignore"):  # beyond the dtype there is no bound
+            bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, upper)]
+        return _by_chunks(_bounded, tensors, *([bound] * len(tensors) for bound in bounds))
 
 
 def gradient_transformation(rule: Rule) -> optax.GradientTransformation:
@@ -175,6 +227,26 @@ def _on_host(x: Tensor) -> bool:
     return not isinstance(x, Tracer) and x.is_fully_addressable and all(device.platform == "cpu" for device in x.devices())
 
 
+def _is_tracing() -> bool:
+    """Whether a function is being traced: an operation on constants is then traced with it, and has no value either."""
+    return isinstance(_nothing(), Tracer)
+
+
+@jax.jit
+def _nothing() -> Tensor:
+    return np.int32(0)
+
+
+def _are_together(tensors: Sequence[Tensor]) -> bool:
+    """Whether one compiled function can take them all: while tracing, and where all are on the same devices."""
+    return any(isinstance(x, Tracer) for x in tensors) or len(set(map(_SHARDING, tensors))) == 1
+
+
+def _are_alike(tensors: Sequence[Tensor]) -> bool:
+    """Whether one compiled function can take them all, and their norms have one dtype."""
+    return _are_together(tensors) and len(set(map(jax_norm.real, tensors))) == 1
+
+
 def _beside(x: Tensor, like: Tensor) -> Tensor:
     """``x``, of which every device may hold a copy, on the devices of ``like``."""
     if isinstance(x, Tracer) or isinstance(like, Tracer) or x.devices() == like.devices():
@@ -183,14 +255,42 @@ def _beside(x: Tensor, like: Tensor) -> Tensor:
     return jax.device_put(x, like.sharding if mesh is None else jax.NamedSharding(mesh, jax.P()))
 
 
-@functools.partial(jax.jit, static_argnums=2, inline=True)
-def _times(x: Tensor, factors: tuple[float, ...], wide: str) -> Tensor:
-    result = x.astype(wide)
+# ---- what is compiled ------------------------------------------------------------------------------------------------------
+
+
+def _by_chunks(function: Callable[..., list[Tensor]], *lists: Sequence[Any]) -> list[Tensor]:
+    """A compiled function of lists, called for several small tensors at a time, and for each large one by itself."""
+    results: list[Tensor] = []
+    for start, end in _chunks([x.size for x in lists[0]]):
+        results += function(*(list(items[start:end]) for items in lists))
+    return results
+
+
+def _chunks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for end in range(1, len(sizes) + 1):
+        if end == len(sizes) or end - start == _CHUNK or max(sizes[end - 1], sizes[end]) > _SMALL:
+            yield start, end
+            start = end
+
+
+@functools.partial(jax.jit, inline=True)
+def _times(tensors: list[Tensor], *factors: list[Tensor]) -> list[Tensor]:
+    return [_product(x, *each) for x, *each in zip(tensors, *factors, strict=True)]
+
+
+@functools.partial(jax.jit, inline=True)
+def _times_or_same(tensors: list[Tensor], coefficient: Tensor) -> list[Tensor]:
+    return [jnp.where(coefficient >= 1, x, _product(x, coefficient)) for x in tensors]
+
+
+def _product(x: Tensor, *factors: Tensor) -> Tensor:
+    result = x.astype(WIDE[str(x.dtype)])
     for factor in factors:
-        result = result * factor
+        result = result * factor.astype(jax_norm.real(x))
     return result.astype(x.dtype)
 
 
-@functools.partial(jax.jit, static_argnums=2, inline=True)
-def _times_or_same(x: Tensor, coefficient: Tensor, wide: str) -> Tensor:
-    return jnp.where(coefficient >= 1, x, (x.astype(wide) * coefficient.astype(wide)).astype(x.dtype))
+@functools.partial(jax.jit, inline=True)
+def _bounded(tensors: list[Tensor], lower: list[Tensor], upper: list[Tensor]) -> list[Tensor]:
+    return [jnp.maximum(jnp.minimum(x, most), least) for x, least, most in zip(tensors, lower, upper, strict=True)]

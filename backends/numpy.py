@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gradclip.backend import FLOATS, Backend, Tensor, normal_factors
+from gradclip.backend import Backend, Tensor
 from gradclip.backends import host
+from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
 _DTYPE, _WRITEABLE, _DENSE = map(operator.attrgetter, ("dtype", "flags.writeable", "flags.forc"))
@@ -108,50 +109,52 @@ class NumpyBackend(Backend):
         return host.total(tensors, order)
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
-        if type(x) is not np.ndarray or self.dtype(x) not in FLOATS or not _is_one_factor(coefficient):
-            return super().scale(x, coefficient)
-        if x.dtype.itemsize >= 4:
-            return x * coefficient
-        return _write(np.multiply, [x], [np.empty_like(x)], coefficient)[0]
+        if _is_simple(x) and _is_one_factor(coefficient):
+            return _each(np.multiply, [x], False, coefficient)[0]
+        return super().scale(x, coefficient)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
-        dtypes = set(map(_DTYPE, tensors))
-        if not plain or len(dtypes) > 1 or tensors[0].dtype.itemsize < 4 or not _is_one_factor(coefficient):
-            return super().scaled(tensors, coefficient)
-        factor = np.array(coefficient, dtypes.pop())
-        return list(map(np.multiply, tensors, itertools.repeat(factor)))
+        if plain and _is_one_factor(coefficient):
+            return _each(np.multiply, tensors, False, coefficient)
+        return super().scaled(tensors, coefficient)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         if plain and _is_one_factor(coefficient):
-            _write(np.multiply, tensors, tensors, coefficient)
+            _each(np.multiply, tensors, True, coefficient)
         else:
             super().scale_(tensors, coefficient)
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
-        is_number = isinstance(lower, float) and isinstance(upper, float)
-        if type(x) is not np.ndarray or self.dtype(x) not in FLOATS or not is_number:
-            return super().clamp(x, lower, upper)
-        if x.dtype.itemsize >= 4:
-            return x.clip(lower, max(lower, upper))
-        return _write(np.ndarray.clip, [x], [np.empty_like(x)], lower, max(lower, upper))[0]
+        if _is_simple(x) and isinstance(lower, float) and isinstance(upper, float):
+            return self.clamped([x], lower, upper)[0]
+        return super().clamp(x, lower, upper)
+
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        return _each(np.ndarray.clip, tensors, False, lower, max(lower, upper))
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
-        _write(np.ndarray.clip, tensors, tensors, lower, max(lower, upper))
+        _each(np.ndarray.clip, tensors, True, lower, max(lower, upper))
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x[...] = value
 
 
-def _write(operation: Any, arrays: Sequence[Tensor], outs: Sequence[Tensor], *numbers: float) -> list[Tensor]:
-    """``out[...] = operation(x, *numbers)`` for each of some floating point arrays: of halves in float32."""
+def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float) -> list[Tensor]:
+    """``operation(x, *numbers)`` for each of some floating point arrays, in place or into new ones of their dtypes."""
     dtypes = set(map(_DTYPE, arrays))
     if len(dtypes) > 1:
-        return [_write(operation, [x], [out], *numbers)[0] for x, out in zip(arrays, outs, strict=True)]
+        return [_each(operation, [x], in_place, *numbers)[0] for x in arrays]
     dtype = dtypes.pop()
-    if dtype.itemsize < 4:  # NumPy converts a few thousand elements at a time
+    is_half = dtype.itemsize < 4
+    outs: list[Any] = [arrays] if in_place else [map(np.empty_like, arrays)] if is_half else []
+    if is_half:  # in float32, to which NumPy converts a few thousand elements at a time
         operation, dtype = functools.partial(operation, dtype=np.float32, casting="unsafe"), np.float32
     made = [np.array(number, dtype) for number in numbers]  # as arrays they take half the time that numbers do
-    return list(map(operation, arrays, *map(itertools.repeat, made), outs))
+    return list(map(operation, arrays, *map(itertools.repeat, made), *outs))
+
+
+def _is_simple(x: Tensor) -> bool:
+    return type(x) is np.ndarray and _name(x.dtype) in FLOATS
 
 
 def _is_one_factor(coefficient: Any) -> bool:

@@ -13,10 +13,14 @@ from typing import Any
 import paddle
 from paddle.base.framework import EagerParamBase
 
-from gradclip.backend import COMPLEX, INTEGERS, WIDE, Backend, Tensor, normal_factors
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import paddle_distributed as distributed
 from gradclip.backends import paddle_memory as memory
+from gradclip.backends import paddle_program as program
 from gradclip.backends.paddle_slot import grad_clip, slot, wanted
+from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, normal_factors
 from gradclip.errors import DTypeError, NotWritableError
+from gradclip.parts import Group, Parts
 
 __all__ = ["PaddleBackend", "grad_clip"]
 
@@ -81,8 +85,10 @@ class PaddleBackend(Backend):
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         dtype = self.dtype(x if self.is_tensor(x) else y)
         wide = WIDE.get(dtype, dtype)
-        x, y = self.asarray(x, wide, condition), self.asarray(y, wide, condition)
-        if not self.can_look(condition):
+        if self.can_look(condition):
+            x, y = self.asarray(x, wide, condition), self.asarray(y, wide, condition)
+        else:
+            x, y = (_filled(z, wide, condition) if isinstance(z, float) else self.cast(z, wide) for z in (x, y))
             condition, x, y = _broadcast(condition, x, y)
         return self.cast(paddle.where(condition, x, y), dtype)
 
@@ -202,6 +208,18 @@ class PaddleBackend(Backend):
         is_parameter, several = self.is_parameter, isinstance(tree, (list, tuple)) and bool(tree)
         return several and all(type(x) is tuple and [*map(is_parameter, x)] == [True, False] for x in tree)
 
+    def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
+        return distributed.parts(leaves, owners)
+
+    def together(self, x: Tensor) -> Tensor:
+        return distributed.together(x)
+
+    def group(self, reduce: object) -> Group | None:
+        return distributed.group_of(reduce)
+
+    def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
+        return paddle.is_grad_enabled() and not all(x.is_leaf for x in tensors if self.can_look(x))  # a gradient is a leaf
+
     def detach(self, x: Tensor) -> Tensor:
         return x.detach()
 
@@ -214,6 +232,17 @@ class PaddleBackend(Backend):
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
         return memory.norms(tensors, order)
 
+    def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        in_program = [isinstance(x, _Value) and self.dtype(x) in program.NARROW for x in tensors]
+        groups = [[x] for x, is_in_program in zip(tensors, in_program, strict=True) if is_in_program]
+        found = iter(program.norms(groups) if groups else ())
+        return [next(found) if is_in_program else None for is_in_program in in_program]
+
+    def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        if not all(isinstance(x, _Value) and self.dtype(x) in program.NARROW for x in tensors):
+            return None
+        return program.norms([tensors])[0]
+
     def copy(self, x: Tensor) -> Tensor:
         return self.merge(x) if self.is_sparse(x) else x.clone() if self.can_look(x) else x
 
@@ -222,9 +251,11 @@ class PaddleBackend(Backend):
         if dtype in COMPLEX:  # by parts: a product of complex numbers makes NaN of the other part of an infinite one
             factor = coefficient if isinstance(coefficient, float) else paddle.unsqueeze(coefficient, -1)
             return paddle.as_complex(self.scale(paddle.as_real(x), factor))
+        wide = self.cast(x, WIDE[dtype])
+        if not isinstance(coefficient, float) and isinstance(x, _Value):  # times a 1 every bit stays
+            return self.cast(program.times(wide, self.cast(coefficient, WIDE[dtype]), memory.ON_HOST_ONLY), dtype)
         if not isinstance(coefficient, float):
             return super().scale(x, _beside(coefficient, x))
-        wide = self.cast(x, WIDE[dtype])
         for factor in normal_factors(coefficient):
             wide = wide * self.asarray(factor, WIDE[dtype], x)  # times a Python number, -0 becomes 0
         return self.cast(wide, dtype)
@@ -276,6 +307,11 @@ def _is_one_factor(coefficient: Any) -> bool:
 def _beside(x: Tensor, like: Tensor) -> Tensor:
     """``x`` on the device of ``like``; in a static program that is the executor's business."""
     return x if isinstance(x, _Value) or isinstance(like, _Value) or x.place == like.place else x.to(like.place)
+
+
+def _filled(value: float, dtype: str, like: Tensor) -> Tensor:
+    """A number in the shape of a value of a static program, as far as that is known."""
+    return paddle.full([] if -1 in like.shape else like.shape, value, dtype)
 
 
 def _broadcast(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,20 +16,23 @@ from gradclip.backend import Tensor
 from gradclip.backends import host
 from gradclip.norms import combine
 
-__all__ = ["SINGLE", "clamp_", "clamped", "copied", "norm", "norms", "plain", "scale_", "scaled"]
+__all__ = ["ON_HOST_ONLY", "SINGLE", "clamp_", "clamped", "copied", "norm", "norms", "plain", "scale_", "scaled"]
 
 SINGLE = ("float32", "float64")  #: the dtypes whose arithmetic needs no wider one
 
 _MEMORY = ctypes.c_char * (1 << 46)  # as long as it may be: NumPy is told how much of it is a tensor's
 _LARGE = 1 << 20  # elements from which on NumPy's new memory is several times as fast, because it asks for large pages
 _BLOCK = 1 << 18  # elements that are converted or stacked at once: those stay in the cache
-_FEW, _SEVERAL = 2048, 8  # up to so many elements, in at least so many tensors of one shape: stacked
-_ON_HOST_ONLY = not (
+_FEW, _SEVERAL = 8192, 8  # up to so many elements, in at least so many tensors of one shape: stacked
+_ROW = 256  # elements to a float32 sum
+_LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
+#: whether no tensor can be anywhere else
+ON_HOST_ONLY = not (
     paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type()
 )
 _NUMPY = {getattr(paddle, name): getattr(np, name) for name in (*SINGLE, "complex64", "complex128")}
 _FLOATS = {id(getattr(paddle, name)): name for name in ("float16", "bfloat16", *SINGLE)}  # hashing one takes long
-_DTYPE, _IS_CONSTANT = operator.attrgetter("dtype"), operator.attrgetter("stop_gradient")
+_DTYPE, _SHAPE, _IS_CONSTANT = map(operator.attrgetter, ("dtype", "shape", "stop_gradient"))
 
 
 def plain(tensors: Sequence[Tensor]) -> str:
@@ -44,7 +47,7 @@ def plain(tensors: Sequence[Tensor]) -> str:
         return ""
     if not _are_whole(tensors):
         return ""
-    if not _ON_HOST_ONLY and not all(x.place.is_cpu_place() for x in tensors):
+    if not ON_HOST_ONLY and not all(x.place.is_cpu_place() for x in tensors):
         return ""
     return _FLOATS.get(dtypes.pop(), "")
 
@@ -93,34 +96,54 @@ def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     dtypes = set(map(id, map(_DTYPE, tensors)))
     if len(dtypes) != 1 or tensors[0].dtype not in _NUMPY or not _are_whole(tensors):
         return [norm(x, order) for x in tensors]
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for i, x in enumerate(tensors):
-        alike.setdefault(tuple(x.shape), []).append(i)
     found: list[float | None] = [None] * len(tensors)
-    alone: list[int] = []
-    for shape, places in alike.items():
-        size = math.prod(shape)
-        if len(places) < _SEVERAL or size > _FEW:
-            alone += places
-            continue
-        for start in range(0, len(places), _BLOCK // size):
-            batch = places[start : start + _BLOCK // size]
-            for i, n in zip(batch, _norms_alike([tensors[i] for i in batch], order), strict=True):
-                found[i] = n
+    alone, batches = _batches(tensors)
+    for batch in batches:
+        for i, n in zip(batch, _norms_alike([tensors[i] for i in batch], order), strict=True):
+            found[i] = n
     dtype = _NUMPY[tensors[0].dtype]
     for i, n in zip(alone, host.norms([_array(tensors[i], dtype) for i in alone], order), strict=True):
         found[i] = n
     return found
 
 
+def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
+    """The places of those that are worked on alone, and of those of one shape that are stacked, so many at a time."""
+    if len(tensors) < _SEVERAL:
+        return list(range(len(tensors))), []
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for i, shape in enumerate(map(tuple, map(_SHAPE, tensors))):
+        alike.setdefault(shape, []).append(i)
+    alone: list[int] = []
+    batches: list[list[int]] = []
+    for shape, places in alike.items():
+        size = math.prod(shape)
+        if len(places) < _SEVERAL or size > _FEW:
+            alone += places
+        else:
+            batches += [places[start : start + _BLOCK // size] for start in range(0, len(places), _BLOCK // size)]
+    return alone, batches
+
+
 def _norms_alike(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     """The norms of small tensors of one shape: stacked, because looking at each takes longer than its norm."""
     stacked = _C_ops.stack(tensors, 0)
     rows = _array(stacked, _NUMPY[stacked.dtype]).reshape(len(tensors), -1)
-    if order != 2:
+    if order != 2 or rows.dtype.kind == "c":
         return host.norms(list(rows), order)
-    wide = rows.astype(np.float64)
-    return list(np.sqrt(np.vecdot(wide, wide)).tolist())
+    with np.errstate(all="ignore"):
+        found = np.sqrt(np.add.reduce(_short_squares(rows), 1, dtype=np.float64))
+        if not ((found > _LEAST) & (found < _MOST)).all():
+            wide = rows.astype(np.float64)
+            found = np.sqrt(np.vecdot(wide, wide))
+    return list(found.tolist())
+
+
+def _short_squares(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The sums of the squares of pieces of each row that are short enough for float32."""
+    pieces = rows.reshape(len(rows), -1, _ROW) if rows.shape[1] % _ROW == 0 else rows.astype(np.float64)[:, None]
+    squares: np.ndarray[Any, Any] = np.vecdot(pieces, pieces)
+    return squares
 
 
 def copied(x: Tensor) -> Tensor:
@@ -130,10 +153,19 @@ def copied(x: Tensor) -> Tensor:
 
 def scaled(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each of some plain tensors of a dtype in SINGLE."""
-    return [  # with a bias of 0 the product would be 0 where it is -0
-        _new(x, np.multiply, c) if _is_large(x) else _C_ops.scale(x, c, -0.0, True)
-        for x, c in zip(tensors, coefficients, strict=True)
-    ]
+    alone, batches = _batches(tensors)
+    products: list[Tensor] = [None] * len(tensors)
+    for batch in batches:
+        stacked = _C_ops.stack([tensors[i] for i in batch], 0)
+        rows = _array(stacked, _NUMPY[stacked.dtype]).reshape(len(batch), -1)
+        with np.errstate(all="ignore"):
+            rows *= np.array([[coefficients[i]] for i in batch], rows.dtype)
+        for i, product in zip(batch, _C_ops.unbind(stacked, 0), strict=True):
+            products[i] = product
+    for i in alone:
+        x, c = tensors[i], coefficients[i]  # with a bias of 0 the product would be 0 where it is -0
+        products[i] = _new(x, np.multiply, c) if _is_large(x) else _C_ops.scale(x, c, -0.0, True)
+    return products
 
 
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:

@@ -9,7 +9,8 @@ from typing import Any
 import paddle
 
 from gradclip.clip import clip
-from gradclip.rule import Rule, check_rule
+from gradclip.errors import ArgumentError
+from gradclip.rule import Rule, Scope, check_rule
 
 __all__ = ["Pairs", "grad_clip", "slot", "wanted"]
 
@@ -21,18 +22,22 @@ def wanted(parameter: Any) -> bool:
     return getattr(parameter, "need_clip", True) is not False
 
 
-def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
+def grad_clip(rule: Rule, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:
         rule: of any dialect but one that sums over examples.
+        reduce: as for :func:`gradclip.clip`: the group of the processes that hold the rest of the gradients. Fleet's hybrid
+            parallel optimizers replace a ``ClipGradByGlobalNorm``, gradclip's too, by their own that knows the groups; any
+            other object has to be told.
 
     Returns:
         A ``paddle.nn.clip.ClipGradBase``. As Paddle's own it leaves the gradient of a parameter with ``need_clip=False`` as it
         is and drops pairs without a gradient.
 
     Raises:
-        TypeError, ValueError: for what is no rule, and for one whose result has another shape than the gradient.
+        TypeError, ValueError: for what is no rule, and for one whose result has another shape than the gradient; when it is
+            called, for one norm over gradients that fleet has split, without ``reduce``.
 
     >>> import paddle, gradclip.backends.paddle
     >>> from gradclip.dialects import torch
@@ -40,25 +45,68 @@ def grad_clip(rule: Rule) -> paddle.nn.clip.ClipGradBase:
     >>> clip = gradclip.backends.paddle.grad_clip(torch.clip_grad_norm(1.0))
     >>> optimizer = paddle.optimizer.SGD(parameters=layer.parameters(), grad_clip=clip)
     """
-    return _RuleClip(rule)
+    return _RuleClip(rule, reduce)
 
 
 class _RuleClip(paddle.nn.clip.ClipGradBase):
-    def __init__(self, rule: Rule) -> None:
+    should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, on any object, where they fuse gradients
+
+    def __init__(self, rule: Rule, reduce: Any) -> None:
         super().__init__()
         check_rule(rule, keeps_shape=True)
         self.rule = rule
+        self.reduce = reduce
 
     @paddle.jit.not_to_static
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         pairs = [(p, g) for p, g in params_grads if g is not None]
         chosen = [(p, g) for p, g in pairs if wanted(p)]
+        self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
-            clipped = iter(clip([g for _, g in chosen], self.rule, params=[p for p, _ in chosen]).grads)
+            made = clip([g for _, g in chosen], self.rule, params=[p for p, _ in chosen], reduce=self.reduce)
+        clipped = iter(made.grads)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
+
+    def _check_whole(self, gradients: list[Any]) -> None:
+        """Refuse one norm over what this process has, where fleet gives the others other gradients."""
+        if self.rule.scope is not Scope.GLOBAL or callable(self.reduce) or not paddle.in_dynamic_mode():
+            return
+        if any(isinstance(g, paddle.Tensor) and g.is_dist() for g in gradients):  # they say themselves how they are split
+            return
+        split, hint = _split(), "gradclip.ClipGradByGlobalNorm, which Paddle's optimizer knows"
+        if "mp" in split:  # parts of some weights and replicas of others
+            what, hint = "No group has one norm over parts and replicas.", f"{hint}."
+        elif self.reduce is None and (split or self.should_comm_on_shard_dim):
+            what = "Each process has a norm of its own here, because others hold other gradients."
+            hint = f"{hint}, or grad_clip(rule, reduce=the group)."
+        else:
+            return
+        under = ", ".join(f"{name}_degree={degree}" for name, degree in split.items()) or "fused gradients"
+        raise ArgumentError(what, f"rule={self.rule} under {under}", hint)
 
     def __str__(self) -> str:
         return f"Gradient Clip By {self.rule}"
+
+
+def _split() -> dict[str, int]:
+    """The ways in which fleet's hybrid parallel mode splits a model, and over how many processes."""
+    topology = getattr(paddle.distributed.fleet.fleet, "_hcg", None)
+    if topology is None:
+        return {}
+    degrees = {
+        "sharding": topology.get_sharding_parallel_world_size(),
+        "mp": topology.get_model_parallel_world_size(),
+        "pp": topology.get_pipe_parallel_world_size(),
+    }
+    return {name: degree for name, degree in degrees.items() if degree > 1}
+
+
+def _without_history(pair: Any) -> Any:
+    """A pair of a static program without what made its gradient: where nobody differentiates, fewer operations do."""
+    is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+    if not is_pair or not isinstance(pair[1], paddle.pir.Value) or pair[1].stop_gradient or not wanted(pair[0]):
+        return pair
+    return pair[0], pair[1].detach()
 
 
 @cache
@@ -81,8 +129,9 @@ def slot(cls: type) -> type:
             if self.should_comm_on_shard_dim:  # the norm must be reduced over those groups, as only Paddle's own does
                 pairs: Pairs = native.__call__(self, list(params_grads))
                 return pairs
-            with paddle.no_grad():
-                clipped: Pairs = cls.__call__(self, params_grads)
+            with paddle.no_grad():  # which in a static program does nothing
+                is_program = not paddle.in_dynamic_mode() and isinstance(params_grads, Iterable)
+                clipped: Pairs = cls.__call__(self, map(_without_history, params_grads) if is_program else params_grads)
             return clipped
 
         def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -7,10 +7,12 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import FLOATS, WIDE, Backend, Tensor, normal_factors
-from gradclip.backends import host, tensorflow_fused
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import host, tensorflow_distributed, tensorflow_fused
+from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
 from gradclip.norms import combine
 
@@ -85,10 +87,10 @@ class TensorFlowBackend(Backend):
         return tf.where(condition, _operand(x, dtype), _operand(y, dtype))
 
     def maximum(self, x: Tensor, y: Any) -> Tensor:
-        return tf.maximum(x, y)
+        return tf.maximum(x, _operand(y, self.dtype(x)))
 
     def minimum(self, x: Tensor, y: Any) -> Tensor:
-        return tf.minimum(x, y)
+        return tf.minimum(x, _operand(y, self.dtype(x)))
 
     def number(self, x: Tensor) -> float:
         return float(x.numpy().item())
@@ -158,6 +160,9 @@ class TensorFlowBackend(Backend):
 
     def detach(self, x: Tensor) -> Tensor:
         return tf.stop_gradient(x)
+
+    def doubt(self, tensors: Sequence[Tensor]) -> str | None:
+        return tensorflow_distributed.doubt(tensors) if tf.distribute.has_strategy() else None
 
     def size(self, x: Tensor) -> Any:
         shape = self.shape(x)
@@ -245,7 +250,7 @@ class TensorFlowBackend(Backend):
         return tf.where((x >= lower) & (x <= upper), x, tf.maximum(tf.minimum(x, upper), lower))
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
-        if not lower <= 0 <= upper or not self.is_concrete(tensors[:1]):
+        if not lower <= 0 <= upper or "CPU:" not in tensors[0].device:
             return super().clamped(tensors, lower, upper)
         return [tensorflow_fused.clamped_eagerly(x, lower, upper) for x in tensors]
 
@@ -270,7 +275,8 @@ def _operand(x: Any, dtype: str) -> Tensor:
 
 def _number(value: float, dtype: str) -> Tensor:
     kind = tf.as_dtype(dtype)
-    return tf.constant(int(value) if kind.is_integer else value, kind)
+    with np.errstate(over="ignore"):  # what is beyond the dtype is infinite
+        return tf.constant(int(value) if kind.is_integer else value, kind)
 
 
 _error_types: dict[type[GradclipError], type[GradclipError]] = {}

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import WIDE, Tensor
+from gradclip.backend import Tensor
+from gradclip.dtypes import WIDE
 
 try:
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext as _is_in_xla
@@ -32,6 +33,7 @@ _FEW = 1 << 14  # up to so many elements a copy in float64 costs less than an op
 _TINY = 1 << 12  # up to so many elements a copy costs less than an operation
 _BLOCK = 1 << 21  # halves that are cast at once: those stay in the cache
 _PIECE = 1 << 17  # elements that are compared at once: those stay in the cache
+_INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 
 _Method = Callable[[Sequence[Tensor], bool], Tensor]
@@ -183,18 +185,31 @@ def _blocks(flat: Tensor) -> list[Tensor]:
     return [*tf.unstack(rows), *([] if rest is None else [rest])]
 
 
-def _plain(flats: Sequence[Tensor], wide: bool) -> Tensor:
-    """The norm of all by operations that XLA fuses."""
+def _plain(flats: Sequence[Tensor], careful: bool) -> Tensor:
+    """The norm of all by operations that XLA fuses; with ``careful`` also where squares would leave float32.
+
+    Everything is divided by the largest magnitude then: a copy in float64 would be one to XLA too, of twice the size.
+    """
+    scale = _largest(flats) if careful else None
     squares = []
     for flat in flats:
         rest: Tensor | None = flat
-        if not wide and not _is_few(flat) and flat.shape[0] is not None:  # XLA cannot slice at a place that it does not know
+        if not _is_few(flat) and flat.shape[0] is not None:  # XLA cannot slice at a place that it does not know
             rows, rest = _divided(flat, _LANES[0] * _LANES[1])
             rows = tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float32)
+            rows = rows if scale is None else rows / scale
             squares.append(tf.reduce_sum(tf.cast(tf.reduce_sum(rows * rows, 1), tf.float64)))
         if rest is not None:
-            squares.append(tf.reduce_sum(tf.square(tf.cast(rest, tf.float64))))
-    return tf.sqrt(tf.add_n(squares))
+            wide = tf.cast(rest, tf.float64)
+            squares.append(tf.reduce_sum(tf.square(wide if scale is None else wide / tf.cast(scale, tf.float64))))
+    found = tf.sqrt(tf.add_n(squares))
+    return found if scale is None else found * tf.cast(scale, tf.float64)
+
+
+def _largest(flats: Sequence[Tensor]) -> Tensor:
+    """The largest magnitude, a float32; 1 where there is none, or it cannot be divided by."""
+    largest = tf.reduce_max([tf.reduce_max(tf.abs(tf.cast(flat, tf.float32))) for flat in flats])
+    return tf.where(tf.math.is_finite(largest) & (largest > 0), largest, tf.ones_like(largest))
 
 
 def times(x: Tensor, factor: Tensor) -> Tensor:
@@ -286,7 +301,14 @@ def clamped_eagerly(x: Tensor, lower: float, upper: float) -> Tensor:
     """An eager tensor on the host with each element between two bounds, ``x`` itself where nothing is clipped; 0 fits."""
     if _fits(array(x), lower, upper):
         return x
-    return _between(x, tf.constant(lower, x.dtype), tf.constant(upper, x.dtype))
+    return _between(x, _constant(lower, x.dtype), _constant(upper, x.dtype))
+
+
+@functools.lru_cache(64)
+def _constant(value: float, dtype: Any) -> Tensor:
+    """An eager number on the host, made once: that takes longer than to clip a small tensor."""
+    with tf.device("CPU:0"):
+        return tf.constant(value, dtype)
 
 
 def _between(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -298,13 +320,12 @@ def _fits(array: np.ndarray[Any, Any], lower: float, upper: float) -> bool:
 
     Floats of one sign are in the order of their bits, which makes halves as quick to compare as integers.
     """
+    most, least = _bits(abs(upper), array.dtype), _bits(abs(lower), array.dtype) + (1 << 8 * array.itemsize - 1)
+    if array.size <= _PIECE:
+        signed, unsigned = _INTEGERS[array.itemsize]
+        return bool(array.view(signed).max(initial=0) <= most and array.view(unsigned).max(initial=0) <= least)
     flat = array.reshape(-1)
-    signed, unsigned = flat.view(f"i{flat.itemsize}"), flat.view(f"u{flat.itemsize}")
-    most, least = _bits(abs(upper), flat.dtype), _bits(abs(lower), flat.dtype) + (1 << 8 * flat.itemsize - 1)
-    for start in range(0, flat.size, _PIECE):
-        if signed[start : start + _PIECE].max() > most or unsigned[start : start + _PIECE].max() > least:
-            return False
-    return True
+    return all(_fits(flat[start : start + _PIECE], lower, upper) for start in range(0, flat.size, _PIECE))
 
 
 @functools.lru_cache(256)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
-from gradclip.backend import Backend, Tensor, normal_factors
+from gradclip.backend import Backend, Tensor
 from gradclip.backends import torch_norm
 from gradclip.clip import clip_
+from gradclip.dtypes import normal_factors
 from gradclip.errors import DTypeError, NotWritableError
+from gradclip.parts import Group, Parts
 from gradclip.rule import Rule, check_rule
 
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
@@ -27,11 +30,12 @@ _PLAIN = {
 _TYPES = {torch.Tensor, torch.nn.Parameter}
 
 
-def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
+def step_pre_hook(rule: Rule, *, reduce: Any = None) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
     """A hook that clips the gradients of an optimizer's parameters before each step.
 
     Args:
         rule: of any dialect but one that sums over examples. All parameter groups are clipped together.
+        reduce: for parameters of which other processes hold some: as for :func:`gradclip.clip`.
 
     Returns:
         A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again.
@@ -54,7 +58,7 @@ def step_pre_hook(rule: Rule) -> Callable[[torch.optim.Optimizer, Any, Any], Non
     check_rule(rule, keeps_shape=True)
 
     def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        clip_([parameter for group in optimizer.param_groups for parameter in group["params"]], rule)
+        clip_([parameter for group in optimizer.param_groups for parameter in group["params"]], rule, reduce=reduce)
 
     return clip_before_step
 
@@ -80,6 +84,10 @@ class TorchBackend(Backend):
     def is_parameter(self, x: object) -> bool:
         return isinstance(x, torch.nn.Parameter)
 
+    def identity(self, x: Tensor) -> Hashable:
+        # compiled, a set of tensors knows them apart; their ids would be those of one step, and each step compiled again
+        return x if torch.compiler.is_compiling() else id(x)
+
     def dtype(self, x: Tensor) -> str:
         return _NAMES[x.dtype]
 
@@ -94,7 +102,8 @@ class TorchBackend(Backend):
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
         device = None if like is None else like.device
         if type(value) is float:
-            return torch.scalar_tensor(value, dtype=_DTYPES[dtype], device=device)  # in half the time
+            number = _in_range(value, _DTYPES[dtype])
+            return torch.scalar_tensor(number, dtype=_DTYPES[dtype], device=device)  # in half the time
         return torch.as_tensor(value, dtype=_DTYPES[dtype], device=device)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -110,7 +119,9 @@ class TorchBackend(Backend):
         return x.sqrt()
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return x.sum() if axes is None else x.sum(axes, keepdim=True)
+        # compiled for the host a float32 sum is a running one; torch's own is not
+        wide = _DTYPES[_wide(x)] if torch.compiler.is_compiling() and x.is_cpu else None
+        return (x.sum(dtype=wide) if axes is None else x.sum(axes, keepdim=True, dtype=wide)).to(x.dtype)
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         return x.amax() if axes is None else x.amax(axes, keepdim=True)
@@ -119,10 +130,10 @@ class TorchBackend(Backend):
         return torch.where(condition, x, y)
 
     def maximum(self, x: Tensor, y: Any) -> Tensor:
-        return torch.maximum(x, y.to(x)) if isinstance(y, torch.Tensor) else x.clamp(min=y)
+        return torch.maximum(x, y.to(x)) if isinstance(y, torch.Tensor) else x.clamp(min=_in_range(y, x.dtype))
 
     def minimum(self, x: Tensor, y: Any) -> Tensor:
-        return torch.minimum(x, y.to(x)) if isinstance(y, torch.Tensor) else x.clamp(max=y)
+        return torch.minimum(x, y.to(x)) if isinstance(y, torch.Tensor) else x.clamp(max=_in_range(y, x.dtype))
 
     def number(self, x: Tensor) -> float:
         return float(x.detach())
@@ -180,6 +191,29 @@ class TorchBackend(Backend):
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return torch.no_grad() if in_place else nullcontext()
+
+    # ---- several processes -----------------------------------------------------------------------------------------------
+
+    def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
+        # whoever has a DTensor has imported their module, which takes a second
+        if torch.compiler.is_compiling() or "torch.distributed.tensor" not in sys.modules:
+            return None
+        from gradclip.backends import torch_distributed
+
+        return torch_distributed.parts(leaves, owners)
+
+    def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
+        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+    def together(self, x: Tensor) -> Tensor:
+        return x if type(x) in _TYPES or not hasattr(x, "full_tensor") else x.full_tensor()
+
+    def group(self, reduce: object) -> Group | None:
+        if not torch.distributed.is_available():
+            return None
+        from gradclip.backends import torch_distributed
+
+        return torch_distributed.group_of(reduce)
 
     # ---- the fast ways ---------------------------------------------------------------------------------------------------
 
@@ -250,12 +284,12 @@ class TorchBackend(Backend):
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         small = [x for x in tensors if x.numel() <= torch_norm.FEW or not x.is_cpu]
         if small:
-            torch._foreach_clamp_max_(small, upper)
-            torch._foreach_clamp_min_(small, lower)
+            torch._foreach_clamp_max_(small, _in_range(upper, small[0].dtype))
+            torch._foreach_clamp_min_(small, _in_range(lower, small[0].dtype))
         if len(small) < len(tensors):
             for x in tensors:
                 if x.numel() > torch_norm.FEW and x.is_cpu:
-                    x.clamp_(lower, upper)  # reads and writes the memory once
+                    x.clamp_(_in_range(lower, x.dtype), _in_range(upper, x.dtype))  # reads and writes the memory once
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)
@@ -277,6 +311,13 @@ class TorchBackend(Backend):
         for x in tensors:
             values = self.values(x)
             values.copy_(self.scale(values, coefficient))
+
+
+def _in_range(value: Any, dtype: torch.dtype) -> Any:
+    """A number as the dtype has it: beyond its greatest torch raises, where it is infinite."""
+    if not isinstance(value, float) or not abs(value) > 65504.0 or not (dtype.is_floating_point or dtype.is_complex):
+        return value
+    return math.copysign(math.inf, value) if abs(value) > torch.finfo(dtype).max else value
 
 
 def _at_once(coefficient: Any) -> bool:

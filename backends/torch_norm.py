@@ -12,7 +12,8 @@ from gradclip.norms import combine
 
 _ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 are off by 28
 FEW = 1 << 14  # up to so many elements a float64 sum is as fast, and a copy costs less than a call
-_BLOCK = 1 << 20  # elements that are copied at once: fewer cost more in calls, more in memory
+_BLOCK = 1 << 20  # elements that are converted at once: fewer cost more in calls, more in memory
+_BATCH = 1 << 18  # elements of small tensors that are copied at once: those stay in the cache
 
 
 def is_dense(x: Tensor) -> bool:
@@ -44,7 +45,7 @@ def euclidean(tensors: Sequence[Tensor], sizes: Sequence[int]) -> float:
     norms: list[float] = []
     pieces: list[Tensor] = []
     batch: list[Tensor] = []
-    room = _BLOCK
+    room = _BATCH
     has_halves = any(x.dtype != torch.float32 for x in tensors)
     scratch = torch.empty(min(_BLOCK, -(-sum(sizes) // _ROW) * _ROW) if has_halves else 0)
     for x, size in zip(tensors, sizes, strict=True):
@@ -55,7 +56,7 @@ def euclidean(tensors: Sequence[Tensor], sizes: Sequence[int]) -> float:
         room -= size
         if room < 0:
             norms.append(_norm64(_row_norms(flat(batch), scratch)))  # at once, so that the next batch has the same memory
-            batch, room = [], _BLOCK
+            batch, room = [], _BATCH
     if batch:
         pieces += _row_norms(flat(batch), scratch)
     return combine([*norms, _norm64(pieces)], 2.0) if norms else _norm64(pieces)

@@ -10,36 +10,18 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from gradclip.dtypes import WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError
+from gradclip.parts import Group, Parts
 
-__all__ = ["COMPLEX", "FLOATS", "INTEGERS", "LARGEST", "WIDE", "Backend", "Tensor", "promote"]
+__all__ = ["Backend", "Tensor"]
 
 Tensor = Any  #: a framework's own tensor; gradclip wraps nothing
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-#: dtype -> the least and the most of the integers that are clipped by value
-INTEGERS = {f"int{n}": (-(1 << n - 1), (1 << n - 1) - 1) for n in (8, 16, 32, 64)}
-INTEGERS |= {f"uint{n}": (0, (1 << n) - 1) for n in (8, 16, 32, 64)}
-COMPLEX = {"complex64": "float32", "complex128": "float64"}  #: dtype -> dtype of its magnitude
-#: dtype -> dtype of the arithmetic: at least float32, so that half precision neither overflows nor loses the norm
-WIDE = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"} | {c: c for c in COMPLEX}
-LARGEST = {"float32": 2.0**127 * (2 - 2.0**-23), "float64": 2.0**1023 * (2 - 2.0**-52)}
-
-
-def promote(dtypes: Sequence[str]) -> str:
-    """The real dtype that holds them all, as every framework promotes: float16 with bfloat16 is float32.
-
-    >>> promote(["float16", "bfloat16"]), promote(["float32", "complex128"])
-    ('float32', 'float64')
-    """
-    real = {COMPLEX.get(dtype, dtype) for dtype in dtypes}
-    if len(real) == 1:
-        return real.pop()
-    return "float64" if "float64" in real else "float32"
-
 
 class Backend:
-    """One framework's tensors. Register a subclass with :func:`gradclip.register` or an entry point.
+    """One framework's tensors. Register a subclass with :func:`gradclip.register`, or by an entry point of the group
+    ``gradclip.backends`` whose name is the top-level module of the tensors' type.
 
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
     reduction over None reduces to a 0-d tensor. Nothing but :meth:`number`, :meth:`fast_norm` and :meth:`is_concrete` may look
@@ -60,6 +42,8 @@ class Backend:
 
     name = ""  #: "torch"
     holds_gradients = False  #: whether its tensors keep a gradient of their own, as torch's do in ``.grad``
+    guards_squares = False  #: whether :meth:`euclidean` is right also where squares leave the dtype of its result
+    fuses_numbers = False  #: whether while tracing single numbers cost less than a vector of them, of which each is taken out
 
     # ---- what every backend supplies: recognise and describe ------------------------------------------------------------
 
@@ -82,7 +66,10 @@ class Backend:
         raise NotImplementedError
 
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
-        """A number, nested lists of numbers or a tensor as a tensor of this dtype, on the device of ``like``."""
+        """A number, nested lists of numbers or a tensor as a tensor of this dtype, on the device of ``like``.
+
+        A NumPy number counts as a number, and a tensor may be of another dtype.
+        """
         raise NotImplementedError
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -102,7 +89,11 @@ class Backend:
         raise NotImplementedError
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        """The sum; 0 of nothing."""
+        """The sum, in the dtype of ``x``; 0 of nothing.
+
+        Right to a few ulp however many elements there are: where the framework keeps one running sum, which in float32 stands
+        still at 2**24, sum in float64.
+        """
         raise NotImplementedError
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
@@ -155,15 +146,24 @@ class Backend:
         return ""
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether looking at a value is free: eager, on the host, and nobody records these operations for a derivative."""
+        """Whether looking at a value is free: eager, on the host, and nobody records these operations for a derivative.
+
+        False for lazy tensors, which a look would compute: all is done with tensors then.
+        """
         return True
 
     def can_look(self, x: Tensor) -> bool:
-        """Whether a value can be looked at at all, be it at the cost of a synchronisation: False while tracing."""
+        """Whether a value can be looked at at all, be it at the cost of a synchronisation: False while tracing.
+
+        Asked where there is no way but to look, for ``error_if_nonfinite=True``; False makes that an error that says why.
+        """
         return True
 
     def is_mutable(self, x: Tensor) -> bool:
-        """Whether the framework can write to such a tensor, so that a functional form must not return it."""
+        """Whether the framework can write to such a tensor, so that a functional form must not return it.
+
+        True calls for :meth:`copy` and :meth:`assign_`.
+        """
         return False
 
     def check_writable(self, x: Tensor) -> None:
@@ -229,6 +229,35 @@ class Backend:
         """For a container that names the parameter of each gradient: those, in the order of :meth:`flatten`."""
         return None
 
+    # ---- what has a default: several processes -----------------------------------------------------------------------------
+
+    def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
+        """What this process holds of gradients that lie on several; None where every process has its own.
+
+        Asked for gradients that are not plain, or where a parameter has none here, which others may have.
+        """
+        return None
+
+    def together(self, x: Tensor) -> Tensor:
+        """A tensor that lies in parts on several processes, put together on each of them; any other itself."""
+        return x
+
+    def doubt(self, tensors: Sequence[Tensor]) -> str | None:
+        """Why these are most likely not yet the gradients to clip, as the text of a warning; None for all others."""
+        return None
+
+    def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether what is done to them now is recorded for a derivative, by a framework that records eagerly."""
+        return False
+
+    def widest(self) -> str:
+        """The widest real dtype that a tensor can have now: that of a sum which is handed out to be reduced."""
+        return "float64"
+
+    def group(self, reduce: object) -> Group | None:
+        """The processes behind a process group or mesh of the framework's own engine; None for anything else."""
+        return None
+
     # ---- what has a default: the fast ways -----------------------------------------------------------------------------------
 
     def detach(self, x: Tensor) -> Tensor:
@@ -249,8 +278,8 @@ class Backend:
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         """The Euclidean norm of each whole dense tensor while tracing, differentiable and within an ulp or two of float32.
 
-        Squares may overflow or vanish in float32. A result in float64 for a tensor that is not says that none has. None says
-        that this backend has nothing better than the square root of :meth:`sum`.
+        Squares may overflow or vanish in float32, unless :attr:`guards_squares`. A result in float64 for a tensor that is not
+        says that none has. None says that this backend has nothing better than the square root of :meth:`sum`.
         """
         return [None] * len(tensors)
 
@@ -328,16 +357,6 @@ class Backend:
         """``x *= coefficient`` for each; ``plain`` is what :meth:`plain` says of them."""
         for x in tensors:
             self.assign_(x, self.scale(x, coefficient))
-
-
-def normal_factors(coefficient: float) -> tuple[float, ...]:
-    """Factors whose product is ``coefficient``, none of them subnormal in float32.
-
-    A coefficient of 1e-40 is right for a gradient of 1e30 and a limit of 1e-10, and has 17 bits in float32, or none.
-    """
-    if 0.0 < coefficient < 2.0**-126:
-        return (coefficient * 2.0**64, 2.0**-64)
-    return (coefficient,)
 
 
 def _rebuild(backend: Backend, tree: Any, leaves: Iterator[Any]) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gradclip.backend import FLOATS, INTEGERS, WIDE, Backend, Tensor
+from gradclip.backend import Backend, Tensor
+from gradclip.dtypes import FLOATS, INTEGERS, WIDE
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError, NonFiniteError, ShapeError, TensorTypeError
 from gradclip.norms import axes_of, check_dtypes
 from gradclip.registry import Gradients, find, looked_at
@@ -64,6 +66,7 @@ def _known(backend: Backend, rule: Rule, x: Tensor, norm: Any) -> Any:
         raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={norm!r}", hint)
     if owner is not None and owner.dtype(norm) not in FLOATS + tuple(INTEGERS):
         raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {owner.dtype(norm)}"))
+    norm = norm if owner is None else owner.together(norm)
     _check_known_shape(backend, rule, x, norm, () if owner is None else owner.shape(norm))
     extremes = _extremes(norm)
     if extremes is not None and extremes[0] < 0:
@@ -168,8 +171,17 @@ def _is_whole(bound: Any) -> bool:
     return backend is not None and backend.dtype(bound) in INTEGERS
 
 
-def check_finite(opened: Gradients, backend: Backend, rule: Rule, measured: Any) -> None:
-    """Raise :class:`NonFiniteError`, with the names of the culprits, if a norm is not finite."""
+def check_finite(
+    opened: Gradients,
+    backend: Backend,
+    rule: Rule,
+    measured: Any,
+    everywhere: Callable[[list[str]], list[str]] | None = None,
+) -> None:
+    """Raise :class:`NonFiniteError`, with the names of the culprits, if a norm is not finite.
+
+    ``everywhere`` makes the culprits of all processes of those that are here.
+    """
     found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
     if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
         hint = "look at the norm that is returned, outside of the traced function."
@@ -186,6 +198,8 @@ def check_finite(opened: Gradients, backend: Backend, rule: Rule, measured: Any)
         bad = backend.size(wide) - backend.number(backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
         if bad:
             culprits.append(f"{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
+    if everywhere is not None:
+        culprits = everywhere(culprits)
     raise backend.error(
         NonFiniteError(
             f"The total norm of order {rule.order} for gradients is non-finite, so it cannot be clipped.",

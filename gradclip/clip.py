@@ -6,9 +6,11 @@ import sys
 import warnings
 from typing import Any
 
-from gradclip.backend import INTEGERS, WIDE, Backend, Tensor
+from gradclip.backend import Backend, Tensor
 from gradclip.check import check, check_finite, check_known, check_limits
 from gradclip.coefficient import coefficients, settled
+from gradclip.distributed import Shared, shared
+from gradclip.dtypes import INTEGERS, WIDE
 from gradclip.errors import GradclipWarning, message
 from gradclip.norms import measure
 from gradclip.registry import Gradients, find, open_
@@ -21,7 +23,7 @@ UNKNOWN: Any = object()  #: for a norm that is to be measured
 
 
 @as_it_is
-def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
+def clip(grads: Any, rule: Rule, *, params: Any = None, reduce: Any = None) -> ClipResult:
     """Clip gradients into new ones.
 
     Args:
@@ -31,6 +33,12 @@ def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
         rule: what to do, from a dialect.
         params: the parameters, in a container of the same structure (an iterator for a list), for a rule whose limit is
             relative to their norm (``optax.adaptive_grad_clip``). Not needed where the gradients come with their parameters.
+        reduce: for one norm over all gradients of which other processes hold some, as in pipeline parallelism: their group
+            (torch: a ``ProcessGroup`` or ``DeviceMesh``; JAX, in ``shard_map`` and ``pmap``: the name of an axis, or a tuple of
+            names), or a function that is given the sum of the p-th powers of this
+            process's gradients, as a 0-d float64 tensor (for an infinite order their maximum), and returns that of all
+            processes, or writes it in place. Gradients whose own type says how they are split need none (torch: DTensors; JAX:
+            sharded arrays under ``jit``).
 
     Returns:
         The clipped gradients in the same container, of the same dtypes, with the norm and the coefficient. Differentiable
@@ -48,11 +56,11 @@ def clip(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
         >>> result.grads["w"].round(3), result.norm
         (array([0.6, 0.8]), 5.0)
     """
-    return carry_out(open_(grads), rule, params)
+    return carry_out(open_(grads), rule, params, reduce=reduce)
 
 
 @as_it_is
-def clip_(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
+def clip_(grads: Any, rule: Rule, *, params: Any = None, reduce: Any = None) -> ClipResult:
     """Clip gradients in place, where the framework's tensors can be written; otherwise as :func:`clip`.
 
     Raises:
@@ -68,14 +76,14 @@ def clip_(grads: Any, rule: Rule, *, params: Any = None) -> ClipResult:
         >>> gradient.round(3)
         array([0.6, 0.8])
     """
-    return carry_out(open_(grads), rule, params, in_place=True)
+    return carry_out(open_(grads), rule, params, in_place=True, reduce=reduce)
 
 
 @as_it_is
-def norm(grads: Any, rule: Rule) -> Any:
+def norm(grads: Any, rule: Rule, *, reduce: Any = None) -> Any:
     """The first of two stages: the norm that :func:`clip` would use, before anything is scaled.
 
-    Reduce it across processes, log it, or look at it, then hand it to :func:`scale_by_norm`.
+    Log it, or look at it, then hand it to :func:`scale_by_norm`; ``reduce`` as for :func:`clip`.
 
     Example:
         >>> import gradclip, numpy as np
@@ -83,7 +91,7 @@ def norm(grads: Any, rule: Rule) -> Any:
         >>> gradclip.norm([np.array([3.0]), np.array([4.0])], torch.clip_grad_norm(max_norm=1.0))
         5.0
     """
-    return carry_out(open_(grads), rule, stage="norm").norm
+    return carry_out(open_(grads), rule, stage="norm", reduce=reduce).norm
 
 
 @as_it_is
@@ -136,6 +144,7 @@ def carry_out(
     keep: bool = False,
     known: Any = UNKNOWN,
     stage: str = "all",
+    reduce: Any = None,
 ) -> ClipResult:
     """Clip gradients that have been found already: what every public function comes to.
 
@@ -144,10 +153,17 @@ def carry_out(
     """
     check_rule(rule, keeps_shape=in_place)
     no_norm = rule.scope is Scope.VALUE
+    several = None
+    if reduce is not None or not opened.plain or len(opened.present) < len(opened.leaves):
+        several = shared(opened, rule, reduce, differentiates=stage == "all" and not in_place)
+        opened = opened if several is None else several.held
     backend = opened.backend
-    if backend is None or not opened.present:
+    if backend is None or (not opened.present and (several is None or known is not UNKNOWN or no_norm)):
         _warn_of_nothing(opened)
         return ClipResult(opened.rebuild(opened.leaves), None if no_norm else 0.0, None if no_norm else 1.0)
+    doubt = backend.doubt(opened.present) if stage == "all" and known is UNKNOWN else None
+    if doubt is not None:
+        warnings.warn(doubt, GradclipWarning, stacklevel=_outside())
     is_plain = opened.plain and known is UNKNOWN and rule.is_plain
     if not is_plain:
         check_limits(rule)
@@ -160,9 +176,9 @@ def carry_out(
     with backend.arithmetic(in_place and not is_plain):  # of what is plain nobody records what is written
         if no_norm:
             return ClipResult(opened.rebuild(_clamped(opened, backend, rule, in_place)), None, None)
-        measured = measure(opened, rule) if known is UNKNOWN else known
+        measured = _measured(opened, rule, several) if known is UNKNOWN else known
         if rule.error_if_nonfinite:
-            check_finite(opened, backend, rule, measured)
+            check_finite(opened, backend, rule, measured, None if several is None else several.culprits)
         if stage == "norm":
             return ClipResult(None, measured, None)
         factors = coefficients(opened, rule, measured, params)
@@ -171,6 +187,16 @@ def carry_out(
         else:
             scaled = _scaled(opened, backend, factors, in_place, keep)
         return ClipResult(opened.rebuild(scaled), measured, factors)
+
+
+def _measured(opened: Gradients, rule: Rule, several: Shared | None) -> Any:
+    """The norm of these gradients, or with those of several processes."""
+    if several is None:
+        return measure(opened, rule)
+    measured = several.measure(rule)
+    if not opened.present and measured == 0:
+        _warn_of_nothing(opened)
+    return measured
 
 
 def _clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) -> list[Tensor | None]:

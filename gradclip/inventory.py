@@ -13,8 +13,9 @@ from typing import Any
 
 import gradclip
 from gradclip import children, registry
-from gradclip.backend import COMPLEX, FLOATS, WIDE, Backend, Tensor
+from gradclip.backend import Backend, Tensor
 from gradclip.dialects import torch as dialect
+from gradclip.dtypes import COMPLEX, FLOATS, WIDE
 
 __all__ = ["describe", "framework_of", "survey", "text"]
 

@@ -11,12 +11,24 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradclip.backend import COMPLEX, FLOATS, LARGEST, WIDE, Backend, Tensor, promote
+from gradclip.backend import Backend, Tensor
+from gradclip.dtypes import COMPLEX, FLOATS, LARGEST, WIDE, promote
 from gradclip.errors import ArgumentError, DTypeError, ShapeError
 from gradclip.registry import Gradients
 from gradclip.rule import Rule, Scope
 
-__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "concrete_norms", "measure", "norm", "total", "wide_real"]
+__all__ = [
+    "EmptyNormError",
+    "axes_of",
+    "check_dtypes",
+    "combine",
+    "concrete_norms",
+    "mean",
+    "measure",
+    "norm",
+    "total",
+    "wide_real",
+]
 
 #: dtype -> (least, most, divisor below, divisor above): a sum of up to 2**30 squares is exact enough where the largest
 #: magnitude lies between the first two; a tensor outside is divided by a power of two, which rounds nothing
@@ -97,6 +109,8 @@ def traced_total(backend: Backend, tensors: Sequence[Tensor], order: float, wide
 def _euclidean(backend: Backend, x: Tensor, n: Tensor | None) -> Tensor:
     """The Euclidean norm from what the backend found without a scale: right unless squares have overflowed or vanished."""
     dtype = wide_real(backend, x)
+    if n is not None and backend.guards_squares:
+        return n
     if n is None:
         n = _power_norm(backend, backend.abs(backend.cast(x, WIDE[backend.dtype(x)])), 2.0, None)
     if backend.dtype(n) != dtype:
@@ -260,17 +274,17 @@ def measure(opened: Gradients, rule: Rule) -> Any:
             return combine(concrete_norms(backend, tensors, rule.order, wide, plain=bool(plain)), rule.order)
         return traced_total(backend, tensors, rule.order, wide)
     if rule.scope is Scope.EXAMPLE:
-        return total(backend, [_per_example(backend, x, rule.order, wide) for x in present], rule.order)
+        return total(backend, [_per_example(backend, opened.leaves[i], rule.order, wide) for i in opened.unique()], rule.order)
     if rule.scope is Scope.AXES:
         return [None if x is None else norm(backend, x, rule.order, axes_of(backend, x, rule)) for x in opened.leaves]
     if is_concrete:
         each = iter(concrete_norms(backend, present, rule.order, plain=bool(plain)))
     else:
         each = iter(traced_norms(backend, present, rule.order))
-    return [None if x is None else _mean(backend, x, next(each), rule) for x in opened.leaves]
+    return [None if x is None else mean(backend, x, next(each), rule) for x in opened.leaves]
 
 
-def _mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
+def mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
     """The root mean power from the norm, for a rule that clips by it."""
     if not rule.mean:
         return n

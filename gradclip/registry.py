@@ -18,7 +18,20 @@ from gradclip.backend import Backend, Tensor
 from gradclip.errors import TensorTypeError
 from gradclip.tracing import as_it_is, constant
 
-__all__ = ["GROUP", "Gradients", "Holders", "find", "get", "home", "installed", "loaded", "looked_at", "open_", "register"]
+__all__ = [
+    "GROUP",
+    "Gradients",
+    "Holders",
+    "find",
+    "get",
+    "home",
+    "installed",
+    "loaded",
+    "looked_at",
+    "of_type",
+    "open_",
+    "register",
+]
 
 GROUP = "gradclip.backends"
 
@@ -115,6 +128,12 @@ def find(x: object) -> Backend | None:
     return backend if backend.is_tensor(x) else None
 
 
+def of_type(kind: type) -> Backend | None:
+    """The backend of the framework that defines a type, be it of a tensor or of something else."""
+    number = _number_of(kind)
+    return None if number < 0 else _numbered[number]
+
+
 def looked_at(x: Any) -> Any:
     """A number as a float, and a tensor of one element too if looking at it is free; anything else as it is."""
     if isinstance(x, (int, float)):
@@ -149,6 +168,7 @@ class Gradients:
     tree: Any  #: the container; a list where an iterator was given
     was_iterator: bool = False
     plain: str = ""  #: the dtype of gradients that :meth:`Backend.plain` vouches for
+    is_named: bool = False  #: whether the container names the parameter of each gradient
 
     def placed(self, new: list[Any]) -> list[Any]:
         """New tensors in the place of those that are present."""
@@ -176,8 +196,8 @@ class Gradients:
         for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
             if leaf is None or self.backend is None:
                 continue
-            key, holder = self.backend.identity(leaf), id(owner)
-            if key not in seen and (owner is None or holder not in seen):
+            key, holder = self.backend.identity(leaf), id(owner) if self.is_named and owner is not None else None
+            if key not in seen and (holder is None or holder not in seen):
                 places.append(i)
             seen.add(key)
             seen.add(holder)
@@ -222,7 +242,7 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     present = [x for x in gradients if x is not None]
     distinct = named is None or len(set(map(id, named))) == len(named)
     plain = backend.plain(present) if distinct and present else ""
-    return Gradients(backend, gradients, present, owners, rebuild, tree, was_iterator, plain)
+    return Gradients(backend, gradients, present, owners, rebuild, tree, was_iterator, plain, named is not None)
 
 
 def _alike(tree: Any) -> Backend | None:

@@ -25,6 +25,7 @@ def frameworks_after(code: str) -> set[str]:
 
 
 MODULES = ["", ".dialects", ".dropins", ".cli", ".backends", ".migrate.apis", ".migrate.codemod", ".migrate.runner"]
+MODULES += [".conformance", ".conformance.engine", ".conformance.plugin", ".conformance.report"]
 
 
 @pytest.mark.parametrize("module", [f"gradclip{module}" for module in MODULES])
@@ -43,28 +44,39 @@ def test_a_framework_that_is_imported_would_be_seen() -> None:
 CORE: dict[str, set[str]] = {
     "tracing": set(),
     "errors": set(),
-    "backend": {"errors"},
+    "dtypes": set(),
+    "parts": set(),
+    "backend": {"dtypes", "errors", "parts"},
     "rule": {"errors"},
     "departures": set(),
     "registry": {"backend", "errors", "tracing"},
-    "norms": {"registry", "backend", "rule", "errors"},
-    "coefficient": {"norms", "registry", "backend", "rule", "errors"},
-    "check": {"norms", "registry", "backend", "rule", "errors"},
-    "clip": {"check", "coefficient", "norms", "registry", "backend", "rule", "errors", "tracing"},
+    "norms": {"dtypes", "registry", "backend", "rule", "errors"},
+    "coefficient": {"dtypes", "norms", "registry", "backend", "rule", "errors"},
+    "check": {"dtypes", "norms", "registry", "backend", "rule", "errors"},
+    "distributed": {"dtypes", "norms", "parts", "registry", "backend", "rule", "errors"},
+    "clip": {"dtypes", "check", "coefficient", "distributed", "norms", "registry", "backend", "rule", "errors", "tracing"},
     "dialects": {"rule", "errors", "tracing"},
-    "dropins": {"dialects", "clip", "registry", "backend", "rule", "errors", "tracing"},
+    "dropins": {"dtypes", "dialects", "clip", "registry", "backend", "rule", "errors", "tracing"},
 }
 CORE["__init__"] = set(CORE)  # the package itself: the public names
 # The command stands on top of it all.
 COMMAND = {"children", "inventory", "demo", "report", "cli", "__main__"}
 # So does the migration helper, which the command starts and which knows no command.
 MIGRATE = "migrate"
+# And the conformance suite, which uses what is public, and the starting of processes.
+CONFORMANCE = "conformance"
+PUBLIC = {"__init__", "dialects", "errors", "children"}
 # What the backends may share, and the trainers of the demo.
-SHARED = {"backends.host"}
+SHARED = {"backends.host", "backends.targets.host"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits"}
 # What is neither of gradclip nor of the standard library, by module: nothing for the rest.
 THIRD_PARTY = {
     "report": {"rich"},
+    "conformance.parametrize": {"pytest"},
+    "conformance.plugin": {"pytest"},
+    "conformance.progress": {"rich"},
+    "conformance.report.html": {"jinja2"},
+    "conformance.report.text": {"rich"},
     "migrate.codemod": {"libcst"},
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
@@ -73,13 +85,26 @@ THIRD_PARTY = {
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},
     "backends.torch_norm": {"torch"},
+    "backends.torch_distributed": {"torch"},
     "backends.tensorflow": {"tensorflow", "numpy"},
+    "backends.tensorflow_distributed": {"tensorflow"},
     "backends.tensorflow_fused": {"tensorflow", "numpy"},
     "backends.paddle": {"paddle"},
+    "backends.paddle_distributed": {"paddle", "numpy"},
     "backends.paddle_memory": {"paddle", "numpy"},
+    "backends.paddle_program": {"paddle"},
     "backends.paddle_slot": {"paddle"},
     "backends.jax": {"jax", "jaxlib", "optax", "numpy", "ml_dtypes"},
+    "backends.jax_norm": {"jax", "numpy"},
+    "backends.jax_distributed": {"jax"},
     "backends.keras": {"keras"},
+    "backends.targets.host": {"numpy", "ml_dtypes"},
+    "backends.targets.jax": {"jax", "optax", "numpy"},
+    "backends.targets.keras": {"keras"},
+    "backends.targets.numpy": {"numpy"},
+    "backends.targets.paddle": {"paddle"},
+    "backends.targets.tensorflow": {"tensorflow"},
+    "backends.targets.torch": {"torch"},
     "backends.demo.base": {"numpy"},
     "backends.demo.digits": {"numpy", "sklearn"},
     "backends.demo.numpy": {"numpy"},
@@ -134,13 +159,17 @@ def may_import(module: str, target: str) -> bool:
                 or inner.startswith(f"{module}_")
                 or (module.startswith("backends.demo.") and inner in DEMO_SHARED)
             )
+        if module.startswith("backends.targets."):
+            return target_room in {CONFORMANCE, *PUBLIC}
         return target_room in CORE or (module.startswith("backends.demo.") and target_room in COMMAND)
     if target_room == "backends":
         return False
     if room in COMMAND:
-        return target_room in COMMAND or target_room == MIGRATE or target_room in CORE
+        return target_room in {*COMMAND, MIGRATE, CONFORMANCE, *CORE}
     if room == MIGRATE:
         return target_room == MIGRATE or target_room in CORE
+    if room == CONFORMANCE:
+        return target_room in {CONFORMANCE, *PUBLIC}
     return target_room in CORE[room] or (room == target_room and "." in module)
 
 
@@ -151,7 +180,9 @@ def violations(module: str, source: str) -> list[str]:
 @pytest.mark.parametrize("module", SOURCES)
 def test_a_module_imports_only_what_it_may(module: str) -> None:
     room = module.partition(".")[0]
-    assert room in CORE or room in COMMAND or room in ("backends", MIGRATE), f"say in this file what {module} may import"
+    assert room in CORE or room in COMMAND or room in ("backends", MIGRATE, CONFORMANCE), (
+        f"say in this file what {module} may import"
+    )
     assert violations(module, SOURCES[module].read_text(encoding="utf-8")) == []
 
 
@@ -167,6 +198,13 @@ def test_the_modules_are_found() -> None:
         ("rule", "from gradclip import norms", "gradclip.norms"),
         ("clip", "import gradclip", "gradclip"),
         ("clip", "from gradclip import clip_", "gradclip"),
+        ("conformance.engine", "from gradclip import norms", "gradclip.norms"),
+        ("conformance.engine", "import numpy", "numpy"),
+        ("conformance.plugin", "import rich", "rich"),
+        ("conformance.adapted", "import gradclip.backends.numpy", "gradclip.backends.numpy"),
+        ("dialects.torch", "import gradclip.conformance", "gradclip.conformance"),
+        ("backends.targets.torch", "import numpy", "numpy"),
+        ("backends.targets.torch", "from gradclip.backends.targets import jax", "gradclip.backends.targets.jax"),
         ("clip", "def f():\n    import torch.nn", "torch.nn"),
         ("clip", "from numpy import ndarray", "numpy"),
         ("registry", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),

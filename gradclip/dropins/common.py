@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradclip import registry
-from gradclip.backend import promote
+from gradclip.dtypes import promote
 from gradclip.registry import Gradients
 
 __all__ = ["native_norm"]
@@ -18,6 +18,8 @@ def native_norm(opened: Gradients, norm: Any, home: str) -> Any:
     has not been imported.
     """
     present = opened.present
+    if not present and norm != 0:  # of other processes' gradients: in the dtype that it has there
+        present = [owner for owner in opened.owners if owner is not None]
     if opened.backend is not None and present:
         dtype = opened.plain or promote([opened.backend.dtype(x) for x in present])
         return opened.backend.asarray(norm, dtype, present[0])

@@ -53,9 +53,8 @@ class ClipGrad:
         """
         pairs = [pair for pair in _pairs(params_grads) if pair[1] is not None]
         wanted = [getattr(p, "need_clip", True) is not False for p, _ in pairs]
-        clipped = iter(
-            self._clipped(open_([g for (_, g), is_wanted in zip(pairs, wanted, strict=True) if is_wanted], holders="none"))
-        )
+        gradients = [g for (_, g), is_wanted in zip(pairs, wanted, strict=True) if is_wanted]
+        clipped = iter(self._clipped(open_(gradients, holders="none")))
         return [(p, next(clipped) if is_wanted else g) for (p, g), is_wanted in zip(pairs, wanted, strict=True)]
 
     def _clipped(self, opened: Gradients) -> list[Any]:
@@ -64,7 +63,7 @@ class ClipGrad:
 
 
 class ClipGradByNorm(ClipGrad):
-    r"""Clip each gradient by its own Euclidean norm, into new tensors, as ``paddle.nn.ClipGradByNorm`` does.
+    r"""Clip each gradient by its own Euclidean norm, as ``paddle.nn.ClipGradByNorm`` does.
 
     .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
 

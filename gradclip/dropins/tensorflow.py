@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradclip.backend import COMPLEX, INTEGERS, WIDE
 from gradclip.clip import UNKNOWN, carry_out
 from gradclip.dialects import tensorflow as dialect
 from gradclip.dropins.common import native_norm
+from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
 from gradclip.errors import GradclipError, TensorTypeError
 from gradclip.registry import Gradients, find, home, open_
 from gradclip.rule import Rule

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradclip import registry
 from gradclip.clip import carry_out
 from gradclip.dialects import torch as dialect
 from gradclip.dropins.common import native_norm
@@ -26,6 +27,8 @@ def clip_grad_norm_(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
+    *,
+    reduce: Any = None,
 ) -> Any:
     r"""Clip the gradients of parameters in place by one norm over all of them, as ``torch.nn.utils.clip_grad_norm_`` does.
 
@@ -39,6 +42,8 @@ def clip_grad_norm_(
         norm_type: the order p: any real number, ``inf``, ``-inf``, or their names.
         error_if_nonfinite: raise if the norm is infinite or NaN, naming the gradients, all of them untouched.
         foreach: accepted and of no effect; the fastest way is always taken.
+        reduce: for parameters of which other processes hold some, as in pipeline parallelism: as for :func:`gradclip.clip`.
+            Not for DTensors, whose placements say how they are split.
 
     Returns:
         The norm before clipping: a 0-d tensor of the gradients' widest real dtype, on the device of the first.
@@ -61,8 +66,8 @@ def clip_grad_norm_(
     array([0.6, 0.8])
     """
     rule = dialect.clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
-    opened = _opened(parameters)
-    return native_norm(opened, carry_out(opened, rule, in_place=True).norm, "torch")
+    opened = _opened(parameters, reduce=reduce)
+    return native_norm(opened, carry_out(opened, rule, in_place=True, reduce=reduce).norm, "torch")
 
 
 @as_it_is
@@ -97,13 +102,15 @@ def get_total_norm(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
+    *,
+    reduce: Any = None,
 ) -> Any:
     r"""The norm over tensors, as ``torch.nn.utils.get_total_norm`` computes it: the first half of :func:`clip_grad_norm_`.
 
     Args:
         tensors: one tensor or several. Given parameters it is the norm of the parameters, as in torch, and not of their
             gradients.
-        norm_type, error_if_nonfinite, foreach: as for :func:`clip_grad_norm_`.
+        norm_type, error_if_nonfinite, foreach, reduce: as for :func:`clip_grad_norm_`.
 
     Returns:
         A 0-d tensor of the widest real dtype, on the device of the first.
@@ -119,8 +126,8 @@ def get_total_norm(
     5.0
     """
     rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
-    opened = _opened(tensors, "tensors", holders="none")
-    norm = native_norm(opened, carry_out(opened, rule, stage="norm").norm, "torch")
+    opened = _opened(tensors, "tensors", holders="none", reduce=reduce)
+    norm = native_norm(opened, carry_out(opened, rule, stage="norm", reduce=reduce).norm, "torch")
     return norm if opened.backend is None else opened.backend.detach(norm)  # torch's is never differentiable
 
 
@@ -152,7 +159,10 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, forea
     carry_out(_opened(parameters), dialect.clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm)
 
 
-def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all") -> Gradients:
+def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all", reduce: Any = None) -> Gradients:
     if tensors is None:
         raise TensorTypeError(f"{name} must be a tensor or several.", f"{name}=None", "pass model.parameters().")
-    return open_(tensors, holders=holders)
+    opened = open_(tensors, holders=holders)
+    if opened.backend is None and reduce is not None:  # a process with nothing to clip still takes part
+        opened.backend = registry.home("torch")
+    return opened

@@ -69,7 +69,8 @@ def test_a_chain_is_as_with_the_native(native: optax.GradientTransformation, rul
     for ours, want in zip(jax.tree.leaves((mine, my_state)), jax.tree.leaves((theirs, their_state)), strict=True):
         assert ours.dtype == want.dtype
         if "float" in str(want.dtype):
-            assert ulps(framework.read(ours), framework.read(want), str(want.dtype)) <= 4
+            # twice what a clip may be off by: adam keeps squares
+            assert ulps(framework.read(ours), framework.read(want), str(want.dtype)) <= 8
         else:
             assert np.array_equal(ours, want)
 

@@ -23,7 +23,7 @@ PATHS = {
     "norm": ("fast_norm", "fast_norms", "fast_total"),
     "norms": ("fast_norms", "fast_total"),
     "scale": ("scale", "scaled", "scale_"),
-    "clamp": ("clamp", "clamp_"),
+    "clamp": ("clamp", "clamped", "clamp_"),
 }
 SIZES = [1, 3, 256, 1000, host._FEW // 2, host._FEW, host._FEW + 1, host._BLOCK // 4, host._BLOCK // 2 + 300]
 RULES: dict[str, Callable[[float], Rule]] = {

@@ -1,0 +1,200 @@
+"""Euclidean norms in compiled JAX: one read of the gradients, and right also where squares overflow or vanish.
+
+Nobody looks at a value. On the host a norm that is where squares may have overflowed or vanished is computed again, in float64
+or at three scales, in a branch of the compiled function that is not taken else. On an accelerator a branch would wait for the
+host, and float64 may be slow; there all three scales are summed in one read.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from gradclip.backend import Tensor
+from gradclip.dtypes import COMPLEX, WIDE
+
+__all__ = ["each", "real", "total", "tree_sum"]
+
+_FEW, _TOGETHER = 1 << 12, 64  # up to so many elements a tensor is small, and so many small ones are summed as one
+_LARGE = 1 << 20  # elements that are checked together
+#: dtype of a norm -> (least, most, scale): between the first two no square has overflowed, or vanished that matters, of up to
+#: 2**30; times or over the scale none does outside
+_RANGE = {"float32": (2.0**-30, 2.0**60, 2.0**90), "float64": (2.0**-450, 2.0**500, 2.0**600)}
+
+
+def real(x: Tensor) -> str:
+    """The dtype of the norm of a tensor: at least float32."""
+    wide = WIDE[str(x.dtype)]
+    return COMPLEX.get(wide, wide)
+
+
+@functools.partial(jax.jit, inline=True)
+def each(tensors: list[Tensor]) -> list[Tensor]:
+    """The norm of each of several tensors whose norms have one dtype; its derivative is 0 at 0."""
+    norms: list[Tensor] = _norms(tensors, False)
+    return norms
+
+
+@functools.partial(jax.jit, inline=True)
+def total(tensors: list[Tensor]) -> Tensor:
+    """The norm over all of several tensors whose norms have one dtype; its derivative is 0 at 0."""
+    return _norms(tensors, True)[0]
+
+
+def tree_sum(x: Tensor) -> Tensor:
+    """The sum of all elements; of few it is careful: XLA adds those up in a row, and is off by 11 ulp after 1,000.
+
+    Leading bits are summed apart, which rounds nothing: so few of them fit into a number together. Unlike a sum pair by pair
+    it takes no array apart, which may be divided over devices.
+    """
+    if not isinstance(x.size, int) or not 2 < x.size <= _FEW or jnp.iscomplexobj(x):
+        return jnp.sum(x)
+    constant = lax.stop_gradient(x)
+    largest = jnp.max(jnp.abs(constant))
+    quantum = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1] - 12)
+    quantum = jnp.where((largest > jnp.finfo(x.dtype).tiny * 2.0**32) & (largest < np.inf), quantum, 0)
+    total = jnp.zeros_like(largest)
+    for _ in range(2):
+        leading = jnp.where(quantum > 0, jnp.round(constant / quantum) * quantum, 0)
+        total, constant, x, quantum = total + jnp.sum(leading), constant - leading, x - leading, quantum * 2.0**-13
+    return total + jnp.sum(x)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _norms(tensors: list[Tensor], is_total: bool) -> list[Tensor]:
+    if is_total:
+        parts = _joined(tensors)
+        squares = [_squares(x, _as_it_is) for x in parts]
+        n = jnp.sqrt(sum(squares[1:], squares[0]))
+        return [n] if all(map(_is_safe, parts)) else _checked([n], lambda: [_combined(_careful(parts, squares))], parts[0])
+    norms: list[Any] = [_wide_norm(x) if _are_few(x) else None for x in tensors]
+    for group in _groups([i for i, n in enumerate(norms) if n is None], tensors):
+        parts = [tensors[i] for i in group]
+        squares = [_squares(x, _as_it_is) for x in parts]
+        found = list(map(jnp.sqrt, squares))
+        if not _is_safe(parts[0]):
+            found = _checked(found, functools.partial(_careful, parts, squares), parts[0])
+        for i, n in zip(group, found, strict=True):
+            norms[i] = n
+    return norms
+
+
+def _are_few(x: Tensor) -> bool:
+    """Whether the wide norm costs less than a branch; read from memory, a large tensor's would take twice as long."""
+    return _on_host() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
+
+
+def _wide_norm(x: Tensor) -> Tensor:
+    """In float64, also where JAX is not set to it: there no square of a float32 overflows or vanishes."""
+    with jax.enable_x64(True):
+        return jnp.sqrt(_squares(x, _as_it_is, "float64")).astype("float32")
+
+
+def _checked(norms: list[Tensor], carefully: Callable[[], list[Tensor]], like: Tensor) -> list[Tensor]:
+    """The norms, on the host computed again if one of them may be wrong."""
+    if not _on_host():
+        return carefully()
+    least, most, _ = _RANGE[real(like)]
+    is_right = functools.reduce(operator.and_, [(n > least) & (n < most) for n in norms])
+    checked: list[Tensor] = lax.cond(is_right, lambda: norms, carefully)
+    return checked
+
+
+@_norms.defjvp
+def _slopes(is_total: bool, primals: tuple[Any], tangents: tuple[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """The derivative is what is divided by its norm, which leaves no dtype."""
+    (tensors,), (moves,) = primals, tangents
+    norms = _norms(tensors, is_total)
+    divisors = [jnp.where(n > 0, n, 1.0) for n in norms] * (len(tensors) if is_total else 1)
+    slopes = list(map(_slope, tensors, moves, divisors))
+    return norms, [sum(slopes[1:], slopes[0])] if is_total else slopes
+
+
+def _slope(x: Tensor, move: Tensor, divisor: Tensor) -> Tensor:
+    pairs = ((x.real, move.real), (x.imag, move.imag)) if jnp.iscomplexobj(x) else ((x, move),)
+    terms = [jnp.sum(p.astype(divisor.dtype) / divisor * m.astype(divisor.dtype)) for p, m in pairs]
+    return sum(terms[1:], terms[0])
+
+
+def _on_host() -> bool:
+    return bool(jax.default_backend() == "cpu")
+
+
+def _joined(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, small ones as one; not where they may be divided over devices, which would have to exchange them."""
+    is_small = [isinstance(x.size, int) and x.size <= _FEW and not jnp.iscomplexobj(x) for x in tensors]
+    small = [x for x, this in zip(tensors, is_small, strict=True) if this]
+    if len(small) < 2 or jax.device_count() > 1:
+        return list(tensors)
+    joined = [x for x, this in zip(tensors, is_small, strict=True) if not this]
+    for i in range(0, len(small), _TOGETHER):
+        joined.append(jnp.concatenate([jnp.ravel(x).astype(real(x)) for x in small[i : i + _TOGETHER]]))
+    return joined
+
+
+def _squares(x: Tensor, scaled: Callable[[Tensor], Tensor], dtype: str = "") -> Tensor:
+    """The sum of the squares of what is scaled first."""
+    parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
+    sums = [jnp.sum(jnp.square(scaled(part.astype(dtype or real(x))))) for part in parts]
+    return sum(sums[1:], sums[0])
+
+
+def _is_safe(x: Tensor) -> bool:
+    """Whether no square can overflow, or vanish that matters."""
+    return 0 in x.shape or x.dtype == np.float16
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _careful(parts: Sequence[Tensor], squares: Sequence[Tensor]) -> list[Tensor]:
+    """The norm of each, from the sums of squares where these are right.
+
+    To XLA (x * f) * (x * f) is (x * x) * (f * f), which would undo the care; a maximum does not let it see that.
+    """
+    if _on_host() and real(parts[0]) == "float32":
+        return list(map(_wide_norm, parts))
+    least, most, scale = _RANGE[real(parts[0])]
+
+    def scaled_norms(factor: float) -> list[Tensor]:
+        return [jnp.sqrt(_squares(x, lambda part: jnp.maximum(jnp.abs(part) * factor, 0))) / factor for x in parts]
+
+    up, down = scaled_norms(scale), scaled_norms(1 / scale)
+    return [
+        jnp.where(s < least**2, u, jnp.where(s > most**2, d, jnp.sqrt(s))) for s, u, d in zip(squares, up, down, strict=True)
+    ]
+
+
+def _groups(positions: Sequence[int], tensors: Sequence[Tensor]) -> list[list[int]]:
+    """The positions, those of tensors to be checked together in one list: of several small ones, or of a large one.
+
+    A branch for each of hundreds would compile for long; with one for all, all would be read again for a gradient of zeros.
+    """
+    groups: list[list[int]] = []
+    room = 0
+    for i in positions:
+        x = tensors[i]
+        size = x.size if isinstance(x.size, int) and not _is_safe(x) else _LARGE
+        if size > room:
+            groups.append([])
+            room = _LARGE
+        groups[-1].append(i)
+        room -= size
+    return groups
+
+
+def _combined(norms: Sequence[Tensor]) -> Tensor:
+    """The norm of norms."""
+    # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
+    norms = lax.optimization_barrier(jnp.stack(norms))
+    largest = jnp.max(norms)
+    unit = jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
+    return unit * jnp.sqrt(jnp.sum(jnp.square(norms / unit)))

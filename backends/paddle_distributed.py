@@ -1,0 +1,196 @@
+"""Paddle gradients on several processes: distributed tensors of any placements, process groups. No backend itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from paddle.distributed.auto_parallel.api import dtensor_from_local
+from paddle.distributed.communication.group import Group as PaddleGroup
+
+from gradclip.backend import Tensor
+from gradclip.dtypes import WIDE
+from gradclip.errors import ArgumentError
+from gradclip.parts import Group, Parts
+
+_ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
+
+
+class Processes(Group):
+    """A group of Paddle's, or the processes of meshes, which need none: a tensor is resharded from each to all of them."""
+
+    def __init__(self, ranks: Iterable[int], group: PaddleGroup | None = None) -> None:
+        self.rank = dist.get_rank()
+        self.ranks = frozenset(ranks)
+        self.group = group
+
+    def combine(self, values: list[Any], join: Callable[[list[Any]], Any]) -> list[Any]:
+        if not paddle.in_dynamic_mode():
+            what = "A norm over several processes is for dynamic mode."
+            raise ArgumentError(what, f"a static program on ranks {sorted(self.ranks)}", "give a function as reduce=.")
+        if len(self.ranks) == 1:
+            return values
+        # gathered and not summed: a norm in float64 overflows where its square would, and NaN keeps its process
+        on_host = all(isinstance(value, float) for value in values)
+        rows = self._gathered(paddle.to_tensor(values, "float64") if on_host else _vector(values))
+        return join(rows.tolist()) if on_host else list(join(list(rows)))
+
+    def collect(self, texts: list[str]) -> list[str]:
+        mine = json.dumps(texts).encode()
+        lengths = self._gathered(paddle.to_tensor([len(mine)], "int64")).flatten().tolist()
+        padded = paddle.to_tensor([*mine, *[0] * (max(lengths) - len(mine))], "uint8")
+        rows = self._gathered(padded).tolist()
+        return [text for row, n in zip(rows, lengths, strict=True) for text in json.loads(bytes(row[:n]))]
+
+    def _gathered(self, mine: Tensor) -> Tensor:
+        """A vector of each process, as the rows of a matrix; the one place that talks."""
+        if self.group is not None:
+            rows: list[Tensor] = []
+            dist.all_gather(rows, mine, group=self.group)
+            return paddle.stack(rows)
+        return _resharded(mine, sorted(self.ranks), dist.Shard(0)).reshape([len(self.ranks), -1])
+
+
+def _resharded(mine: Tensor, ranks: list[int], placement: Any) -> Tensor:
+    """What processes hold, whole on each of them; it needs no group, which others than them would have to make too."""
+    mesh = dist.ProcessMesh(ranks, dim_names=["processes"])
+    with paddle.no_grad():
+        return dist.reshard(dtensor_from_local(mine, mesh, [placement]), mesh, [dist.Replicate()])._local_value()
+
+
+def _vector(values: list[Any]) -> Tensor:
+    """Floats and 0-d tensors as one float64 tensor."""
+    return paddle.stack(
+        [x.astype("float64") if isinstance(x, paddle.Tensor) else paddle.full([], x, "float64") for x in values]
+    )
+
+
+def group_of(reduce: object) -> Group | None:
+    """The processes behind a ``reduce=`` that is a group or a mesh, which this process must belong to."""
+    if isinstance(reduce, PaddleGroup):
+        ranks, group = reduce.ranks, reduce
+    elif isinstance(reduce, (dist.ProcessMesh, paddle.base.core.ProcessMesh)):
+        ranks, group = reduce.process_ids, None
+    else:
+        return None
+    if dist.get_rank() not in ranks:
+        hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+        raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
+    return Processes(ranks, group)
+
+
+def is_distributed(x: object) -> bool:
+    return isinstance(x, paddle.Tensor) and bool(x.is_dist())
+
+
+def together(x: Tensor) -> Tensor:
+    """A distributed tensor as a whole one on each process."""
+    return dist.unshard_dtensor(x) if is_distributed(x) else x
+
+
+class _Layout:
+    """Where the gradients of one mesh and placements lie, as this process sees it."""
+
+    def __init__(self, mesh: Any, placements: Sequence[Any]) -> None:
+        for placement in placements:
+            if placement.is_partial() and placement.reduce_type() not in _ADDED:
+                what = "The norm of a gradient of this placement is not defined."
+                raise ArgumentError(what, f"placements={list(placements)}", "reshard it to Shard or Replicate.")
+        self.is_here = dist.get_rank() in mesh.process_ids
+        self.ids = np.array(mesh.process_ids).reshape(mesh.shape)
+        self.sums = [(d, placement) for d, placement in enumerate(placements) if placement.is_partial()]
+        self.at = tuple(int(i) for i in np.argwhere(self.ids == dist.get_rank())[0]) if self.is_here else ()
+        #: whether it is this process that counts its part: of replicas the first does
+        self.counts = self.is_here and all(p.is_shard() or i == 0 for p, i in zip(placements, self.at, strict=True))
+
+    def along(self, dimension: int) -> list[int]:
+        """The processes that differ from this one in one dimension of the mesh only."""
+        here: tuple[Any, ...] = (*self.at[:dimension], slice(None), *self.at[dimension + 1 :])
+        return [int(rank) for rank in self.ids[here]]
+
+
+def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
+    """What this process holds of gradients, where some of them are distributed tensors.
+
+    Paddle's view is a global one: each process lists the gradients of all meshes, also of those that it is no part of. So
+    there is one combination, over the processes of all meshes, in which each element is counted by one of them.
+    """
+    given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
+    kinds: dict[Any, list[int]] = {}  # few, of however many gradients
+    layouts: dict[Any, _Layout] = {}
+    for i, x in enumerate(given):
+        if is_distributed(x):
+            mesh = x.process_mesh
+            kind = (tuple(mesh.process_ids), tuple(mesh.shape), tuple(map(str, x.placements)))
+            kinds.setdefault(kind, []).append(i)
+            if kind not in layouts:
+                layouts[kind] = _Layout(mesh, x.placements)
+    if not kinds:
+        return None
+    ranks = frozenset(rank for ids, _, _ in kinds for rank in ids)
+    held = _held(leaves)
+    here = {kind: [i for i in places if held[i] is not None] for kind, places in kinds.items()}
+    return Parts(
+        held=held,
+        groups=[Processes(ranks)],
+        places=[sorted(i for places in kinds.values() for i in places)],
+        counted=lambda: _counted(leaves, held, here, layouts),
+        ranks=ranks,
+        whole=lambda i, new: _whole(leaves[i], new),
+        sums=[i for kind, places in here.items() if layouts[kind].sums for i in places],
+    )
+
+
+def _held(leaves: Sequence[Any]) -> list[Any]:
+    """The local tensor of each gradient: None of a mesh that this process is no part of."""
+    known: dict[int, Any] = {}
+    for x in leaves:
+        if is_distributed(x) and id(x) not in known:
+            known[id(x)] = _local(x) if dist.get_rank() in x.process_mesh.process_ids else None
+    return [known.get(id(x), x) for x in leaves]
+
+
+def _local(x: Tensor) -> Tensor:
+    local = x.detach()._local_value()  # the same memory
+    return local if local._is_initialized() else paddle.zeros(local.shape, local.dtype)  # of a part that is empty
+
+
+def _whole(given: Any, new: Any) -> Any:
+    if not is_distributed(given):
+        return new
+    made = given.detach().clone()  # dtensor_from_local takes all parts to be of one size
+    if new.size:
+        made._local_value().copy_(new, True)
+    return made
+
+
+def _counted(leaves: Sequence[Any], held: list[Any], kinds: dict[Any, list[int]], layouts: dict[Any, _Layout]) -> list[Any]:
+    """What counts here in the norm of each gradient: nothing of an empty part, and of replicas the first."""
+    values = list(held)
+    for kind, places in kinds.items():
+        layout = layouts[kind]
+        if layout.sums:
+            _sum(values, places, layout)
+        for i in places:
+            if not (layout.counts and values[i].size) and leaves[i].size:  # what is empty everywhere may be an error
+                values[i] = None
+    return values
+
+
+def _sum(values: list[Any], places: list[int], layout: _Layout) -> None:
+    """Put sums over processes for their addends: of all of one dtype at once, in at least float32."""
+    batches: dict[str, list[int]] = {}
+    for i in places:
+        dtype = str(values[i].dtype).removeprefix("paddle.")
+        batches.setdefault(WIDE.get(dtype, dtype), []).append(i)
+    for dtype, batch in batches.items():
+        flat = paddle.concat([values[i].astype(dtype).flatten() for i in batch])
+        for dimension, placement in layout.sums:
+            flat = _resharded(flat, layout.along(dimension), placement)
+        pieces = paddle.split(flat, [values[i].size for i in batch])
+        for i, piece in zip(batch, pieces, strict=True):
+            values[i] = piece.reshape(values[i].shape)

@@ -1,0 +1,51 @@
+"""TensorFlow gradients on the replicas of a ``tf.distribute.Strategy``: whether they are summed already. No backend itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from gradclip.errors import message
+
+__all__ = ["doubt"]
+
+#: what gradients may go through after they are summed; the end is how TensorFlow packs them, and gathers those that are sparse
+_SIMPLE = {"Identity", "IdentityN", "Mul", "RealDiv", "Cast", "Reshape", "AddN", "AddV2", "ConcatV2", "SplitV", "If", "Equal"}
+_SIMPLE |= {"Max", "Min"}
+_MANY = 40  # operations to look at, at the most
+
+
+def doubt(tensors: Sequence[Any]) -> str | None:
+    """A warning of gradients of one replica, which are clipped before they are summed over all of them."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync < 2 or all(map(_is_summed, tensors)):
+        return None
+    what = "The gradients of one replica are clipped before they are summed over all: that is no clip of their sum."
+    received = f"gradients of which nothing says that they are, in a replica of {context.num_replicas_in_sync}"
+    hint = (
+        "sum first, with tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, grads) or merge_call, or "
+    )
+    hint += "return them from strategy.run; then clip. If they are summed, or are meant to be clipped apart: "
+    hint += 'warnings.filterwarnings("ignore", "The gradients of one replica").'
+    return message(what, received, hint)
+
+
+def _is_summed(x: Any) -> bool:
+    """Whether a symbolic tensor comes out of a sum over replicas; of an eager one nothing is known.
+
+    ``all_reduce`` ends in an identity with a derivative of its own; sums of sparse gradients have inputs on several devices.
+    """
+    values = x.values if isinstance(x, tf.IndexedSlices) else x
+    if tf.executing_eagerly() or not hasattr(values, "op"):
+        return False
+    queue, seen = [values.op], 0
+    while queue and seen < _MANY:
+        op, seen = queue.pop(0), seen + 1
+        if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
+            return True
+        if op.type.startswith(("Collective", "Nccl")) or len({of.op.device for of in op.inputs if of.op.device}) > 1:
+            return True
+        queue += [of.op for of in op.inputs] if op.type in _SIMPLE else []
+    return False

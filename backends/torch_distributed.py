@@ -1,0 +1,219 @@
+"""PyTorch gradients on several processes: DTensors of any meshes and placements, process groups. No backend itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from gradclip.backend import Tensor
+from gradclip.errors import ArgumentError
+from gradclip.parts import Group, Parts
+
+Kind = tuple[DeviceMesh, tuple[Any, ...]]  # where a gradient lies: its mesh and placements
+_REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+
+
+class Processes(Group):
+    """One process group, or those of several mesh dimensions, over which norms are combined one after the other."""
+
+    def __init__(self, groups: Sequence[dist.ProcessGroup], ranks: Sequence[int], kinds: Sequence[str]) -> None:
+        self.rank = dist.get_rank()
+        self.ranks = frozenset(ranks)
+        self.groups = [group for group in groups if dist.get_world_size(group) > 1]
+        self.kinds = kinds  # of device that the engine moves tensors of
+
+    def combine(self, values: list[Any], join: Callable[[list[Any]], Any]) -> list[Any]:
+        on_host = all(isinstance(value, float) for value in values)
+        for group in self.groups:
+            # gathered and not summed: a norm in float64 overflows where its square would, and NaN keeps its process
+            mine = torch.tensor(values, dtype=torch.float64) if on_host else _vector(values)
+            if mine.device.type not in self.kinds:
+                mine = mine.to(_device(self.kinds[0]))
+            all_ = mine.new_empty(dist.get_world_size(group) * len(values))
+            dist.all_gather_single(all_, mine, group=group)
+            rows = all_.view(-1, len(values))
+            values = join(rows.tolist()) if on_host else list(join(list(rows)))
+        return values
+
+    def collect(self, texts: list[str]) -> list[str]:
+        for group in self.groups:
+            found: list[Any] = [None] * dist.get_world_size(group)
+            dist.all_gather_object(found, texts, group=group)
+            texts = [text for part in found for text in part]
+        return texts
+
+
+def _vector(values: list[Any]) -> Tensor:
+    """Floats and 0-d tensors as one float64 tensor, on the device of the tensors."""
+    device = next(value.device for value in values if isinstance(value, torch.Tensor))
+    return torch.stack([torch.as_tensor(value, dtype=torch.float64, device=device) for value in values])
+
+
+def group_of(reduce: object) -> Group | None:
+    """The group behind a ``reduce=`` that is a process group or a mesh, which this process must belong to."""
+    if isinstance(reduce, DeviceMesh):
+        if reduce.get_coordinate() is None:
+            raise _not_a_member(f"reduce={reduce}")
+        return Processes(reduce.get_all_groups(), reduce.mesh.flatten().tolist(), [reduce.device_type])
+    if isinstance(reduce, dist.ProcessGroup):
+        if dist.get_rank(reduce) < 0:
+            raise _not_a_member(f"reduce={reduce}")
+        kinds = [part.partition(":")[0] for part in dist.get_backend_config(reduce).split(",")]  # "cpu:gloo,cuda:nccl"
+        return Processes([reduce], dist.get_process_group_ranks(reduce), kinds)
+    return None
+
+
+def _device(kind: str) -> torch.device:
+    """This process's device of a kind."""
+    return torch.device(kind if kind == "cpu" else torch.get_device_module(kind).current_device())
+
+
+def _not_a_member(received: str) -> ArgumentError:
+    hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+    return ArgumentError("This process does not belong to the group.", received, hint)
+
+
+class _Layout:
+    """Where the gradients of one mesh lie: over which dimensions their norms are combined, and who counts replicas."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        coordinate = mesh.get_coordinate()
+        if coordinate is None:
+            raise _not_a_member(f"a gradient on {mesh} and rank {dist.get_rank()}")
+        self.mesh = mesh
+        self.coordinate: tuple[int, ...] = tuple(coordinate)
+        self.split: set[int] = set()  # the mesh dimensions that any of its gradients is split over
+
+    def add(self, placements: Sequence[Any]) -> None:
+        for dimension, placement in enumerate(placements):
+            if isinstance(placement, (Shard, _StridedShard)):
+                self.split |= {dimension} if self.mesh.size(dimension) > 1 else set()
+            elif type(placement) is not Replicate and (
+                type(placement) is not Partial or placement.reduce_op not in _REDUCTIONS
+            ):
+                what = "The norm of a gradient of this placement is not defined."
+                raise ArgumentError(what, f"placements={tuple(placements)}", "redistribute it to Shard or Replicate.")
+
+    def ranks(self) -> tuple[int, ...]:
+        """The processes that a norm is combined over."""
+        here = tuple(slice(None) if d in self.split else c for d, c in enumerate(self.coordinate))
+        return tuple(sorted(self.mesh.mesh[here].flatten().tolist()))
+
+    def processes(self, ranks: tuple[int, ...]) -> Processes:
+        groups = [self.mesh.get_group(dimension) for dimension in sorted(self.split)]
+        if len(groups) > 1 and len(ranks) == dist.get_world_size():
+            groups = [dist.group.WORLD]  # all at once: no group of its own covers several dimensions of a mesh
+        return Processes(groups, ranks, [self.mesh.device_type])
+
+    def counts(self, placements: Sequence[Any]) -> bool:
+        """Whether it is this process that counts its part: of replicas the first does."""
+        whole = (d for d in self.split if isinstance(placements[d], (Replicate, Partial)))
+        return all(self.coordinate[d] == 0 for d in whole)
+
+
+def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
+    """What this process holds of gradients, where some of them are DTensors.
+
+    A parameter without a gradient here counts as having one of its own placements, of which nothing is here, so that this
+    process takes part in what the others combine.
+    """
+    given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
+    kinds: dict[Kind, list[int]] = {}  # few, of however many gradients
+    for i, x in enumerate(given):
+        if isinstance(x, DTensor):
+            kinds.setdefault((x.device_mesh, x.placements), []).append(i)
+    if not kinds:
+        return None
+    layouts: dict[DeviceMesh, _Layout] = {}
+    for mesh, placements in kinds:
+        layouts.setdefault(mesh, _Layout(mesh)).add(placements)
+    groups, places = _groups(layouts, kinds)
+    held = _held(leaves)
+    here = {kind: [i for i in of_kind if leaves[i] is not None] for kind, of_kind in kinds.items()}
+    return Parts(
+        held=held,
+        groups=groups,
+        places=places,
+        counted=lambda: _counted(leaves, held, here, layouts),
+        ranks=frozenset(rank for mesh in layouts for rank in mesh.mesh.flatten().tolist()),
+        whole=lambda i, new: _whole(leaves[i], new),
+        sums=[i for kind, of_kind in here.items() if _sums(kind) for i in of_kind],
+    )
+
+
+def _groups(layouts: dict[DeviceMesh, _Layout], kinds: dict[Kind, list[int]]) -> tuple[list[Processes], list[list[int]]]:
+    """Each set of processes to combine norms over, once, and the places of the gradients that it is for."""
+    groups: dict[tuple[int, ...], Processes] = {}
+    places: dict[tuple[int, ...], list[int]] = {}
+    for mesh, layout in layouts.items():
+        ranks = layout.ranks()
+        candidate, known = layout.processes(ranks), groups.get(ranks)
+        if not candidate.groups:
+            continue
+        if known is None or len(candidate.groups) < len(known.groups):
+            groups[ranks] = candidate
+        places.setdefault(ranks, []).extend(i for kind, of_kind in kinds.items() if kind[0] == mesh for i in of_kind)
+    return list(groups.values()), [sorted(places[ranks]) for ranks in groups]
+
+
+def _held(leaves: Sequence[Any]) -> list[Any]:
+    """The local tensor of each gradient: the same object for a gradient that is listed twice."""
+    known: dict[int, Tensor] = {}
+    with torch.no_grad():
+        for x in leaves:
+            if isinstance(x, DTensor) and id(x) not in known:
+                local = x.to_local()
+                wait = getattr(local, "trigger_wait", None)  # of a collective that is still under way
+                known[id(x)] = local if wait is None else wait()
+    return [known.get(id(x), x) for x in leaves]
+
+
+def _whole(given: Any, new: Tensor) -> Tensor:
+    if not isinstance(given, DTensor):
+        return new
+    return DTensor.from_local(
+        new, given.device_mesh, given.placements, run_check=False, shape=given.shape, stride=given.stride()
+    )
+
+
+def _sums(kind: Kind) -> tuple[tuple[int, str], ...]:
+    """The mesh dimensions over which a gradient is yet to be summed, and how."""
+    return tuple((d, placement.reduce_op) for d, placement in enumerate(kind[1]) if isinstance(placement, Partial))
+
+
+def _counted(
+    leaves: Sequence[Any], held: list[Any], kinds: dict[Kind, list[int]], layouts: dict[DeviceMesh, _Layout]
+) -> list[Any]:
+    """What counts here in the norm of each gradient: nothing of an empty part, and of replicas the first."""
+    values = _summed(held, kinds)
+    for kind, places in kinds.items():
+        counts = layouts[kind[0]].counts(kind[1])
+        for i in places:
+            if not (counts and values[i].numel()) and leaves[i].numel():  # what is empty everywhere may be an error
+                values[i] = None
+    return values
+
+
+def _summed(held: list[Any], kinds: dict[Kind, list[int]]) -> list[Any]:
+    """The parts, those that are sums over processes summed: all of one kind and dtype at once, in at least float32."""
+    values = list(held)
+    batches: dict[tuple[Any, ...], list[int]] = {}
+    for kind, places in kinds.items():
+        for i in places if _sums(kind) else ():
+            dtype = torch.promote_types(held[i].dtype, torch.float32)
+            batches.setdefault((kind[0], _sums(kind), dtype), []).append(i)
+    for (mesh, sums, dtype), places in batches.items():
+        flat = torch.cat([held[i].detach().to(dtype).reshape(-1) for i in places])
+        for dimension, op in sums:
+            dist.all_reduce(flat, _REDUCTIONS[op], group=mesh.get_group(dimension))
+            flat = flat / mesh.size(dimension) if op == "avg" else flat
+        pieces = flat.split([held[i].numel() for i in places])
+        for i, piece in zip(places, pieces, strict=True):
+            values[i] = piece.view(held[i].shape)
+    return values

@@ -1,0 +1,184 @@
+"""Every fast path of the JAX backend is a second implementation: it agrees with the one that it stands in for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax as native
+import pytest
+from frameworks.jax import framework
+from oracle import ulps
+
+import gradclip
+from gradclip import Backend, Rule
+from gradclip.backends import jax_norm
+from gradclip.backends.jax import JaxBackend
+from gradclip.dialects import keras, optax, torch
+
+HOOKS = ("plain", "fast_norm", "fast_norms", "fast_total", "scale", "scaled", "clamped", "sum")
+TRACED = ("euclidean", "euclidean_total", "scale", "scaled", "sum")
+RULES: dict[str, Callable[[float], Rule]] = {
+    "global norm": torch.clip_grad_norm,
+    "global norm, p = 1": lambda limit: torch.clip_grad_norm(limit, 1.0),
+    "each norm": keras.clipnorm,
+    "each root mean square": optax.clip_by_block_rms,
+    "value": optax.clip,
+}
+SETS = {
+    "small": [(3, 4), (5,), ()],
+    "a large one": [(300, 301), (7,)],
+    "many": [(16,)] * 70,
+    "several checked together": [(5000,), (70, 70), (5001,)],
+    "nothing beside something": [(0, 3), (4,)],
+}
+SCALES = {"as they are": 1.0, "huge": 1e30, "tiny": 1e-30}
+
+
+def gradients(name: str, dtype: str, scale: float = 1.0) -> list[jax.Array]:
+    rng = np.random.default_rng(0)
+    return [framework.make(rng.normal(size=shape) * scale, dtype) for shape in SETS[name]]
+
+
+def plainly(monkeypatch: pytest.MonkeyPatch, *hooks: str) -> None:
+    """Without fast paths; the default of a primitive is what JAX itself offers."""
+    for hook in hooks:
+        default = _sum if hook == "sum" else getattr(Backend, hook)
+        monkeypatch.setattr(JaxBackend, hook, default)
+    if "euclidean" in hooks:
+        monkeypatch.setattr(JaxBackend, "guards_squares", False)
+
+
+def _sum(self: JaxBackend, x: Any, axes: tuple[int, ...] | None) -> Any:
+    return jnp.sum(x, axis=axes, keepdims=axes is not None)
+
+
+def agree(got: Any, want: Any, dtype: str) -> None:
+    for mine, theirs in zip(got.grads, want.grads, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert ulps(framework.read(mine), framework.read(theirs), dtype) <= 4
+    for mine, theirs in zip(jax.tree.leaves(got.norm), jax.tree.leaves(want.norm), strict=True):
+        assert ulps(np.float64(mine), np.float64(theirs), "float32") <= 4
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+def test_with_and_without(hook: str, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [rule_of(limit) for rule_of in RULES.values() for limit in (0.01, 1e9)]
+    fast = [gradclip.clip(gradients(name, dtype), rule) for rule in rules]
+    plainly(monkeypatch, hook)
+    for rule, mine in zip(rules, fast, strict=True):
+        agree(mine, gradclip.clip(gradients(name, dtype), rule), dtype)
+    for x, y in zip(gradients(name, dtype), fast[1].grads, strict=True):
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("name", ["small", "a large one", "nothing beside something", "several checked together"])
+@pytest.mark.parametrize("host", [True, False], ids=["host", "accelerator"])
+def test_traced_with_and_without(name: str, scale: float, host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also as it is compiled for an accelerator, where there is no branch."""
+    grads = gradients(name, "float32", scale)
+    rules = [RULES[rule](0.01 * scale) for rule in ("global norm", "each norm")]
+
+    def clip(given: list[Any]) -> list[Any]:
+        found = [gradclip.clip(given, rule) for rule in rules]
+        return [(result.grads, result.norm) for result in found]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jax_norm, "_on_host", lambda: host)
+        patch.setattr(jax_norm, "_TOGETHER", 2)
+        jax.clear_caches()
+        compiled = jax.jit(clip).lower(grads)
+        assert ("stablehlo.case" in compiled.as_text()) == host
+        fast = compiled.compile()(grads)
+    plainly(monkeypatch, *TRACED)
+    jax.clear_caches()
+    slow = jax.jit(clip)(grads)
+    for mine, theirs in zip(jax.tree.leaves(fast), jax.tree.leaves(slow), strict=True):
+        assert ulps(framework.read(mine), framework.read(theirs), "float32") <= 4
+
+
+def test_each_norm_beside_others_of_another_scale() -> None:
+    """Of tensors that are checked together one may be right as it is, and of a few elements none needs a branch."""
+    scales = [0.0, 1e30, 1.0, 1e-30]
+    for size, branches in ((5000, 1), (100, 0)):
+        grads = [framework.make(np.full(size, scale)) for scale in scales]
+        compiled = jax.jit(lambda given: gradclip.norm(given, keras.clipnorm(1.0))).lower(grads)
+        assert compiled.as_text().count("stablehlo.case") == branches
+        for norm, scale in zip(compiled.compile()(grads), scales, strict=True):
+            assert ulps(np.float64(norm), np.float64(np.float32(scale)) * size**0.5, "float32") <= 4
+
+
+@pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), keras.clipnorm(1.0)], ids=["global", "each"])
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_squares_that_leave_float64(rule: Rule, scale: float) -> None:
+    grads = [framework.make(np.array([3.0, 4.0]) * scale, "float64"), framework.make(np.zeros(5000), "float64")]
+    norms = jax.tree.leaves(jax.jit(lambda given: gradclip.norm(given, rule))(grads))
+    assert ulps(np.float64(norms[0]), np.float64(5 * scale), "float64") <= 4
+
+
+def test_zeros_have_no_other_large_gradient_read_again() -> None:
+    grads = [framework.make(np.zeros(2**20)), framework.make(np.ones(2**20)), framework.make(np.ones(2**19))]
+    compiled = jax.jit(lambda given: gradclip.norm(given, keras.clipnorm(1.0))).lower(grads)
+    assert compiled.as_text().count("stablehlo.case") == len(grads)
+    assert [float(n) for n in compiled.compile()(grads)] == [0.0, 2.0**10, pytest.approx(2.0**9.5)]
+
+
+def test_hundreds_of_gradients_are_scaled_by_one_function() -> None:
+    """XLA compiles equal functions once; they would differ if each took its coefficient out of a vector."""
+    grads = [framework.make(np.ones(5000))] * 100
+    text = jax.jit(lambda given: gradclip.clip([x + 0 for x in given], keras.clipnorm(1.0)).grads).lower(grads).as_text()
+    assert "stablehlo.concatenate" not in text
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("name", ["global norm", "each norm"])
+def test_what_is_not_finite(name: str, value: float) -> None:
+    grads = [*gradients("small", "float32"), framework.make([1.0, value])]
+    norms = jax.jit(lambda given: gradclip.norm(given, RULES[name](1.0)))(grads)
+    last = jax.tree.leaves(norms)[-1]
+    assert np.isnan(last) if math.isnan(value) else last == math.inf
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("size", [10, 1000, 4096, 5000])
+def test_one_huge_and_many_tiny(size: int, order: float) -> None:
+    values = np.full(size, 1e-4, np.float32)
+    values[size // 2] = 1.0
+    exact = np.float64(np.linalg.norm(values.astype(np.float64), order))
+    g = framework.make(values)
+    for norm in (gradclip.norm, jax.jit(gradclip.norm, static_argnums=1)):
+        assert ulps(np.float64(norm(g, torch.clip_grad_norm(1.0, order))), exact, "float32") <= 4
+
+
+def test_donated_memory_is_used_again() -> None:
+    """In the compiled function there is no copy of the gradients beside those that were given."""
+    grads = [framework.make(np.ones((512, 512))), framework.make(np.ones((512, 512))), framework.make(np.ones(2**18))]
+    ours, theirs = (
+        jax.jit(lambda g, f=f: f(g), donate_argnums=0).lower(grads).compile().memory_analysis()
+        for f in (
+            lambda g: gradclip.clip(g, optax.clip_by_global_norm(1.0)).grads,
+            lambda g: native.clip_by_global_norm(1.0).update(g, native.EmptyState())[0],
+        )
+    )
+    assert ours.alias_size_in_bytes == theirs.alias_size_in_bytes == sum(g.nbytes for g in grads)
+    assert ours.temp_size_in_bytes < 0.01 * ours.alias_size_in_bytes
+
+
+def test_one_gradient_twice_is_not_plain() -> None:
+    x, backend = framework.make([3.0, 4.0]), JaxBackend()
+    assert backend.plain([x, x + 0]) == "float32"
+    assert backend.plain([x, x]) == ""
+    assert gradclip.norm([x, x], torch.clip_grad_norm(1.0)) == 5.0
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int32", "float64"])
+def test_what_is_not_plain(dtype: str) -> None:
+    assert JaxBackend().plain([framework.make([1.0]), framework.make([1.0], dtype)]) == ""
+    assert jax.jit(lambda x: x + (JaxBackend().plain([x]) != ""))(1.0) == 1

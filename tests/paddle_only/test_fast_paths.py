@@ -1,0 +1,230 @@
+"""Every fast path is a second implementation: it agrees with the one that it stands in for, and takes next to no memory."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from frameworks.paddle import framework
+from oracle import norm, ulps
+
+import gradclip
+from gradclip import Backend, Rule
+from gradclip.backends import paddle_memory as memory
+from gradclip.backends.paddle import PaddleBackend
+from gradclip.dialects import keras, optax, tensorflow, torch
+
+HOOKS = ("plain", "fast_norm", "fast_norms", "copy", "scaled", "scale_", "clamped", "clamp_")
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+MANY, BLOCK, LARGE = memory._SEVERAL, 1 << 8, 1 << 12
+SHAPES = {
+    "few": [(3, 4), (5,), (), (30, 41)],
+    "several of one shape": [(7, 5)] * MANY + [(36,)] * MANY + [(9,)] * MANY + [(16,)],
+    "a large one": [(LARGE // 4 + 1, 4), (9,)],
+}
+RULES: dict[str, Callable[[float], Rule]] = {
+    "global": torch.clip_grad_norm,
+    "global, p = 1": lambda limit: torch.clip_grad_norm(limit, 1.0),
+    "global, p = 3": lambda limit: torch.clip_grad_norm(limit, 3.0),
+    "global, p = inf": lambda limit: torch.clip_grad_norm(limit, math.inf),
+    "each": keras.clipnorm,
+    "each root mean square": optax.clip_by_block_rms,
+    "value": lambda limit: tensorflow.clip_by_value(-limit, limit / 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
+    monkeypatch.setattr(memory, "_BLOCK", BLOCK)
+    monkeypatch.setattr(memory, "_LARGE", LARGE)
+    monkeypatch.setattr(memory, "_FEW", 35)
+    monkeypatch.setattr(memory, "_ROW", 5)
+
+
+def gradients(name: str, dtype: str) -> list[Any]:
+    """The last one is transposed, where it is a matrix."""
+    rng = np.random.default_rng(0)
+    made = [framework.make(rng.standard_normal(shape), dtype) for shape in SHAPES[name]]
+    return [*made[:-1], made[-1].t()] if made[-1].ndim == 2 else made
+
+
+def clipped(grads: list[Any], rule: Rule, in_place: bool) -> tuple[list[Any], Any]:
+    result = (gradclip.clip_ if in_place else gradclip.clip)(grads, rule)
+    return [framework.read(x) for x in result.grads], result.norm
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_without_a_fast_path(name: str, dtype: str, in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [make(limit) for make in RULES.values() for limit in (0.01, 1e30)]
+    before = [framework.read(x) for x in gradients(name, dtype)]
+    fast = [clipped(gradients(name, dtype), rule, in_place) for rule in rules]
+    for hook in HOOKS:
+        with monkeypatch.context() as patch:
+            patch.setattr(PaddleBackend, hook, getattr(Backend, hook))
+            slow = [clipped(gradients(name, dtype), rule, in_place) for rule in rules]
+        for rule, (got, n), (want, expected) in zip(rules, fast, slow, strict=True):
+            for mine, theirs, was in zip(got, want, before, strict=True):
+                assert ulps(mine, theirs, dtype) <= 4, (hook, rule)
+                assert 1e30 not in (rule.limit, -rule.lower) or np.array_equal(mine, was), (hook, rule)
+            assert n is None or ulps(np.array(n), np.array(expected), "float32") <= 4, (hook, rule)
+
+
+@pytest.mark.parametrize("order", [-math.inf, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("dtype", [*DTYPES, "complex64", "complex128"])
+def test_every_order(order: float, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    tensors = [framework.make(rng.uniform(-9, 9, n), dtype) for n in (1, 5, 40, *[33] * MANY, 3 * BLOCK // 2)]
+    results = memory.norms(tensors, order)
+    for got, x in zip(results, tensors, strict=True):
+        if got is None:
+            assert dtype in ("float16", "bfloat16"), "left to the arithmetic that all backends share"
+            assert order < 1
+        else:
+            assert ulps(np.array(got), norm(framework.read(x), order), "float32") <= 1
+
+
+NUMBERS = {
+    "equal": lambda n, rng: np.full(n, 0.3337),
+    "uniform": lambda n, rng: rng.random(n),
+    "heavy-tailed": lambda n, rng: rng.standard_t(2, n),
+    "one huge": lambda n, rng: np.where(np.arange(n) == n // 3, 1e3, 1e-3),
+    "ascending": lambda n, rng: np.arange(n) / n,
+    "alternating scales": lambda n, rng: np.where(np.arange(n) % 2, 1e3, 1e-3) * (1 + rng.random(n)),
+    "overflowing": lambda n, rng: np.full(n, 1e30),
+    "vanishing": lambda n, rng: np.full(n, 1e-30),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("make", NUMBERS.values(), ids=NUMBERS)
+def test_exact_norms(make: Callable[..., np.ndarray], dtype: str) -> None:
+    x = framework.make(make(2 * LARGE + 999, np.random.default_rng(2)), dtype)
+    for order in (1.0, 2.0, 3.0, math.inf):
+        want = norm(framework.read(x), order)
+        assert ulps(np.array(gradclip.norm(x, torch.clip_grad_norm(1.0, order))), want, "float32") <= 2
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30, 0.0])
+@pytest.mark.parametrize("size", [35, 9])
+def test_squares_that_leave_float32_in_several_of_one_shape(size: int, value: float) -> None:
+    norms = gradclip.norm([paddle.full([size], value) for _ in range(MANY)], keras.clipnorm(1.0))
+    assert ulps(np.array(norms), np.full(MANY, float(np.float32(value)) * size**0.5), "float32") <= 1
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_not_finite(value: float, dtype: str) -> None:
+    for shapes in SHAPES.values():
+        tensors = [paddle.ones(shape, dtype) for shape in shapes]
+        tensors[-1] = paddle.full(shapes[-1], value, dtype)
+        for order in (1.0, 2.0, 3.0, math.inf):
+            n = gradclip.norm(tensors, torch.clip_grad_norm(1.0, order))
+            assert math.isnan(n) if math.isnan(value) else n == math.inf
+
+
+@pytest.mark.parametrize("size", [4, LARGE])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zeros_keep_their_sign(size: int, dtype: str) -> None:
+    for clip in (gradclip.clip, gradclip.clip_):
+        for rule in (torch.clip_grad_norm(1.0), keras.clipnorm(1.0), torch.clip_grad_value(1.0)):
+            x = paddle.full([size], -0.0, dtype)
+            x[0] = 100.0
+            got = framework.read(clip(x, rule).grads)
+            assert 0 < got[0] < 1.1
+            assert np.signbit(got[1:]).all()
+            assert not got[1:].any()
+
+
+def test_bounds_that_cross() -> None:
+    """The lower one counts, as in the formula."""
+    for size in (4, LARGE):
+        for clip in (gradclip.clip, gradclip.clip_):
+            x = paddle.full([size], 9.0)
+            x[0], x[1] = -9.0, math.nan
+            got = framework.read(clip(x, tensorflow.clip_by_value(2.0, -2.0)).grads)
+            assert math.isnan(got[1])
+            assert got[0] == got[2] == got[-1] == 2.0
+
+
+@pytest.mark.parametrize("limit", [1.0, 1e30], ids=["clipped", "unclipped"])
+@pytest.mark.parametrize("size", [4, LARGE])
+def test_new_gradients_have_memory_of_their_own(size: int, limit: float) -> None:
+    x = paddle.full([size], 2.0)
+    for rule in (torch.clip_grad_norm(limit), keras.clipnorm(limit), torch.clip_grad_value(limit)):
+        [new] = gradclip.clip([x], rule).grads
+        was = framework.read(new)
+        assert new.data_ptr() != x.data_ptr()
+        assert new.stop_gradient
+        gc.collect()
+        paddle.full([size], 7.0)
+        assert np.array_equal(framework.read(new), was)
+        new.fill_(5.0)
+        assert framework.read(x).tolist() == [2.0] * size
+
+
+@pytest.mark.parametrize("size", [4, LARGE])
+def test_an_optimizer_is_given_what_is_not_clipped_itself(size: int) -> None:
+    x, y = paddle.full([size], 2.0), paddle.full([size], 2e-9)
+    for clip in (gradclip.ClipGradByNorm(1.0), gradclip.ClipGradByNorm(1e30)):
+        (_, new), (_, same) = clip([(paddle.zeros([1]), x), (paddle.zeros([1]), y)])
+        assert same is y
+        assert (new is x) is (clip.clip_norm == 1e30)
+        assert framework.read(x).tolist() == [2.0] * size
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["global", "global, p = 1", "each", "value"])
+def test_memory_in_place(name: str, dtype: str) -> None:
+    """Less than 1 % of 2 Mi elements, in one large and many small tensors."""
+    grads = [paddle.full([31 * 2**16], 0.5, dtype), *(paddle.full([2**9], 0.5, dtype) for _ in range(2**7))]
+    rule = RULES[name](0.01)
+    core = paddle.base.core
+    core.host_memory_stat_reset_peak_value("Allocated", 0)
+    before = core.host_memory_stat_current_value("Allocated", 0)
+    gradclip.clip_(grads, rule)
+    taken = core.host_memory_stat_peak_value("Allocated", 0) - before
+    assert 0 <= taken < 0.01 * sum(math.prod(x.shape) * x.itemsize for x in grads)
+
+
+def test_one_gradient_twice_is_not_plain() -> None:
+    x = paddle.to_tensor([3.0, 4.0])
+    assert memory.plain([x, x.clone()]) == "float32"
+    assert memory.plain([x, x.detach()]) == ""
+    assert gradclip.norm([x, x.detach()], torch.clip_grad_norm(1.0)) == 5.0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: framework.expanded(1.0, (2, 3)),
+        lambda: paddle.ones([4])[::2],
+        lambda: framework.sparse([1, 2], [[1.0, 2.0], [3.0, 4.0]], 5),
+        lambda: paddle.sparse.sparse_coo_tensor([[0, 1]], [3.0, 4.0], [4]),
+        lambda: paddle.ones([2], "complex64"),
+        lambda: paddle.ones([2], "int32"),
+        lambda: paddle.ones([2], "float64"),
+        lambda: paddle.zeros([0]),
+        lambda: paddle.to_tensor([1.0], stop_gradient=False),
+    ],
+    ids=["expanded", "strided", "rows", "COO", "complex", "integer", "another dtype", "empty", "recorded"],
+)
+def test_what_is_not_plain(make: Callable[[], Any]) -> None:
+    assert memory.plain([make(), paddle.ones([2])]) == ""
+
+
+def test_a_transposed_matrix_is_plain() -> None:
+    """As the gradient of an embedding is that is used as ``embedding.weight.t()`` too."""
+    weight = paddle.create_parameter([5, 3], "float32")
+    paddle.matmul(paddle.ones([2, 3]), weight.t()).sum().backward()
+    assert not weight.grad.is_contiguous()
+    assert memory.plain([weight.grad.detach()]) == "float32"
+    gradclip.clip_grad_norm_([weight], 1.0)
+    assert ulps(framework.read(weight.grad), np.full((5, 3), 1 / (15**0.5 + 5e-7)), "float32") <= 2

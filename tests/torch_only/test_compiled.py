@@ -1,0 +1,125 @@
+"""``torch.compile``: a training step is compiled once, and its norms are as exact as those of the eager path."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from oracle import ulps
+
+import gradclip
+from gradclip.dialects import keras, optax, tensorflow
+from gradclip.dialects import torch as dialect
+
+Clip = Callable[[list[torch.nn.Parameter]], Any]
+
+
+def gradients(parameters: list[torch.nn.Parameter]) -> list[torch.Tensor | None]:
+    return [p.grad for p in parameters]
+
+
+CLIPS: dict[str, Clip] = {
+    "clip_grad_norm_": lambda ps: gradclip.clip_grad_norm_(ps, 0.5),
+    "clip_grad_norm_, p = 1": lambda ps: gradclip.clip_grad_norm_(ps, 0.5, 1.0),
+    "clip_grad_value_": lambda ps: gradclip.clip_grad_value_(ps, 0.01),
+    "clip_by_global_norm": lambda ps: gradclip.clip_by_global_norm(gradients(ps), 0.5)[0],
+    "two stages": lambda ps: gradclip.clip_grads_with_norm_(ps, 0.5, gradclip.get_total_norm(gradients(ps))),
+    "each norm": lambda ps: gradclip.clip_(ps, keras.clipnorm(0.5)).norm,
+    "each root mean square": lambda ps: gradclip.clip_(dict(enumerate(ps)), optax.clip_by_block_rms(0.5)).norm,
+    "along an axis": lambda ps: gradclip.clip_(gradients(ps), tensorflow.clip_by_norm(0.5, axes=0)).norm,
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
+@torch._dynamo.config.patch(error_on_recompile=True)
+def test_a_training_step_is_compiled_once(clip: Clip) -> None:
+    """Although ``zero_grad`` drops the gradients, so that those of each step are new objects."""
+    torch._dynamo.utils.counters.clear()
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    parameters = list(net.parameters())
+    step = torch.compile(lambda: clip(parameters), fullgraph=True, backend="eager")
+    kept = []  # so that no gradient gets the address of one before
+    for scale in range(1, 7):
+        net.zero_grad(set_to_none=True)
+        net(torch.randn(5, 4)).mul(scale).sum().backward()
+        kept += gradients(parameters)
+        step()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@torch._dynamo.config.patch(error_on_recompile=True)
+def test_other_parameters_are_no_reason_to_compile_again() -> None:
+    step = torch.compile(lambda ps: gradclip.clip_grad_norm_(ps, 0.5), fullgraph=True, backend="eager")
+    kept = []
+    for _ in range(3):
+        p, q = torch.nn.Parameter(torch.zeros(2)), torch.zeros(2, requires_grad=True)
+        p.grad, q.grad = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])
+        kept += [p, q]
+        assert step([p, q]).item() == 5.0
+
+
+def test_what_is_listed_twice_counts_once() -> None:
+    p, q, r = (torch.nn.Parameter(torch.zeros(2)) for _ in range(3))
+    p.grad = q.grad = torch.tensor([3.0, 4.0])
+    r.grad = torch.tensor([3.0, 4.0])  # another one, although equal
+    clip = torch.compile(lambda: gradclip.clip_grad_norm_([p, p, q, r], 1.0), fullgraph=True, backend="eager")
+    assert ulps(clip().numpy(), np.array(50**0.5), "float32") <= 1
+    for x in (p, r):
+        assert ulps(x.grad.numpy(), np.array([3.0, 4.0]) / (50**0.5 + 1e-6), "float32") <= 2
+
+
+DRAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "normal": lambda rng, n: rng.standard_normal(n) * 0.01,
+    "uniform": lambda rng, n: rng.random(n),
+    "heavy-tailed": lambda rng, n: rng.standard_t(2, n),
+    "one huge, many tiny": lambda rng, n: np.where(np.arange(n) == n // 2, 1.0, 1e-4),
+    "all equal": lambda rng, n: np.full(n, 0.1),
+    "ascending": lambda rng, n: np.linspace(1e-3, 1, n),
+    "alternating scales": lambda rng, n: np.where(np.arange(n) % 2, 1.0, 1e-3),
+    "squares that overflow": lambda rng, n: rng.random(n) * 1e30,
+    "squares that vanish": lambda rng, n: rng.random(n) * 1e-30,
+}
+
+
+def exact(x: np.ndarray, order: float) -> float:
+    magnitude = np.abs(x.astype(np.float64))
+    largest = magnitude.max()
+    if math.isinf(order):
+        return float(largest)
+    return float(largest * math.fsum((magnitude / largest) ** order) ** (1 / order))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
+@pytest.mark.parametrize("shapes", [[(3 * 2**19 + 5,)], [(1000, 301), (7,), (2**18,)]], ids=["one", "several"])
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
+def test_exact_norms(order: float, shapes: list[tuple[int, ...]]) -> None:
+    rule = dialect.clip_grad_norm(1.0, order)
+    norm = torch.compile(lambda grads: gradclip.norm(grads, rule), fullgraph=True, dynamic=False)
+    sizes = [math.prod(shape) for shape in shapes]
+    for name, draw in DRAWS.items():
+        x = draw(np.random.default_rng(0), sum(sizes)).astype(np.float32)
+        parts = np.split(x, np.cumsum(sizes)[:-1])
+        grads = [torch.from_numpy(part).reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        assert ulps(norm(grads).numpy(), np.array(exact(x, order)), "float32") <= 4, name
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("axis", [0, 1])
+def test_exact_norms_along_an_axis(axis: int) -> None:
+    """A sum over a leading axis is a running one as well."""
+    rule = tensorflow.clip_by_norm(1.0, axes=[axis])
+    norm = torch.compile(lambda x: gradclip.norm(x, rule), fullgraph=True, dynamic=False)
+    x = np.full((2**18, 3), 0.1, np.float32)
+    got = norm(torch.from_numpy(x if axis == 0 else x.T.copy()))[0].numpy()
+    assert ulps(got.ravel(), np.full(3, exact(x[:, 0], 2.0)), "float32") <= 4
