@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from typing import Any
 
 import keras
 
 from gradclip.clip import clip
-from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError
+from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
 from gradclip.rule import Rule, Scope, check_rule
 
 __all__ = ["clipped"]
@@ -75,11 +76,19 @@ class Clipping(keras.optimizers.Optimizer):
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         _check_alone(self)  # clipnorm can be assigned to at any time
+        if hasattr(super(), "_all_reduce_sum_gradients"):
+            # under tf.distribute Keras clips each replica's gradients and adds up what is left, which is no clip of their sum
+            grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         params = None
         if self.clip_rule.relative_to is not None:
             variables: list[Any] = self._clipped_variables or self._trainable_variables
             params = [keras.ops.convert_to_tensor(variable) for variable in variables]
-        return list(clip(list(grads), self.clip_rule, params=params).grads)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GradclipWarning)  # where that is not to be seen they are summed all the same
+            return list(clip(list(grads), self.clip_rule, params=params).grads)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        return grads_and_vars  # summed before they were clipped
 
     def get_config(self) -> dict[str, Any]:
         """The configuration of the optimizer without the clip, and what :meth:`from_config` needs besides."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from frameworks.base import Framework
 from keras import optimizers
-from keras_only.fits import ON, applied, distance, fit, fit_on, python, weights
+from keras_only.fits import ON, applied, distance, fit, fit_on, weights
 from oracle import ulps
 
 from gradclip import Rule
@@ -176,27 +175,6 @@ if ON == "tensorflow":  # elsewhere Keras has no sparse gradients
         (ours,) = clipped(optimizers.SGD(1.0), dialect.clipnorm(1.0))._clip_gradients([gradient])
         assert ulps(backend.densify(native)[1], [math.sqrt(2)], "float32") <= 4
         assert backend.densify(ours)[1] == 1.0
-
-    def test_under_a_distribution_strategy() -> None:
-        """Two replicas, each clipped before their gradients are added up, as Keras does; in a process with two devices."""
-        script = """
-            import keras, tensorflow as tf
-            import sys; sys.path.insert(0, sys.argv[1])
-            cpu = tf.config.list_physical_devices("CPU")[0]
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-            from gradclip.backends.keras import clipped
-            from gradclip.dialects.keras import global_clipnorm
-            from keras_only.fits import distance, fit, weights
-
-            def trained(make):
-                with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-                    return weights(fit(make(), jit_compile=False))
-
-            native = trained(lambda: keras.optimizers.SGD(0.1, global_clipnorm=0.1))
-            print(distance(trained(lambda: clipped(keras.optimizers.SGD(0.1), global_clipnorm(0.1))), native) <= 4)
-        """
-        done = python(script, str(Path(__file__).parents[1]))
-        assert done.stdout.split() == ["True"], done.stderr
 
 
 # ---- what kind of object it is ----------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""A process that dies before a clip: what the other is told, and when.
+
+``python -m paddle.distributed.launch --nproc_per_node 2 dying.py results.json``
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import frameworks.paddle  # noqa: F401  (its import warns)
+import paddle
+import paddle.distributed as dist
+
+import gradclip
+from gradclip.dialects import torch as dialect
+
+
+def main() -> None:
+    dist.init_parallel_env()
+    rule, group = dialect.clip_grad_norm(1.0), dist.get_group()
+    gradient = paddle.to_tensor([30.0, 40.0])
+    gradclip.norm([gradient], rule, reduce=group)  # with both it goes well
+    if dist.get_rank() == 1:
+        time.sleep(1)  # until the other waits
+        os._exit(0)
+    began, told = time.monotonic(), ""
+    try:
+        gradclip.clip_([gradient], rule, reduce=group)
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+    results = {"told": told, "took": time.monotonic() - began, "gradient": gradient.tolist()}
+    Path(sys.argv[1]).write_text(json.dumps(results), encoding="utf-8")
+    os._exit(0)  # there is nobody left to say goodbye to
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""``reduce=``: gradients of which each process has its own, as in pipeline parallelism."""
+
+from __future__ import annotations
+
+import math
+
+import paddle
+import paddle.distributed as dist
+import pytest
+from paddle_only.distributed.common import Shard, agree, close, exact, local, placed, random, square, traffic, world
+
+import gradclip
+from gradclip.dialects import paddle as paddle_dialect
+from gradclip.dialects import torch as dialect
+from gradclip.errors import ArgumentError
+
+
+def stages() -> list[list[object]]:
+    """The gradients of each process; the last has none."""
+    n = dist.get_world_size()
+    return [[random((3, rank + 1), rank), random((4,), rank + 10)] for rank in range(n - 1)] + [[]]
+
+
+def check_a_group_and_a_mesh() -> None:
+    mine = stages()[dist.get_rank()]
+    flat = [g for stage in stages() for g in stage]
+    for order in (1.0, 2.0, math.inf):
+        for reduce in (dist.get_group(), world()):
+            with traffic() as sent:
+                got = gradclip.norm(mine, dialect.clip_grad_norm(1.0, norm_type=order), reduce=reduce)
+            assert sent == [8]
+            close(got, exact(flat, order))
+            agree(float(got))
+
+
+def check_a_clip_with_a_group() -> None:
+    mine = stages()[dist.get_rank()]
+    flat = [g for stage in stages() for g in stage]
+    before = [local(g) for g in mine]
+    norm = gradclip.clip_(mine, paddle_dialect.clip_grad_by_global_norm(0.5), reduce=world()).norm
+    close(norm, exact(flat))
+    for g, x in zip(mine, before, strict=True):
+        close(local(g), x * 0.5 / exact(flat))
+
+
+def check_a_function() -> None:
+    mine = stages()[dist.get_rank()] or [random((2,), 99) * 0]
+    flat = [g for stage in stages() for g in stage]
+    got = gradclip.norm(mine, dialect.clip_grad_norm(1.0), reduce=lambda power: dist.all_reduce(power) and None)
+    close(got, exact(flat))
+    largest = dist.ReduceOp.MAX
+    rule = dialect.clip_grad_norm(1.0, norm_type=math.inf)
+    got = gradclip.norm(mine, rule, reduce=lambda norm: dist.all_reduce(norm, op=largest) and None)
+    close(got, exact(flat, math.inf))
+
+
+def check_what_would_be_counted_twice() -> None:
+    x = placed(random((8, 2), 1), world(), Shard(0))
+    with pytest.raises(ArgumentError, match="over processes that the norm is combined over already"):
+        gradclip.norm([x], dialect.clip_grad_norm(1.0), reduce=world())
+
+
+def check_a_static_program() -> None:
+    paddle.enable_static()
+    try:
+        with paddle.static.program_guard(paddle.static.Program()):
+            x = paddle.static.data("x", [2], "float32")
+            with pytest.raises(ArgumentError, match="is for dynamic mode"):
+                gradclip.clip([x], dialect.clip_grad_norm(1.0), reduce=world())
+    finally:
+        paddle.disable_static()
+
+
+def check_no_derivative_through_other_processes() -> None:
+    x = random((2,), dist.get_rank())
+    x.stop_gradient = False
+    with pytest.raises(ArgumentError, match="has no derivative"):
+        gradclip.clip([x * 2], dialect.clip_grad_norm(1.0), reduce=world())
+
+
+def check_not_a_member() -> None:
+    rank, n = dist.get_rank(), dist.get_world_size()
+    other = dist.ProcessMesh([(rank + 1) % n], dim_names=["x"])
+    with pytest.raises(ArgumentError, match="does not belong to the group"):
+        gradclip.norm([random((2,), 0)], dialect.clip_grad_norm(1.0), reduce=other)
+
+
+def check_4_split_stages() -> None:
+    """Two stages of two processes, each gradient split over those of its stage."""
+    rank = dist.get_rank()
+    mesh = dist.ProcessMesh([0, 1] if rank < 2 else [2, 3], dim_names=["x"])
+    x = [random((4, 3), 1), random((2, 5), 2)]
+    stage = dist.ProcessMesh(square().mesh[:, rank % 2].tolist(), dim_names=["stages"])
+    with traffic() as sent:
+        got = gradclip.norm([placed(x[rank // 2], mesh, Shard(0))], dialect.clip_grad_norm(1.0), reduce=stage)
+    assert sent == [8, 8]
+    close(got, exact(x))
+    agree(float(got))

@@ -1,0 +1,80 @@
+"""Real processes, started as a user starts them: by ``python -m paddle.distributed.launch``, on gloo."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from paddle_only.distributed import worker
+
+TESTS = Path(__file__).parents[2]
+EXAMPLE = TESTS.parent / "examples" / "paddle_data_parallel.py"
+DOCS = TESTS.parent / "docs" / "distributed.md"
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the folder of the checks on the path, and the current one, which may have other sources, off it."""
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+
+
+def launch(processes: int, *arguments: str, seconds: float = 150) -> str:
+    """What the processes say, when all have ended well."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-P", "-m", "paddle.distributed.launch", f"--nproc_per_node={processes}"]
+        command += ["--log_dir", folder, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment(), check=False)
+        logs = [path.read_text("utf-8", "replace") for path in sorted(Path(folder).glob("workerlog.*"))]
+    said = "\n".join(log[-10000:] for log in logs)
+    assert done.returncode == 0, said
+    return said
+
+
+@functools.cache
+def failures(processes: int) -> dict[str, list[str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "failures.json"
+        launch(processes, str(Path(worker.__file__)), str(path))
+        found: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
+        return found
+
+
+@pytest.mark.parametrize(("processes", "name"), [(n, name) for n in (2, 4) for name in worker.checks(n)])
+def test_on_processes(processes: int, name: str) -> None:
+    found = failures(processes)
+    assert set(found) == set(worker.checks(processes))
+    assert not found[name], "\n".join(found[name])
+
+
+def test_a_process_that_dies() -> None:
+    """The engine's own error, at once, and nothing is half scaled."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.json"
+        launch(2, str(Path(worker.__file__).with_name("dying.py")), str(path))
+        found = json.loads(path.read_text("utf-8"))
+    assert found["told"].startswith("RuntimeError: ")
+    assert "gloo" in found["told"]
+    assert found["took"] < 30
+    assert found["gradient"] == [30.0, 40.0]
+
+
+def test_the_recipes() -> None:
+    said = launch(4, str(Path(worker.__file__).with_name("recipes.py")), str(DOCS))
+    section = DOCS.read_text("utf-8").partition("## Paddle")[2].partition("\n## ")[0]
+    blocks = len(re.findall(r"^```python$", section, re.MULTILINE))
+    assert blocks > 1
+    assert f"{blocks - 1} recipes" in said
+
+
+def test_the_example_trains() -> None:
+    lines = [line for line in launch(2, str(EXAMPLE)).splitlines() if "first loss" in line]
+    first, last = (float(number) for number in re.findall(r"loss (\S+?)(?:,|$)", lines[-1]))
+    assert len(lines) == 1
+    assert last < first / 3

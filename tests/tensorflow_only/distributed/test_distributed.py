@@ -1,0 +1,54 @@
+"""Two replicas on two logical devices, which only a process that has not used TensorFlow yet can make: one is started."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from tensorflow_only.distributed import mirrored
+
+TESTS = Path(__file__).parents[2]
+DOCS = TESTS.parent / "docs" / "distributed.md"
+NAMES = [*(check.__name__ for check in mirrored.CHECKS), "the_recipes"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """With the folder of the checks on the path, and the current one, which may have other sources, off it."""
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    own["KERAS_BACKEND"] = "tensorflow"
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ | own, check=False)
+
+
+@functools.cache
+def failures() -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "failures.json"
+        done = run("-m", "tensorflow_only.distributed.mirrored", str(path), str(DOCS))
+        assert done.returncode == 0, done.stderr[-5000:]
+        found: dict[str, str] = json.loads(path.read_text("utf-8"))
+        return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_two_replicas(name: str) -> None:
+    assert not failures()[name], failures()[name]
+
+
+def test_no_check_is_left_out() -> None:
+    assert set(failures()) == set(NAMES)
+
+
+def test_the_example_trains() -> None:
+    done = run(str(TESTS.parent / "examples" / "tensorflow_mirrored.py"))
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert "2 replicas" in done.stdout
+    first, last = done.stdout.splitlines()[-1].removeprefix("first loss ").split(", last loss ")
+    assert float(last) < float(first) / 3

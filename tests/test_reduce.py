@@ -1,0 +1,91 @@
+"""``reduce=`` with a function, on every framework: as if other processes held gradients too."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from frameworks.base import Framework
+from oracle import total, ulps
+
+import gradclip
+from gradclip.dialects import optax, tensorflow
+from gradclip.dialects import torch as dialect
+
+HERE = [np.array([3.0, -4.0, 0.5]), np.array([[1.5, 0.0]]), np.array([0.0])]
+
+
+def gradients(backend: Framework, dtype: str = "float32") -> list[Any]:
+    return [backend.make(x, dtype) for x in HERE]
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, 0.5, 0.0, math.inf, -math.inf, -1.0])
+def test_a_function_gets_the_sum_of_powers_and_returns_that_of_all(backend: Framework, order: float) -> None:
+    """Two processes with the same gradients: twice the sum, the same maximum."""
+    seen = []
+
+    def reduce(power: Any) -> Any:
+        assert backend.dtype(power) == "float64"
+        assert tuple(power.shape) == ()
+        seen.append(backend.read(power).item())
+        return power + power if math.isfinite(order) else power
+
+    rule = dialect.clip_grad_norm(0.5, order)
+    result = gradclip.clip(gradients(backend), rule, reduce=reduce)
+    want = total([*HERE, *HERE], order)
+    assert ulps(float(result.norm), want, "float32") <= 4
+    assert len(seen) == 1
+    one = total(HERE, order)
+    if order and math.isfinite(order):
+        one = math.inf if one == 0 else one**order
+    assert ulps(seen[0], one, "float32") <= 4
+    for got, x in zip(result.grads, HERE, strict=True):
+        assert ulps(backend.read(got), x * min(1.0, 0.5 / (want + 1e-6)), "float32") <= 4
+
+
+def test_a_function_may_return_a_number(backend: Framework) -> None:
+    assert gradclip.norm(gradients(backend), dialect.clip_grad_norm(1.0), reduce=lambda power: 49.0) == 7.0
+
+
+def test_a_power_that_overflows(backend: Framework) -> None:
+    """The caller is given an infinity, and the norm is what comes of it."""
+    huge = [backend.make(np.array([1e300]), "float64")]
+    assert gradclip.norm(huge, dialect.clip_grad_norm(1.0), reduce=lambda power: power) == math.inf
+
+
+def test_what_is_refused(backend: Framework) -> None:
+    given = gradients(backend)
+    for reduce in (3.0, "dp"):
+        with pytest.raises(TypeError, match="reduce must be a callable or a group of processes"):
+            gradclip.norm(given, dialect.clip_grad_norm(1.0), reduce=reduce)
+    for rule in (tensorflow.clip_by_norm(1.0), dialect.clip_grad_value(1.0), optax.clip_by_block_rms(1.0)):
+        with pytest.raises(ValueError, match="reduce= is for a rule with one norm over all gradients"):
+            gradclip.clip(given, rule, reduce=lambda power: power)
+    with pytest.raises(TypeError, match=r"reduce must return a 0-d tensor(.|\n)*Hint: it gets a 0-d tensor"):
+        gradclip.norm(given, dialect.clip_grad_norm(1.0), reduce=lambda power: [power])
+
+
+def test_the_drop_ins(backend: Framework) -> None:
+    given = gradients(backend)
+    norm = gradclip.get_total_norm(given, reduce=lambda power: power + power)
+    assert ulps(float(norm), total([*HERE, *HERE], 2.0), "float32") <= 4
+
+
+def test_traced(backend: Framework) -> None:
+    """A function that is traced: nobody looks at the sum."""
+    for how in backend.jits:
+        rule = dialect.clip_grad_norm(0.5)
+
+        def clipped(tensors: list[Any], rule: gradclip.Rule = rule) -> list[Any]:
+            return gradclip.clip(tensors, rule, reduce=_twice).grads
+
+        got = backend.jit(how, clipped)(gradients(backend))
+        want = total([*HERE, *HERE], 2.0)
+        for g, x in zip(got, HERE, strict=True):
+            assert ulps(backend.read(g), x * 0.5 / (want + 1e-6), "float32") <= 4
+
+
+def _twice(power: Any) -> Any:
+    return power + power

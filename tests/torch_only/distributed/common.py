@@ -1,0 +1,112 @@
+"""What the checks share: tensors in parts, exact norms, agreement between processes, and the collectives that were run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import oracle
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.debug import CommDebugMode
+
+from gradclip.backends.torch import TorchBackend
+
+
+def fail_on_warnings() -> None:
+    warnings.simplefilter("error")
+    # torch 2.13: FSDP2 warns of any module that returns a view, as a linear layer on a batch of sequences does
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
+
+
+@contextlib.contextmanager
+def as_on_a_device() -> Iterator[None]:
+    """Where a look at a value is not free all is done with tensors: here by saying that it is not."""
+    looks = TorchBackend.is_concrete
+    TorchBackend.is_concrete = lambda self, tensors: False
+    try:
+        yield
+    finally:
+        TorchBackend.is_concrete = looks
+
+
+def world() -> DeviceMesh:
+    return init_device_mesh("cpu", (dist.get_world_size(),))
+
+
+def square() -> DeviceMesh:
+    """Two by two of four processes."""
+    return init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+
+def parted(x: torch.Tensor, mesh: DeviceMesh, sizes: Sequence[int], dim: int = 0) -> DTensor:
+    """A tensor with so many rows on each process of a mesh of one dimension, however uneven."""
+    here = x.split(list(sizes), dim)[mesh.get_local_rank()].clone()
+    return DTensor.from_local(here, mesh, [Shard(dim)], run_check=False, shape=x.shape, stride=x.stride())
+
+
+def random_sizes(total: int, parts: int, generator: torch.Generator) -> list[int]:
+    """A way to share out ``total`` rows, some parts of it empty."""
+    cuts = torch.randint(0, total + 1, (parts - 1,), generator=generator).sort().values.tolist()
+    return [high - low for low, high in zip([0, *cuts], [*cuts, total], strict=True)]
+
+
+def exact(tensors: Sequence[torch.Tensor], order: float) -> float:
+    """The norm over all elements, in arithmetic of 120 bits; of order 0 the number of tensors that are not all zero."""
+    arrays = [x.detach().double().numpy().ravel() for x in tensors]
+    if order == 0:
+        return float(sum(bool(array.any()) for array in arrays))
+    return float(oracle.norm(np.concatenate(arrays), order))
+
+
+def exact_square(tensors: Sequence[torch.Tensor]) -> float:
+    """The Euclidean norm of many elements, by a sum that rounds once."""
+    return math.sqrt(math.fsum(value * value for x in tensors for value in x.detach().double().flatten().tolist()))
+
+
+def agree(value: Any) -> None:
+    """All processes have the same, to the bit."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, repr(value))
+    assert len(set(found)) == 1, found
+
+
+def close(got: Any, want: Any, dtype: str = "float32", at_most: float = 4) -> None:
+    distance = oracle.ulps(float(got), float(want), dtype)
+    assert distance <= at_most, f"{float(got)!r} for {float(want)!r}: {distance} ulp of {dtype}"
+
+
+def same(got: Sequence[Any], want: Sequence[Any], at_most: float = 4) -> None:
+    """Gradients, whole or in parts, within so many ulp of whole ones."""
+    for g, w in zip(got, want, strict=True):
+        g = g.full_tensor() if isinstance(g, DTensor) else g
+        name = str(w.dtype).removeprefix("torch.")
+        distance = oracle.ulps(g.double().numpy(), w.double().numpy(), name)
+        assert distance <= at_most, f"{distance} ulp: {g} for {w}"
+
+
+class Traffic(CommDebugMode):
+    """The collectives that are run, with the bytes that this process puts into each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = self.get_total_counts()
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.get_total_counts() > before:
+            tensors = [x for x in _flat(args) if isinstance(x, torch.Tensor)]
+            mine = min(tensors, key=torch.numel)  # a gather has an output too
+            self.sent.append(mine.numel() * mine.element_size())
+        return result
+
+
+def _flat(values: Any) -> list[Any]:
+    return [leaf for value in values for leaf in (_flat(value) if isinstance(value, (list, tuple)) else [value])]

@@ -1,0 +1,205 @@
+"""Placements and meshes: replicas, sums, two dimensions, several meshes and whole tensors in one call; what is refused."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _MaskPartial
+from torch_only.distributed.common import Traffic, agree, close, exact, same, square, world
+
+import gradclip
+from gradclip.backends import torch_distributed
+from gradclip.dialects import optax, tensorflow
+from gradclip.dialects import torch as dialect
+
+RULE = dialect.clip_grad_norm(0.5)
+
+
+def randn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def check_replicas_count_once() -> None:
+    x, mesh = randn(3, 4), world()
+    for placement in (Replicate(), Shard(0), Shard(1)):
+        got = gradclip.norm([distribute_tensor(x, mesh, [placement])], RULE)
+        close(got, exact([x], 2.0))
+    replica = distribute_tensor(x, mesh, [Replicate()])
+    with Traffic() as traffic:
+        gradclip.norm([replica], RULE)
+    assert traffic.sent == []
+
+
+def check_replicas_that_differ_give_one_norm() -> None:
+    """As they must not, and may after a bug: the first one's is everybody's, if anything is split."""
+    mesh = world()
+    differs = DTensor.from_local(torch.tensor([3.0 + dist.get_rank()]), mesh, [Replicate()], run_check=False)
+    agree(gradclip.norm([differs, distribute_tensor(torch.tensor([4.0, 0.0]), mesh, [Shard(0)])], RULE))
+
+
+def check_sums_are_summed_first() -> None:
+    mesh, rank, size = world(), dist.get_rank(), dist.get_world_size()
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        for kind, factor in (("sum", float(size)), ("avg", 1.0), ("max", 1.0), ("min", 1.0)):
+            x = randn(4, 3).to(dtype)
+            addends = [DTensor.from_local(x * 1, mesh, [Partial(kind)], run_check=False) for _ in range(3)]
+            other = distribute_tensor(randn(5), mesh, [Shard(0)])
+            want = exact([*(x.double() * factor for _ in range(3)), randn(5)], 2.0)
+            with Traffic() as traffic:
+                result = gradclip.clip_([*addends, other], RULE)
+            close(result.norm, want)
+            agree(result.norm)
+            assert len(traffic.sent) == 2, "one for the three sums, one for the norm"
+            assert addends[0].placements == (Partial(kind),)
+            if dtype == torch.float32:
+                same(addends, [x * factor * result.coefficient] * 3)
+    uneven = DTensor.from_local(torch.full((2,), float(rank + 1)), mesh, [Partial()], run_check=False)
+    close(gradclip.norm([uneven], RULE), 2**0.5 * size * (size + 1) / 2)
+    with pytest.raises(ValueError, match="sum over processes cannot be clipped by value"):
+        gradclip.clip_([uneven], dialect.clip_grad_value(1.0))
+
+
+def check_an_unknown_placement_is_refused() -> None:
+    for placement in (_MaskPartial(offset_shape=torch.Size([4]), offset_dim=0), Partial("product")):
+        x = DTensor.from_local(torch.ones(2), world(), [placement], run_check=False)
+        with pytest.raises(ValueError, match="The norm of a gradient of this placement is not defined"):
+            gradclip.norm([x], RULE)
+
+
+def check_a_process_outside_of_the_mesh_is_told() -> None:
+    mesh = DeviceMesh("cpu", [0])
+    x = distribute_tensor(torch.tensor([3.0, 4.0]), mesh, [Shard(0)])
+    if dist.get_rank() == 0:
+        assert gradclip.norm([x], RULE) == 5.0
+        return
+    with pytest.raises(ValueError, match="This process does not belong to the group") as error:
+        gradclip.norm([x], RULE)
+    assert f"rank {dist.get_rank()}" in str(error.value)
+
+
+def check_norms_along_axes_are_refused() -> None:
+    x = distribute_tensor(randn(4, 3), world(), [Shard(0)])
+    for rule in (
+        tensorflow.clip_by_norm(1.0, axes=[0]),
+        optax.adaptive_grad_clip(0.1),
+        optax.per_example_global_norm_clip(1.0),
+    ):
+        with pytest.raises(ValueError, match="needs whole gradients, and these are split"):
+            gradclip.clip([x], rule, params=[x])
+    with pytest.raises(ValueError, match="must have one element"):
+        gradclip.clip([x], tensorflow.clip_by_value(torch.zeros(4, 3), torch.ones(4, 3)))
+
+
+def check_a_derivative_is_refused() -> None:
+    x = distribute_tensor(randn(4, 3), world(), [Shard(0)]).requires_grad_()
+    with pytest.raises(ValueError, match="A clip over several processes has no derivative"):
+        gradclip.clip([x * 1], RULE)
+    gradclip.clip_([x * 1], RULE)
+    assert not gradclip.get_total_norm([x * 1]).requires_grad
+
+
+def check_compiled() -> None:
+    """By torch's own operations on DTensors: a norm that is one too, of one mesh."""
+    x = randn(4, 3)
+    compiled = torch.compile(lambda grads: gradclip.clip(grads, RULE), backend="eager", fullgraph=True)
+    result = compiled([distribute_tensor(x.clone(), world(), [Shard(0)])])
+    close(result.norm.full_tensor(), exact([x], 2.0))
+    same(result.grads, gradclip.clip([x], RULE).grads)
+
+
+def check_limits_that_are_tensors() -> None:
+    x = randn(4, 3)
+    for limit in (torch.tensor(0.5), torch.tensor([0.5])):
+        got = gradclip.clip([distribute_tensor(x, world(), [Shard(0)])], dialect.clip_grad_norm(limit))
+        same(got.grads, gradclip.clip([x], RULE).grads)
+
+
+def check_whole_tensors_beside_parts() -> None:
+    """The native raises: "got mixed torch.Tensor and DTensor"."""
+    whole = [randn(5, 3), randn(7, seed=1), randn(2, seed=2).bfloat16()]
+    given = [distribute_tensor(whole[0], world(), [Shard(0)]), whole[1].clone(), whole[2].clone()]
+    with pytest.raises(RuntimeError, match=r"mixed torch\.Tensor and DTensor"):
+        torch.nn.utils.get_total_norm(given[:2])
+    with Traffic() as traffic:
+        result = gradclip.clip_(given, RULE)
+    assert traffic.sent == [8]
+    close(result.norm, exact(whole, 2.0))
+    agree(result.norm)
+    same(given, gradclip.clip(whole, RULE).grads)
+
+
+def check_4_several_meshes_in_one_call() -> None:
+    """The native raises: "All operands in aten.stack.default must have the same mesh"."""
+    line, grid, whole = world(), square(), [randn(6, 4, seed=i) for i in range(7)]
+    copies = [x.clone() for x in whole]
+    given = [
+        distribute_tensor(copies[0], line, [Shard(0)]),
+        distribute_tensor(copies[1], grid, [Shard(0), Shard(1)]),
+        distribute_tensor(copies[2], grid, [Replicate(), Shard(0)]),
+        distribute_tensor(copies[3], grid, [Shard(1), Replicate()]),
+        distribute_tensor(copies[4], grid["tp"], [Shard(0)]),
+        distribute_tensor(copies[5], grid["dp"], [Replicate()]),
+        copies[6],
+    ]
+    with pytest.raises(RuntimeError, match="same mesh"):
+        torch.nn.utils.get_total_norm(given[:2])
+    with Traffic() as traffic:
+        result = gradclip.clip_(given, RULE)
+    assert traffic.sent == [8, 8], "one over all processes, for the line and the grid; one over the pair of tp"
+    close(result.norm, exact(whole, 2.0))
+    agree(result.norm)
+    same(given, gradclip.clip(whole, RULE).grads)
+    for order in (0.0, 1.0, 3.0, float("inf"), -float("inf")):
+        rule = dialect.clip_grad_norm(1.0, order)
+        close(
+            gradclip.norm(given, rule), gradclip.norm([g.full_tensor() if isinstance(g, DTensor) else g for g in given], rule)
+        )
+
+
+def check_4_two_dimensions() -> None:
+    grid, x = square(), randn(7, 5)
+    places = (Shard(0), Shard(1), Replicate())
+    for first in places:
+        for second in places:
+            given = distribute_tensor(x, grid, [first, second])
+            with Traffic() as traffic:
+                result = gradclip.clip([given], RULE)
+            close(result.norm, exact([x], 2.0))
+            assert len(traffic.sent) == int((first, second) != (Replicate(), Replicate()))
+            same(result.grads, gradclip.clip([x], RULE).grads)
+    summed = DTensor.from_local(randn(3, 2), grid, [Shard(0), Partial()], run_check=False)
+    close(gradclip.norm([summed], RULE), exact([2 * randn(3, 2)] * 2, 2.0))
+
+
+def check_4_a_mesh_that_is_not_all_processes() -> None:
+    """Nobody has a group for several of its dimensions: one collective for each of them."""
+    grid, x = square(), randn(8, 8)
+    given = [distribute_tensor(x, grid, [Shard(0), Shard(1)]), distribute_tensor(x, grid, [Replicate(), Shard(1)])]
+    ask = dist.get_world_size
+    with (
+        mock.patch.object(torch_distributed.dist, "get_world_size", lambda group=None: ask(group) if group else 8),
+        Traffic() as traffic,
+    ):
+        got = gradclip.norm(given, RULE)
+    assert traffic.sent == [8, 8]
+    close(got, exact([x, x], 2.0))
+    agree(got)
+
+
+def check_4_pairs_that_hold_different_gradients() -> None:
+    """Two meshes of two: each process has its own pair's norm, and ``reduce=`` over the other direction that of all."""
+    grid, rank = square(), dist.get_rank()
+    x = randn(4, 2, seed=rank // 2)
+    given = [distribute_tensor(x, grid["tp"], [Shard(0)])]
+    close(gradclip.norm(given, RULE), exact([x], 2.0))
+    got = gradclip.norm(given, RULE, reduce=grid["dp"])
+    close(got, exact([randn(4, 2, seed=0), randn(4, 2, seed=1)], 2.0))
+    agree(got)
+    with pytest.raises(ValueError, match="combined over already") as error:
+        gradclip.norm(given, RULE, reduce=grid["tp"])
+    assert "gradients on ranks" in str(error.value)

@@ -1,0 +1,44 @@
+"""The recipes of ``docs/distributed.md``, one after the other, each on models of its own.
+
+``torchrun --nproc-per-node 4 -m torch_only.distributed.recipes docs/distributed.md``
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch_only.distributed.common import agree, fail_on_warnings
+
+import gradclip
+from gradclip.dialects import torch as dialect
+
+
+def main() -> None:
+    fail_on_warnings()
+    text = Path(sys.argv[1]).read_text("utf-8").partition("## PyTorch")[2].partition("\n## ")[0]
+    first, *recipes = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    torch.manual_seed(0)
+    shared: dict[str, Any] = {}
+    exec(compile(first, "the first block", "exec"), shared)
+    for recipe in recipes:
+        names = dict(shared)
+        exec(compile(recipe, recipe.partition("\n")[0], "exec"), names)
+        agree(float(names["norm"]))
+        assert float(names["norm"]) > 0.1, f"nothing was clipped:\n{recipe}"
+        module = names.get("model") or names.get("part") or names["weights"]
+        reduce = None if "model" in names else dist.group.WORLD
+        left = gradclip.norm(list(module.parameters()), dialect.clip_grad_norm(1.0), reduce=reduce)
+        assert abs(left - 0.1) < 1e-4, f"clipped to {left}:\n{recipe}"
+    if dist.get_rank() == 0:
+        print(f"{len(recipes)} recipes")
+    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

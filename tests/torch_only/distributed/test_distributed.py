@@ -1,0 +1,138 @@
+"""Real processes, started as a user starts them: by ``torchrun``, on gloo."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_only.distributed import common, dying, worker
+
+import gradclip
+from gradclip import norms
+from gradclip.dialects import torch as dialect
+
+TESTS = Path(__file__).parents[2]
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the folder of the checks on the path, and the current one, which may have other sources, off it."""
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+
+
+def torchrun(processes: int, *arguments: str, seconds: float = 150) -> subprocess.CompletedProcess[str]:
+    """What ``torchrun`` says and returns."""
+    command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=seconds, env=environment(), check=False
+    )
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """What the processes said, without torchrun's own account of where it noticed."""
+    return "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "elastic" not in line)[:10000]
+
+
+@functools.cache
+def failures(processes: int) -> dict[str, list[str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "failures.json"
+        done = torchrun(processes, "-m", "torch_only.distributed.worker", str(path))
+        assert done.returncode == 0, said(done)
+        found: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
+        return found
+
+
+@pytest.mark.parametrize(("processes", "name"), [(n, name) for n in (2, 4) for name in worker.checks(n)])
+def test_on_processes(processes: int, name: str) -> None:
+    found = failures(processes)
+    assert set(found) == set(worker.checks(processes))
+    assert not found[name], "\n".join(found[name])
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 7, 64, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_more_processes_than_fit_here(processes: int, dtype: torch.dtype) -> None:
+    """What they do, by one: each takes the norm of its part, and all combine these."""
+    generator, rule = torch.Generator().manual_seed(processes), dialect.clip_grad_norm(1.0)
+    for _ in range(5):
+        x = torch.randn(20_000, generator=generator).to(dtype)
+        parts = x.split(common.random_sizes(len(x), processes, generator))
+        got = norms.combine([gradclip.norm([part], rule) for part in parts], 2.0)
+        common.close(got, common.exact_square([x]))
+        common.close(got, gradclip.norm([x], rule))
+
+
+# ---- a process that does not come -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def alone() -> dict[str, dict[str, Any]]:
+    """What one process is told where the other is absent, and where it is dead."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.json"
+        done = torchrun(2, "-m", "torch_only.distributed.dying", str(path))
+        assert path.exists(), said(done)
+        found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
+        return found
+
+
+@pytest.mark.parametrize(("case", "text"), [("absent", "Timed out"), ("dead", "Connection")])
+def test_a_process_that_does_not_come(case: str, text: str) -> None:
+    """The engine's own error, within the timeout of the group, and nothing is half scaled."""
+    found = alone()[case]
+    assert found["error"] == "RuntimeError"
+    assert text in found["text"]
+    assert found["took"] < dying.TIMEOUT + 10, "more than the timeout, on a machine with much to do"
+    assert found["grad"] == [30.0, 40.0, 0.0]
+
+
+# ---- what the documentation says -------------------------------------------------------------------------------------------
+
+DOCS = TESTS.parent / "docs" / "distributed.md"
+
+
+def test_the_recipes() -> None:
+    done = torchrun(4, "-m", "torch_only.distributed.recipes", str(DOCS))
+    assert done.returncode == 0, said(done)
+    section = DOCS.read_text("utf-8").partition("## PyTorch")[2].partition("\n## ")[0]
+    blocks = len(re.findall(r"^```python$", section, re.MULTILINE))
+    assert f"{blocks - 1} recipes" in done.stdout
+
+
+def test_the_table_of_costs() -> None:
+    """Counted in a process of its own, which plays the first of many."""
+    command = [sys.executable, "-m", "torch_only.distributed.counting"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(), check=True)
+    written = DOCS.read_text("utf-8").partition("<!-- counted -->\n")[2].partition("<!-- /counted -->")[0]
+    assert written == done.stdout
+
+
+# ---- the examples ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def printed(example: str) -> list[str]:
+    done = torchrun(2, str(TESTS.parent / "examples" / f"torch_{example}.py"))
+    assert done.returncode == 0, said(done)
+    return [line for line in done.stdout.splitlines() if "loss" in line]
+
+
+@pytest.mark.parametrize("example", ["fsdp2", "pipeline"])
+def test_the_examples_train(example: str) -> None:
+    first, last = (float(number) for number in re.findall(r"loss (\S+?)(?:,|$)", printed(example)[-1]))
+    assert last < first / 3
+
+
+def test_the_examples_train_the_same_model() -> None:
+    """The same seed, split in two ways: the same losses and norms."""
+    assert printed("fsdp2") == printed("pipeline")

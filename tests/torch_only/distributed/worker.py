@@ -1,0 +1,54 @@
+"""What each process of a ``torchrun`` runs: all checks, one after the other, their failures written to a file.
+
+``torchrun --nproc-per-node 2 -m torch_only.distributed.worker results.json``
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch_only.distributed import common, faults, meshes, norms, reducing, training
+
+MODULES = (norms, meshes, reducing, training, faults)
+
+
+def checks(processes: int) -> dict[str, Callable[[], None]]:
+    """The checks for so many processes: functions called ``check_...``, or ``check_4_...`` for four only."""
+    found = {}
+    for module in MODULES:
+        for name, function in vars(module).items():
+            if name.startswith("check_") and (not name.startswith("check_4_") or processes == 4):
+                found[f"{module.__name__.rpartition('.')[2]}.{name}"] = function
+    return found
+
+
+def main() -> None:
+    common.fail_on_warnings()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    reports = dist.new_group(timeout=timedelta(seconds=120))  # apart, so that a check that fails upsets no other
+    failures: dict[str, list[str]] = {}
+    for name, check in checks(dist.get_world_size()).items():
+        failure = ""
+        try:
+            check()
+        except Exception:
+            failure = traceback.format_exc()
+        found: list[str] = [""] * dist.get_world_size()
+        dist.all_gather_object(found, failure, group=reports)
+        failures[name] = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
+    if dist.get_rank() == 0:
+        Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")
+    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
