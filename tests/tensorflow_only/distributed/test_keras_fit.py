@@ -1,4 +1,4 @@
-"""``fit`` under ``tf.distribute``: on two replicas the model of one device, whatever the framework of this run."""
+"""``fit`` under ``tf.distribute``: on two replicas the model of one device."""
 
 from __future__ import annotations
 
