@@ -131,22 +131,19 @@ def _list(made: Plan) -> None:
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:
-    from gradclip.conformance.checks import CHECKS
     from gradclip.conformance.load import VectorFileError, load_vectors
-    from gradclip.conformance.report import html, text
-    from gradclip.conformance.report.view import view
+    from gradclip.conformance.report import as_json, lay_out, text, write_html, write_json
 
     try:
         files = load_vectors(options.vectors)
     except VectorFileError as error:
         files = error.files
-    seen = view(report, files, CHECKS)
-    document = json.dumps(report.as_json(), indent=1, allow_nan=False) + "\n"
+    seen = lay_out(report, files)
     if options.html:
-        Path(options.html).write_text(html.page(seen), encoding="utf-8")
+        write_html(seen, options.html)
     if options.json == "-":
-        sys.stdout.write(document)
+        sys.stdout.write(as_json(report))
         return
     if options.json:
-        Path(options.json).write_text(document, encoding="utf-8")
+        write_json(report, options.json)
     text.show(seen, sys.stdout, options.verbose)

@@ -13,7 +13,7 @@ from gradclip.conformance.load import VectorFile, load_vectors
 from gradclip.conformance.report.view import View, view
 from gradclip.conformance.result import Report
 
-__all__ = ["lay_out", "schema", "write_html", "write_json"]
+__all__ = ["as_json", "lay_out", "schema", "write_html", "write_json"]
 
 
 def lay_out(report: Report, files: Iterable[VectorFile] | None = None) -> View:
@@ -21,10 +21,15 @@ def lay_out(report: Report, files: Iterable[VectorFile] | None = None) -> View:
     return view(report, load_vectors() if files is None else files, CHECKS)
 
 
-def write_json(report: Report, path: Path | str) -> None:
-    """Write a report as JSON, which :func:`schema` describes."""
+def as_json(report: Report) -> str:
+    """A report as JSON, which :func:`schema` describes."""
     text = json.dumps(report.as_json(), indent=1, allow_nan=False, default=repr)  # a target may return anything
-    Path(path).write_text(f"{text}\n", encoding="utf-8")
+    return f"{text}\n"
+
+
+def write_json(report: Report, path: Path | str) -> None:
+    """Write a report as JSON."""
+    Path(path).write_text(as_json(report), encoding="utf-8")
 
 
 def write_html(view: View, path: Path | str) -> None:
