@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from draws import DRAWS, exact
 from frameworks.tensorflow import framework
 from oracle import ulps
 
@@ -107,27 +108,6 @@ def test_traced(dtype: str, xla: bool, hooks: tuple[str, ...], monkeypatch: pyte
     slow = tf.function(all_clipped, jit_compile=xla)(*grads)
     for rule, mine, theirs in zip(FEW, fast, slow, strict=True):
         assert_alike(mine, theirs, grads, rule)
-
-
-DRAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "normal": lambda rng, n: rng.standard_normal(n) * 0.01,
-    "uniform": lambda rng, n: rng.random(n),
-    "heavy-tailed": lambda rng, n: rng.standard_t(2, n),
-    "one huge, many tiny": lambda rng, n: np.where(np.arange(n) == n // 2, 1.0, 1e-4),
-    "all equal": lambda rng, n: np.full(n, 0.1),
-    "ascending": lambda rng, n: np.linspace(1e-3, 1, n),
-    "alternating scales": lambda rng, n: np.where(np.arange(n) % 2, 1.0, 1e-3),
-    "squares that overflow": lambda rng, n: rng.random(n) * 1e30,
-    "squares that vanish": lambda rng, n: rng.random(n) * 1e-30,
-}
-
-
-def exact(x: np.ndarray, order: float) -> float:
-    magnitude = np.abs(x.astype(np.float64))
-    largest = magnitude.max()
-    if math.isinf(order):
-        return float(largest)
-    return float(largest * math.fsum((magnitude / largest) ** order) ** (1 / order))
 
 
 @pytest.mark.parametrize("how", ["eager", "function", "xla"])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from draws import DRAWS, exact
 from oracle import ulps
 
 import gradclip
@@ -77,27 +78,6 @@ def test_what_is_listed_twice_counts_once() -> None:
     assert ulps(clip().numpy(), np.array(50**0.5), "float32") <= 1
     for x in (p, r):
         assert ulps(x.grad.numpy(), np.array([3.0, 4.0]) / (50**0.5 + 1e-6), "float32") <= 2
-
-
-DRAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "normal": lambda rng, n: rng.standard_normal(n) * 0.01,
-    "uniform": lambda rng, n: rng.random(n),
-    "heavy-tailed": lambda rng, n: rng.standard_t(2, n),
-    "one huge, many tiny": lambda rng, n: np.where(np.arange(n) == n // 2, 1.0, 1e-4),
-    "all equal": lambda rng, n: np.full(n, 0.1),
-    "ascending": lambda rng, n: np.linspace(1e-3, 1, n),
-    "alternating scales": lambda rng, n: np.where(np.arange(n) % 2, 1.0, 1e-3),
-    "squares that overflow": lambda rng, n: rng.random(n) * 1e30,
-    "squares that vanish": lambda rng, n: rng.random(n) * 1e-30,
-}
-
-
-def exact(x: np.ndarray, order: float) -> float:
-    magnitude = np.abs(x.astype(np.float64))
-    largest = magnitude.max()
-    if math.isinf(order):
-        return float(largest)
-    return float(largest * math.fsum((magnitude / largest) ** order) ** (1 / order))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
