@@ -19,6 +19,8 @@ Array = np.ndarray[Any, Any]
 
 _ROW = 256  # elements to a sum in their own dtype: 1 ulp for equal elements, where 4096 are off by 15, and hardly slower
 _FEW = 1 << 13  # up to so many elements a copy in float64 costs less than a call
+_SEVERAL = 32  # from so many small arrays on, one call for them costs less than one for each
+_ALIKE, _STACK = 8, 1 << 18  # from so many small ones of a shape on they are stacked, up to so many elements at once
 _BLOCK = 1 << 17  # bytes that are converted or copied at once: those stay in the cache
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 
@@ -31,10 +33,31 @@ def norm(x: Array, order: float) -> float | None:
         return _norm(x, order)
 
 
+def alike(shapes: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """The places of tensors that are worked on alone, and of small ones of one shape that are stacked, so many at a time."""
+    if len(shapes) < _ALIKE:
+        return list(range(len(shapes))), []
+    places: dict[tuple[int, ...], list[int]] = {}
+    for i, shape in enumerate(map(tuple, shapes)):
+        places.setdefault(shape, []).append(i)
+    alone: list[int] = []
+    together: list[list[int]] = []
+    for shape, found in places.items():
+        size = math.prod(shape)
+        if len(found) < _ALIKE or not 0 < size <= _FEW:
+            alone += found
+        else:
+            together += [found[start : start + _STACK // size] for start in range(0, len(found), _STACK // size)]
+    return alone, together
+
+
 def norms(arrays: Sequence[Array], order: float) -> list[float | None]:
     """:func:`norm` of each, the small ones together."""
-    if not 0 < order < math.inf or len(arrays) == 1:
+    if not 0 < order < math.inf:
         return [norm(x, order) for x in arrays]
+    if len(arrays) < _SEVERAL:
+        with np.errstate(all="ignore"):
+            return [_norm(x, order) for x in arrays]
     few = [0 < x.size <= _FEW and x.dtype.kind != "c" for x in arrays]
     with np.errstate(all="ignore"):
         together = iter(_each(list(itertools.compress(arrays, few)), order))
@@ -81,7 +104,7 @@ def _norm(x: Array, order: float) -> float:
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype) if order == 2 else np.abs(flat)
     if order == 2:
-        return _euclidean(flat)
+        return euclidean(flat)
     if math.isinf(order):
         extreme = np.maximum if order > 0 else np.minimum
         return float(extreme.reduce([extreme.reduce(np.abs(block, out=block)) for block in _blocks(flat, np.float64)]))
@@ -111,7 +134,8 @@ def _blocks(flat: Array, dtype: Any) -> Iterator[Array]:
         yield block
 
 
-def _euclidean(flat: Array) -> float:
+def euclidean(flat: Array) -> float:
+    """The Euclidean norm of a real array of one dimension; floating point warnings are the caller's."""
     if flat.size <= _FEW // 2:
         wide = flat.astype(np.float64)
         return math.sqrt(wide.dot(wide))

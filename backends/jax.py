@@ -18,15 +18,15 @@ from gradclip.backends import host, jax_distributed, jax_norm
 from gradclip.clip import clip
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.groups import Rules, check_groups
 from gradclip.parts import Group
-from gradclip.rule import Rule, check_rule
 
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
 
 __all__ = ["JaxBackend", "MissingParamsError", "gradient_transformation"]
 
-_CHUNK, _SMALL = 64, 1 << 16  # so many tensors of up to so many elements are one call of a compiled function
+_CHUNK, _SMALL = 64, 1 << 17  # so many tensors of up to so many elements are one call of a compiled function
 _DTYPE, _SHARDING = map(operator.attrgetter, ("dtype", "sharding"))
 
 
@@ -66,6 +66,9 @@ class JaxBackend(Backend):
     def group(self, reduce: object) -> Group | None:
         return jax_distributed.group_of(reduce)
 
+    def whose(self, x: Tensor) -> str:
+        return jax_distributed.whose(x)
+
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
         return jnp.stack([_beside(self.cast(x, dtype), tensors[0]) for x in tensors])
 
@@ -79,10 +82,10 @@ class JaxBackend(Backend):
         return jnp.sqrt(x)
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return jax_norm.tree_sum(x) if axes is None else jnp.sum(x, axis=axes, keepdims=True)
+        return jax_distributed.awaited(jax_norm.tree_sum(x) if axes is None else jnp.sum(x, axis=axes, keepdims=True))
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return jnp.max(x, axis=axes, keepdims=axes is not None)
+        return jax_distributed.awaited(jnp.max(x, axis=axes, keepdims=axes is not None))
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         return jnp.where(condition, x, y)
@@ -142,7 +145,7 @@ class JaxBackend(Backend):
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         if _are_alike(tensors):
             return list(jax_norm.each(list(tensors)))
-        return [jax_norm.total([x]) for x in tensors]
+        return [jax_distributed.awaited(jax_norm.total([x])) for x in tensors]
 
     def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
         return jax_norm.total(list(tensors)) if _are_alike(tensors) else None
@@ -150,14 +153,14 @@ class JaxBackend(Backend):
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         if not isinstance(coefficient, float):
             return _times_or_same([x], _beside(coefficient, x))[0]
-        return _times([x], *([np.array(factor, jax_norm.real(x))] for factor in normal_factors(coefficient)))[0]
+        return _times([x], *(np.array(factor, jax_norm.real(x)) for factor in normal_factors(coefficient)))[0]
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         if isinstance(coefficient, (float, list)):
-            each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
+            each = coefficient if isinstance(coefficient, list) else [coefficient]
             if not plain or any(len(normal_factors(c)) > 1 for c in set(each)):
                 return super().scaled(tensors, coefficient)
-            return _by_chunks(_times, tensors, list(np.array(each, WIDE[plain])))
+            return _by_chunks(_times, tensors, np.array(coefficient, WIDE[plain]))
         if not _are_together([*tensors, coefficient]):
             return super().scaled(tensors, coefficient)
         scaled: list[Tensor] = _times_or_same(list(tensors), coefficient)
@@ -166,17 +169,18 @@ class JaxBackend(Backend):
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
         with np.errstate(over="ignore"):  # beyond the dtype there is no bound
             bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, upper)]
-        return _by_chunks(_bounded, tensors, *([bound] * len(tensors) for bound in bounds))
+        return _by_chunks(_bounded, tensors, *bounds)
 
 
-def gradient_transformation(rule: Rule) -> optax.GradientTransformation:
+def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
     """A rule of any dialect as a link of an ``optax.chain``.
 
     It has no state, so that a checkpoint of an optimizer keeps its shape where this takes the place of optax's own clip. Under
     ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit that returns this.
 
     Args:
-        rule: from a dialect; a rule that is relative to the parameters needs ``params`` in ``update``, as optax's does.
+        rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
+            ``update``, as optax's does.
 
     Returns:
         An ``optax.GradientTransformation``. The gradients may be any pytree, with None or NumPy arrays in it.
@@ -197,14 +201,14 @@ def gradient_transformation(rule: Rule) -> optax.GradientTransformation:
     """
     import optax
 
-    check_rule(rule, keeps_shape=True)
+    relative = [group.rule.name for group in check_groups(rule, keeps_shape=True) if group.rule.relative_to is not None]
 
     def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        if rule.relative_to is None:
+        if not relative:
             params = None
         elif params is None:
             hint = "call update(updates, state, params)."
-            raise MissingParamsError(f"{rule.name} needs the parameters.", "params=None", hint)
+            raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
         return clip(_arrays(updates), rule, params=_arrays(params)).grads, state
 
     return optax.GradientTransformation(optax.init_empty_state, update)
@@ -258,11 +262,14 @@ def _beside(x: Tensor, like: Tensor) -> Tensor:
 # ---- what is compiled ------------------------------------------------------------------------------------------------------
 
 
-def _by_chunks(function: Callable[..., list[Tensor]], *lists: Sequence[Any]) -> list[Tensor]:
-    """A compiled function of lists, called for several small tensors at a time, and for each large one by itself."""
+def _by_chunks(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
+    """A compiled function of tensors, called for several small ones at a time, and for each large one by itself.
+
+    Of its numbers each is one for all tensors, or a vector of one for each.
+    """
     results: list[Tensor] = []
-    for start, end in _chunks([x.size for x in lists[0]]):
-        results += function(*(list(items[start:end]) for items in lists))
+    for start, end in _chunks([x.size for x in tensors]):
+        results += function(list(tensors[start:end]), *(n[start:end] if n.ndim else n for n in numbers))
     return results
 
 
@@ -275,13 +282,14 @@ def _chunks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 @functools.partial(jax.jit, inline=True)
-def _times(tensors: list[Tensor], *factors: list[Tensor]) -> list[Tensor]:
-    return [_product(x, *each) for x, *each in zip(tensors, *factors, strict=True)]
+def _times(tensors: list[Tensor], *factors: Tensor) -> list[Tensor]:
+    return [_product(x, *(f[i] if f.ndim else f for f in factors)) for i, x in enumerate(tensors)]
 
 
 @functools.partial(jax.jit, inline=True)
 def _times_or_same(tensors: list[Tensor], coefficient: Tensor) -> list[Tensor]:
-    return [jnp.where(coefficient >= 1, x, _product(x, coefficient)) for x in tensors]
+    fits = coefficient >= 1
+    return [jnp.where(fits, x, _product(x, coefficient)) for x in tensors]
 
 
 def _product(x: Tensor, *factors: Tensor) -> Tensor:
@@ -292,5 +300,5 @@ def _product(x: Tensor, *factors: Tensor) -> Tensor:
 
 
 @functools.partial(jax.jit, inline=True)
-def _bounded(tensors: list[Tensor], lower: list[Tensor], upper: list[Tensor]) -> list[Tensor]:
-    return [jnp.maximum(jnp.minimum(x, most), least) for x, least, most in zip(tensors, lower, upper, strict=True)]
+def _bounded(tensors: list[Tensor], lower: Tensor, upper: Tensor) -> list[Tensor]:
+    return [jnp.maximum(jnp.minimum(x, upper), lower) for x in tensors]

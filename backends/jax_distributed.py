@@ -1,4 +1,4 @@
-"""JAX gradients in ``shard_map`` and ``pmap``, where each device sees its own part: the axes of a mesh. No backend itself.
+"""JAX gradients in ``shard_map``, ``pmap`` and ``vmap``, where each device sees its own part: axes. No backend itself.
 
 Outside of them an array that is divided over devices is one array, and XLA moves what has to be moved.
 """
@@ -10,11 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from gradclip.errors import ArgumentError
 from gradclip.parts import Group, Parts
 
-__all__ = ["group_of"]
+__all__ = ["awaited", "group_of", "whose"]
 
 
 class Axes(Group):
@@ -32,11 +34,17 @@ class Axes(Group):
 
     def parts(self, leaves: Sequence[Any]) -> Parts:
         """Of each gradient every device holds a part, along those of the axes that it is not known to be the same on."""
+        # JAX keeps a record for the axes of shard_map, unless check_vma=False, and none for those of pmap and vmap
+        recorded = {name for name in self.names if name in _varying(lax.axis_index(name))}
+        if len(recorded) < len(self.names) and (recorded or any(_varying(x) for x in leaves if x is not None)):
+            what = "JAX cannot add up along an axis of vmap in a shard_map that keeps a record of what differs."
+            hint = "pass check_vma=False to shard_map; every gradient is taken to be divided along all these axes then."
+            raise ArgumentError(what, f"reduce={self.names}", hint)
         places: dict[tuple[str, ...], list[int]] = {}
         for i, x in enumerate(leaves):
-            names = self.names if x is None or not _is_known(self.names) else _along(x, self.names)
-            if names:
-                places.setdefault(names, []).append(i)
+            along = self.names if x is None or not recorded else tuple(n for n in self.names if n in _varying(x))
+            if along:
+                places.setdefault(along, []).append(i)
         return Parts(
             held=list(leaves),
             groups=list(map(Axes, places)),
@@ -48,7 +56,7 @@ class Axes(Group):
 
 
 def group_of(reduce: object) -> Axes | None:
-    """The devices behind the name of an axis, or a tuple of names, of the ``shard_map`` or ``pmap`` that is being traced."""
+    """The devices behind the name of an axis, or a tuple of names, of the ``shard_map``, ``pmap`` or ``vmap`` being traced."""
     names = reduce if isinstance(reduce, tuple) else (reduce,)
     if not names or not all(isinstance(name, str) for name in names):
         return None
@@ -59,12 +67,29 @@ def group_of(reduce: object) -> Axes | None:
     return Axes(names)
 
 
-def _is_known(names: tuple[str, ...]) -> bool:
-    """Whether JAX keeps a record of what differs along axes: in ``shard_map``, unless ``check_vma=False``."""
-    return bool(_along(lax.axis_index(names), names))
+def awaited(x: Any) -> Any:
+    """A value that processes have exchanged numbers for, once it is there; tracing, and on one process, as it is.
+
+    A CPU runs the programs that are under way at once, and two devices of a process may begin two of them in another order:
+    then each waits for the other for ever. An accelerator runs them one by one, and nobody waits for it.
+    """
+    if not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable and jax.default_backend() == "cpu":
+        jax.block_until_ready(x)
+    return x
 
 
-def _along(x: Any, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the axes that an array is recorded to differ along."""
-    varying = jax.typeof(x).manual_axis_type.varying
-    return tuple(name for name in names if name in varying)
+def whose(x: Any) -> str:
+    """The processes on which an array is not finite, which all find out together; of one that lies on one process nothing."""
+    if x.is_fully_addressable:
+        return ""
+    from jax.experimental import multihost_utils  # which few need
+
+    is_here = any(not jnp.isfinite(shard.data).all() for shard in x.addressable_shards)
+    found = np.flatnonzero(multihost_utils.process_allgather(np.int32(is_here)))
+    return f"process {', '.join(map(str, found))}: "
+
+
+def _varying(x: Any) -> frozenset[str]:
+    """The axes that JAX has recorded an array to differ along."""
+    varying: frozenset[str] = jax.typeof(x).manual_axis_type.varying
+    return varying

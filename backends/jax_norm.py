@@ -48,6 +48,7 @@ def total(tensors: list[Tensor]) -> Tensor:
     return _norms(tensors, True)[0]
 
 
+@functools.partial(jax.jit, inline=True)  # of an array on several processes without jit: one program, which they run together
 def tree_sum(x: Tensor) -> Tensor:
     """The sum of all elements; of few it is careful: XLA adds those up in a row, and is off by 11 ulp after 1,000.
 
@@ -69,18 +70,50 @@ def tree_sum(x: Tensor) -> Tensor:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _norms(tensors: list[Tensor], is_total: bool) -> list[Tensor]:
-    if is_total:
-        parts = _joined(tensors)
-        squares = [_squares(x, _as_it_is) for x in parts]
-        n = jnp.sqrt(sum(squares[1:], squares[0]))
-        return [n] if all(map(_is_safe, parts)) else _checked([n], lambda: [_combined(_careful(parts, squares))], parts[0])
-    norms: list[Any] = [_wide_norm(x) if _are_few(x) else None for x in tensors]
+    norms: list[Tensor] = (_total if is_total else _each)(0)(tensors)
+    return norms
+
+
+def _by_rows(compute: Callable[[list[Tensor], int], list[Tensor]]) -> Callable[[int], Callable[[list[Tensor]], list[Tensor]]]:
+    """A function of tensors whose first axes, so many, are those of ``vmap``, and stay.
+
+    Left to itself vmap would make a selection of a branch, and always compute both sides; this branches for all rows together.
+    """
+
+    @functools.cache
+    def after(rows: int) -> Any:
+        function = jax.custom_batching.custom_vmap(lambda tensors: compute(tensors, rows))
+
+        @function.def_vmap
+        def mapped(size: int, is_mapped: list[list[bool]], tensors: list[Tensor]) -> tuple[list[Tensor], list[bool]]:
+            pairs = zip(tensors, is_mapped[0], strict=True)
+            norms = after(rows + 1)([x if this else jnp.broadcast_to(x, (size, *x.shape)) for x, this in pairs])
+            return norms, [True] * len(norms)
+
+        return function
+
+    return after
+
+
+@_by_rows
+def _total(tensors: list[Tensor], rows: int) -> list[Tensor]:
+    parts = _joined(tensors, rows)
+    squares = [_squares(x, rows) for x in parts]
+    n = jnp.sqrt(sum(squares[1:], squares[0]))
+    if all(map(_is_safe, parts)):
+        return [n]
+    return _checked([n], lambda: [_combined(_careful(parts, squares, rows))], parts[0])
+
+
+@_by_rows
+def _each(tensors: list[Tensor], rows: int) -> list[Tensor]:
+    norms: list[Any] = [_wide_norm(x, rows) if _are_few(x) else None for x in tensors]
     for group in _groups([i for i, n in enumerate(norms) if n is None], tensors):
         parts = [tensors[i] for i in group]
-        squares = [_squares(x, _as_it_is) for x in parts]
+        squares = [_squares(x, rows) for x in parts]
         found = list(map(jnp.sqrt, squares))
         if not _is_safe(parts[0]):
-            found = _checked(found, functools.partial(_careful, parts, squares), parts[0])
+            found = _checked(found, functools.partial(_careful, parts, squares, rows), parts[0])
         for i, n in zip(group, found, strict=True):
             norms[i] = n
     return norms
@@ -91,10 +124,10 @@ def _are_few(x: Tensor) -> bool:
     return _on_host() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
 
 
-def _wide_norm(x: Tensor) -> Tensor:
+def _wide_norm(x: Tensor, rows: int) -> Tensor:
     """In float64, also where JAX is not set to it: there no square of a float32 overflows or vanishes."""
     with jax.enable_x64(True):
-        return jnp.sqrt(_squares(x, _as_it_is, "float64")).astype("float32")
+        return jnp.sqrt(_squares(x, rows, "float64")).astype("float32")
 
 
 def _checked(norms: list[Tensor], carefully: Callable[[], list[Tensor]], like: Tensor) -> list[Tensor]:
@@ -103,7 +136,7 @@ def _checked(norms: list[Tensor], carefully: Callable[[], list[Tensor]], like: T
         return carefully()
     least, most, _ = _RANGE[real(like)]
     is_right = functools.reduce(operator.and_, [(n > least) & (n < most) for n in norms])
-    checked: list[Tensor] = lax.cond(is_right, lambda: norms, carefully)
+    checked: list[Tensor] = lax.cond(jnp.all(is_right), lambda: norms, carefully)
     return checked
 
 
@@ -127,7 +160,7 @@ def _on_host() -> bool:
     return bool(jax.default_backend() == "cpu")
 
 
-def _joined(tensors: Sequence[Tensor]) -> list[Tensor]:
+def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
     """The tensors, small ones as one; not where they may be divided over devices, which would have to exchange them."""
     is_small = [isinstance(x.size, int) and x.size <= _FEW and not jnp.iscomplexobj(x) for x in tensors]
     small = [x for x, this in zip(tensors, is_small, strict=True) if this]
@@ -135,14 +168,16 @@ def _joined(tensors: Sequence[Tensor]) -> list[Tensor]:
         return list(tensors)
     joined = [x for x, this in zip(tensors, is_small, strict=True) if not this]
     for i in range(0, len(small), _TOGETHER):
-        joined.append(jnp.concatenate([jnp.ravel(x).astype(real(x)) for x in small[i : i + _TOGETHER]]))
+        flat = [jnp.reshape(x, (*x.shape[:rows], -1)).astype(real(x)) for x in small[i : i + _TOGETHER]]
+        joined.append(jnp.concatenate(flat, axis=rows))
     return joined
 
 
-def _squares(x: Tensor, scaled: Callable[[Tensor], Tensor], dtype: str = "") -> Tensor:
-    """The sum of the squares of what is scaled first."""
+def _squares(x: Tensor, rows: int, dtype: str = "", scaled: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
+    """The sum of the squares of what is scaled first, over all but the first axes."""
     parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
-    sums = [jnp.sum(jnp.square(scaled(part.astype(dtype or real(x))))) for part in parts]
+    axes = tuple(range(rows, x.ndim))
+    sums = [jnp.sum(jnp.square(scaled(part.astype(dtype or real(x)))), axes) for part in parts]
     return sum(sums[1:], sums[0])
 
 
@@ -151,21 +186,18 @@ def _is_safe(x: Tensor) -> bool:
     return 0 in x.shape or x.dtype == np.float16
 
 
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
-def _careful(parts: Sequence[Tensor], squares: Sequence[Tensor]) -> list[Tensor]:
+def _careful(parts: Sequence[Tensor], squares: Sequence[Tensor], rows: int) -> list[Tensor]:
     """The norm of each, from the sums of squares where these are right.
 
     To XLA (x * f) * (x * f) is (x * x) * (f * f), which would undo the care; a maximum does not let it see that.
     """
     if _on_host() and real(parts[0]) == "float32":
-        return list(map(_wide_norm, parts))
+        return [_wide_norm(x, rows) for x in parts]
     least, most, scale = _RANGE[real(parts[0])]
 
     def scaled_norms(factor: float) -> list[Tensor]:
-        return [jnp.sqrt(_squares(x, lambda part: jnp.maximum(jnp.abs(part) * factor, 0))) / factor for x in parts]
+        sums = [_squares(x, rows, scaled=lambda part: jnp.maximum(jnp.abs(part) * factor, 0)) for x in parts]
+        return [jnp.sqrt(s) / factor for s in sums]
 
     up, down = scaled_norms(scale), scaled_norms(1 / scale)
     return [
@@ -192,9 +224,9 @@ def _groups(positions: Sequence[int], tensors: Sequence[Tensor]) -> list[list[in
 
 
 def _combined(norms: Sequence[Tensor]) -> Tensor:
-    """The norm of norms."""
+    """The norm of norms, over the first of their axes."""
     # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
     norms = lax.optimization_barrier(jnp.stack(norms))
-    largest = jnp.max(norms)
+    largest = jnp.max(norms, axis=0)
     unit = jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
-    return unit * jnp.sqrt(jnp.sum(jnp.square(norms / unit)))
+    return unit * jnp.sqrt(jnp.sum(jnp.square(norms / unit), axis=0))

@@ -76,19 +76,20 @@ class Clipping(keras.optimizers.Optimizer):
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         _check_alone(self)  # clipnorm can be assigned to at any time
-        if hasattr(super(), "_all_reduce_sum_gradients"):
-            # under tf.distribute Keras clips each replica's gradients and adds up what is left, which is no clip of their sum
-            grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         params = None
         if self.clip_rule.relative_to is not None:
             variables: list[Any] = self._clipped_variables or self._trainable_variables
             params = [keras.ops.convert_to_tensor(variable) for variable in variables]
+        if not hasattr(super(), "_all_reduce_sum_gradients") or not _has_strategy():
+            return list(clip(list(grads), self.clip_rule, params=params).grads)
+        # under tf.distribute Keras clips each replica's gradients and adds up what is left, which is no clip of their sum
+        grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GradclipWarning)  # where that is not to be seen they are summed all the same
-            return list(clip(list(grads), self.clip_rule, params=params).grads)
+            return list(clip(grads, self.clip_rule, params=params).grads)
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        return grads_and_vars  # summed before they were clipped
+        return grads_and_vars  # summed before they were clipped, if there is more than one replica
 
     def get_config(self) -> dict[str, Any]:
         """The configuration of the optimizer without the clip, and what :meth:`from_config` needs besides."""
@@ -102,6 +103,13 @@ class Clipping(keras.optimizers.Optimizer):
         clips = config.pop("clipped")
         saved = {**clips["optimizer"], "config": config}
         return clipped(keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects), _loaded(clips["rule"]))
+
+
+def _has_strategy() -> bool:
+    """Whether Keras, on TensorFlow, trains under a strategy: without one there is one replica, and nothing to sum."""
+    import tensorflow as tf
+
+    return bool(tf.distribute.has_strategy())
 
 
 @functools.cache

@@ -32,6 +32,7 @@ class PaddleBackend(Backend):
 
     name = "paddle"
     holds_gradients = True
+    guards_squares = True
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, (paddle.Tensor, _Value))
@@ -62,7 +63,13 @@ class PaddleBackend(Backend):
         return made if like is None else _beside(made, like)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
+        whole = program.unbound(tensors)
+        if whole is not None:
+            return self.cast(whole, dtype)
         return paddle.stack([_beside(self.cast(x, dtype), tensors[0]) for x in tensors])
+
+    def unstack(self, x: Tensor) -> list[Tensor]:
+        return list(paddle.unbind(x))
 
     def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         return paddle.reshape(x, list(shape))
@@ -234,14 +241,14 @@ class PaddleBackend(Backend):
 
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         in_program = [isinstance(x, _Value) and self.dtype(x) in program.NARROW for x in tensors]
-        groups = [[x] for x, is_in_program in zip(tensors, in_program, strict=True) if is_in_program]
-        found = iter(program.norms(groups) if groups else ())
+        traced = [x for x, is_in_program in zip(tensors, in_program, strict=True) if is_in_program]
+        found = iter(program.norms(traced, "float32") if traced else ())
         return [next(found) if is_in_program else None for is_in_program in in_program]
 
     def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
         if not all(isinstance(x, _Value) and self.dtype(x) in program.NARROW for x in tensors):
             return None
-        return program.norms([tensors])[0]
+        return program.total(tensors)
 
     def copy(self, x: Tensor) -> Tensor:
         return self.merge(x) if self.is_sparse(x) else x.clone() if self.can_look(x) else x
@@ -271,9 +278,16 @@ class PaddleBackend(Backend):
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
-        if plain not in memory.SINGLE or not all(map(_is_one_factor, each)):
+        if all(isinstance(x, _Value) and isinstance(c, _Value) and not c.shape for x, c in zip(tensors, each, strict=True)):
+            return program.scaled(tensors, coefficient, self.scale)
+        if plain not in memory.SINGLE or not _are_single_factors(each):
             return super().scaled(tensors, coefficient)
         return memory.scaled(tensors, each)
+
+    def clipped_apart(
+        self, tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
+    ) -> tuple[list[Tensor], list[float], list[float]] | None:
+        return memory.clipped_apart(tensors, coefficients)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
         if self.dtype(tensors[0]) not in memory.SINGLE:
@@ -302,6 +316,13 @@ class PaddleBackend(Backend):
 def _is_one_factor(coefficient: Any) -> bool:
     """Whether a coefficient is a number that float32 holds to its last bit."""
     return isinstance(coefficient, float) and len(normal_factors(coefficient)) == 1
+
+
+def _are_single_factors(coefficients: list[Any]) -> bool:
+    """The same of several, sooner."""
+    if set(map(type, coefficients)) != {float}:
+        return False
+    return min(coefficients) >= 2.0**-126 or all(map(_is_one_factor, coefficients))
 
 
 def _beside(x: Tensor, like: Tensor) -> Tensor:

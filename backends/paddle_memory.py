@@ -16,14 +16,25 @@ from gradclip.backend import Tensor
 from gradclip.backends import host
 from gradclip.norms import combine
 
-__all__ = ["ON_HOST_ONLY", "SINGLE", "clamp_", "clamped", "copied", "norm", "norms", "plain", "scale_", "scaled"]
+__all__ = [
+    "ON_HOST_ONLY",
+    "SINGLE",
+    "clamp_",
+    "clamped",
+    "clipped_apart",
+    "copied",
+    "norm",
+    "norms",
+    "plain",
+    "scale_",
+    "scaled",
+]
 
 SINGLE = ("float32", "float64")  #: the dtypes whose arithmetic needs no wider one
 
 _MEMORY = ctypes.c_char * (1 << 46)  # as long as it may be: NumPy is told how much of it is a tensor's
 _LARGE = 1 << 20  # elements from which on NumPy's new memory is several times as fast, because it asks for large pages
-_BLOCK = 1 << 18  # elements that are converted or stacked at once: those stay in the cache
-_FEW, _SEVERAL = 8192, 8  # up to so many elements, in at least so many tensors of one shape: stacked
+_BLOCK = 1 << 18  # elements that are converted, or looked at twice, at once: those stay in the cache
 _ROW = 256  # elements to a float32 sum
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 #: whether no tensor can be anywhere else
@@ -97,8 +108,8 @@ def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     if len(dtypes) != 1 or tensors[0].dtype not in _NUMPY or not _are_whole(tensors):
         return [norm(x, order) for x in tensors]
     found: list[float | None] = [None] * len(tensors)
-    alone, batches = _batches(tensors)
-    for batch in batches:
+    alone, together = host.alike(list(map(_SHAPE, tensors)))
+    for batch in together:
         for i, n in zip(batch, _norms_alike([tensors[i] for i in batch], order), strict=True):
             found[i] = n
     dtype = _NUMPY[tensors[0].dtype]
@@ -107,22 +118,65 @@ def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     return found
 
 
-def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
-    """The places of those that are worked on alone, and of those of one shape that are stacked, so many at a time."""
-    if len(tensors) < _SEVERAL:
-        return list(range(len(tensors))), []
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for i, shape in enumerate(map(tuple, map(_SHAPE, tensors))):
-        alike.setdefault(shape, []).append(i)
-    alone: list[int] = []
-    batches: list[list[int]] = []
-    for shape, places in alike.items():
-        size = math.prod(shape)
-        if len(places) < _SEVERAL or size > _FEW:
-            alone += places
+def clipped_apart(
+    tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
+) -> tuple[list[Tensor], list[float], list[float]] | None:
+    """As :meth:`gradclip.Backend.clipped_apart` describes."""
+    dtype = _NUMPY.get(tensors[0].dtype)
+    if dtype is None:
+        return None
+    clipped, norms, factors = list(tensors), [0.0] * len(tensors), [1.0] * len(tensors)
+    alone, together = host.alike(list(map(_SHAPE, tensors)))
+    for batch in together:
+        stacked = _C_ops.stack([tensors[i] for i in batch], 0)
+        rows = _array(stacked, dtype).reshape(len(batch), -1)
+        found = _row_norms(rows)
+        each = coefficients(found)
+        if not _are_right(found, each, dtype):
+            return None
+        if min(each) < 1:
+            with np.errstate(all="ignore"):
+                rows *= np.array(each, dtype)[:, None]
+            parts = _C_ops.unbind(stacked, 0)
         else:
-            batches += [places[start : start + _BLOCK // size] for start in range(0, len(places), _BLOCK // size)]
-    return alone, batches
+            parts = [tensors[i] for i in batch]
+        for i, x, n, c in zip(batch, parts, found, each, strict=True):
+            norms[i], factors[i] = n, c
+            if c < 1:
+                clipped[i] = x
+    for batch in _in_the_cache(alone, tensors):
+        with np.errstate(all="ignore"):
+            found = [host.euclidean(_array(tensors[i], dtype)) for i in batch]
+        each = coefficients(found)
+        if not _are_right(found, each, dtype):
+            return None
+        for i, n, c in zip(batch, found, each, strict=True):
+            norms[i], factors[i] = n, c
+            if c < 1:
+                clipped[i] = _scaled(tensors[i], c)
+    return clipped, norms, factors
+
+
+def _in_the_cache(places: list[int], tensors: Sequence[Tensor]) -> Iterator[list[int]]:
+    """So many at a time that they are still in the cache for a second look."""
+    batch: list[int] = []
+    size = 0
+    for i in places:
+        length = math.prod(tensors[i].shape)
+        if batch and size + length > _BLOCK:
+            yield batch
+            batch, size = [], 0
+        batch.append(i)
+        size += length
+    if batch:
+        yield batch
+
+
+def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
+    """Whether all is finite, no square has left float64, and no coefficient is subnormal in float32."""
+    least = 2.0**-400 if dtype is np.float64 else -1.0  # the least number of float32 has a square in float64
+    # a NaN shows in a sum, but not in the least or the greatest of some numbers
+    return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
 
 
 def _norms_alike(tensors: Sequence[Tensor], order: float) -> list[float | None]:
@@ -131,6 +185,11 @@ def _norms_alike(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     rows = _array(stacked, _NUMPY[stacked.dtype]).reshape(len(tensors), -1)
     if order != 2 or rows.dtype.kind == "c":
         return host.norms(list(rows), order)
+    return [*_row_norms(rows)]
+
+
+def _row_norms(rows: np.ndarray[Any, Any]) -> list[float]:
+    """The Euclidean norm of each row of a matrix of real numbers."""
     with np.errstate(all="ignore"):
         found = np.sqrt(np.add.reduce(_short_squares(rows), 1, dtype=np.float64))
         if not ((found > _LEAST) & (found < _MOST)).all():
@@ -153,9 +212,9 @@ def copied(x: Tensor) -> Tensor:
 
 def scaled(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each of some plain tensors of a dtype in SINGLE."""
-    alone, batches = _batches(tensors)
+    alone, together = host.alike(list(map(_SHAPE, tensors)))
     products: list[Tensor] = [None] * len(tensors)
-    for batch in batches:
+    for batch in together:
         stacked = _C_ops.stack([tensors[i] for i in batch], 0)
         rows = _array(stacked, _NUMPY[stacked.dtype]).reshape(len(batch), -1)
         with np.errstate(all="ignore"):
@@ -163,9 +222,13 @@ def scaled(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> list[Ten
         for i, product in zip(batch, _C_ops.unbind(stacked, 0), strict=True):
             products[i] = product
     for i in alone:
-        x, c = tensors[i], coefficients[i]  # with a bias of 0 the product would be 0 where it is -0
-        products[i] = _new(x, np.multiply, c) if _is_large(x) else _C_ops.scale(x, c, -0.0, True)
+        products[i] = _scaled(tensors[i], coefficients[i])
     return products
+
+
+def _scaled(x: Tensor, coefficient: float) -> Tensor:
+    # with a bias of 0 the product would be 0 where it is -0
+    return _new(x, np.multiply, coefficient) if _is_large(x) else _C_ops.scale(x, coefficient, -0.0, True)
 
 
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:

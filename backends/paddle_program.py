@@ -6,15 +6,18 @@ sums of those are few enough for float64. No backend itself.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import paddle
 from paddle import _C_ops
 
 from gradclip.backend import Tensor
+from gradclip.backends import host
 
-__all__ = ["NARROW", "norms", "times"]
+__all__ = ["NARROW", "norms", "scaled", "times", "total", "unbound"]
 
 NARROW = ("float32", "float16", "bfloat16")  #: dtypes whose squares neither overflow nor vanish in float64
 _ROW = 256  # elements to a float32 sum: 1 ulp, where 512 are off by 1.5
@@ -22,36 +25,72 @@ _FEW = 1 << 17  # up to so many elements a copy in float64, which stays in the c
 _LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflowed, or vanished that matters
 
 
-def norms(groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """The norm over each group of tensors of :data:`NARROW` dtypes, as 0-d tensors of float64, differentiable.
+def norms(tensors: Sequence[Tensor], dtype: str) -> list[Tensor]:
+    """The norm of each tensor of a :data:`NARROW` dtype, as 0-d tensors of ``dtype``, differentiable.
 
     Nothing looks at a value, and no square overflows or vanishes.
     """
-    sums = _stacked([_sum([_squares(x) for x in group]) for group in groups])
-    if not all(_is_few(x) for group in groups for x in group):
-        least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
-        is_right, narrow = paddle.all(paddle.logical_and(sums > least, sums < most)), sums
-        sums = paddle.static.nn.cond(
-            is_right, lambda: narrow, lambda: _stacked([_sum([_wide_squares(x) for x in group]) for group in groups])
-        )
-    is_constant = all(x.stop_gradient for group in groups for x in group)
-    return list(paddle.unbind(paddle.sqrt(sums) if is_constant else _root(sums)))
+    alone, together = _batches(tensors)
+    rows = [_row_squares(paddle.stack([tensors[i] for i in batch])) for batch in together]
+
+    def sums(squares: Callable[[Tensor], Tensor]) -> Tensor:
+        found = [*(squares(tensors[i]) for i in alone), *rows]
+        return found[0] if len(found) == 1 else paddle.concat(found)
+
+    root = _root(_guarded(sums, tensors), tensors)
+    places = [*alone, *itertools.chain(*together)]
+    each = dict(zip(places, paddle.unbind(paddle.cast(root, dtype)), strict=True))
+    return [each[i] for i in range(len(tensors))]
 
 
-def _stacked(sums: list[Tensor]) -> Tensor:
-    return sums[0] if len(sums) == 1 else paddle.concat(sums)
+def total(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm over all of some tensors of :data:`NARROW` dtypes, as a 0-d tensor of float64; otherwise as :func:`norms`."""
+    alone, together = _batches(tensors)
+    rows = [_wide_squares(paddle.stack([tensors[i] for i in batch])) for batch in together]
+
+    def sums(squares: Callable[[Tensor], Tensor]) -> Tensor:
+        found = [*(squares(tensors[i]) for i in alone), *rows]
+        return found[0] if len(found) == 1 else paddle.sum(paddle.concat(found), keepdim=True)
+
+    return paddle.reshape(_root(_guarded(sums, tensors), tensors), [])
 
 
-def _sum(found: list[Tensor]) -> Tensor:
-    """The sum of sums, each of which has one dimension of one element, as they have."""
-    return found[0] if len(found) == 1 else paddle.sum(paddle.concat(found), keepdim=True)
+def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
+    """As :func:`host.alike`: the float32 tensors whose shapes are known."""
+    known = [i for i, x in enumerate(tensors) if x.dtype == paddle.float32 and -1 not in x.shape]
+    alone, together = host.alike([tensors[i].shape for i in known])
+    others = set(range(len(tensors))).difference(known)
+    return sorted([*others, *(known[i] for i in alone)]), [[known[i] for i in batch] for batch in together]
 
 
-def _root(total: Tensor) -> Tensor:
+def _guarded(sums: Callable[[Callable[[Tensor], Tensor]], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+    """Sums of squares, again in float64 where squares in float32 may have overflowed or vanished."""
+    narrow = sums(_squares)
+    if all(map(_is_few, tensors)):
+        return narrow
+    least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
+    is_right = paddle.all(paddle.logical_and(narrow > least, narrow < most))
+    return paddle.static.nn.cond(is_right, lambda: narrow, lambda: sums(_wide_squares))
+
+
+def _root(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """The square root, with a derivative of 0, not NaN, at 0."""
-    zeros = paddle.zeros_like(total)
-    is_zero = total <= zeros
-    return paddle.where(is_zero, zeros, paddle.sqrt(paddle.where(is_zero, zeros + 1, total)))
+    if all(x.stop_gradient for x in tensors):
+        return paddle.sqrt(sums)
+    zeros = paddle.zeros_like(sums)
+    is_zero = sums <= zeros
+    return paddle.where(is_zero, zeros, paddle.sqrt(paddle.where(is_zero, zeros + 1, sums)))
+
+
+def unbound(tensors: Sequence[Tensor]) -> Tensor | None:
+    """The tensor that these are the parts of, in order and all of them, as :func:`norms` makes them."""
+    source = tensors[0].get_defining_op() if isinstance(tensors[0], paddle.pir.Value) else None
+    if source is None or source.name() != "builtin.split" or source.num_results() != len(tensors):
+        return None
+    if not all(x.is_same(part) for x, part in zip(tensors, source.results(), strict=True)):
+        return None
+    operation = source.operand_source(0).get_defining_op()
+    return operation.operand_source(0) if operation.name() == "pd_op.unbind" else None
 
 
 def _is_few(x: Tensor) -> bool:
@@ -74,6 +113,28 @@ def _squares(x: Tensor) -> Tensor:
 def _wide_squares(x: Tensor) -> Tensor:
     squares: Tensor = _C_ops.squared_l2_norm(paddle.cast(x, "float64"))
     return squares
+
+
+def _row_squares(stacked: Tensor) -> Tensor:
+    """The sum of the squares of each of some stacked tensors."""
+    wide = paddle.cast(stacked, "float64")
+    return paddle.sum(wide * wide, axis=list(range(1, len(wide.shape))) or None)
+
+
+def scaled(tensors: Sequence[Tensor], factors: Tensor | list[Tensor], scale: Callable[[Tensor, Any], Tensor]) -> list[Tensor]:
+    """Each tensor times its 0-d factor, or all times one, by ``scale``; small float32 ones stacked."""
+    alone, together = _batches(tensors)
+    products: dict[int, Tensor] = {}
+    for batch in together:
+        stacked = paddle.stack([tensors[i] for i in batch])
+        factor: Any = factors
+        if isinstance(factors, list):
+            factor = paddle.cast(paddle.stack([factors[i] for i in batch]), "float32")
+            factor = paddle.reshape(factor, [-1, *[1] * (len(stacked.shape) - 1)])
+        products.update(zip(batch, paddle.unbind(scale(stacked, factor)), strict=True))
+    for i in alone:
+        products[i] = scale(tensors[i], factors[i] if isinstance(factors, list) else factors)
+    return [products[i] for i in range(len(tensors))]
 
 
 def times(x: Tensor, factor: Tensor, on_host: bool) -> Tensor:

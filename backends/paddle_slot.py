@@ -10,7 +10,8 @@ import paddle
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError
-from gradclip.rule import Rule, Scope, check_rule
+from gradclip.groups import Rules, check_groups
+from gradclip.rule import Rule, Scope
 
 __all__ = ["Pairs", "grad_clip", "slot", "wanted"]
 
@@ -22,11 +23,11 @@ def wanted(parameter: Any) -> bool:
     return getattr(parameter, "need_clip", True) is not False
 
 
-def grad_clip(rule: Rule, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
+def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:
-        rule: of any dialect but one that sums over examples.
+        rule: of any dialect but one that sums over examples, or groups with such rules, by the parameters' own names.
         reduce: as for :func:`gradclip.clip`: the group of the processes that hold the rest of the gradients. Fleet's hybrid
             parallel optimizers replace a ``ClipGradByGlobalNorm``, gradclip's too, by their own that knows the groups; any
             other object has to be told.
@@ -51,9 +52,9 @@ def grad_clip(rule: Rule, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
 class _RuleClip(paddle.nn.clip.ClipGradBase):
     should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, on any object, where they fuse gradients
 
-    def __init__(self, rule: Rule, reduce: Any) -> None:
+    def __init__(self, rule: Rules, reduce: Any) -> None:
         super().__init__()
-        check_rule(rule, keeps_shape=True)
+        self.groups = check_groups(rule, keeps_shape=True)
         self.rule = rule
         self.reduce = reduce
 
@@ -63,13 +64,17 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
         chosen = [(p, g) for p, g in pairs if wanted(p)]
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
-            made = clip([g for _, g in chosen], self.rule, params=[p for p, _ in chosen], reduce=self.reduce)
-        clipped = iter(made.grads)
+            if isinstance(self.rule, Rule):
+                clipped = iter(clip([g for _, g in chosen], self.rule, params=[p for p, _ in chosen], reduce=self.reduce).grads)
+            else:  # which are by the names of the parameters
+                clipped = (g for _, g in clip(chosen, self.rule, reduce=self.reduce).grads)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:
         """Refuse one norm over what this process has, where fleet gives the others other gradients."""
-        if self.rule.scope is not Scope.GLOBAL or callable(self.reduce) or not paddle.in_dynamic_mode():
+        if all(group.rule.scope is not Scope.GLOBAL for group in self.groups):
+            return
+        if callable(self.reduce) or not paddle.in_dynamic_mode():
             return
         if any(isinstance(g, paddle.Tensor) and g.is_dist() for g in gradients):  # they say themselves how they are split
             return

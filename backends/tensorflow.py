@@ -58,6 +58,9 @@ class TensorFlowBackend(Backend):
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
         return tf.stack([self.cast(x, dtype) for x in tensors])
 
+    def unstack(self, x: Tensor) -> list[Tensor]:
+        return list(tf.unstack(x))
+
     def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         return tf.reshape(x, shape)
 
@@ -233,9 +236,11 @@ class TensorFlowBackend(Backend):
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
-        if isinstance(each[0], float):
+        if each and isinstance(each[0], float):
             if plain and all(len(normal_factors(c)) == 1 for c in each):
                 return tensorflow_fused.products(tensors, each, WIDE[plain])
+        elif isinstance(coefficient, list):
+            return list(map(self.scale, tensors, each))
         elif _is_in_graph() and coefficient.shape.rank == 0:
             return tensorflow_fused.clipped([tf.convert_to_tensor(x) for x in tensors], coefficient)
         return [super(TensorFlowBackend, self).scale(x, c) for x, c in zip(tensors, each, strict=True)]

@@ -95,13 +95,16 @@ def _unstacked(found: Tensor, count: int) -> list[Tensor]:
 
 
 def _measured(groups: list[list[Tensor]]) -> Tensor:
+    flats = [_flats(group) for group in groups]
     if tf.executing_eagerly():  # where both ways would be gone, so that the one that is always right is the faster
-        return _stacked([_fused(_flats(group), True) for group in groups])
-    if _is_vectorized():
-        return _checked(groups, _plain)
+        return _stacked([_fused(flat, True) for flat in flats])
+    if _is_vectorized() or is_traced_by_xla():
+        return _checked(flats, _plain)
+    if all(map(_is_short, flats)):
+        return _short(flats)
     # XLA takes the other way, even of a function that was traced before anyone knew that XLA would compile it
     device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-    return tf.__internal__.execute_fn_for_device({device: lambda: _checked(groups, _fused)}, lambda: _checked(groups, _plain))
+    return tf.__internal__.execute_fn_for_device({device: lambda: _checked(flats, _fused)}, lambda: _checked(flats, _plain))
 
 
 def _is_vectorized() -> bool:
@@ -116,36 +119,45 @@ def _is_vectorized() -> bool:
 
 def _checked(groups: list[list[Tensor]], method: _Method) -> Tensor:
     """The norms by way of float32, and those by way of float64 if one of them has overflowed or vanished."""
-    flats = [_flats(group) for group in groups]
-    found = _stacked([method(flat, False) for flat in flats])
-    if all(_is_few(x) for flat in flats for x in flat):
+    found = _stacked([method(flats, False) for flats in groups])
+    if all(_is_short(flats) or (method is _plain and all(map(_is_few, flats))) for flats in groups):
         return found
-    is_right = tf.reduce_all((found > _LEAST) & (found < _MOST))
-    return tf.cond(is_right, lambda: found, lambda: _stacked([_plain(flat, True) for flat in flats]))
+    is_right = (found > _LEAST) & (found < _MOST)
+    if len(groups) > 1:
+        is_right = tf.reduce_all(is_right)
+    return tf.cond(is_right, lambda: found, lambda: _stacked([_plain(flats, True) for flats in groups]))
 
 
 def _flats(group: Sequence[Tensor]) -> list[Tensor]:
-    """The elements of each, in one dimension; those of small tensors of one dtype together."""
+    """The elements of each, in one dimension; those of tiny tensors of one dtype together."""
     flats = [x if x.shape.rank == 1 else tf.reshape(x, [-1]) for x in group]
-    small: dict[Any, list[Tensor]] = {}
+    tiny: dict[Any, list[Tensor]] = {}
     for x in flats:
-        if _is_few(x):
-            small.setdefault(x.dtype, []).append(x)
-    joined = [same[0] if len(same) == 1 else tf.concat(same, 0) for same in small.values()]
-    return [x for x in flats if not _is_few(x)] + joined
+        if _is_few(x, _TINY):
+            tiny.setdefault(x.dtype, []).append(x)
+    joined = [same[0] if len(same) == 1 else tf.concat(same, 0) for same in tiny.values()]
+    return [x for x in flats if not _is_few(x, _TINY)] + joined
 
 
-def _is_few(flat: Tensor) -> bool:
-    return flat.shape[0] is not None and flat.shape[0] <= _FEW
+def _is_few(flat: Tensor, most: int | None = None) -> bool:
+    """Whether it is known that there are no more elements than :data:`_FEW`, or than ``most``."""
+    return flat.shape[0] is not None and flat.shape[0] <= (_FEW if most is None else most)
 
 
-def _length(flat: Tensor) -> Any:
-    return tf.size(flat, tf.int64) if flat.shape[0] is None else flat.shape[0]
+def _is_short(flats: Sequence[Tensor]) -> bool:
+    """Whether a copy of all in float64, where no square overflows or vanishes, costs less than more operations."""
+    return all(map(_is_few, flats)) and sum(flat.shape[0] for flat in flats) <= _FEW
+
+
+def _short(groups: Sequence[Sequence[Tensor]]) -> Tensor:
+    """The norms of short groups, by operations that XLA has too."""
+    halves = [[tf.nn.l2_loss(tf.cast(flat, tf.float64)) for flat in flats] for flats in groups]
+    return tf.sqrt(2 * _stacked([each[0] if len(each) == 1 else tf.add_n(each) for each in halves]))
 
 
 def _divided(flat: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
     """Rows of so many elements, and the rest, None where there is none."""
-    length = _length(flat)
+    length = tf.size(flat, tf.int64) if flat.shape[0] is None else flat.shape[0]
     whole = length - length % row
     if isinstance(length, int) and whole == length:
         return tf.reshape(flat, [-1, row]), None
@@ -154,11 +166,13 @@ def _divided(flat: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
 
 def _fused(flats: Sequence[Tensor], wide: bool) -> Tensor:
     """The norm of all by the fused operation, in float64 from the start if ``wide``."""
-    parts = []
+    wide = wide or _is_short(flats)
+    parts: dict[Any, list[Tensor]] = {}
     for flat in flats:
-        narrow = [flat] if wide or _is_few(flat) else list(_row_norms(flat))
-        parts += [tf.cast(part, tf.float64) for part in narrow]
-    return _euclidean(parts[0] if len(parts) == 1 else tf.concat(parts, 0), 0)
+        for part in [flat] if wide or _is_few(flat, _TINY) else _row_norms(flat):
+            parts.setdefault(part.dtype, []).append(part)
+    joined = [tf.cast(same[0] if len(same) == 1 else tf.concat(same, 0), tf.float64) for same in parts.values()]
+    return _euclidean(joined[0] if len(joined) == 1 else tf.concat(joined, 0), 0)
 
 
 def _euclidean(x: Tensor, axis: int) -> Tensor:
@@ -194,10 +208,10 @@ def _plain(flats: Sequence[Tensor], careful: bool) -> Tensor:
     squares = []
     for flat in flats:
         rest: Tensor | None = flat
-        if not _is_few(flat) and flat.shape[0] is not None:  # XLA cannot slice at a place that it does not know
+        if not _is_few(flat, _TINY) and flat.shape[0] is not None:  # XLA cannot slice at a place that it does not know
             rows, rest = _divided(flat, _LANES[0] * _LANES[1])
-            rows = tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float32)
-            rows = rows if scale is None else rows / scale
+            rows = tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64 if _is_few(flat) else tf.float32)
+            rows = rows if scale is None else rows / tf.cast(scale, rows.dtype)
             squares.append(tf.reduce_sum(tf.cast(tf.reduce_sum(rows * rows, 1), tf.float64)))
         if rest is not None:
             wide = tf.cast(rest, tf.float64)
@@ -258,7 +272,7 @@ def clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
     large = [i for i, x in enumerate(results) if x is None]
     if large:
         given = [tensors[i] for i in large]
-        scaled = tf.cond(factor >= 1, lambda: given, lambda: [times(x, _wide(factor, x)) for x in given])
+        scaled = tf.cond(factor >= 1, lambda: given, lambda: [times(x, tf.cast(factor, WIDE[x.dtype.name])) for x in given])
         for i, product in zip(large, tf.nest.flatten(scaled), strict=True):
             results[i] = product
     return results
@@ -267,22 +281,21 @@ def clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
 def _joined_clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
     """Small tensors of one dtype: a copy costs less than an operation for each."""
     joined = tensors[0] if len(tensors) == 1 else tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
-    joined = tf.where(factor >= 1, joined, times(joined, _wide(factor, joined)))
+    joined = tf.where(factor >= 1, joined, times(joined, tf.cast(factor, WIDE[joined.dtype.name])))
     if len(tensors) == 1:
         return [joined]
     parts = tf.split(joined, [x.shape.num_elements() for x in tensors])
     return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors, strict=True)]
 
 
-def _wide(factor: Tensor, x: Tensor) -> Tensor:
-    return tf.cast(factor, WIDE[x.dtype.name])
-
-
 def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """While tracing, each element between two 0-d bounds; where nothing is clipped ``x`` itself to the bit.
 
-    Arithmetic would flush subnormal numbers to zero. What fits is found by reading, the first elements first.
+    Arithmetic would flush subnormal numbers to zero, but not those of halves, which TensorFlow compares one by one. What fits
+    is found by reading, the first elements first.
     """
+    if x.dtype in (tf.bfloat16, tf.float16):
+        return _between(x, lower, upper)
     if (x.shape.num_elements() or _FEW + 1) <= _FEW:
         result = _between(x, lower, upper)
         return tf.where(result == x, x, result)

@@ -16,25 +16,25 @@ from gradclip.backends import torch_norm
 from gradclip.clip import clip_
 from gradclip.dtypes import normal_factors
 from gradclip.errors import DTypeError, NotWritableError
+from gradclip.groups import Rules, check_groups
 from gradclip.parts import Group, Parts
-from gradclip.rule import Rule, check_rule
+from gradclip.rule import Rule
 
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
-_KIND = operator.attrgetter("dtype", "is_cpu", "layout", "requires_grad")
-_PLAIN = {
-    (dtype, on_host, torch.strided, False)
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-    for on_host in (True, False)
-}
+_PLAIN = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
+_dtype, _layout, _is_cpu, _requires_grad = map(operator.attrgetter, ("dtype", "layout", "is_cpu", "requires_grad"))
 _TYPES = {torch.Tensor, torch.nn.Parameter}
+_STRIDED = {torch.strided}
 
 
-def step_pre_hook(rule: Rule, *, reduce: Any = None) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
+def step_pre_hook(rule: Rules, *, reduce: Any = None) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
     """A hook that clips the gradients of an optimizer's parameters before each step.
 
     Args:
-        rule: of any dialect but one that sums over examples. All parameter groups are clipped together.
+        rule: of any dialect but one that sums over examples, or groups with such rules. All parameter groups are clipped
+            together. A name is the one that the optimizer knows (``SGD(model.named_parameters())``), else the parameter's
+            number.
         reduce: for parameters of which other processes hold some: as for :func:`gradclip.clip`.
 
     Returns:
@@ -55,10 +55,16 @@ def step_pre_hook(rule: Rule, *, reduce: Any = None) -> Callable[[torch.optim.Op
     tensor([-0.6000, -0.8000])
     >>> handle.remove()
     """
-    check_rule(rule, keeps_shape=True)
+    check_groups(rule, keeps_shape=True)
 
     def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        clip_([parameter for group in optimizer.param_groups for parameter in group["params"]], rule, reduce=reduce)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if not isinstance(rule, Rule):
+            names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
+            if len(set(names)) == len(parameters):
+                clip_(dict(zip(names, parameters, strict=True)), rule, reduce=reduce)
+                return
+        clip_(parameters, rule, reduce=reduce)
 
     return clip_before_step
 
@@ -226,17 +232,18 @@ class TorchBackend(Backend):
     def plain(self, tensors: Sequence[Tensor]) -> str:
         if torch.compiler.is_compiling() or torch._C._functorch.maybe_current_level() is not None:
             return ""
-        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
-        kinds = set(map(_KIND, tensors))
-        if not kinds <= _PLAIN or not set(map(type, tensors)) <= _TYPES or len(set(map(id, tensors))) < len(tensors):
+        # asked of all at once, one thing after the other: one by one, 2,000 gradients would take longer than their norm
+        dtypes = set(map(_dtype, tensors))
+        if not (dtypes <= _PLAIN and set(map(type, tensors)) <= _TYPES and set(map(_layout, tensors)) == _STRIDED):
             return ""
-        if any(map(torch.Tensor.is_inference, tensors)) or (False in {kind[1] for kind in kinds} and not _beside(tensors)):
+        if len(set(map(id, tensors))) < len(tensors) or any(map(_requires_grad, tensors)):
+            return ""
+        if any(map(torch.Tensor.is_inference, tensors)) or not (all(map(_is_cpu, tensors)) or _beside(tensors)):
             return ""
         if not all(map(torch.Tensor.is_contiguous, tensors)) and not all(map(torch_norm.is_dense, tensors)):
             return ""
-        if len(kinds) == 1:
-            return _NAMES[kinds.pop()[0]]
-        dtypes = {kind[0] for kind in kinds}
+        if len(dtypes) == 1:
+            return _NAMES[dtypes.pop()]
         return "" if torch.float64 in dtypes else "float32"
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
@@ -265,7 +272,7 @@ class TorchBackend(Backend):
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
         if order != 2 or tensors[0].dtype == torch.float64:
             return None
-        sizes = list(map(torch.numel, tensors))
+        sizes = list(map(torch.Tensor.numel, tensors))
         if sum(sizes) <= torch_norm.FEW:
             return float(torch.linalg.vector_norm(torch_norm.flat(tensors), dtype=torch.float64))
         result = torch_norm.euclidean(tensors, sizes)
@@ -282,14 +289,18 @@ class TorchBackend(Backend):
         return super().scale(x, coefficient)
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
-        small = [x for x in tensors if x.numel() <= torch_norm.FEW or not x.is_cpu]
+        # one by one the memory is read and written once, and each has the bounds in the range of its own dtype
+        at_once = torch_norm.SHORT if max(abs(lower), abs(upper)) <= 65504.0 else -1
+        sizes = list(map(torch.Tensor.numel, tensors)) if tensors[0].is_cpu else [0] * len(tensors)
+        small: Sequence[Tensor] = tensors
+        if max(sizes) > at_once:
+            small = [x for x, size in zip(tensors, sizes, strict=True) if size <= at_once]
+            for x, size in zip(tensors, sizes, strict=True):
+                if size > at_once:
+                    x.clamp_(_in_range(lower, x.dtype), _in_range(upper, x.dtype))
         if small:
-            torch._foreach_clamp_max_(small, _in_range(upper, small[0].dtype))
-            torch._foreach_clamp_min_(small, _in_range(lower, small[0].dtype))
-        if len(small) < len(tensors):
-            for x in tensors:
-                if x.numel() > torch_norm.FEW and x.is_cpu:
-                    x.clamp_(_in_range(lower, x.dtype), _in_range(upper, x.dtype))  # reads and writes the memory once
+            torch._foreach_clamp_max_(small, upper)
+            torch._foreach_clamp_min_(small, lower)
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)

@@ -35,10 +35,10 @@ class Processes(Group):
             mine = torch.tensor(values, dtype=torch.float64) if on_host else _vector(values)
             if mine.device.type not in self.kinds:
                 mine = mine.to(_device(self.kinds[0]))
-            all_ = mine.new_empty(dist.get_world_size(group) * len(values))
+            all_ = mine.new_empty(dist.get_world_size(group) * len(mine))
             dist.all_gather_single(all_, mine, group=group)
-            rows = all_.view(-1, len(values))
-            values = join(rows.tolist()) if on_host else list(join(list(rows)))
+            rows = all_.view(-1, len(mine))
+            values = join(rows.tolist()) if on_host else _like(values, join(list(rows)))
         return values
 
     def collect(self, texts: list[str]) -> list[str]:
@@ -50,9 +50,17 @@ class Processes(Group):
 
 
 def _vector(values: list[Any]) -> Tensor:
-    """Floats and 0-d tensors as one float64 tensor, on the device of the tensors."""
+    """All elements of floats and tensors as one float64 vector, on the device of the tensors."""
     device = next(value.device for value in values if isinstance(value, torch.Tensor))
-    return torch.stack([torch.as_tensor(value, dtype=torch.float64, device=device) for value in values])
+    return torch.cat([torch.as_tensor(value, dtype=torch.float64, device=device).reshape(-1) for value in values])
+
+
+def _like(values: list[Any], joined: Any) -> list[Any]:
+    """Elements in one vector, or in a list, as tensors of the shapes of others."""
+    if isinstance(joined, list):
+        return joined
+    sizes = [value.numel() if isinstance(value, torch.Tensor) else 1 for value in values]
+    return [piece.view(getattr(value, "shape", ())) for piece, value in zip(joined.split(sizes), values, strict=True)]
 
 
 def group_of(reduce: object) -> Group | None:
@@ -144,7 +152,22 @@ def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
         ranks=frozenset(rank for mesh in layouts for rank in mesh.mesh.flatten().tolist()),
         whole=lambda i, new: _whole(leaves[i], new),
         sums=[i for kind, of_kind in here.items() if _sums(kind) for i in of_kind],
+        across=_across(given),
     )
+
+
+def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], Processes | None]:
+    known: dict[tuple[int, ...], Processes] = {}
+
+    def across(i: int, axes: Sequence[int]) -> Processes | None:
+        if not isinstance(given[i], DTensor):
+            return None
+        layout = _Layout(given[i].device_mesh)
+        layout.add([x if isinstance(x, (Shard, _StridedShard)) and x.dim in axes else Replicate() for x in given[i].placements])
+        ranks = layout.ranks()
+        return known.setdefault(ranks, layout.processes(ranks)) if layout.split else None
+
+    return across
 
 
 def _groups(layouts: dict[DeviceMesh, _Layout], kinds: dict[Kind, list[int]]) -> tuple[list[Processes], list[list[int]]]:

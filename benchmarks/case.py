@@ -98,7 +98,7 @@ def limit(kind: Kind, norms: Norms, clipped: str) -> float:
     return max(each) * 2 if clipped == UNCLIPPED else min(each) / 3
 
 
-def matches(key: Key, patterns: Sequence[str]) -> bool:
+def matches(key: Key | str, patterns: Sequence[str]) -> bool:
     """Whether a case was asked for: it, or a leading part of its name, fits one of the patterns; all are if there are none."""
     name = str(key)
     return not patterns or any(fnmatch.fnmatchcase(name, tail) for pattern in patterns for tail in (pattern, f"{pattern}/*"))

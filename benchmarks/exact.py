@@ -43,7 +43,7 @@ def implied(kind: Kind, before: Norms, limit: float, after: Iterable[np.ndarray]
 
     What was clipped to a limit has that norm; where it has another, it was divided by a norm that is wrong in the same ratio.
     """
-    got = norms(after).each
+    got = [norm(x) for x in after]
     if kind is Kind.GLOBAL:
         parts = [(before.total, math.hypot(*got), 1.0)]
     else:

@@ -43,10 +43,17 @@ class Miss:
     value: float | str
 
     def __str__(self) -> str:
-        got = self.value if isinstance(self.value, str) else f"{self.value:.2f}"
-        return (
-            f"{self.name}: {got}, {'at least' if self.floor.at_least else 'at most'} {self.floor.bound:g} ({self.floor.what})"
-        )
+        return f"{self.name}: {self.got}, {self.bound}"
+
+    @property
+    def got(self) -> str:
+        """What there is instead."""
+        return self.value if isinstance(self.value, str) else f"{self.value:.2f}"
+
+    @property
+    def bound(self) -> str:
+        """What has to be reached."""
+        return f"{'at least' if self.floor.at_least else 'at most'} {self.floor.bound:g} ({self.floor.what})"
 
 
 def _large(state: str, bounds: dict[str, float]) -> list[Floor]:

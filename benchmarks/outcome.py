@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import machine
 
-__all__ = ["Outcome", "mean"]
+__all__ = ["Outcome", "mean", "replaced"]
 
 Entry = dict[str, Any]
 
@@ -47,7 +47,9 @@ class Outcome:
 
     def write(self, path: Path) -> None:
         """As JSON; numbers that JSON lacks by their names."""
-        path.write_text(json.dumps(_named(asdict(self)), indent=1, allow_nan=False) + "\n")
+        part = path.with_name(f"{path.name}.part")  # whoever interrupts finds the old file or the new one, and no half of it
+        part.write_text(json.dumps(_named(asdict(self)), indent=1, allow_nan=False) + "\n")
+        part.replace(path)
 
     @staticmethod
     def read(paths: Sequence[Path]) -> Outcome:
@@ -57,8 +59,8 @@ class Outcome:
         for later in outcomes[1:]:
             merged.machine = later.machine
             merged.frameworks |= later.frameworks
-            merged.cases = _replaced(merged.cases, later.cases, ("key",))
-            merged.accuracy = _replaced(merged.accuracy, later.accuracy, ("framework", "mode", "dtype", "order"))
+            merged.cases = replaced(merged.cases, later.cases, ("key",))
+            merged.accuracy = replaced(merged.accuracy, later.accuracy, ("framework", "mode", "dtype", "order"))
         return merged
 
 
@@ -67,7 +69,8 @@ def mean(cases: Iterable[Entry]) -> float:
     return statistics.geometric_mean(case["ratio"] for case in cases)
 
 
-def _replaced(earlier: list[Entry], later: list[Entry], names: tuple[str, ...]) -> list[Entry]:
+def replaced(earlier: list[Entry], later: list[Entry], names: tuple[str, ...]) -> list[Entry]:
+    """The entries of two runs, those of the later instead of what has the same names in the earlier."""
     by_name = {tuple(entry[name] for name in names): entry for entry in [*earlier, *later]}
     return list(by_name.values())
 

@@ -9,28 +9,34 @@ from typing import Any
 
 from benchmarks.case import CLIPPED, EAGER, MEASURED, SIDES, UNCLIPPED, Key
 from benchmarks.outcome import Outcome, mean
+from benchmarks.reasons import not_ahead
 from benchmarks.report import failures, machine_lines, means, ulps
 
 __all__ = ["README", "rows", "tables", "written"]
 
 README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- last full run -->", "<!-- /last full run -->"
+TABLES, NOT_AHEAD = "last full run", "not ahead"  #: what stands between marks
 
 Entry = dict[str, Any]
 Row = tuple[str, str, str]  #: framework, function, mode
 
 
 def written(text: str, outcome: Outcome) -> str:
-    """A text with the tables between its two marks.
+    """A text with the tables, and the list of what is not ahead, each between its two marks.
 
     Raises:
         ValueError: if the marks are not there.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    return _between(_between(text, TABLES, tables(outcome)), NOT_AHEAD, not_ahead(outcome))
+
+
+def _between(text: str, name: str, new: str) -> str:
+    first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"there is no {BEGIN} ... {END} to write between")
-    return f"{before}{BEGIN}\n\n{tables(outcome)}\n\n{END}{after}"
+        raise ValueError(f"there is no {first} ... {last} to write between")
+    return f"{before}{first}\n\n{new}\n\n{last}{after}"
 
 
 def tables(outcome: Outcome) -> str:
@@ -46,9 +52,6 @@ def tables(outcome: Outcome) -> str:
             parts += [f"### float32, larger than the cache: {what}, unclipped / clipped", table]
     if outcome.accuracy:
         parts += ["### The norm's worst error in ulp of float32, native → gradclip", _accuracy(outcome)]
-    if outcome.behind:
-        behind = (f"- {case['ratio']:.2f} `{case['key']}`" for case in outcome.behind)
-        parts += ["### Not ahead", "\n".join(behind)]
     failed = list(failures(outcome))
     if failed:
         parts += ["### Failed", "\n".join(f"- {line.removeprefix('FAILED: ')}" for line in failed)]

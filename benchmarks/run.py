@@ -51,7 +51,7 @@ def run(
         parts: what to measure of each, in this order, each in a process of its own.
         progress: told of every step.
         outcome: takes what is measured.
-        save: called whenever a process has ended.
+        save: called before each set of gradients, and whenever a process has ended: never while something is timed.
         child: starts a process.
     """
     for name in frameworks:
@@ -63,7 +63,7 @@ def run(
             progress.end(name, outcome.frameworks[name]["skipped"])
             continue
         for part in parts:
-            _Framework(name, outcome, progress).measure(replace(part, framework=name), child)
+            _Framework(name, outcome, progress, save).measure(replace(part, framework=name), child)
             save()
 
 
@@ -76,8 +76,8 @@ def _concerns(name: str, patterns: Sequence[str]) -> bool:
 class _Framework:
     """One framework, and what its processes send."""
 
-    def __init__(self, name: str, outcome: Outcome, progress: Progress) -> None:
-        self.name, self.outcome, self.progress = name, outcome, progress
+    def __init__(self, name: str, outcome: Outcome, progress: Progress, save: Callable[[], None]) -> None:
+        self.name, self.outcome, self.progress, self.save = name, outcome, progress, save
         self.known = outcome.frameworks.setdefault(name, {})
         self.running = ""  #: the case that is being measured
 
@@ -110,6 +110,7 @@ class _Framework:
             self.outcome.accuracy.append(message["accuracy"])
         elif "step" in message:
             self.progress.step(f"{self.name}: {message['step']}")
+            self.save()
         else:
             if "cases" in message and "cases" not in self.known:
                 self.progress.start(self.name, message["cases"])

@@ -18,6 +18,8 @@ Call = Callable[[], Any]
 
 ROW = 1e-3  #: seconds: calls shorter than this are made several in a row, of which the first finds cold caches
 MOST_IN_ROW = 16
+LONG = 0.1  #: seconds: one such call is enough to warm up
+LOOKS = (16, 32, 64, 128, 256)  #: rounds after which it is looked whether more are needed: at few, so that chance ends no case
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Budget:
     seconds: float = 1.0
     least: int = 5  #: rounds, however long they take
     most: int = 400
+    narrow: float = 0.04  #: enough is known where the interval of the ratio is no wider than this part of it
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,15 @@ def alternately(native: Call, ours: Call, restore: Call | None, budget: Budget) 
         budget: for how long.
     """
     with _undisturbed():
-        for call in (native, ours):  # compiles, and caches what is cached
-            _once(call, restore)
-        once = max(_once(native, restore), _once(ours, restore), 1e-9)
+        once = max(_warm(native, restore), _warm(ours, restore), 1e-9)
         row = max(1, min(MOST_IN_ROW, int(ROW / once)))
         order = random.Random(0)
         times: tuple[list[float], list[float]] = ([], [])
         ratios: list[float] = []
         end = time.perf_counter() + budget.seconds
         while len(ratios) < budget.most and (len(ratios) < budget.least or time.perf_counter() < end):
+            if len(ratios) in LOOKS and _width(ratios) <= budget.narrow:
+                break
             medians = [0.0, 0.0]
             for which in order.sample((0, 1), 2):
                 taken = [_once((native, ours)[which], restore) for _ in range(row)]
@@ -80,6 +83,11 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[rank], ordered[count - 1 - rank]
 
 
+def _width(ratios: Sequence[float]) -> float:
+    low, high = interval(ratios)
+    return (high - low) / statistics.median(ratios)
+
+
 def median_time(call: Call, seconds: float, least: int = 5) -> float:
     """The median time of one function."""
     with _undisturbed():
@@ -89,6 +97,12 @@ def median_time(call: Call, seconds: float, least: int = 5) -> float:
         while len(taken) < least or time.perf_counter() < end:
             taken.append(_once(call, None))
     return statistics.median(taken)
+
+
+def _warm(call: Call, restore: Call | None) -> float:
+    """The time of a call that finds everything compiled and cached; where that takes long, the first is near enough."""
+    first = _once(call, restore)
+    return first if first > LONG else _once(call, restore)
 
 
 def _once(call: Call, restore: Call | None) -> float:

@@ -54,8 +54,9 @@ def main(options: Options, send: Send) -> None:
         return
     if options.accuracy:
         send({"versions": subject.versions(), "notes": subject.notes})
+        exact: accuracy.Exact = {}
         for mode in subject.modes:
-            for entry in accuracy.worst(subject, mode, options.quick, lambda step: send({"step": step})):
+            for entry in accuracy.worst(subject, mode, options.quick, exact, lambda step: send({"step": step})):
                 send({"accuracy": entry})
         return
     keys = selected(subject, options)
@@ -82,6 +83,7 @@ def _cases(subject: Subject, keys: list[Key], options: Options, send: Send) -> N
     send({"threads": subject.threads, "rates": None if rates is None else asdict(rates)})
     bench = Bench(subject, measure, Budget(options.seconds, most=options.rounds), options.quick)
     for (gradients, dtype), group in itertools.groupby(keys, lambda key: (key.gradients, key.dtype)):
+        send({"step": f"making {gradients} in {dtype}"})
         bench.load(gradients, dtype)
         for key in group:
             send({"start": str(key)})

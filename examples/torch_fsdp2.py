@@ -42,6 +42,7 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
             print(f"step {step:3}  loss {losses[-1]:.3f}  norm {norm.item():.3f}")
     if dist.get_rank() == 0:
         print(f"first loss {losses[0]:.3f}, last loss {losses[-1]:.3f}")
+    dist.barrier()  # a process that ends while its threads still hold tensors of the last collective may abort
     dist.destroy_process_group()
     return losses
 

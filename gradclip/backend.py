@@ -76,6 +76,10 @@ class Backend:
         """Tensors of one shape along a new first axis, on the device of the first."""
         raise NotImplementedError
 
+    def unstack(self, x: Tensor) -> list[Tensor]:
+        """The parts of a tensor along its first axis, whose length is known."""
+        return [x[i, ...] for i in range((self.shape(x) or ())[0] or 0)]
+
     def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The same elements in another shape; -1 stands for what is left."""
         raise NotImplementedError
@@ -242,6 +246,10 @@ class Backend:
         """A tensor that lies in parts on several processes, put together on each of them; any other itself."""
         return x
 
+    def whose(self, x: Tensor) -> str:
+        """Of a tensor that lies on several processes: "process 3: ", those on which it is not finite; of another nothing."""
+        return ""
+
     def doubt(self, tensors: Sequence[Tensor]) -> str | None:
         """Why these are most likely not yet the gradients to clip, as the text of a warning; None for all others."""
         return None
@@ -327,10 +335,19 @@ class Backend:
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         """:meth:`scale` of each dense tensor: where a call costs more than a small tensor's arithmetic, several at once.
 
-        ``plain`` is what :meth:`plain` says of them; for plain ones there may be a list of coefficients, a float for each.
+        ``plain`` is what :meth:`plain` says of them. There may be a list of coefficients, one for each: floats for plain ones.
         """
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
         return [self.scale(x, c) for x, c in zip(tensors, each, strict=True)]
+
+    def clipped_apart(
+        self, tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
+    ) -> tuple[list[Tensor], list[float], list[float]] | None:
+        """Each plain tensor clipped by its own Euclidean norm while it is in the cache: tensors, norms, coefficients.
+
+        One that is not clipped is returned itself. None where that is no faster, or a norm needs more care.
+        """
+        return None
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         """A new ``max(min(x, upper), lower)`` of the same dtype; NaN stays NaN.

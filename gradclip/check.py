@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Collection
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import FLOATS, INTEGERS, WIDE
-from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError, NonFiniteError, ShapeError, TensorTypeError
+from gradclip.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    GradclipWarning,
+    NonFiniteError,
+    ShapeError,
+    TensorTypeError,
+    message,
+)
 from gradclip.norms import axes_of, check_dtypes
 from gradclip.registry import Gradients, find, looked_at
 from gradclip.rule import Rule, Scope
 
-__all__ = ["KnownNormError", "check", "check_finite", "check_known", "check_limits"]
+__all__ = [
+    "KnownNormError",
+    "check",
+    "check_known",
+    "check_limits",
+    "is_finite",
+    "not_finite",
+    "warn_of_doubt",
+    "warn_of_nothing",
+]
 
 
 class KnownNormError(ShapeError, RuntimeError):
@@ -171,39 +191,72 @@ def _is_whole(bound: Any) -> bool:
     return backend is not None and backend.dtype(bound) in INTEGERS
 
 
-def check_finite(
-    opened: Gradients,
-    backend: Backend,
-    rule: Rule,
-    measured: Any,
-    everywhere: Callable[[list[str]], list[str]] | None = None,
-) -> None:
-    """Raise :class:`NonFiniteError`, with the names of the culprits, if a norm is not finite.
-
-    ``everywhere`` makes the culprits of all processes of those that are here.
-    """
+def is_finite(backend: Backend, measured: Any) -> bool:
+    """Whether a norm, or each of several, is finite."""
     found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
     if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
         hint = "look at the norm that is returned, outside of the traced function."
         what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
         raise ArgumentError(what, "error_if_nonfinite=True", hint)
     values = [n if isinstance(n, float) else backend.number(backend.max(backend.abs(n), None)) for n in found]
-    if all(value - value == 0 for value in values):
-        return
+    return all(value - value == 0 for value in values)
+
+
+def not_finite(
+    opened: Gradients,
+    rule: Rule,
+    places: Collection[int] | None = None,
+    everywhere: Callable[[list[str]], list[str]] | None = None,
+) -> Exception:
+    """The :class:`NonFiniteError` with the names of the culprits, of those at ``places`` if not of all.
+
+    ``everywhere`` makes the culprits of all processes of those that are here.
+    """
+    backend = opened.backend
+    assert backend is not None
     paths = opened.paths()
     culprits = []
-    for i in opened.unique():
+    for i in opened.unique() if places is None else sorted(set(places).intersection(opened.unique())):
         values = backend.values(opened.leaves[i])
         wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
         bad = backend.size(wide) - backend.number(backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
         if bad:
-            culprits.append(f"{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
+            culprits.append(f"{backend.whose(opened.leaves[i])}{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
     if everywhere is not None:
         culprits = everywhere(culprits)
-    raise backend.error(
+    return backend.error(
         NonFiniteError(
             f"The total norm of order {rule.order} for gradients is non-finite, so it cannot be clipped.",
             "; ".join(culprits) or "finite gradients whose norm overflows their dtype",
             "set error_if_nonfinite=False to scale by the non-finite norm all the same.",
         )
     )
+
+
+def warn_of_doubt(opened: Gradients) -> None:
+    """These are most likely not yet the gradients to clip."""
+    doubt = None if opened.backend is None else opened.backend.doubt(opened.present)
+    if doubt is not None:
+        warnings.warn(doubt, GradclipWarning, stacklevel=_outside())
+
+
+def warn_of_nothing(opened: Gradients) -> None:
+    """Nothing was clipped, and the caller most likely believes otherwise."""
+    if any(owner is not None for owner in opened.owners):
+        what = "None of the parameters has a gradient: nothing was clipped."
+        hint = "clip after backward(), and before zero_grad()."
+        received = f"{len(opened.owners)} parameters"
+    elif opened.was_iterator:
+        what, hint = "The iterator is empty: nothing was clipped.", "an iterator can be used once; pass a list to use it again."
+        received = "an empty or exhausted iterator"
+    else:
+        return
+    warnings.warn(message(what, received, hint), GradclipWarning, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """The stack level of the first frame that is not gradclip's own."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradclip":
+        level, frame = level + 1, frame.f_back
+    return level

@@ -6,14 +6,14 @@ import dataclasses
 import math
 from typing import Any
 
-from gradclip import norms
+from gradclip import norms, slices
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST, WIDE
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
 from gradclip.registry import Gradients, looked_at, open_
 from gradclip.rule import Rule, Scope
 
-__all__ = ["coefficient", "coefficients", "settled"]
+__all__ = ["coefficient", "coefficients", "of_floats", "parameters", "settled"]
 
 
 def settled(rule: Rule) -> Rule:
@@ -42,6 +42,8 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
     if rule.scope is Scope.TENSOR:
         measured = [n if n is None or type(n) is float else looked_at(n) for n in measured]
         if rule.relative_to is None and type(rule.limit) is float:
+            if set(map(type, measured)) == {float}:
+                return of_floats(backend, rule, measured)
             if _are_alike(backend, measured):
                 return _together(backend, rule, measured)
             return [None if n is None else coefficient(backend, rule, n, rule.limit) for n in measured]
@@ -50,6 +52,14 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
         None if x is None else coefficient(backend, rule, n, limit)
         for x, n, limit in zip(opened.leaves, measured, limits, strict=True)
     ]
+
+
+def of_floats(backend: Backend, rule: Rule, norms: list[float]) -> list[float]:
+    """The coefficient for each of several norms, by a limit that is a number: :func:`coefficient`, for most rules at once."""
+    limit = rule.limit
+    if 2.0**-126 <= limit < math.inf and not (rule.eps or rule.floor or rule.nan_if_infinite or rule.keep_if_nan):
+        return [1.0 if n < limit else limit / n for n in norms]
+    return [coefficient(backend, rule, n, limit) for n in norms]
 
 
 def _are_alike(backend: Backend, norms: list[Any]) -> bool:
@@ -64,7 +74,7 @@ def _together(backend: Backend, rule: Rule, norms: list[Any]) -> list[Any]:
     """The coefficients for one limit in a single computation: it has a dozen operations, each of which costs."""
     present = [n for n in norms if n is not None]
     found = coefficient(backend, rule, backend.stack(present, backend.dtype(present[0])), rule.limit)
-    each = iter([found] * len(present) if isinstance(found, float) else [found[i, ...] for i in range(len(present))])
+    each = iter([found] * len(present) if isinstance(found, float) else backend.unstack(found))
     return [None if n is None else next(each) for n in norms]
 
 
@@ -123,16 +133,34 @@ def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
     if rule.relative_to is None:
         return own
     limits: list[Any] = []
-    for x, p, limit in zip(opened.leaves, _parameters(opened, rule, params), own, strict=True):
+    for x, n, limit in zip(opened.leaves, _parameter_norms(opened, backend, rule, params), own, strict=True):
         if x is not None:
-            norm = backend.maximum(_parameter_norm(backend, x, p, rule), rule.relative_to)
+            norm = backend.maximum(backend.cast(n, norms.wide_real(backend, x)), rule.relative_to)
             if not isinstance(limit, float) or limit != math.inf:  # an infinite one only measures
                 limit = norm * (backend.constant(limit, norm) if isinstance(limit, float) else limit)
         limits.append(limit)
     return limits
 
 
-def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule: Rule) -> Tensor:
+def _parameter_norms(opened: Gradients, backend: Backend, rule: Rule, params: Any) -> list[Any]:
+    """The norms of the parameters, over the axes of the rule."""
+    given = parameters(opened, rule, params)
+    parts = backend.parts(given, given)
+    if parts is not None and parts.across is None:
+        parts = None
+    for x, p in zip(opened.leaves, given if parts is None else parts.held, strict=True):
+        if x is not None:
+            _check_parameter(backend, x, p)
+    if parts is not None:
+        return slices.measure(backend, given, given, parts, rule)
+    pairs = zip(opened.leaves, given, strict=True)
+    return [
+        None if x is None else norms.norm(backend, backend.detach(p), rule.order, norms.axes_of(backend, x, rule))
+        for x, p in pairs
+    ]
+
+
+def _check_parameter(backend: Backend, gradient: Tensor, parameter: Tensor) -> None:
     if not backend.is_tensor(parameter):
         raise ArgumentTypeError("A parameter must be a tensor of its gradient's framework.", f"{type(parameter).__name__}")
     if backend.dtype(parameter) not in WIDE:
@@ -141,8 +169,6 @@ def _parameter_norm(backend: Backend, gradient: Tensor, parameter: Tensor, rule:
     if not _may_be_the_same(backend.shape(gradient), backend.shape(parameter)):
         received = f"shapes {backend.shape(gradient)} and {backend.shape(parameter)}"
         raise backend.error(ArgumentError("A gradient and its parameter must have the same shape.", received))
-    found = norms.norm(backend, backend.detach(parameter), rule.order, norms.axes_of(backend, gradient, rule))
-    return backend.cast(found, norms.wide_real(backend, gradient))
 
 
 def _may_be_the_same(one: tuple[int | None, ...] | None, other: tuple[int | None, ...] | None) -> bool:
@@ -152,7 +178,7 @@ def _may_be_the_same(one: tuple[int | None, ...] | None, other: tuple[int | None
     return len(one) == len(other) and all(m == n or m is None or n is None for m, n in zip(one, other, strict=True))
 
 
-def _parameters(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
+def parameters(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
     """The parameter of each gradient: of the same path in a container of the same structure, or the one that it came with."""
     if params is None:
         if all(owner is not None or x is None for x, owner in zip(opened.leaves, opened.owners, strict=True)):

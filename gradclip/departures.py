@@ -73,6 +73,8 @@ DEPARTURES: tuple[Departure, ...] = (
             _BY_NORM: _INFINITE,
             _BY_GLOBAL: _INFINITE,
             _OPTAX: _these("D7 D8"),
+            "optax.clip_by_block_rms": ("threshold inf, an infinite element",),
+            "optax.adaptive_grad_clip": ("clipping inf, an infinite element",),
             **_keras("clipnorm", _INFINITE),
             **_keras("global_clipnorm", _INFINITE),
         },
@@ -84,7 +86,11 @@ DEPARTURES: tuple[Departure, ...] = (
         "there).",
         why="Zero gradients are ordinary, and a schedule may end at 0.",
         link="https://github.com/google-deepmind/optax/pull/1752",
-        cases={_TF_NORM: _these("C2 C3"), _TF_GLOBAL: _these("C2"), _BY_GLOBAL: _these("C2"), _OPTAX: _these("C2")},
+        cases={
+            _TF_NORM: _these("C2 C3"),
+            **dict.fromkeys((_TF_GLOBAL, _BY_GLOBAL, _OPTAX), _these("C2")),
+            "optax.clip_by_block_rms": ("threshold 0, zeros",),
+        },
     ),
     Departure(
         key="negative-limit",
@@ -299,6 +305,14 @@ DEPARTURES: tuple[Departure, ...] = (
             _VALUE: ("of nothing", "of parameters without gradients"),
             **_keras("global_clipnorm", _these("G5 G6"), "torch jax"),
         },
+    ),
+    Departure(
+        key="summed-first",
+        native="Under `tf.distribute` Keras clips the gradients of each replica, and then sums what is left.",
+        gradclip="`gradclip.backends.keras.clipped` sums, then clips.",
+        why="What is learned should not depend on the number of replicas.",
+        link="https://github.com/tensorflow/tensorflow/issues/33929",
+        cases={f"keras[tensorflow] {name}": ("two replicas",) for name in ("clipnorm", "global_clipnorm", "clipvalue")},
     ),
     Departure(
         key="derivative",

@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from gradclip import norms
+from gradclip import norms, slices, subsets
 from gradclip.backend import Backend, Tensor
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.parts import Group, Parts
 from gradclip.registry import Gradients, of_type
 from gradclip.rule import Rule, Scope
+from gradclip.subsets import Wanted
 
 __all__ = ["Shared", "shared"]
+
+_EACH = Rule(name="nothing", scope=Scope.TENSOR)  # of no gradients, in the place of what is measured along axes
 
 Reduce = Group | Callable[[Tensor], Any]
 
 
-def shared(opened: Gradients, rule: Rule, reduce: Any = None, *, differentiates: bool = False) -> Shared | None:
+def shared(opened: Gradients, rules: Sequence[Rule], reduce: Any = None, *, differentiates: bool = False) -> Shared | None:
     """What this process holds of gradients that others hold too; None where each process's gradients are its own.
 
     Raises:
@@ -36,7 +39,7 @@ def shared(opened: Gradients, rule: Rule, reduce: Any = None, *, differentiates:
     """
     backend, combine = opened.backend, None
     if reduce is not None:
-        backend, combine = _reducer(opened, rule, reduce)
+        backend, combine = _reducer(opened, rules, reduce)
     has_gaps = len(opened.present) < len(opened.leaves)
     look = backend is not None and bool(opened.leaves) and (has_gaps or not opened.plain)
     parts = backend.parts(opened.leaves, opened.owners) if look and backend is not None else None
@@ -46,7 +49,8 @@ def shared(opened: Gradients, rule: Rule, reduce: Any = None, *, differentiates:
     if backend is None or (parts is None and combine is None):
         return None
     if parts is not None:
-        _check_rule(rule, parts)
+        for rule in rules:
+            _check_rule(rule, parts)
     if parts is not None and isinstance(combine, Group) and len(parts.ranks & combine.ranks) > 1:
         what = "reduce= is over processes that the norm is combined over already, or that hold the same gradients."
         received = f"gradients on ranks {sorted(parts.ranks)}, reduce= over ranks {sorted(combine.ranks)}"
@@ -58,17 +62,21 @@ def shared(opened: Gradients, rule: Rule, reduce: Any = None, *, differentiates:
     return Shared(opened, backend, parts, combine)
 
 
-def _reducer(opened: Gradients, rule: Rule, reduce: Any) -> tuple[Backend, Reduce]:
-    if rule.scope is not Scope.GLOBAL:
-        what = "reduce= is for a rule with one norm over all gradients."
-        raise ArgumentError(what, f"rule={rule}", "leave it out: the other rules' norms need no other process's gradients.")
+def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Backend, Reduce]:
     backend = opened.backend or of_type(type(reduce))
     group = None if backend is None else backend.group(reduce)
+    divides = group is not None and group.parts(opened.leaves) is not None  # each process has a part of every gradient
+    for rule in rules:
+        if rule.scope is not Scope.GLOBAL and not (divides and rule.scope is Scope.TENSOR and not rule.mean):
+            what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
+            hint = "leave it out where no norm needs what other processes have."
+            raise ArgumentError(what, f"rule={rule}", hint)
     if backend is not None and group is not None:
         return backend, group
     if not callable(reduce):
-        hint = "a callable on the sum of powers, a torch ProcessGroup or DeviceMesh of this process, or the name of an axis of"
-        hint += " the JAX shard_map or pmap around the call; sharded arrays under jit alone need none."
+        hint = "a callable on the sum of powers, a torch ProcessGroup or DeviceMesh of this process, a paddle.distributed group"
+        hint += " or ProcessMesh of this process, or the name of an axis of the JAX shard_map or pmap around the call; sharded"
+        hint += " arrays under jit alone need none."
         raise ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
     if backend is None:
         what = "Without any tensor it is not known which framework's tensor to reduce."
@@ -77,11 +85,15 @@ def _reducer(opened: Gradients, rule: Rule, reduce: Any) -> tuple[Backend, Reduc
 
 
 def _check_rule(rule: Rule, parts: Parts) -> None:
-    if rule.scope in (Scope.AXES, Scope.EXAMPLE) or rule.relative_to is not None:
-        what = "A rule with norms along axes needs whole gradients, and these are split over processes."
+    is_along = rule.scope is Scope.AXES
+    if rule.scope is Scope.EXAMPLE or (is_along and parts.across is None) or (rule.relative_to is not None and not is_along):
+        what = "This rule needs whole gradients, and these are split over processes."
         raise ArgumentError(what, f"rule={rule}", "use a rule with one norm for each gradient, or over all of them.")
-    if rule.scope is Scope.VALUE and parts.sums:
-        what = "A gradient that is a sum over processes cannot be clipped by value before it is summed."
+    if is_along and rule.error_if_nonfinite:
+        what = "Norms along axes of gradients that are split differ from process to process: not all would raise."
+        raise ArgumentError(what, f"rule={rule}, error_if_nonfinite=True", "look at a norm over all gradients first.")
+    if (rule.scope is Scope.VALUE or is_along) and parts.sums:
+        what = "A gradient that is a sum over processes cannot be clipped by value, or along axes, before it is summed."
         raise ArgumentError(what, f"gradients at {list(parts.sums)}", "redistribute it to Replicate or Shard first.")
     for limit in (rule.limit, rule.lower, rule.upper):
         if not isinstance(limit, (int, float)) and any(length != 1 for length in getattr(limit, "shape", ())):
@@ -97,7 +109,8 @@ class Shared:
         self.backend = backend
         self.parts = parts
         self.reduce = reduce
-        self._results: list[tuple[Group, float, list[Any]]] = []  # what each group has come to, alike on all its processes
+        #: what each group has come to, alike on all its processes: whose norm, of which order, the norm
+        self._results: list[tuple[Group, list[tuple[int, float, Any]]]] = []
         held = opened.leaves if parts is None else parts.held
         #: the same gradients, each as what is here of it
         self.held = opened if parts is None and opened.backend is not None else self._of(held, opened.owners)
@@ -119,44 +132,77 @@ class Shared:
 
     # ---- the norm --------------------------------------------------------------------------------------------------------
 
-    def measure(self, rule: Rule) -> Any:
-        """The norm or norms of the whole gradients, in the form that :class:`gradclip.ClipResult` documents."""
-        counted = self.held.leaves if self.parts is None else self.parts.counted()
-        if rule.scope is Scope.TENSOR:
-            each = self._each(counted, rule)
-            return self._means([None if x is None else n for x, n in zip(self.held.leaves, each, strict=True)], rule)
-        if rule.order == 0:  # counts gradients: whether one is zero, no part of it says
-            each = self._each(counted, dataclasses.replace(rule, scope=Scope.TENSOR))
-            norm = self._combined([each[i] for i in self._distinct()], 0.0)
-        else:
-            norm = self._total(counted, rule)
-        if self.reduce is None:
-            return norm
-        if isinstance(self.reduce, Group):
-            return self._over(self.reduce, [norm], 1.0 if rule.order == 0 else rule.order)[0]
-        return self._called(self.reduce, norm, rule.order)
+    def measure(self, wanted: Sequence[Wanted]) -> list[Any]:
+        """The norm or norms of each of several sets of the whole gradients, in the form that ``ClipResult`` documents."""
+        along = [k for k, (_, rule) in enumerate(wanted) if rule.scope is Scope.AXES]
+        if not along:
+            return self._measured(wanted)
+        found = self._measured([([], _EACH) if k in along else each for k, each in enumerate(wanted)])
+        return [self._along(*wanted[k]) if k in along else n for k, n in enumerate(found)]
 
-    def _total(self, counted: list[Any], rule: Rule) -> Any:
-        """One norm over all gradients: of each group's processes first, then over the groups."""
-        here = set(self.held.unique())
-        found = []
-        for group, places in self._groups():
-            found += self._over(group, [self._norm([counted[i] for i in places if i in here], rule)], rule.order)
-            here.difference_update(places)
-        rest = [counted[i] for i in sorted(here)]
-        if rest or not found:
-            found.append(self._norm(rest, rule))
-        return self._combined(found, rule.order)
+    def _along(self, places: Sequence[int], rule: Rule) -> list[Any]:
+        """The norms of the slices of which something is here."""
+        assert self.parts is not None
+        leaves, owners = (
+            [x if i in places else None for i, x in enumerate(each)] for each in (self.whole.leaves, self.whole.owners)
+        )
+        return slices.measure(self.backend, leaves, owners, self.parts, rule)
 
-    def _each(self, counted: list[Any], rule: Rule) -> list[Any]:
-        """A norm for each gradient; where a process has none, it still takes part in what the others combine."""
-        each = self._norms(counted, dataclasses.replace(rule, mean=False))
+    def _measured(self, wanted: Sequence[Wanted]) -> list[Any]:
+        counted = self._of(self.held.leaves if self.parts is None else self.parts.counted(), self.held.owners)
+        sums: list[list[Any]] = [[] for _ in wanted]  # norms to combine
+        each: list[dict[int, Any]] = [{} for _ in wanted]  # norms by place, where each gradient's is wanted
+        here, rest = self.held.unique(), set(range(len(self.held.leaves)))
         for group, places in self._groups():
-            values = [_nothing(rule.order) if each[i] is None else each[i] for i in places]
-            reduced = self._over(group, values, 1.0 if rule.order == 0 else rule.order) if places else []
-            for i, value in zip(places, reduced, strict=True):
-                each[i] = value
-        return each
+            self._measure_over(group, counted, [_within(w, places, here) for w in wanted], sums, each)
+            rest.difference_update(places)
+        found = subsets.measure(counted, [_local(_within(w, sorted(rest), here)) for w in wanted])
+        for k, ((places, rule), n) in enumerate(zip(wanted, found, strict=True)):
+            if _is_each(rule):
+                each[k].update((i, n[i]) for i in places if i in rest)
+            elif not sums[k] or any(counted.leaves[i] is not None for i in places if i in rest):
+                sums[k].append(n)
+        joined = list(map(self._joined, wanted, sums, each))
+        return joined if self.reduce is None else self._reduced(self.reduce, joined, [_order(rule) for _, rule in wanted])
+
+    def _measure_over(
+        self, group: Group, counted: Gradients, wanted: list[Wanted], sums: list[list[Any]], each: list[dict[int, Any]]
+    ) -> None:
+        """The norms over the processes of a group, with one collective for all of them.
+
+        Of sets with one norm there is one value, whatever of it is here; of the others one for each gradient, also where a
+        process has none: all processes of the group send as much.
+        """
+        found = subsets.measure(counted, list(map(_local, wanted)))
+        values: list[Any] = []
+        whose: list[tuple[int, int]] = []
+        for k, ((places, rule), n) in enumerate(zip(wanted, found, strict=True)):
+            if _is_each(rule):
+                values += [subsets.nothing(rule.order) if n[i] is None else n[i] for i in places]
+                whose += [(k, i) for i in places]
+            else:
+                values.append(n)
+                whose.append((k, -1))
+        if not values:
+            return
+        orders = [_order(wanted[k][1]) for k, _ in whose]
+        for (k, i), value in zip(whose, self._over(group, values, orders, [k for k, _ in whose]), strict=True):
+            if i < 0:
+                sums[k].append(value)
+            else:
+                each[k][i] = value
+
+    def _joined(self, wanted: Wanted, sums: list[Any], each: dict[int, Any]) -> Any:
+        """The norm or norms of a set, from those over each set of processes and of the rest."""
+        places, rule = wanted
+        if not _is_each(rule):
+            return subsets.combined(self.backend, sums, rule.order)
+        if rule.scope is Scope.GLOBAL:
+            distinct = set(self._distinct()).intersection(places)
+            return subsets.combined(self.backend, [each[i] for i in sorted(distinct)], rule.order)
+        present = {i for i in places if self.held.leaves[i] is not None}
+        whole = self.whole.leaves
+        return [norms.mean(self.backend, x, each[i], rule) if i in present else None for i, x in enumerate(whole)]
 
     def _distinct(self) -> list[int]:
         """The places of the gradients, each once, with those that only other processes have."""
@@ -166,73 +212,72 @@ class Shared:
     def _groups(self) -> list[tuple[Group, Sequence[int]]]:
         return [] if self.parts is None else list(zip(self.parts.groups, self.parts.places, strict=True))
 
-    def _norm(self, tensors: list[Any], rule: Rule) -> Any:
-        present = [x for x in tensors if x is not None]
-        if not present:
-            return _nothing(rule.order)
-        return norms.measure(self._of(present, [None] * len(present)), rule)
-
-    def _norms(self, counted: list[Any], rule: Rule) -> list[Any]:
-        if all(x is None for x in counted):
-            return [None] * len(counted)
-        return list(norms.measure(self._of(counted, self.held.owners), rule))
-
-    def _means(self, each: list[Any], rule: Rule) -> list[Any]:
-        if not rule.mean:
-            return each
-        whole = self.whole.leaves
-        return [None if x is None else norms.mean(self.backend, x, n, rule) for x, n in zip(whole, each, strict=True)]
-
-    def _over(self, group: Group, values: list[Any], order: float) -> list[Any]:
-        """Each of several norms, over all processes of a group."""
+    def _over(self, group: Group, values: list[Any], orders: list[float], whose: list[int]) -> list[Any]:
+        """Each of several norms, over all processes of a group; ``whose`` says to which set each belongs."""
 
         def join(rows: list[Any]) -> Any:
             if isinstance(rows[0], list):
-                return [norms.combine(column, order) for column in zip(*rows, strict=True)]
-            return norms.total(self.backend, rows, order)
+                return [norms.combine(column, order) for *column, order in zip(*rows, orders, strict=True)]
+            if len(set(orders)) == 1:
+                return norms.total(self.backend, rows, orders[0])
+            return [norms.total(self.backend, [row[i, ...] for row in rows], order) for i, order in enumerate(orders)]
 
         result = group.combine(values, join)
-        self._results.append((group, order, result))
+        self._results.append((group, list(zip(whose, orders, result, strict=True))))
         return result
 
-    def _combined(self, found: list[Any], order: float) -> Any:
-        """The norm of all from the norm of each: in float64 where all are floats, else as tensors."""
-        tensor = next((n for n in found if not isinstance(n, float)), None)
-        if tensor is None:
-            return norms.combine(found, order) if found else 0.0
-        tensors = [self.backend.asarray(n, "float64", tensor) if isinstance(n, float) else n for n in found]
-        return norms.total(self.backend, tensors, order)
+    def _reduced(self, reduce: Reduce, found: list[Any], orders: list[float]) -> list[Any]:
+        """One norm for each set, with what other processes hold."""
+        if isinstance(reduce, Group):
+            return self._over(reduce, found, orders, list(range(len(found))))
+        if len(found) == 1:
+            return self._called(reduce, found, orders[0], ())
+        results = list(found)
+        for order in dict.fromkeys(orders):
+            places = [k for k, other in enumerate(orders) if other == order]
+            values = self._called(reduce, [found[k] for k in places], order, (len(places),))
+            for k, value in zip(places, values, strict=True):
+                results[k] = value
+        return results
 
-    def _called(self, reduce: Callable[[Tensor], Any], norm: Any, order: float) -> Any:
-        """The norm from the sum of powers that the caller's own function has reduced."""
-        is_power = order != 0 and not math.isinf(order)
-        on_host, wide = isinstance(norm, float), self.backend.widest()
+    def _called(self, reduce: Callable[[Tensor], Any], found: list[Any], order: float, shape: tuple[int, ...]) -> list[Any]:
+        """Norms of one order from the sums of powers that the caller's own function has reduced."""
+        backend, wide, on_host = self.backend, self.backend.widest(), all(isinstance(n, float) for n in found)
+        exponent = 1.0 if math.isinf(order) else order
         if on_host:
             like = next((x for x in (*self.held.present, *self.held.owners) if x is not None), None)
-            value = self.backend.asarray(_power(norm, order) if is_power else norm, wide, like)
+            powers = [_power(n, exponent) for n in found]
+            value = backend.asarray(powers if shape else powers[0], wide, like)
         else:
-            value = self.backend.cast(norm, wide)
-            value = self.backend.power(value, order) if is_power else value
+            like = next(n for n in found if not isinstance(n, float))
+            tensors = [backend.asarray(n, wide, like) if isinstance(n, float) else backend.cast(n, wide) for n in found]
+            value = backend.stack(tensors, wide) if shape else tensors[0]
+            value = value if exponent == 1 else backend.power(value, exponent)
         returned = reduce(value)
         value = value if returned is None else returned  # torch.distributed.all_reduce writes in place
-        is_number = isinstance(value, (int, float))
-        if not is_number and not (self.backend.is_tensor(value) and self.backend.shape(value) == ()):
-            hint = "it gets a 0-d tensor, and returns the sum (for an infinite order the maximum), or writes it in place."
-            raise ArgumentTypeError("reduce must return a 0-d tensor.", f"{value!r}", hint)
+        is_number = isinstance(value, (int, float)) and not shape
+        if not is_number and not (backend.is_tensor(value) and backend.shape(value) == shape):
+            what = f"reduce must return {f'a tensor of {shape[0]} elements' if shape else 'a 0-d tensor'}."
+            hint = (
+                "it gets a 0-d tensor, or for several groups a vector, and returns the sum (for an infinite order the maximum),"
+            )
+            hint += " or writes it in place."
+            raise ArgumentTypeError(what, f"{value!r}", hint)
+        each = [value[i, ...] for i in range(shape[0])] if shape else [value]
         if on_host:
-            value = float(value) if is_number else self.backend.number(value)
-            return _power(value, 1 / order) if is_power else value
-        value = self.backend.asarray(value, wide, norm) if is_number else value
-        return self.backend.power(value, 1 / order) if is_power else value
+            return [_power(float(x) if is_number else backend.number(x), 1 / exponent) for x in each]
+        each = [backend.asarray(value, wide, like)] if is_number else each
+        return each if exponent == 1 else [backend.power(x, 1 / exponent) for x in each]
 
     # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
-    def culprits(self, here: list[str]) -> list[str]:
+    def culprits(self, here: list[str], whose: Collection[int] = (0,)) -> list[str]:
         """The gradients that are not finite, each with its process, from every process of a group whose norm is not.
 
-        All processes of such a group have the same norm and come here alike, so that they may talk once more.
+        All processes of such a group have the same norm and come here alike, so that they may talk once more. ``whose`` are
+        the numbers of the sets that have to be finite.
         """
-        failed = [group for group, order, result in self._results if any(map(self._spoils, result, [order] * len(result)))]
+        failed = [group for group, found in self._results if any(self._spoils(n, p) for k, p, n in found if k in whose)]
         found = [f"rank {failed[0].rank}: {text}" for text in here] if failed else here
         for group in failed:
             found = list(dict.fromkeys(group.collect(found)))
@@ -244,9 +289,30 @@ class Shared:
         return math.isnan(value) or (math.isinf(value) and order > 0)
 
 
-def _nothing(order: float) -> float:
-    """The norm of no elements, which changes no other."""
-    return math.inf if order < 0 else 0.0
+def _is_each(rule: Rule) -> bool:
+    """Whether the processes combine a norm for each gradient.
+
+    Order 0 counts gradients: whether one is zero, no part of it says.
+    """
+    return rule.scope is Scope.TENSOR or rule.order == 0
+
+
+def _order(rule: Rule) -> float:
+    """How the norms of parts combine: counts add up."""
+    return rule.order or 1.0
+
+
+def _within(wanted: Wanted, places: Collection[int], here: Sequence[int]) -> Wanted:
+    """What is wanted of these places: of one norm over several gradients each once."""
+    given, rule = wanted
+    once = set(given) if _is_each(rule) else set(given).intersection(here)
+    return [i for i in places if i in once], rule
+
+
+def _local(wanted: Wanted) -> Wanted:
+    """What each process measures for it."""
+    places, rule = wanted
+    return places, dataclasses.replace(rule, scope=Scope.TENSOR, mean=False) if _is_each(rule) else rule
 
 
 def _power(value: float, exponent: float) -> float:

@@ -235,6 +235,8 @@ def _scale(backend: Backend, extreme: Tensor, order: float, dtype: str) -> Tenso
         small, large = extreme < backend.constant(least, extreme), extreme > backend.constant(most, extreme)
         return backend.where(large, above, backend.where(small, below, backend.cast(extreme * 0 + 1, dtype)))
     finite = backend.where(extreme <= backend.constant(LARGEST[dtype], extreme), extreme, 1.0)
+    if abs(order) <= 32:  # XLA multiplies by one over the scale, which must not be subnormal; 4 to this power is no overflow
+        finite = backend.minimum(finite, backend.constant(2.0 ** (126 if dtype == "float32" else 1022), extreme))
     return backend.where(finite > 0, finite, 1.0)
 
 
@@ -257,14 +259,17 @@ def _power_norm(backend: Backend, magnitude: Tensor, order: float, axes: tuple[i
     return backend.where(is_zero, 0.0, root)
 
 
-def measure(opened: Gradients, rule: Rule) -> Any:
-    """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents."""
+def measure(opened: Gradients, rule: Rule, wide: str = "") -> Any:
+    """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents.
+
+    One norm over all gradients is computed in ``wide`` where that is wider than they are themselves.
+    """
     backend = opened.backend
     assert backend is not None
     present = opened.present
     plain = opened.plain
     is_concrete = backend.is_concrete(present[:1] if plain else present)
-    wide = plain or promote([backend.dtype(x) for x in present])
+    wide = wide or plain or promote([backend.dtype(x) for x in present])
     if rule.scope is Scope.GLOBAL:
         fast = backend.fast_total(present, rule.order) if plain and is_concrete else None
         if fast is not None and _is_trusted(fast, rule.order, "float64"):

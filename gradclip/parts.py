@@ -23,8 +23,8 @@ class Group:
         """``join`` of the values of every process, which are floats, or 0-d tensors where a look at them is not free.
 
         Args:
-            values: of this process, as many as on every other.
-            join: makes one list of the lists of all processes; it gets floats if it gave floats.
+            values: of this process, as many as on every other; where it has ``across``, tensors of any shape too.
+            join: makes one list of the lists of all processes, of vectors of all their elements one; floats stay floats.
         """
         raise NotImplementedError
 
@@ -49,3 +49,6 @@ class Parts:
     ranks: frozenset[int]  #: the processes that any of the gradients lies on, replicas included
     whole: Callable[[int, Any], Any]  #: a gradient from its place and this process's new part of it
     sums: Sequence[int] = ()  #: leaves whose value is a sum over processes of what they hold
+    #: which processes share the slices of a leaf (by its place) along these axes; None where each slice lies on one, and the
+    #: same object for the same processes. Itself None where the backend cannot tell
+    across: Callable[[int, Sequence[int]], Group | None] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata, util
 from typing import Any, Literal
@@ -191,17 +191,33 @@ class Gradients:
         """The places of the gradients, each gradient and each parameter once."""
         if self.plain:
             return [i for i, leaf in enumerate(self.leaves) if leaf is not None]
-        seen: set[Hashable] = set()
+        return [i for i, first in enumerate(self.firsts()) if first == i and self.leaves[i] is not None]
+
+    def firsts(self) -> list[int]:
+        """For each place the first at which the same gradient, or that of the same parameter, is listed."""
+        if self.plain:
+            return list(range(len(self.leaves)))
+        seen: dict[Hashable, int] = {}
         places = []
         for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
-            if leaf is None or self.backend is None:
-                continue
-            key, holder = self.backend.identity(leaf), id(owner) if self.is_named and owner is not None else None
-            if key not in seen and (holder is None or holder not in seen):
-                places.append(i)
-            seen.add(key)
-            seen.add(holder)
+            first = i
+            if leaf is not None and self.backend is not None:
+                key = self.backend.identity(leaf)
+                first = seen.setdefault(key, i)
+                if self.is_named and owner is not None:
+                    first = min(first, seen.setdefault(id(owner), first))
+                    seen[key] = first
+            places.append(first)
         return places
+
+    def only(self, places: Sequence[int]) -> Gradients:
+        """Some of the gradients: lists with an entry for each of these places, and no container."""
+        leaves, owners = [self.leaves[i] for i in places], [self.owners[i] for i in places]
+        present = [x for x in leaves if x is not None]
+        plain = self.plain
+        if not plain and self.backend is not None and present and not self.is_named:
+            plain = self.backend.plain(present)
+        return Gradients(self.backend, leaves, present, owners, list, leaves, False, plain, self.is_named)
 
 
 @as_it_is

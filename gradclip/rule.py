@@ -105,7 +105,9 @@ class ClipResult:
 
     ``norm`` and ``coefficient`` are Python floats where looking at a value is free (eagerly, on the host), else 0-d tensors
     of at least float32; the norm is that *before* clipping. For :attr:`Scope.TENSOR` and :attr:`Scope.AXES` they are lists,
-    one entry a gradient, None where the gradient is None; for :attr:`Scope.EXAMPLE` vectors; for :attr:`Scope.VALUE` None.
+    one entry a gradient, None where the gradient is None; for :attr:`Scope.EXAMPLE` vectors; for :attr:`Scope.VALUE` None. Of a
+    list of groups each is a list with an entry of that form for each group. For :attr:`Scope.AXES` and gradients in parts on
+    several processes they are those of the slices of which this process has something.
 
     >>> import gradclip, numpy as np
     >>> from gradclip.dialects import optax

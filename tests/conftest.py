@@ -28,7 +28,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out what belongs to another run; None leaves the choice to pytest."""
     run, parts = config.getoption("--backend"), collection_path.parts[len(TESTS.parts) :]
     owners = {owner for part in parts if (owner := _owner(part))}
-    if "migrate" in parts and collection_path.suffix == ".py" and not owners:
+    if not owners and ("test_imports.py" in parts or ("migrate" in parts and collection_path.suffix == ".py")):
         owners = {"numpy"}  # what reads sources has no tensors: one run of it is enough
     if run in ALONE and collection_path.suffix == ".py":
         return run not in owners or None

@@ -37,7 +37,8 @@ def test_the_examples_of_the_readme() -> None:
     assert blocks
     held = [np.array([[3.0, 4.0]])]
     rule = dialects.optax.clip_by_global_norm(1.0)
-    names = {"model": SimpleNamespace(parameters=lambda: held), "grads": [np.array([[6.0, 8.0], [0.0, 24.0]])], "rule": rule}
+    model = SimpleNamespace(parameters=lambda: held, named_parameters=lambda: [("decoder.weight", held[0])])
+    names = {"model": model, "grads": [np.array([[6.0, 8.0], [0.0, 24.0]])], "rule": rule}
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert np.linalg.norm(held) < 1.0, "the gradients of the model were not clipped"

@@ -58,7 +58,7 @@ def test_a_power_that_overflows(backend: Framework) -> None:
 def test_what_is_refused(backend: Framework) -> None:
     given = gradients(backend)
     for reduce in (3.0, "dp"):
-        with pytest.raises(TypeError, match="reduce must be a callable or a group of processes"):
+        with pytest.raises(TypeError, match=r"reduce must be (.|\n)*torch ProcessGroup(.|\n)*ProcessMesh(.|\n)*axis"):
             gradclip.norm(given, dialect.clip_grad_norm(1.0), reduce=reduce)
     for rule in (tensorflow.clip_by_norm(1.0), dialect.clip_grad_value(1.0), optax.clip_by_block_rms(1.0)):
         with pytest.raises(ValueError, match="reduce= is for a rule with one norm over all gradients"):

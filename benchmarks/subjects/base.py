@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import DONATED, EAGER, Function, Key
+from benchmarks.case import DONATED, EAGER, UNCLIPPED, Function, Key
 
 __all__ = ["Call", "NoDeviceError", "Sample", "Subject", "cores"]
 
@@ -116,8 +116,12 @@ class Subject:
 
     def leaves_out(self, key: Key) -> bool:
         """Whether a case of a full run would take minutes to compile, and says nothing that another one does not."""
-        thousands = key.mode != EAGER and key.gradients == "vectors"
-        return thousands and (key.dtype != "float32" or key.function.startswith("keras."))
+        if key.mode == EAGER or key.gradients in ("mlp", "tensor"):
+            return False
+        # what is traced cannot look whether there is anything to clip: it is the same program either way
+        again = key.clipped == UNCLIPPED
+        costly = key.dtype != "float32" or key.mode == DONATED or key.function.startswith("keras.")
+        return again or (key.gradients == "vectors" and costly)
 
 
 def _quickly_left_out(key: Key) -> bool:

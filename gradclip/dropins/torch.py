@@ -128,7 +128,8 @@ def get_total_norm(
     rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
     opened = _opened(tensors, "tensors", holders="none", reduce=reduce)
     norm = native_norm(opened, carry_out(opened, rule, stage="norm", reduce=reduce).norm, "torch")
-    return norm if opened.backend is None else opened.backend.detach(norm)  # torch's is never differentiable
+    # torch's is never differentiable
+    return norm if opened.plain or opened.backend is None else opened.backend.detach(norm)
 
 
 @as_it_is

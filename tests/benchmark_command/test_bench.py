@@ -150,8 +150,9 @@ def test_keys_are_cases_of_this_framework(subject: Subject) -> None:
 
 def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "layouts", lambda mode, quick: [(1000, 1), (3000, 4)])
+    known: accuracy.Exact = {}
     for mode in subject.modes:
-        entries = list(accuracy.worst(subject, mode, True, lambda step: None))
+        entries = list(accuracy.worst(subject, mode, True, known, lambda step: None))
         assert [entry["order"] for entry in entries[:4]] == ["1.0", "2.0", "3.0", "inf"]
         for entry in entries:
             assert "gradclip" not in entry["failures"], entry

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from frameworks.base import Framework
+from vectors.command import main as record
 
 from gradclip.cli import main
 from gradclip.conformance import Report, check_target, gradclip_target, native_target
@@ -62,17 +63,30 @@ def test_gradclip_conforms(backend: Framework) -> None:
 # ---- the native -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def native_run(backend: Framework, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
+    """The command's exit status on the native, whose process of its own Paddle may crash, as it does; and the report."""
+    path = tmp_path_factory.mktemp("native") / "report.json"
+    return main(["conformance", f"native:{NATIVES[backend.name]}", "--json", str(path)]), path
+
+
 @pytest.mark.needs("trains")  # NumPy clips nothing
-def test_the_native_conforms_but_for_what_is_declared(backend: Framework, tmp_path: Path) -> None:
-    target, path = native_target(NATIVES[backend.name]), tmp_path / "report.json"
-    # the command, whose process of its own Paddle may crash, as it does for sparse gradients
-    assert main(["conformance", f"native:{NATIVES[backend.name]}", "--json", str(path)]) == 0
+def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native_run: tuple[int, Path]) -> None:
+    target, (status, path) = native_target(NATIVES[backend.name]), native_run
+    assert status == 0
     report = Report.from_json(json.loads(path.read_text(encoding="utf-8")))
     assert wrong(report) == []
     assert report.counts()["expected"] > 0
     assert report.counts()["pass"] > report.counts()["expected"]
     dialect = "optax" if backend.name == "jax" else backend.name
     assert set(target.claims) == {operation for operation in OPERATIONS if operation.startswith(f"{dialect}.")}
+
+
+@pytest.mark.needs("trains")
+def test_the_recording_holds(backend: Framework, native_run: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """What the native does to the vectors is what is in their files."""
+    _, path = native_run
+    assert record(["--check", "--record", NATIVES[backend.name], "--report", str(path)]) == 0, capsys.readouterr().out
 
 
 def test_there_are_natives_of_frameworks_that_clip_only() -> None:

@@ -141,6 +141,54 @@ def test_without_looking_as_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -
     assert framework.read(result.grads[1])[1] == 6.0
 
 
+def test_how_often_a_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host once a gradient, on an accelerator never; jitted nothing is moved there either."""
+    read: list[Any] = []
+    as_array = np.asarray
+
+    def counted(x: Any, *args: Any, **kwargs: Any) -> Any:
+        read.extend([x] if isinstance(x, jax.Array) else [])
+        return as_array(x, *args, **kwargs)
+
+    grads = [framework.make(np.ones(5000)), framework.make(np.ones((70, 80)))]
+    for name in ("__array__", "__bool__", "__float__", "__int__", "__index__", "item", "tolist"):
+        monkeypatch.setattr(type(grads[0]), name, lambda self, *args, **kwargs: read.append(self))
+    monkeypatch.setattr(np, "asarray", counted)
+    for rule in (torch.clip_grad_norm(1.0), torch.clip_grad_norm(1.0, 3.0), optax.clip_by_block_rms(0.1)):
+        read.clear()
+        gradclip.clip(grads, rule)
+        assert len(read) == len(grads)
+        with monkeypatch.context() as patch:
+            patch.setattr(JaxBackend, "is_concrete", lambda self, tensors: False)
+            read.clear()
+            gradclip.clip(grads, rule)
+        compiled = jax.jit(lambda given, rule=rule: gradclip.clip(given, rule).grads)
+        with jax.transfer_guard("disallow"):
+            compiled(grads)
+        assert not read
+
+
+def test_the_largest_numbers_on_several_devices() -> None:
+    in_a_process(LARGEST, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")
+
+
+LARGEST = """
+import gradclip, jax, numpy as np
+from gradclip.dialects import torch
+from jax.sharding import AxisType, PartitionSpec as P
+mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+for values in ([3e38, 1e38], [3.4e38, 1e37], [1e-37, 3e-38], [3.0, 4.0]):
+    for order in (2.0, 3.0, -3.0):
+        rule = torch.clip_grad_norm(1.0, order)
+        norm = jax.shard_map(lambda g: gradclip.norm([g], rule, reduce="d"), mesh=mesh, in_specs=P("d"), out_specs=P())
+        given = np.float32(values)
+        unit = given.max().astype(float)
+        exact = np.linalg.norm(given / unit, order) * unit
+        got = float(jax.jit(norm)(given))
+        assert abs(got - exact) <= 4 * float(np.spacing(np.float32(exact))), (values, order, got, exact)
+"""
+
+
 def test_several_devices() -> None:
     in_a_process(DEVICES, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
 

@@ -147,6 +147,8 @@ def _(api: Any) -> Any:
 @of(RMS, "threshold inf", limit=INF, at=[3.0, 4.0])
 @of(RMS, "threshold nan", limit=NAN, at=[3.0, 4.0])
 @of(RMS, "zeros", limit=1.0, at=[0.0, 0.0])
+@of(RMS, "threshold 0, zeros", limit=0.0, at=[0.0, 0.0])
+@of(RMS, "threshold inf, an infinite element", limit=INF, at=[INF, 1.0])
 @of(RMS, "empty", limit=1.0, at=[])
 @of(RMS, "inf", limit=1.0, at=[INF, 1.0])
 def _(api: Any, limit: float, at: list[float]) -> Any:
@@ -165,6 +167,9 @@ def _(api: Any) -> Any:
 @of(ADAPTIVE, "shape (1, 3) is a vector", clipping=1.0, grads=[[3.0, 0.0, 4.0]], params=[[1.0, 1.0, 1.0]])
 @of(ADAPTIVE, "nan", clipping=0.5, grads=[NAN, 1.0], params=[1.0, 1.0])
 @of(ADAPTIVE, "six dimensions", clipping=0.5, grads=np.ones((2,) * 6), params=np.ones((2,) * 6))
+@of(ADAPTIVE, "clipping inf", clipping=INF, grads=[3.0, 4.0], params=[1.0, 1.0])
+@of(ADAPTIVE, "clipping inf, an infinite element", clipping=INF, grads=[INF, 1.0], params=[1.0, 1.0])
+@of(ADAPTIVE, "clipping 0, zeros", clipping=0.0, grads=[0.0, 0.0], params=[1.0, 1.0])
 @of(ADAPTIVE, "clipping 0", clipping=0.0, grads=[3.0, 4.0], params=[1.0, 1.0])
 def _(api: Any, clipping: float, grads: Any, params: Any) -> Any:
     return update(api.adaptive_grad_clip(clipping), f32(grads), f32(params))

@@ -71,6 +71,24 @@ def test_vmap_clips_each_by_itself(rule_of: Callable[[Any], Rule]) -> None:
         assert_close([g[i] for g in got], clipped([g * f for g in tensors(GRADIENTS)], rule_of(0.5)))
 
 
+@pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), optax.clip_by_block_rms(1.0)], ids=["global", "each"])
+def test_vmap_branches_for_all_rows_together(rule: Rule) -> None:
+    """A branch for each row would be a selection, and all norms be computed twice."""
+    scales = np.array([[1.0, 1e30], [1e-30, 0.0]])
+    rows = framework.make(np.random.default_rng(0).normal(size=(2, 2, 5000)) * scales[..., None])
+    same = framework.make(np.full(6000, 1e-3))
+
+    def norms(row: Any, same: Any) -> list[Any]:
+        return jax.tree.leaves(gradclip.norm([row, same], rule))
+
+    compiled = jax.jit(jax.vmap(jax.vmap(norms, (0, None)), (0, None))).lower(rows, same)
+    assert compiled.as_text().count("stablehlo.case") == 1
+    got = compiled.compile()(rows, same)
+    for place in np.ndindex(scales.shape):
+        for mine, theirs in zip(got, norms(rows[place], same), strict=True):
+            assert ulps(np.float64(mine[place]), np.float64(theirs), "float32") <= 4
+
+
 def test_vmap_without_jit() -> None:
     rows = framework.make([[3.0, 4.0], [0.3, 0.4]])
     got = jax.vmap(lambda row: gradclip.clip(row, torch.clip_grad_norm(1.0)).grads)(rows)

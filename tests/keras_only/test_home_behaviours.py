@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import keras
 import pytest
 from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+from keras_only.fits import python
 
 import gradclip
 from gradclip.dialects import keras as dialect
@@ -26,7 +30,16 @@ def ours(name: str) -> Any:
     return lambda grads, limit: gradclip.clip(grads, getattr(dialect, name)(limit)).grads
 
 
-THEIRS, OURS = (SimpleNamespace(**{name: side(name) for name in NAMES}) for side in (theirs, ours))
+@functools.cache
+def replicas() -> dict[str, dict[str, list[float]]]:
+    """What two replicas take off a variable, by side and by option, in a process that has two devices."""
+    done = python((Path(__file__).parent / "replicas.py").read_text("utf-8"))
+    assert done.returncode == 0, done.stderr[-5000:]
+    found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+THEIRS, OURS = (SimpleNamespace(**{name: side(name) for name in NAMES}, side=side.__name__) for side in (theirs, ours))
 
 _CONSTRUCTOR = "what the constructor of Keras's optimizers checks and keeps; gradclip has a function for each"
 _NUMPY = "NumPy arrays are a framework of their own to gradclip, and come back as NumPy arrays"
@@ -64,6 +77,7 @@ def sparse(name: str) -> Any:
 if BACKEND == "tensorflow":  # the only one on which Keras has sparse gradients
     for kind in NAMES:
         of(f"keras[{BACKEND}] {kind}", "IndexedSlices with duplicate rows")(sparse(kind))
+        of(f"keras[{BACKEND}] {kind}", "two replicas")(lambda api, kind=kind: replicas()[api.side][kind])
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)

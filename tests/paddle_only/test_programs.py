@@ -18,6 +18,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip.dialects import optax, tensorflow, torch
+from gradclip.dialects import paddle as paddle_dialect
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LIMIT = 2.0
@@ -169,6 +170,30 @@ def test_a_program_is_what_it_is_in_dynamic_mode(rule: gradclip.Rule, dtype: str
     for mine, theirs in zip(got, want, strict=True):
         assert mine.dtype == dtype
         assert ulps(mine, framework.read(theirs), dtype) <= 4
+
+
+@pytest.mark.parametrize("shapes", [[(5, 3)] * 9, [(4,), *[(5, 3)] * 9, (2, 2), *[(7,)] * 8]], ids=["alike", "mixed"])
+@pytest.mark.parametrize("each", [True, False])
+@pytest.mark.parametrize("limit", [0.5, 3.5, 1e9])
+def test_small_gradients_of_one_shape_are_stacked(shapes: list[tuple[int, ...]], each: bool, limit: float) -> None:
+    """In fewer operations than there are gradients, in the order in which they were given, and to the bit if not clipped."""
+    rng, operations = np.random.default_rng(0), []
+    fed = [(rng.standard_normal(shape) * (i + 1) / 4).astype(np.float32) for i, shape in enumerate(shapes)]
+    rule = paddle_dialect.clip_grad_by_norm(limit) if each else paddle_dialect.clip_grad_by_global_norm(limit)
+
+    def build(*inputs: Any) -> list[Any]:
+        clipped = gradclip.clip(list(inputs), rule).grads
+        operations.extend(op.name() for op in paddle.static.default_main_program().global_block().ops)
+        return list(clipped)
+
+    norms = [np.linalg.norm(x.astype(np.float64)) for x in fed]
+    if not each:
+        norms = [np.linalg.norm(norms)] * len(fed)
+    for got, x, n in zip(run(build, *fed), fed, norms, strict=True):
+        assert ulps(got, x.astype(np.float64) * min(1.0, limit / n), "float32") <= 4
+        assert n > limit or np.array_equal(got, x)
+    of_each = [name for name in operations if name in ("pd_op.scale", "pd_op.multiply", "pd_op.squared_l2_norm")]
+    assert len(of_each) < len(fed)
 
 
 def test_unclipped_to_the_bit() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import oracle
 import pytest
@@ -52,6 +54,24 @@ def test_with_and_without(without: str, name: str, dtype: torch.dtype, in_place:
             assert difference <= 4 * ulp * y.double().abs().max().item()
     unclipped = zip(gradients(name, dtype), fast[-1].grads, strict=True)
     assert all(torch.equal(x, y) for x, y in unclipped)
+
+
+def test_a_bound_beyond_one_of_several_dtypes() -> None:
+    """float16 has no 1e5, and the first dtype of several is not that of all."""
+    grads = [torch.tensor([2e5, -2e5, 1.0]), torch.tensor([6e4, -math.inf, 1.0], dtype=torch.float16)]
+    gradclip.clip_(grads, dialect.clip_grad_value(1e5))
+    assert grads[0].tolist() == [1e5, -1e5, 1.0]
+    assert grads[1].tolist() == [60000.0, -math.inf, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shapes", [[(2**22 + 77,)], [(2**17 + 3,), (5000,), (100,)] * 9, [(100, 7)] * 400], ids=str)
+def test_equal_elements(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> None:
+    """Whose float32 sums all round the same way."""
+    for value in (0.1, 0.37, 3.3e-3):
+        grads = [torch.full(shape, value, dtype=dtype) for shape in shapes]
+        exact = float(grads[0].ravel()[0]) * math.sqrt(sum(map(torch.Tensor.numel, grads)))
+        assert oracle.ulps(gradclip.norm(grads, dialect.clip_grad_norm(1.0)), exact, "float32") <= 4
 
 
 @pytest.mark.parametrize("value", [1e30, 1e-30, 1e-40], ids=str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from vectors import files, xfails
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=NATIVES,
         help=f"run a native: {', '.join(NATIVES)}",
     )
+    parser.add_argument("--report", metavar="FILE", type=Path, help="of that native, to take instead of running it")
     options = parser.parse_args(arguments)
     made = {operation.name: files.merged(operation) for operation in OPERATIONS}
     checks = {native: xfails.checks_of(native, made) for operation in OPERATIONS for native in operation.recorders}
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.record:
         if not options.check:
             _write(made, checks)  # the native is run on what is written
-        recording = record(options.record, _tolerances(made))
+        recording = record(options.record, _tolerances(made), options.report)
         problems += [f"not certain: {text}" for text in recording.unsure]
         problems += _against(recording, made, checks) if options.check else _taken(recording, made, checks)
     if options.check:

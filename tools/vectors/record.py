@@ -33,20 +33,21 @@ class Recording:
     unsure: list[str] = field(default_factory=list)  #: where another CPU might decide otherwise
 
 
-def record(native: str, tolerances: Mapping[str, int]) -> Recording:
+def record(native: str, tolerances: Mapping[str, int], report: Path | None = None) -> Recording:
     """Run a native, in processes of its own: some of them crash.
 
     Args:
         native: one of :data:`NATIVES`.
         tolerances: the ulp of each vector.
+        report: what ``gradclip conformance native:NATIVE --json`` wrote, to take instead of running it.
     """
-    report = _report(native)
-    (entry,) = report.targets.values()
+    found = _report(native) if report is None else _read(report)
+    (entry,) = found.targets.values()
     framework, _, backend = native.partition("@")
     also = {"optax": "jax", "keras": backend}.get(framework, "")
     versions = {name: version for name, version in entry["versions"].items() if name in (framework, also)}
     recording = Recording(native, pattern_of(native), versions)
-    for result in report.results:
+    for result in found.results:
         if result.kind == "vector":
             recording.vectors[result.case] = _native(result)
             recording.unsure += _unsure(result, tolerances)
@@ -64,7 +65,11 @@ def _report(native: str) -> Report:
             raise RuntimeError(
                 f"{' '.join(command)} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
             )
-        return Report.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return _read(path)
+
+
+def _read(path: Path) -> Report:
+    return Report.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _native(result: Result) -> Any:

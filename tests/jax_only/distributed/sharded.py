@@ -1,91 +1,30 @@
-"""Checks on eight devices of one process, which is started for them.
-
-``python -m jax_only.distributed.sharded results.json docs/distributed.md``
-"""
+"""Sharded arrays, under jit and without: right for every specification, and no gradient travels."""
 
 from __future__ import annotations
 
-import functools
-import json
 import math
-import re
-import sys
-import traceback
-import warnings
+from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import oracle
-import pytest
-from jax import lax
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax_only.distributed.common import LIMIT, ORDERS, SPECS, clipped, exact, gradients, mesh_of, near, shard
+from jax_only.distributed.counting import compiled
 
 import gradclip
 from gradclip.backends.jax import gradient_transformation
 from gradclip.dialects import optax as optax_dialect
 from gradclip.dialects import tensorflow, torch
 
-LIMIT = 0.5
-SPECS = [P(), P("data"), P(None, "model"), P("model", "data"), P(("data", "model")), P(("model", "data"))]
-SHAPES = [(8, 3), (64, 5), (3, 64), (256, 512), (4096, 4), (4096,)]
-ORDERS = (2.0, math.inf, -math.inf, 1.0, 3.0, 0.0)
-BOTH = ("data", "model")
 
-
-def mesh_of(kind: Any = AxisType.Auto) -> jax.sharding.Mesh:
-    return jax.make_mesh((4, 2), BOTH, axis_types=(kind, kind))
-
-
-def gradients(dtype: str = "float32", seed: int = 0) -> list[np.ndarray]:
-    generator = np.random.default_rng(seed)
-    return [np.asarray(jnp.asarray(generator.standard_normal(shape), dtype)) for shape in SHAPES]
-
-
-def shard(tree: list[np.ndarray], mesh: jax.sharding.Mesh) -> list[jax.Array]:
-    return [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(tree, SPECS, strict=True)]
-
-
-def exact(tree: list[np.ndarray], order: float) -> float:
-    """The norm over all elements, by a sum that rounds once; of order 0 the number of gradients that are not all zero."""
-    flat = np.abs(np.concatenate([x.astype("float64").ravel() for x in tree]))
-    if order == 0:
-        return float(sum(bool(np.any(x)) for x in tree))
-    if math.isinf(order):
-        return float(flat.max() if order > 0 else flat.min())
-    return math.fsum((flat**order).tolist()) ** (1 / order)
-
-
-def near(got: Any, want: Any, dtype: str = "float32", at_most: float = 4) -> None:
-    distance = oracle.ulps(np.asarray(got, "float64"), np.asarray(want, "float64"), dtype)
-    assert distance <= at_most, f"{got} for {want}: {distance} ulp of {dtype}"
-
-
-def clipped(rule: gradclip.Rule, reduce: Any = None) -> Callable[[Any], Any]:
-    def function(tree: Any) -> Any:
-        result = gradclip.clip(tree, rule, reduce=reduce)
-        return result.grads, result.norm
-
-    return function
-
-
-def collectives(function: Any, *arguments: Any) -> dict[str, int]:
-    """How many of each kind are in what XLA compiles."""
-    text = function.lower(*arguments).compile().as_text()
-    kinds = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter")
-    found = {kind: len(re.findall(rf"= .* {kind}(?:-start)?\(", text)) for kind in kinds}
-    return {kind: count for kind, count in found.items() if count}
-
-
-# ---- sharded arrays under jit ------------------------------------------------------------------------------------------------
-
-
-def norms_of_sharded_arrays_under_jit() -> None:
+def check_norms_of_sharded_arrays_under_jit() -> None:
     for kind, dtype, orders in (
         (AxisType.Auto, "float32", ORDERS),
         (AxisType.Explicit, "float32", (3.0,)),
@@ -99,22 +38,52 @@ def norms_of_sharded_arrays_under_jit() -> None:
             grads, norm = jax.jit(clipped(rule))(parts)
             near(norm, want)
             near(norm, float(gradclip.norm(list(map(jnp.asarray, whole)), rule)))
-            for got, given, x in zip(grads, parts, whole, strict=True):
-                assert got.sharding.is_equivalent_to(given.sharding, got.ndim), (got.sharding, given.sharding)
+            for got, part, x in zip(grads, parts, whole, strict=True):
+                assert got.sharding.is_equivalent_to(part.sharding, got.ndim), (got.sharding, part.sharding)
                 near(got, x.astype("float64") * min(1.0, LIMIT / (want + 1e-6)), dtype)
 
 
-def each_specification_by_itself() -> None:
-    x, mesh, rule = gradients()[3], mesh_of(), torch.clip_grad_norm(LIMIT)
-    names = [None, "data", "model", BOTH, ("model", "data")]
-    specs = [P(a, b) for a in names for b in names if not set(np.ravel(a or [])) & set(np.ravel(b or []))]
-    assert len(specs) == 11
-    for spec in specs:
-        _, norm = jax.jit(clipped(rule))([jax.device_put(x, NamedSharding(mesh, spec))])
-        near(norm, exact([x], 2.0))
+@st.composite
+def divided(draw: st.DrawFn) -> tuple[tuple[int, ...], str, list[tuple[tuple[int, ...], P]]]:
+    """The lengths of a mesh of up to eight devices, a dtype, and gradients with any specification: shapes that it divides."""
+    lengths = draw(st.sampled_from([(8,), (4, 2), (2, 2, 2), (2, 3)]))
+    made = []
+    for _ in range(draw(st.integers(1, 4))):
+        axes: list[list[str]] = [[] for _ in range(draw(st.integers(0, 3)))]
+        for name in draw(st.permutations("abc"[: len(lengths)])):
+            dimension = draw(st.integers(0, len(axes)))
+            if dimension < len(axes):  # else along no dimension
+                axes[dimension].append(name)
+        sizes = dict(zip("abc", lengths, strict=False))
+        shape = tuple(draw(st.integers(1, 5)) * math.prod(sizes[name] for name in names) for names in axes)
+        made.append((shape, P(*(tuple(names) or None for names in axes))))
+    return lengths, draw(st.sampled_from(["float32", "bfloat16", "float16"])), made
 
 
-def sharded_arrays_without_jit() -> None:
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(divided(), st.sampled_from([2.0, 2.0, math.inf, 1.0, 3.0]), st.integers(0, 2**32 - 1))
+def check_any_specification_gives_the_norm_of_the_whole(drawn: Any, order: float, seed: int) -> None:
+    """Under jit, and in shard_map along all axes; the gradients are those of an unsharded clip, to the last bit or two."""
+    lengths, dtype, made = drawn
+    names = tuple("abc"[: len(lengths)])
+    mesh = jax.make_mesh(lengths, names, axis_types=(AxisType.Auto,) * len(names), devices=jax.devices()[: math.prod(lengths)])
+    generator, specs = np.random.default_rng(seed), [spec for _, spec in made]
+    whole = [np.asarray(jnp.asarray(generator.standard_normal(shape), dtype)) for shape, _ in made]
+    rule, want = torch.clip_grad_norm(LIMIT, order), exact(whole, order)
+    parts = [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(whole, specs, strict=True)]
+    unsharded = gradclip.clip(list(map(jnp.asarray, whole)), rule)
+    near(unsharded.norm, want)
+    mapped = jax.shard_map(clipped(rule, names), mesh=mesh, in_specs=(specs,), out_specs=(specs, P()))
+    for function in (clipped(rule), mapped):
+        grads, norm = jax.jit(function)(parts)
+        near(norm, want)
+        near(norm, float(unsharded.norm))
+        for got, part, x in zip(grads, parts, unsharded.grads, strict=True):
+            assert got.sharding.is_equivalent_to(part.sharding, got.ndim), (got.sharding, part.sharding)
+            near(got, x, dtype)
+
+
+def check_sharded_arrays_without_jit() -> None:
     whole = gradients()
     for order in ORDERS:
         grads, norm = clipped(torch.clip_grad_norm(LIMIT, order))(shard(whole, mesh_of()))
@@ -125,7 +94,7 @@ def sharded_arrays_without_jit() -> None:
             near(got, x.astype("float64") * min(1.0, LIMIT / (want + 1e-6)))
 
 
-def every_kind_of_rule() -> None:
+def check_every_kind_of_rule() -> None:
     whole = gradients()
     rules = [
         tensorflow.clip_by_norm(LIMIT),
@@ -133,15 +102,20 @@ def every_kind_of_rule() -> None:
         tensorflow.clip_by_value(-LIMIT, LIMIT),
         optax_dialect.clip_by_block_rms(LIMIT),
         optax_dialect.clip_by_global_norm(LIMIT),
+        optax_dialect.adaptive_grad_clip(0.1),
     ]
     for rule in rules:
-        want = jax.jit(lambda tree, rule=rule: gradclip.clip(tree, rule).grads)(list(map(jnp.asarray, whole)))
-        got = jax.jit(lambda tree, rule=rule: gradclip.clip(tree, rule).grads)(shard(whole, mesh_of()))
+
+        def clip_tree(tree: Any, params: Any, rule: gradclip.Rule = rule) -> Any:
+            return gradclip.clip(tree, rule, params=params).grads
+
+        tree, parts = list(map(jnp.asarray, whole)), shard(whole, mesh_of())
+        want, got = jax.jit(clip_tree)(tree, tree), jax.jit(clip_tree)(parts, parts)
         for a, b in zip(got, want, strict=True):
             near(a, b)
 
 
-def what_overflows_in_one_place() -> None:
+def check_what_overflows_in_one_place() -> None:
     for scale, order in ((1e30, 2.0), (1e-30, 2.0), (1e15, 3.0)):
         whole = [x * np.float32(scale) for x in gradients()]
         rule = torch.clip_grad_norm(LIMIT, order)
@@ -149,115 +123,25 @@ def what_overflows_in_one_place() -> None:
         near(norm, exact(whole, order) if order == 2 else exact([x / scale for x in whole], order) * scale)
 
 
-def no_gradient_travels() -> None:
+def check_no_gradient_travels() -> None:
     """All-reduces of numbers, one along each axis at a time, and however many gradients there are as many."""
     for order in (2.0, math.inf):
         found = []
         for times in (1, 4):
             parts = shard(gradients(), mesh_of()) * times
             parts = [x + 0 for x in parts]
-            found.append(collectives(jax.jit(clipped(torch.clip_grad_norm(LIMIT, order))), parts))
+            found.append(Counter(each.kind for each in compiled(clipped(torch.clip_grad_norm(LIMIT, order)), parts)))
             assert set(found[-1]) == {"all-reduce"}, (order, found)
         assert found[0] == found[1], (order, found)
         assert found[0]["all-reduce"] <= 8, (order, found)
 
 
-def the_count_sees_a_gather() -> None:
+def check_the_count_sees_a_gather() -> None:
     x = shard(gradients(), mesh_of())[3]
-    assert "all-gather" in collectives(jax.jit(lambda x: x * 2, out_shardings=NamedSharding(mesh_of(), P())), x)
-
-
-# ---- shard_map and pmap ------------------------------------------------------------------------------------------------------
-
-
-def an_axis_name_in_shard_map() -> None:
-    """Of what is the same along an axis one copy counts."""
-    for dtype, orders in (("float32", ORDERS), ("bfloat16", (2.0,))):
-        whole = gradients(dtype)
-        for order in orders:
-            rule, want = torch.clip_grad_norm(LIMIT, order), exact(whole, order)
-            function = jax.shard_map(clipped(rule, BOTH), mesh=mesh_of(), in_specs=(SPECS,), out_specs=(SPECS, P()))
-            for run in (function, jax.jit(function)) if order == 2 else (jax.jit(function),):
-                grads, norm = run(shard(whole, mesh_of()))
-                near(norm, want)
-                for got, x in zip(grads, whole, strict=True):
-                    near(got, x.astype("float64") * min(1.0, LIMIT / (want + 1e-6)), dtype)
-
-
-def what_travels_in_shard_map() -> None:
-    """One all-reduce of a number from each device, for all gradients that are split over the same axes."""
-    for order in (2.0, math.inf):
-        function = clipped(torch.clip_grad_norm(LIMIT, order), BOTH)
-        run = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=(P(BOTH),), out_specs=(P(BOTH), P())))
-        assert collectives(run, [x for x in gradients() if len(x) % 8 == 0]) == {"all-reduce": 1}
-
-
-def one_axis_of_two() -> None:
-    """Columns of the mesh that are models of their own: a norm for each."""
-    x = gradients()[3]
-    function = lambda x: gradclip.norm([x], torch.clip_grad_norm(LIMIT), reduce="data")[None]  # noqa: E731
-    norms = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=P("model", "data"), out_specs=P("model")))(x)
-    for norm, part in zip(norms, np.split(x, 2), strict=True):
-        near(norm, exact([part], 2.0))
-
-
-def without_a_record_of_what_differs() -> None:
-    """With ``check_vma=False`` every gradient is taken to be split."""
-    whole = [gradients()[4], gradients()[5]]
-    for order in (2.0, -math.inf):
-        function = clipped(torch.clip_grad_norm(LIMIT, order), BOTH)
-        mapped = jax.shard_map(function, mesh=mesh_of(), in_specs=P(BOTH), out_specs=(P(BOTH), P()), check_vma=False)
-        near(jax.jit(mapped)(whole)[1], exact(whole, order))
-
-
-def an_axis_name_in_pmap() -> None:
-    x = gradients()[3].reshape(8, -1)
-    for order in (2.0, math.inf, 1.0):
-        grads, norms = jax.pmap(clipped(torch.clip_grad_norm(LIMIT, order), "i"), axis_name="i")([x])
-        want = exact([x], order)
-        for norm in norms:
-            near(norm, want)
-        near(grads[0], x.astype("float64") * min(1.0, LIMIT / (want + 1e-6)))
-
-
-def averaged_gradients_need_nothing() -> None:
-    """Data parallel: after pmean all devices have the same gradients, and a name changes nothing where JAX knows that."""
-    x = gradients()[3]
-    want = exact([x.astype("float64").reshape(8, -1, 512).mean(0)], 2.0)
-    for reduce in (None, BOTH):
-
-        def function(x: jax.Array, reduce: Any = reduce) -> jax.Array:
-            return gradclip.norm([lax.pmean(x, BOTH)], torch.clip_grad_norm(LIMIT), reduce=reduce)
-
-        near(jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=P(BOTH), out_specs=P()))(x), want)
-
-
-def extremes_in_shard_map() -> None:
-    mesh = jax.make_mesh((8,), ("i",))
-    for order in (2.0, math.inf, 3.0):
-        norm_of = functools.partial(gradclip.norm, rule=torch.clip_grad_norm(LIMIT, order), reduce="i")
-        run = jax.jit(jax.shard_map(norm_of, mesh=mesh, in_specs=P("i"), out_specs=P()))
-        for value in (math.nan, math.inf, 8e37, 2e-38):
-            whole = np.zeros(8, "float32")
-            whole[3] = value
-            near(run(jax.device_put(whole, NamedSharding(mesh, P("i")))), np.float32(value))
-
-
-def a_derivative_in_shard_map() -> None:
-    x = gradients()[3]
-    function = lambda x: gradclip.norm([x], torch.clip_grad_norm(LIMIT), reduce=BOTH)  # noqa: E731
-    mapped = jax.shard_map(function, mesh=mesh_of(), in_specs=P("data", "model"), out_specs=P())
-    near(jax.jit(jax.grad(mapped))(x), x / exact([x], 2.0))
-
-
-def names_that_are_refused() -> None:
-    parts, by_name = shard(gradients(), mesh_of()), clipped(torch.clip_grad_norm(LIMIT), "data")
-    for run in (by_name, jax.jit(by_name)):
-        with pytest.raises(TypeError, match="sharded arrays under jit alone need none"):
-            run(parts)
-    each = clipped(tensorflow.clip_by_norm(LIMIT), BOTH)
-    with pytest.raises(ValueError, match="reduce= is for a rule with one norm over all gradients"):
-        jax.shard_map(each, mesh=mesh_of(), in_specs=(SPECS,), out_specs=(SPECS, P()))(parts)
+    found = compiled(jax.jit(lambda x: x * 2, out_shardings=NamedSharding(mesh_of(), P())), x)
+    assert max(each.bytes for each in found if each.kind == "all-gather" and not each.is_in_branch) == x.nbytes
+    in_branches = [each for each in compiled(clipped(torch.clip_grad_norm(LIMIT)), [x]) if each.is_in_branch]
+    assert in_branches, "what is for squares that overflow"
 
 
 # ---- training ----------------------------------------------------------------------------------------------------------------
@@ -287,7 +171,7 @@ def trained(place: Callable[[Any, P], Any]) -> tuple[list[float], list[np.ndarra
     return norms, list(map(np.asarray, params))
 
 
-def an_optax_chain_trains_the_same_model() -> None:
+def check_an_optax_chain_trains_the_same_model() -> None:
     mesh = mesh_of()
     norms, params = trained(lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)))
     want_norms, want_params = trained(lambda x, spec: jnp.asarray(x))
@@ -295,56 +179,3 @@ def an_optax_chain_trains_the_same_model() -> None:
     np.testing.assert_allclose(norms, want_norms, rtol=1e-5)
     for got, want in zip(params, want_params, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
-
-
-CHECKS = [
-    norms_of_sharded_arrays_under_jit,
-    each_specification_by_itself,
-    sharded_arrays_without_jit,
-    every_kind_of_rule,
-    what_overflows_in_one_place,
-    no_gradient_travels,
-    the_count_sees_a_gather,
-    an_axis_name_in_shard_map,
-    what_travels_in_shard_map,
-    one_axis_of_two,
-    without_a_record_of_what_differs,
-    an_axis_name_in_pmap,
-    averaged_gradients_need_nothing,
-    extremes_in_shard_map,
-    a_derivative_in_shard_map,
-    names_that_are_refused,
-    an_optax_chain_trains_the_same_model,
-]
-
-
-def run_recipes(path: Path) -> int:
-    """The blocks of the documentation, each with what the first defines; the number of those that clipped to the limit."""
-    section = path.read_text("utf-8").partition("\n## JAX")[2].partition("\n## ")[0]
-    first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    shared: dict[str, Any] = {}
-    exec(compile(first, "the first block", "exec"), shared)
-    for recipe in recipes:
-        names = dict(shared)
-        exec(compile(recipe, recipe.partition("\n")[0], "exec"), names)
-        assert float(np.ravel(names["norm"])[0]) > 0.1, f"nothing was clipped:\n{recipe}"
-        near(names["norm"], np.full(np.shape(names["norm"]), float(shared["whole_norm"])), at_most=16)
-    return len(recipes)
-
-
-def main() -> None:
-    warnings.simplefilter("error")
-    assert jax.device_count() == 8
-    failures: dict[str, str] = {}
-    for check in [*CHECKS, lambda: run_recipes(Path(sys.argv[2]))]:
-        name = "the_recipes" if check.__name__ == "<lambda>" else check.__name__
-        try:
-            check()
-            failures[name] = ""
-        except Exception:
-            failures[name] = traceback.format_exc()
-    Path(sys.argv[1]).write_text(json.dumps(failures), "utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
-from jax_only.distributed import sharded
+from jax_only.distributed import worker
 
 TESTS = Path(__file__).parents[2]
 DOCS = TESTS.parent / "docs" / "distributed.md"
@@ -30,45 +31,56 @@ def environment(devices: int) -> dict[str, str]:
 def failures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
-        command = [sys.executable, "-m", "jax_only.distributed.sharded", str(path), str(DOCS)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment(8), check=False)
+        command = [sys.executable, "-m", "jax_only.distributed.worker", str(path), str(DOCS)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment(8), check=False)
         assert done.returncode == 0, done.stderr[-5000:]
         found: dict[str, str] = json.loads(path.read_text("utf-8"))
         return found
 
 
-@pytest.mark.parametrize("name", [*(check.__name__ for check in sharded.CHECKS), "the_recipes"])
+@pytest.mark.parametrize("name", [*worker.checks(), "the_recipes"])
 def test_on_eight_devices(name: str) -> None:
     assert not failures()[name], failures()[name]
 
 
-def test_no_check_is_left_out() -> None:
-    assert set(failures()) == {*(check.__name__ for check in sharded.CHECKS), "the_recipes"}
+def test_the_table_of_costs() -> None:
+    """Read from what XLA compiles for up to 64 devices."""
+    command = [sys.executable, "-m", "jax_only.distributed.counting"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment(64), check=True)
+    assert DOCS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
 
 
-def test_two_processes() -> None:
+def two_processes(module: str, *arguments: str) -> list[str]:
+    """What each of two processes says that run a module, of which both succeed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "jax_only.distributed.processes", address, "2"]
-    started = [
-        subprocess.Popen(
-            [*command, str(i)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment(2) | {"XLA_FLAGS": ""},
-        )
-        for i in range(2)
-    ]
+    command, env = [sys.executable, "-m", f"jax_only.distributed.{module}", address, *arguments], environment(2)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [subprocess.Popen([*command, str(i)], env=env | {"XLA_FLAGS": ""}, **pipes) for i in range(2)]
     try:
-        said = [process.communicate(timeout=120)[0] for process in started]
+        said = [process.communicate(timeout=400)[0] for process in started]
     finally:
         for process in started:
             process.kill()
-    for i, (process, text) in enumerate(zip(started, said, strict=True)):
+    for process, text in zip(started, said, strict=True):
         assert process.returncode == 0, text[-5000:]
+    return said
+
+
+def test_two_processes() -> None:
+    for i, text in enumerate(two_processes("processes", "2")):
         assert f"process {i} of 2: all is right" in text
+
+
+def test_a_process_that_dies() -> None:
+    """The engine's own error, at once, and the gradients are what they were."""
+    found = json.loads(two_processes("dying")[0].splitlines()[-1])
+    assert found["grad"] == [30.0, 40.0]
+    for way in ("jit", "eager"):
+        assert found[way]["error"] in ("JaxRuntimeError", "ValueError"), found
+        assert "Connection closed by peer" in found[way]["text"], found
+        assert found[way]["took"] < 10
 
 
 def test_the_example_trains() -> None:

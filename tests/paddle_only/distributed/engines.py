@@ -14,7 +14,7 @@ import pytest
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import topology
 from paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.hybrid_parallel_optimizer import HybridParallelClipGrad
-from paddle_only.distributed.common import Replicate, Shard, agree, array, close, exact, placed, random, traffic, world
+from paddle_only.distributed.common import Replicate, Shard, agree, array, close, exact, local, placed, random, traffic, world
 
 import gradclip
 from gradclip.backends.paddle import grad_clip
@@ -182,6 +182,27 @@ def check_split_weights() -> None:
     optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=clip)
     train(model, optimizer, [placed(x, world(), Replicate()) for x in batches()])
     alike(model.parameters(), trained(clip))
+
+
+def check_parameters_that_are_not_to_be_clipped() -> None:
+    """``need_clip=False``, set before the parameter is split: no part of the norm, on any process, and left as it is."""
+    whole = [random((4, 2), seed) for seed in range(3)]
+    together, apart = exact([whole[0], whole[2]]), [exact([x]) for x in whole]
+    for clip, norms in (
+        (gradclip.ClipGradByGlobalNorm(LIMIT), [together] * 3),
+        (grad_clip(dialect.clip_grad_norm(LIMIT)), [together + 1e-6] * 3),
+        (gradclip.ClipGradByNorm(LIMIT), apart),
+    ):
+        for placement in (Shard(0), Replicate()):
+            parameters = [paddle.create_parameter([4, 2], "float32") for _ in whole]
+            parameters[1].need_clip = False
+            parameters = [placed(p, world(), placement) for p in parameters]
+            given = [placed(x.clone(), world(), placement) for x in whole]
+            before = [local(x) for x in given]
+            got = [local(x) for _, x in clip(list(zip(parameters, given, strict=True)))]
+            assert np.array_equal(got[1], before[1])
+            for i in (0, 2):
+                close(got[i], before[i] * LIMIT / norms[i])
 
 
 def check_a_fused_rule_is_refused() -> None:

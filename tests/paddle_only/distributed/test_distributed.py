@@ -73,6 +73,17 @@ def test_the_recipes() -> None:
     assert f"{blocks - 1} recipes" in said
 
 
+def test_the_table_of_costs() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.md"
+        launch(2, str(Path(worker.__file__).with_name("counting.py")), str(path))
+        counted = path.read_text("utf-8")
+    written = (
+        DOCS.read_text("utf-8").partition("<!-- counted with paddle -->\n")[2].partition("<!-- /counted with paddle -->")[0]
+    )
+    assert written == counted
+
+
 def test_the_example_trains() -> None:
     lines = [line for line in launch(2, str(EXAMPLE)).splitlines() if "first loss" in line]
     first, last = (float(number) for number in re.findall(r"loss (\S+?)(?:,|$)", lines[-1]))

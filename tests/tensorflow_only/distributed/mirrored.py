@@ -214,6 +214,21 @@ def warns_of_what_cannot_be_known() -> None:
     on_replicas(RULES[0], in_a_merge_call, eagerly=True)
 
 
+def eager_tensors_do_not_tell() -> None:
+    """Where this fails, an eager tensor shows that it was summed: look for that in ``tensorflow_distributed``."""
+
+    def seen(x: tf.Tensor) -> tuple[Any, ...]:
+        return type(x), x.device, x.backing_device, vars(x), dir(x)
+
+    def replica() -> None:
+        given = tf.ones([3])
+        (summed,) = tf.distribute.get_replica_context().all_reduce(SUM, [given])
+        assert summed.numpy().tolist() == [2.0] * 3
+        assert seen(summed) == seen(given)
+
+    strategy().run(replica)
+
+
 def measures_in_a_replica() -> None:
     """A norm is no clip, and one that is known is the caller's."""
 
@@ -244,6 +259,7 @@ CHECKS = [
     warns_once,
     can_be_told_that_it_is_meant,
     warns_of_what_cannot_be_known,
+    eager_tensors_do_not_tell,
     measures_in_a_replica,
     says_nothing_with_one_replica,
 ]

@@ -46,6 +46,14 @@ def test_no_check_is_left_out() -> None:
     assert set(failures()) == set(NAMES)
 
 
+def test_the_table_of_costs() -> None:
+    """Counted in a process of its own, which has four devices."""
+    done = run("-m", "tensorflow_only.distributed.counting")
+    assert done.returncode == 0, done.stderr[-5000:]
+    written = DOCS.read_text("utf-8").partition("<!-- in the graph -->\n")[2].partition("<!-- /in the graph -->")[0]
+    assert written == done.stdout
+
+
 def test_the_example_trains() -> None:
     done = run(str(TESTS.parent / "examples" / "tensorflow_mirrored.py"))
     assert done.returncode == 0, done.stderr[-5000:]

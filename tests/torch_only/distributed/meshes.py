@@ -14,7 +14,6 @@ from torch_only.distributed.common import Traffic, agree, close, exact, same, sq
 
 import gradclip
 from gradclip.backends import torch_distributed
-from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
 
 RULE = dialect.clip_grad_norm(0.5)
@@ -80,19 +79,6 @@ def check_a_process_outside_of_the_mesh_is_told() -> None:
     with pytest.raises(ValueError, match="This process does not belong to the group") as error:
         gradclip.norm([x], RULE)
     assert f"rank {dist.get_rank()}" in str(error.value)
-
-
-def check_norms_along_axes_are_refused() -> None:
-    x = distribute_tensor(randn(4, 3), world(), [Shard(0)])
-    for rule in (
-        tensorflow.clip_by_norm(1.0, axes=[0]),
-        optax.adaptive_grad_clip(0.1),
-        optax.per_example_global_norm_clip(1.0),
-    ):
-        with pytest.raises(ValueError, match="needs whole gradients, and these are split"):
-            gradclip.clip([x], rule, params=[x])
-    with pytest.raises(ValueError, match="must have one element"):
-        gradclip.clip([x], tensorflow.clip_by_value(torch.zeros(4, 3), torch.ones(4, 3)))
 
 
 def check_a_derivative_is_refused() -> None:

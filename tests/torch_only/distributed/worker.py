@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch_only.distributed import common, faults, meshes, norms, reducing, training
+from torch_only.distributed import axes, common, faults, groups, meshes, norms, reducing, training
 
-MODULES = (norms, meshes, reducing, training, faults)
+MODULES = (norms, axes, meshes, reducing, groups, training, faults)
 
 
 def checks(processes: int) -> dict[str, Callable[[], None]]:

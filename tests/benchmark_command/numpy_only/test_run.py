@@ -30,6 +30,7 @@ class Worker:
         after = json.loads(arguments[0])["after"]
         keys = KEYS[KEYS.index(after) + 1 :] if after else KEYS
         receive({"framework": "numpy", "versions": {"numpy": "2"}, "notes": [], "cases": len(keys)})
+        receive({"step": "making mlp in float32"})
         for key in keys:
             receive({"start": key})
             if key == self.dies_in:
@@ -62,7 +63,7 @@ def test_all_goes_well() -> None:
     found, said, saved = measured(Worker())
     assert [entry["key"] for entry in found.cases] == KEYS
     assert said == ["numpy 0", "numpy 3", "done", "done", "done", "numpy: None"]
-    assert saved == 1
+    assert saved == 2  # before the set, and at the end
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -128,6 +129,22 @@ def test_exit_codes(fake: list[Any], capsys: pytest.CaptureFixture[str]) -> None
     assert command.main(["--check"]) == 1
     assert f"MISSED: {KEYS[0]}: 0.30, at least 0.95 (no case is slower)" in capsys.readouterr().out
     assert command.main(["--quick", "--check"]) == 1
+
+
+def test_a_quick_check_times_again_what_it_misses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Sequence[str]] = []
+    ratios = {KEYS[0]: [0.3, 9.0], KEYS[1]: [0.3, 0.4], KEYS[2]: [9.0]}
+
+    def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Any) -> None:
+        asked.append(parts[0].only)
+        found.cases += [case(key, ratios[key].pop(0)) for key in parts[0].only or KEYS]
+
+    monkeypatch.setattr(command, "run", measure)
+    assert command.main(["--quick", "--check"]) == 1
+    assert asked == [[], KEYS[:2]]
+    verdict = capsys.readouterr().out.partition("MISSED: ")[2]
+    assert verdict.startswith(f"{KEYS[1]}: 0.40, at least 0.5")
+    assert verdict.endswith("1 misses of 3 floors.\n")
 
 
 def test_what_is_measured(fake: list[Any]) -> None:

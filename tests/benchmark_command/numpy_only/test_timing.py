@@ -58,7 +58,7 @@ def test_restoring_is_not_timed_and_comes_before_every_call(clock: Clock) -> Non
 
 def test_the_two_take_turns_in_either_order(clock: Clock) -> None:
     alternately(clock.takes("native", 0.2), clock.takes("ours", 0.2), None, Budget(20.0))
-    rounds = [tuple(clock.calls[i : i + 2]) for i in range(4, len(clock.calls), 2)]  # after two warm calls of each
+    rounds = [tuple(clock.calls[i : i + 2]) for i in range(2, len(clock.calls), 2)]  # after a warm call of each
     assert set(rounds) == {("native", "ours"), ("ours", "native")}
 
 
@@ -80,6 +80,21 @@ def test_short_calls_come_in_rows(clock: Clock) -> None:
 )
 def test_the_budget(clock: Clock, budget: Budget, rounds: int) -> None:
     assert alternately(clock.takes("native", 0.5), clock.takes("ours", 0.5), None, budget).rounds == rounds
+
+
+def test_enough_is_enough(clock: Clock) -> None:
+    """Rounds that agree end the case early, and those that do not use up its time."""
+    native, ours = clock.takes("native", 0.2), clock.takes("ours", 0.2)
+    assert alternately(native, ours, None, Budget(1000.0)).rounds == timing.LOOKS[0]
+    noisy = clock.takes("native", 0.2, 0.21)
+    assert alternately(noisy, ours, None, Budget(1000.0)).rounds == 400
+    assert alternately(noisy, ours, None, Budget(1000.0, narrow=0.2)).rounds == timing.LOOKS[0]
+
+
+def test_a_long_call_is_warmed_up_once(clock: Clock) -> None:
+    alternately(clock.takes("native", 0.2), clock.takes("ours", 0.01), None, Budget(0.0, least=1))
+    assert clock.calls[:3] == ["native", "ours", "ours"]
+    assert sorted(clock.calls[3:]) == ["native", "ours"]
 
 
 def test_the_collector_is_off_while_timing_and_on_again_after_an_error() -> None:

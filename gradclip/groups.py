@@ -1,0 +1,228 @@
+"""Which gradients a rule is for: those that count in its norm, and those that it scales."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import fnmatch
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.registry import Gradients
+from gradclip.rule import Rule, Scope, check_rule
+from gradclip.tracing import constant
+
+__all__ = ["Chosen", "Group", "Rules", "check_groups", "choose", "missing"]
+
+Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | None
+
+_KEY = re.compile(r"""\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")  # in a place: "['dense'][0]"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A rule for some of the gradients: ``gradclip.clip(grads, [Group(rule, "encoder.*"), Group(other, "decoder.*")])``.
+
+    All groups of a call are measured in one pass over memory, and over several processes with one synchronisation. Nothing is
+    written before all of them have been measured.
+
+    A *selection* says which gradients:
+
+    - a string: a pattern for the name, in which ``*`` stands for any text, as in :func:`fnmatch.fnmatchcase`;
+    - an ``re.Pattern``, which must match the whole name;
+    - a function of the name and the parameter, or the gradient where no parameter came with it (None where there is none);
+    - a list or tuple of selections: what any of them selects.
+
+    The name is made of the keys, attributes and indices that lead to a gradient in its container, joined by dots:
+    ``"encoder.weight"`` in ``dict(model.named_parameters())``, ``"dense.kernel"`` in ``{"dense": {"kernel": ...}}``, ``"0"`` in
+    a list. In Paddle's ``(parameter, gradient)`` pairs it is the parameter's own name; a pattern may match either.
+
+    Args:
+        rule: from a dialect.
+        scaled: a selection of the gradients that are clipped; None for all that no other group of the call scales. A gradient
+            that no group scales stays as it is.
+        counted: a selection of the gradients that count in the norm, of a rule with one norm over all gradients; None for
+            those that are scaled. Groups may count the same gradients.
+
+    Raises:
+        TypeError: for what is no rule, and for what is no selection.
+        ValueError: for ``counted`` with a rule that has not one norm over all gradients. When it is used: for a gradient that
+            two groups would scale, and for a pattern that matches no name, unless other processes may have it.
+
+    Example:
+        >>> import gradclip, numpy as np
+        >>> from gradclip.dialects import torch
+        >>> grads = {"embedding": np.array([3.0, 4.0]), "head": np.array([12.0])}
+        >>> head = gradclip.Group(torch.clip_grad_norm(max_norm=1.3), "head", counted="*")
+        >>> result = gradclip.clip(grads, head)
+        >>> result.grads["embedding"], result.grads["head"].round(3), result.norm
+        (array([3., 4.]), array([1.2]), 13.0)
+        >>> rest = gradclip.Group(torch.clip_grad_norm(max_norm=0.5))
+        >>> gradclip.clip(grads, [head, rest]).norm
+        [13.0, 5.0]
+    """
+
+    rule: Rule
+    scaled: Selection = None
+    counted: Selection = None
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule)
+        _check_selection("scaled", self.scaled)
+        _check_selection("counted", self.counted)
+        if self.counted is not None and self.rule.scope is not Scope.GLOBAL:
+            what = "What counts in a norm can only be chosen for a rule with one norm over all gradients."
+            raise ArgumentError(what, f"rule={self.rule}, counted={self.counted!r}", "leave counted= out.")
+
+
+Rules = Rule | Group | Sequence[Group]  #: what a clip does: to all gradients, to some of them, or to several sets of them
+
+
+def _check_selection(name: str, given: Any) -> None:
+    if isinstance(given, (list, tuple)):
+        for part in given:
+            if part is None:
+                raise ArgumentTypeError("None is no part of a selection.", f"{name}={given!r}", "leave it out.")
+            _check_selection(name, part)
+    elif not (given is None or isinstance(given, (str, re.Pattern)) or callable(given)):
+        hint = "a pattern for names, an re.compile(...), a function of name and tensor, or a list of these."
+        raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={given!r}", hint)
+
+
+def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ...]:
+    """A rule, a group or several, as groups; anything else is refused, as :func:`gradclip.rule.check_rule` does."""
+    if isinstance(given, Rule):
+        check_rule(given, keeps_shape=keeps_shape)
+        return (Group(given),)
+    groups = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for group in groups:
+        if isinstance(group, Rule):
+            hint = "gradclip.Group(rule, 'encoder.*') says which gradients it is for."
+            raise ArgumentTypeError("Several rules in one call need groups.", f"rule={group}", hint)
+        check_rule(group.rule if isinstance(group, Group) else group, keeps_shape=keeps_shape)
+    if not groups:
+        raise ArgumentError("There must be a group.", f"rule={given!r}", "gradclip.Group(rule) is one of all gradients.")
+    return groups
+
+
+# ---- which gradients -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The gradients of several groups, by their places in the container."""
+
+    scaled: list[list[int]]  #: for each group; no place is in two of these lists
+    counted: list[list[int]]
+    unmatched: list[str]  #: patterns that match no name
+    names: list[str]
+
+
+def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
+    """What each group scales and counts; a gradient that is listed twice is chosen where one of its names is.
+
+    Raises:
+        ValueError: for a gradient that two groups would scale.
+    """
+    names = _joined(opened.places())
+    own = list(map(_own_name, opened.owners))
+    if opened.is_named:
+        names = [mine or name for mine, name in zip(own, names, strict=True)]
+    found = _Found(opened, names, own, opened.firsts(), [])
+    of_each = [None if group.scaled is None else found.places(group.scaled) for group in groups]
+    taken = set().union(*(places for places in of_each if places is not None))
+    rest = [i for i in range(len(names)) if i not in taken]
+    scaled = [rest if places is None else places for places in of_each]
+    counted = [places if g.counted is None else found.places(g.counted) for g, places in zip(groups, scaled, strict=True)]
+    _check_apart(scaled, names)
+    return Chosen(scaled, counted, list(dict.fromkeys(found.unmatched)), names)
+
+
+def missing(chosen: Chosen) -> ArgumentError:
+    """The error for a pattern that matches no name."""
+    pattern, names = chosen.unmatched[0], chosen.names
+    close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
+    among = ", ".join(map(repr, close or names[:3])) + ("" if len(names) <= 3 else ", ...")
+    hint = f"there are {len(names)} names: {among}." if names else "there are no gradients."
+    return ArgumentError("A pattern matches the name of no gradient.", f"pattern={pattern!r}", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Selections looked up in one container."""
+
+    opened: Gradients
+    names: list[str]
+    own: list[str]  # what parameters call themselves
+    firsts: list[int]
+    unmatched: list[str]
+
+    def places(self, selection: Any) -> list[int]:
+        """What a selection selects, with every other place of the same gradients."""
+        firsts = self.firsts
+        chosen = {firsts[i] for i in self._selected(selection)}
+        return [i for i in range(len(firsts)) if firsts[i] in chosen]
+
+    def _selected(self, selection: Any) -> Collection[int]:
+        if isinstance(selection, (list, tuple)):
+            return {i for part in selection for i in self._selected(part)}
+        if not isinstance(selection, (str, re.Pattern)):
+            given = zip(self.names, self.opened.leaves, self.opened.owners, strict=True)
+            return [i for i, (name, x, owner) in enumerate(given) if selection(name, x if owner is None else owner)]
+        text, flags = (selection, None) if isinstance(selection, str) else (selection.pattern, selection.flags)
+        found = _matching(text, flags, self.names)
+        if any(self.own):
+            found += [i for i in _matching(text, flags, self.own) if self.own[i]]
+        if not found:
+            self.unmatched.append(text)
+        return found
+
+
+@constant
+def _matching(pattern: str, flags: int | None, names: Sequence[str]) -> list[int]:
+    """The places of the names that a regular expression matches, or without ``flags`` one with asterisks."""
+    return list(_matches(pattern, flags, tuple(names)))
+
+
+@functools.lru_cache(256)
+def _matches(pattern: str, flags: int | None, names: tuple[str, ...]) -> tuple[int, ...]:
+    matches = (re.compile(fnmatch.translate(pattern)) if flags is None else re.compile(pattern, flags)).fullmatch
+    return tuple(i for i, name in enumerate(names) if matches(name))
+
+
+@constant
+def _joined(places: Sequence[str]) -> list[str]:
+    """The keys, attributes and indices that lead to each leaf, joined by dots."""
+    return list(_dotted_names(tuple(places)))
+
+
+@functools.lru_cache(16)  # at each step they are the same
+def _dotted_names(places: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_KEY.sub(_dotted, place).removeprefix(".") for place in places)
+
+
+def _dotted(key: re.Match[str]) -> str:
+    text = key[1]
+    return "." + (str(ast.literal_eval(text)) if text[:1] in ("'", '"') else text)
+
+
+def _own_name(owner: Any) -> str:
+    """What a parameter calls itself."""
+    name = getattr(owner, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def _check_apart(scaled: list[list[int]], names: list[str]) -> None:
+    """Refuse a gradient that two groups would scale."""
+    whose: dict[int, int] = {}
+    for k, places in enumerate(scaled):
+        for i in places:
+            if i in whose:
+                what = "A gradient is scaled by one group only."
+                hint = "leave it out of one of them; what groups count (counted=) may overlap."
+                raise ArgumentError(what, f"{names[i] or 'the gradient'!r} in groups {whose[i]} and {k}", hint)
+            whose[i] = k

@@ -1,0 +1,130 @@
+"""The norms of several sets of gradients that may overlap, once: each gradient is read once for an order of the norm.
+
+The gradients fall into classes, of those that the same sets contain. Each class is measured, and a set's norm is combined from
+those of its classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradclip import norms
+from gradclip.backend import Backend
+from gradclip.dtypes import promote
+from gradclip.registry import Gradients
+from gradclip.rule import Rule, Scope
+
+__all__ = ["Wanted", "combined", "measure", "nothing"]
+
+Wanted = tuple[Sequence[int], Rule]  #: the places of some gradients, and the rule by whose norm they are measured
+
+
+def measure(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
+    """The norm or norms of each set of gradients, in the form of its rule; lists have an entry for each leaf of ``opened``."""
+    present = [([i for i in places if opened.leaves[i] is not None], rule) for places, rule in wanted]
+    found: list[Any] = [None] * len(wanted)
+    by_order: dict[float, list[int]] = {}
+    for k, (places, rule) in enumerate(present):
+        if not places:
+            found[k] = nothing(rule.order) if rule.scope is Scope.GLOBAL else [None] * len(opened.leaves)
+        elif rule.scope is Scope.GLOBAL or (rule.scope is Scope.TENSOR and _is_of_one_dtype(opened, present)):
+            by_order.setdefault(rule.order, []).append(k)
+        else:
+            found[k] = _of_one(opened, places, rule)
+    for of_order in by_order.values():
+        if len(of_order) == 1:
+            found[of_order[0]] = _of_one(opened, *present[of_order[0]])
+        else:
+            for k, n in zip(of_order, _overlapping(opened, [present[k] for k in of_order]), strict=True):
+                found[k] = n
+    return found
+
+
+def combined(backend: Backend, found: Sequence[Any], order: float) -> Any:
+    """The norm of all from the norm of each: in float64 where all are floats, else as tensors."""
+    tensor = next((n for n in found if not isinstance(n, float)), None)
+    if tensor is None:
+        return norms.combine(found, order) if found else 0.0
+    tensors = [backend.asarray(n, backend.widest(), tensor) if isinstance(n, float) else n for n in found]
+    return norms.total(backend, tensors, order)
+
+
+def nothing(order: float) -> float:
+    """The norm of no elements, which changes no other."""
+    return math.inf if order < 0 else 0.0
+
+
+def _is_of_one_dtype(opened: Gradients, wanted: Sequence[Wanted]) -> bool:
+    """Whether each gradient's norm is as right as one over all of them has to be."""
+    backend = opened.backend
+    assert backend is not None
+    return bool(opened.plain) or len({backend.dtype(opened.leaves[i]) for places, _ in wanted for i in places}) == 1
+
+
+def _of_one(opened: Gradients, places: Sequence[int], rule: Rule, wide: str = "") -> Any:
+    view = opened.only(places)
+    if wide == "float64" and view.plain != wide:
+        view.plain = ""  # fast ways are as right as float32 has to be
+    found = norms.measure(view, rule, wide)
+    return _spread(opened, places, found) if isinstance(found, list) else found
+
+
+def _spread(opened: Gradients, places: Sequence[int], found: list[Any]) -> list[Any]:
+    by_place = dict(zip(places, found, strict=True))
+    return [by_place.get(i) for i in range(len(opened.leaves))]
+
+
+def _overlapping(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
+    """The norms of sets of one order: of all gradients of a set together, or of each."""
+    backend, order = opened.backend, wanted[0][1].order
+    assert backend is not None
+    of_each: dict[int, Any] = {}
+    of_all: list[list[Any]] = [[] for _ in wanted]
+    for which, places in _classes(opened, wanted).items():
+        together = [k for k in which if wanted[k][1].scope is Scope.GLOBAL]
+        if len(together) == len(which):
+            n = _of_one(opened, places, wanted[which[0]][1], _width(opened, [wanted[k][0] for k in which]))
+            found = [n]
+        else:
+            rule = next(wanted[k][1] for k in which if k not in together)
+            each = _of_one(opened, places, dataclasses.replace(rule, mean=False))
+            found = [each[i] for i in places]
+            of_each |= dict(zip(places, found, strict=True))
+            if order == 0:
+                found = [combined(backend, found, order)]
+        for k in together:
+            of_all[k] += found
+    firsts = opened.firsts()
+    results: list[Any] = []
+    for (chosen, rule), found in zip(wanted, of_all, strict=True):
+        if rule.scope is Scope.GLOBAL:
+            results.append(found[0] if len(found) == 1 else combined(backend, found, order or 1.0))  # counts add up
+        else:
+            means = [norms.mean(backend, opened.leaves[i], of_each[firsts[i]], rule) for i in chosen]
+            results.append(_spread(opened, chosen, means))
+    return results
+
+
+def _classes(opened: Gradients, wanted: Sequence[Wanted]) -> dict[tuple[int, ...], list[int]]:
+    """The places of the gradients that the same sets contain, each gradient once, by the numbers of these sets."""
+    sets: dict[int, tuple[int, ...]] = {}
+    for k, (places, _) in enumerate(wanted):
+        for i in places:
+            sets[i] = (*sets.get(i, ()), k)
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for i in opened.unique():
+        if i in sets:
+            classes.setdefault(sets[i], []).append(i)
+    return classes
+
+
+def _width(opened: Gradients, sets: Sequence[Sequence[int]]) -> str:
+    """The dtype that the widest of the norms over these sets has; "" where that is the gradients' own."""
+    backend = opened.backend
+    assert backend is not None
+    if opened.plain:
+        return ""
+    return promote([backend.dtype(opened.leaves[i]) for places in sets for i in places])

@@ -1,0 +1,78 @@
+"""What the tests of groups share: gradients with names, their norms, and a count of what is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from frameworks.base import Framework
+from oracle import total, ulps
+
+from gradclip.registry import find
+
+ARRAYS = {
+    "decoder.bias": np.array([6.0]),
+    "decoder.weight": np.array([[1.5, 0.0, -2.5]]),
+    "encoder.bias": np.array([0.25, 0.0]),
+    "encoder.weight": np.array([[3.0, -4.0], [0.5, 2.0]]),
+    "head": np.array(-1.25),
+}
+
+
+def gradients(backend: Framework, dtype: str = "float32") -> dict[str, Any]:
+    return {name: backend.make(x, dtype) for name, x in ARRAYS.items()}
+
+
+def arrays(dtype: str) -> dict[str, np.ndarray]:
+    """What :func:`gradients` makes, in float64; all are numbers that every dtype has."""
+    return {name: x.astype("complex128" if dtype.startswith("complex") else "float64") for name, x in ARRAYS.items()}
+
+
+def length(names: list[str], order: float, dtype: str = "float32") -> float:
+    """The norm over the gradients of these names."""
+    given = arrays(dtype)
+    return total([given[name] for name in names], order)
+
+
+def near(backend: Framework, got: dict[str, Any], factors: dict[str, Any], dtype: str) -> None:
+    """The gradients times these factors; to the bit where that is 1."""
+    assert list(got) == list(ARRAYS)
+    for name, x in arrays(dtype).items():
+        distance = ulps(backend.read(got[name]), x * factors.get(name, 1.0), dtype)
+        assert distance <= (4 if name in factors else 0), (name, distance)
+
+
+DECODER, ENCODER = ["decoder.bias", "decoder.weight"], ["encoder.bias", "encoder.weight"]
+ALL = [*DECODER, *ENCODER, "head"]
+
+
+# ---- what is read ----------------------------------------------------------------------------------------------------
+
+READERS = ("fast_norm", "fast_norms", "fast_total", "abs")
+
+
+@contextmanager
+def reads_of(backend: Framework) -> Iterator[Counter[int]]:
+    """How often each tensor, by its identity, is handed to what reads it for a norm, eagerly and on the host."""
+    owner, found, depth = find(backend.make([1.0])), Counter[int](), [0]
+    assert owner is not None
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def read(given: Any, *rest: Any) -> Any:
+            depth[0] += 1
+            result = method(given, *rest)
+            depth[0] -= 1
+            if not depth[0] and result is not None:
+                found.update(id(x) for x in (given if isinstance(given, (list, tuple)) else [given]))
+            return result
+
+        return read
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in READERS:
+            patch.setattr(owner, name, counting(getattr(owner, name)), raising=False)
+        yield found

@@ -1,0 +1,63 @@
+"""All checks on eight devices of one process, which is started for them; their failures are written to a file.
+
+``python -m jax_only.distributed.worker results.json docs/distributed.md``
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax_only.distributed import groups, mapped, sharded
+from jax_only.distributed.common import near
+
+MODULES = (sharded, mapped, groups)
+
+
+def checks() -> dict[str, Callable[[], None]]:
+    """The functions called ``check_...``."""
+    return {
+        f"{module.__name__.rpartition('.')[2]}.{name}": function
+        for module in MODULES
+        for name, function in vars(module).items()
+        if name.startswith("check_")
+    }
+
+
+def run_recipes(path: Path) -> None:
+    """The blocks of the documentation, each with what the first defines."""
+    section = path.read_text("utf-8").partition("\n## JAX")[2].partition("\n## ")[0]
+    first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert recipes
+    shared: dict[str, Any] = {}
+    exec(compile(first, "the first block", "exec"), shared)
+    for recipe in recipes:
+        names = dict(shared)
+        exec(compile(recipe, recipe.partition("\n")[0], "exec"), names)
+        assert float(np.ravel(names["norm"])[0]) > 0.1, f"nothing was clipped:\n{recipe}"
+        near(names["norm"], np.full(np.shape(names["norm"]), float(shared["whole_norm"])), at_most=16)
+
+
+def main() -> None:
+    warnings.simplefilter("error")
+    assert jax.device_count() == 8
+    failures: dict[str, str] = {}
+    for name, check in (checks() | {"the_recipes": lambda: run_recipes(Path(sys.argv[2]))}).items():
+        try:
+            check()
+            failures[name] = ""
+        except Exception:
+            failures[name] = traceback.format_exc()
+    Path(sys.argv[1]).write_text(json.dumps(failures), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""A step of Keras's own clip and of gradclip's on two replicas, whose gradients are [3, 1] and [0.5, 4]: as JSON."""
+
+import json
+import os
+
+os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+
+import keras
+import tensorflow as tf
+
+from gradclip.backends.keras import clipped
+from gradclip.dialects import keras as dialect
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def stepped(optimizer):
+    """What a step takes off the variable."""
+    with strategy.scope():
+        variable = keras.Variable([0.0, 0.0])
+        optimizer.build([variable])
+
+    def replica():
+        first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+        optimizer.apply([tf.where(first, [3.0, 1.0], [0.5, 4.0])], [variable])
+
+    tf.function(lambda: strategy.run(replica))()
+    return (0 - strategy.experimental_local_results(variable.value)[0].numpy()).tolist()
+
+
+def new(**clip):
+    with strategy.scope():
+        return keras.optimizers.SGD(1.0, **clip)
+
+
+NAMES = ("clipnorm", "global_clipnorm", "clipvalue")
+theirs = {name: stepped(new(**{name: 1.0})) for name in NAMES}
+ours = {name: stepped(clipped(new(), getattr(dialect, name)(1.0))) for name in NAMES}
+print(json.dumps({"theirs": theirs, "ours": ours}))

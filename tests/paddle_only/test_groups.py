@@ -1,0 +1,56 @@
+"""Groups by the names of Paddle's parameters, in pairs and in the slot of an optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from oracle import ulps
+
+import gradclip
+from gradclip import Group
+from gradclip.backends.paddle import grad_clip
+from gradclip.dialects import optax
+
+VALUES = {"encoder.w": [3.0, 4.0], "encoder.b": [12.0], "head.w": [8.0]}
+
+
+def parameters() -> list[Any]:
+    made = []
+    for i, (name, values) in enumerate(VALUES.items()):
+        start = paddle.nn.initializer.Constant(0.0)
+        p = paddle.create_parameter([len(values)], "float32", name=f"{name}_{paddle.utils.unique_name.generate(str(i))}")
+        start(p)
+        p.grad = paddle.to_tensor(values)
+        made.append(p)
+    return made
+
+
+GROUPS = [Group(optax.clip_by_global_norm(1.3), "encoder.*", counted=["encoder.w*", "encoder.b*"])]
+
+
+def test_pairs_are_known_by_the_names_of_their_parameters() -> None:
+    held, seen = parameters(), []
+    pairs = [(p, p.grad) for p in held]
+    result = gradclip.clip(pairs, GROUPS)
+    assert all(a is b for (a, _), b in zip(result.grads, held, strict=True))
+    for (_, got), want in zip(result.grads, ([0.3, 0.4], [1.2], [8.0]), strict=True):
+        assert ulps(got.numpy(), np.array(want), "float32") <= 4
+    gradclip.norm(pairs, Group(optax.clip_by_global_norm(1.0), lambda name, p: seen.append((name, p)) is None))
+    assert all(name == p.name and p is q for (name, p), q in zip(seen, held, strict=True))
+    by_key = dict(zip(VALUES, held, strict=True))
+    for pattern in ("encoder.w", held[0].name):
+        assert gradclip.norm(by_key, Group(optax.clip_by_global_norm(1.0), pattern)) == 5.0
+
+
+def test_in_the_slot_of_an_optimizer() -> None:
+    held = parameters()
+    held[1].need_clip = False
+    groups = Group(optax.clip_by_global_norm(1.0), "encoder.*")
+    paddle.optimizer.SGD(learning_rate=1.0, parameters=held, grad_clip=grad_clip(groups)).step()
+    for p, want in zip(held, ([-0.6, -0.8], [-12.0], [-8.0]), strict=True):
+        assert ulps(p.numpy(), np.array(want), "float32") <= 4
+    with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
+        grad_clip(["encoder.*"])

@@ -1,0 +1,191 @@
+"""Groups of gradients that lie in parts: the norms of whole ones, and one collective for all groups of a call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch_only.distributed.common import Traffic, agree, as_on_a_device, close, exact, same, square, world
+
+import gradclip
+from gradclip import Group
+from gradclip.dialects import optax, tensorflow
+from gradclip.dialects import torch as dialect
+
+NAMES = ["embedding", "encoder.weight", "encoder.bias", "decoder.weight", "decoder.bias", "head"]
+
+
+def whole(dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    shapes = [(13, 3), (8, 4), (4,), (3, 5), (1,), ()]
+    return {name: torch.randn(shape, generator=generator).to(dtype) for name, shape in zip(NAMES, shapes, strict=True)}
+
+
+def in_parts(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Split by rows and columns, with empty parts, replicated, and one that every process has as a plain tensor."""
+    places: list[Any] = [Shard(0), Shard(1), Shard(0), Replicate(), Shard(0), None]
+    return {
+        name: x.clone() if place is None else distribute_tensor(x.clone(), world(), [place])
+        for (name, x), place in zip(tensors.items(), places, strict=True)
+    }
+
+
+def groups_of(order: float) -> list[Group]:
+    return [
+        Group(dialect.clip_grad_norm(0.5, order), "encoder.*", counted="*"),
+        Group(dialect.clip_grad_norm(0.25), ["decoder.weight", "head"], counted=["*.weight", "head"]),
+        Group(tensorflow.clip_by_norm(0.5), ["decoder.bias", "embedding"]),
+    ]
+
+
+def check_groups_are_those_of_whole_gradients() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        for order in (1.0, 2.0, 0.0, math.inf):
+            tensors, groups = whole(dtype), groups_of(order)
+            want, given = gradclip.clip(tensors, groups), in_parts(tensors)
+            with Traffic() as traffic:
+                got = gradclip.clip_(given, groups)
+            same(list(given.values()), list(want.grads.values()))
+            close(got.norm[0], exact(list(tensors.values()), order))
+            close(got.norm[1], exact([x for name, x in tensors.items() if name.endswith("weight") or name == "head"], 2.0))
+            for name, n in zip(NAMES, got.norm[2], strict=True):
+                assert (n is None) == (name not in ("decoder.bias", "embedding"))
+                assert n is None or close(n, exact([tensors[name]], 2.0)) is None
+            agree(got.norm)
+            # one number for each norm: of order 0 for each gradient, because no part of it says whether it is zero
+            assert traffic.sent == [8 * ((5 if order == 0 else 1) + 1 + 2)], traffic.sent
+
+
+def check_groups_where_no_value_is_looked_at() -> None:
+    tensors, groups = whole(), groups_of(3.0)
+    want, given = gradclip.clip(tensors, groups), in_parts(tensors)
+    with as_on_a_device(), Traffic() as traffic:
+        got = gradclip.clip(given, groups)
+    assert traffic.sent == [8 * 4]
+    assert isinstance(got.norm[0], torch.Tensor)
+    same(list(got.grads.values()), list(want.grads.values()))
+    same(list(given.values()), list(tensors.values()), 0)
+
+
+def check_as_many_calls_are_as_many_collectives() -> None:
+    """What one call saves, and that the count sees it."""
+    given = in_parts(whole())
+    with Traffic() as traffic:
+        for group in groups_of(2.0):
+            gradclip.norm(given, group)
+    assert traffic.sent == [8, 8, 16]
+
+
+def check_fsdp2_by_the_names_of_a_model() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 7), torch.nn.Linear(7, 3))
+    plain = [x.detach().clone() for x in model.parameters()]
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    held = dict(model.named_parameters())
+    for p, x in zip(held.values(), plain, strict=True):
+        p.grad = distribute_tensor(x.clone(), p.device_mesh, p.placements)
+    groups = [
+        Group(optax.clip_by_global_norm(0.125), "0.*"),
+        Group(optax.clip_by_global_norm(0.25), "1.*", counted=lambda name, p: p.ndim > 1),
+    ]
+    with Traffic() as traffic:
+        norms = gradclip.clip_(held, groups).norm
+    assert traffic.sent == [16]
+    first, second = exact(plain[:2], 2.0), exact([plain[0], plain[2]], 2.0)
+    close(norms[0], first)
+    close(norms[1], second)
+    factors = [0.125 / first] * 2 + [0.25 / second] * 2
+    want = [(x.double() * factor).float() for x, factor in zip(plain, factors, strict=True)]
+    same([p.grad for p in held.values()], want)
+
+
+def check_a_pipeline_has_other_names_on_each_process() -> None:
+    """A pattern need not match here; what has no gradient here takes part all the same."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    layers = [torch.randn(4, 3, generator=torch.Generator().manual_seed(i)) for i in range(size)]
+    given = {f"layers.{rank}.weight": layers[rank].clone()}
+    groups = [
+        Group(optax.clip_by_global_norm(0.5), "layers.0.*"),
+        Group(optax.clip_by_global_norm(0.25), "layers.1.*", counted="*"),
+        Group(dialect.clip_grad_norm(9.0, math.inf)),
+    ]
+    with Traffic() as traffic:
+        result = gradclip.clip_(given, groups, reduce=dist.group.WORLD)
+    assert traffic.sent == [24]
+    norms = [exact(layers[:1], 2.0), exact(layers, 2.0), exact(layers[2:], math.inf) if size > 2 else 0.0]
+    for got, want in zip(result.norm, norms, strict=True):
+        close(got, want)
+    agree(result.norm)
+    factor = [0.5 / norms[0], 0.25 / norms[1], 1.0, 1.0][rank]
+    same(list(given.values()), [(layers[rank].double() * factor).float()])
+    with pytest.raises(ValueError, match="A pattern matches the name of no gradient"):
+        gradclip.norm(given, groups)
+
+
+def check_a_process_without_gradients() -> None:
+    groups = [Group(optax.clip_by_global_norm(0.5), "a"), Group(optax.clip_by_global_norm(0.5), "b")]
+    given = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([2.0])} if dist.get_rank() == 0 else {}
+    norms = gradclip.clip_(given, groups, reduce=dist.group.WORLD).norm
+    assert norms == [5.0, 2.0]
+
+
+def check_the_culprit_of_a_later_group() -> None:
+    """All processes are told, nothing is written, and a group that nobody asked about stops nobody."""
+    tensors = whole()
+    tensors["decoder.weight"][2, 4] = math.nan
+    tensors["embedding"][0, 0] = math.inf
+    given = {name: distribute_tensor(x.clone(), world(), [Shard(0)]) if x.dim() else x for name, x in tensors.items()}
+    quiet = Group(optax.clip_by_global_norm(0.5), "embedding")
+    loud = Group(dialect.clip_grad_norm(0.5, error_if_nonfinite=True), "decoder.*")
+    with pytest.raises(RuntimeError) as raised:
+        gradclip.clip_(given, [quiet, Group(dialect.clip_grad_norm(0.5, error_if_nonfinite=True), "head"), loud])
+    assert "decoder.weight" in str(raised.value)
+    assert "rank" in str(raised.value)
+    assert "embedding" not in str(raised.value)
+    agree(str(raised.value))
+    same(list(given.values()), list(tensors.values()), 0)
+    fine = Group(dialect.clip_grad_norm(0.5, error_if_nonfinite=True), "encoder.*")
+    assert not math.isfinite(gradclip.norm(given, [quiet, fine])[0])
+
+
+def check_what_no_group_is_for_moves_nothing() -> None:
+    """A sum over processes that counts in no norm stays a sum."""
+    summed = DTensor.from_local(torch.ones(3), world(), [Partial()], run_check=False)
+    given = {**in_parts(whole()), "summed": summed}
+    with Traffic() as traffic:
+        result = gradclip.clip(given, Group(dialect.clip_grad_norm(0.5), "encoder.*"))
+    assert traffic.sent == [8]
+    assert result.grads["summed"].placements == (Partial(),)
+    assert result.grads["summed"] is not summed
+    with Traffic() as traffic:
+        gradclip.clip_(given, Group(optax.clip(0.5), "encoder.*"))
+    assert traffic.sent == []
+
+
+def check_4_one_collective_for_each_mesh() -> None:
+    """Experts on two dimensions of a mesh, the rest on one of another."""
+    tensors = whole()
+    given = {
+        name: distribute_tensor(x.clone(), square(), [Shard(0), Shard(1)])
+        if name.endswith("weight")
+        else distribute_tensor(x.clone(), square()["tp"], [Shard(0)])
+        for name, x in tensors.items()
+        if x.dim()
+    }
+    given["head"] = tensors["head"].clone()
+    groups = groups_of(2.0)
+    want = gradclip.clip(tensors, groups)
+    with Traffic() as traffic:
+        got = gradclip.clip_(given, groups)
+    assert len(traffic.sent) == 2, traffic.sent
+    for n, w in zip(got.norm[:2], want.norm[:2], strict=True):
+        close(n, w)
+    same([given[name] for name in NAMES], list(want.grads.values()))
+    agree(got.norm)

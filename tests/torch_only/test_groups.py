@@ -1,0 +1,120 @@
+"""Groups by the names of a model: compiled, and in an optimizer's step hook."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from oracle import ulps
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import gradclip
+from gradclip import Group
+from gradclip.backends.torch import step_pre_hook
+from gradclip.dialects import optax, tensorflow
+
+
+def model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    made = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    backward(made)
+    return made
+
+
+def backward(made: torch.nn.Module) -> None:
+    made.zero_grad()
+    made(torch.arange(15.0).reshape(5, 3)).sum().backward()
+
+
+def gradients(made: torch.nn.Module) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in made.parameters() if p.grad is not None]
+
+
+GROUPS = [
+    Group(optax.clip_by_global_norm(0.5), "0.*", counted="*"),
+    Group(optax.clip_by_global_norm(0.25), re.compile(r"1\.weight"), counted=lambda name, p: p.ndim > 1),
+    Group(tensorflow.clip_by_norm(0.125)),
+]
+
+
+def test_compiled_once_by_the_names_of_a_model() -> None:
+    made = model()
+    gradclip.clip_(dict(made.named_parameters()), GROUPS)
+    want = gradients(made)
+    torch.compiler.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+
+    @torch.compile(fullgraph=True, backend=counter)
+    def clip() -> list[torch.Tensor]:
+        norms: list[torch.Tensor] = gradclip.clip_(dict(made.named_parameters()), GROUPS).norm[:2]
+        return norms
+
+    for _ in range(3):
+        backward(made)
+        clip()
+    assert counter.frame_count == 1
+    for got, x in zip(gradients(made), want, strict=True):
+        assert ulps(got.numpy(), x.numpy(), "float32") <= 4
+
+
+def test_the_step_hook_knows_the_names_that_the_optimizer_knows() -> None:
+    want = model()
+    gradclip.clip_(dict(want.named_parameters()), GROUPS)
+    made = model()
+    optimizer = torch.optim.SGD(made.named_parameters(), lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(GROUPS))
+    optimizer.step()
+    for got, x in zip(gradients(made), gradients(want), strict=True):
+        assert torch.equal(got, x)
+
+
+def test_the_recipes() -> None:
+    """Each block of the documentation, with what the first defines."""
+    text = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text("utf-8")
+    section = text.partition("\n## Which gradients")[2].partition("\n## ")[0]
+    first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert len(recipes) == 5
+    torch.manual_seed(0)
+    shared: dict[str, Any] = {}
+    exec(compile(first, "the first block", "exec"), shared)
+    raw = {name: p.grad.clone() for name, p in shared["backward"]().items()}
+    parts = {
+        0: {"encoder.": 0.1, "decoder.": 0.2, "e[mx]": 0.3},
+        1: {"embedding": None},
+        2: {"experts": 0.1, "e[mn]|decoder": 0.3},
+        3: {r".*\.weight": 0.1},
+    }
+    for k, recipe in enumerate(recipes):
+        names = dict(shared)
+        exec(compile(recipe, "recipe", "exec"), names)
+        norms = names.get("norms", [names.get("norm", 1.0)])
+        assert all(norm > 0.1 for norm in norms), f"nothing was clipped: {recipe}"
+        held = dict(names["model"].named_parameters())
+        for pattern, limit in parts.get(k, {r".*_A": 0.1, r".*_B": 0.4}).items():
+            chosen = [name for name in held if re.match(pattern, name)]
+            left = torch.cat([held[name].grad.flatten() for name in chosen])
+            if limit is None:
+                assert all(torch.equal(held[name].grad, raw[name]) for name in chosen), recipe
+            else:
+                assert ulps(left.norm().item(), limit, "float32") <= 200, (recipe, pattern)  # of epsilon
+    assert held["query.weight"].grad is None
+
+
+def test_without_names_the_step_hook_counts() -> None:
+    made, seen = model(), []
+
+    def first_layer(name: str, parameter: torch.nn.Parameter) -> bool:
+        seen.append((name, parameter))
+        return name in ("0", "1")
+
+    before = gradients(made)
+    optimizer = torch.optim.SGD([{"params": list(layer.parameters())} for layer in made], lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(Group(optax.clip_by_global_norm(0.5), first_layer)))
+    optimizer.step()
+    assert [name for name, _ in seen] == ["0", "1", "2", "3"]
+    assert all(given is p for (_, given), p in zip(seen, made.parameters(), strict=True))
+    after = gradients(made)
+    assert ulps(torch.cat([x.flatten() for x in after[:2]]).norm().item(), 0.5, "float32") <= 4
+    assert all(torch.equal(x, y) for x, y in zip(after[2:], before[2:], strict=True))
