@@ -1,6 +1,7 @@
 """The norms of arrays in the host's memory, for the backends whose tensors NumPy reads without a copy. No backend itself.
 
 Whatever is converted or copied goes through a buffer of one block, so that memory beyond the arrays' own stays small.
+NumPy's warnings of what is no finite number are the caller's to silence, who has done that once around a clip perhaps.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ def norm(x: Array, order: float) -> float | None:
     """The norm of all elements, as :meth:`gradclip.Backend.fast_norm` describes; None for an order that is no number."""
     if order != order:
         return None
-    with np.errstate(all="ignore"):
-        return _norm(x, order)
+    return _norm(x, order)
 
 
 def alike(shapes: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
@@ -56,12 +56,10 @@ def norms(arrays: Sequence[Array], order: float) -> list[float | None]:
     if not 0 < order < math.inf:
         return [norm(x, order) for x in arrays]
     if len(arrays) < _SEVERAL:
-        with np.errstate(all="ignore"):
-            return [_norm(x, order) for x in arrays]
+        return [_norm(x, order) for x in arrays]
     few = [0 < x.size <= _FEW and x.dtype.kind != "c" for x in arrays]
-    with np.errstate(all="ignore"):
-        together = iter(_each(list(itertools.compress(arrays, few)), order))
-        return [next(together) if is_small else _norm(x, order) for x, is_small in zip(arrays, few, strict=True)]
+    together = iter(_each(list(itertools.compress(arrays, few)), order))
+    return [next(together) if is_small else _norm(x, order) for x, is_small in zip(arrays, few, strict=True)]
 
 
 def total(arrays: Sequence[Array], order: float) -> float | None:
@@ -69,14 +67,13 @@ def total(arrays: Sequence[Array], order: float) -> float | None:
     sizes = [x.size for x in arrays]
     if not order >= 1 or (0 in sizes and order == math.inf):
         return None
-    with np.errstate(all="ignore"):
-        if len(arrays) == 1:
-            return _norm(arrays[0], order)
-        found = [_norm(x, order) for x, size in zip(arrays, sizes, strict=True) if size > _FEW]
-        small = [x for x, size in zip(arrays, sizes, strict=True) if size <= _FEW]
-        if len({x.dtype for x in small}) > 1:  # NumPy has no dtype for float16 and bfloat16 together
-            small = [x.astype(np.float64) for x in small]
-        found += [_norm(np.concatenate(batch, axis=None), order) for batch, _ in _batches(small, _BLOCK // 4)]
+    if len(arrays) == 1:
+        return _norm(arrays[0], order)
+    found = [_norm(x, order) for x, size in zip(arrays, sizes, strict=True) if size > _FEW]
+    small = [x for x, size in zip(arrays, sizes, strict=True) if size <= _FEW]
+    if len({x.dtype for x in small}) > 1:  # NumPy has no dtype for float16 and bfloat16 together
+        small = [x.astype(np.float64) for x in small]
+    found += [_norm(np.concatenate(batch, axis=None), order) for batch, _ in _batches(small, _BLOCK // 4)]
     return combine(found, order)
 
 
@@ -135,7 +132,7 @@ def _blocks(flat: Array, dtype: Any) -> Iterator[Array]:
 
 
 def euclidean(flat: Array) -> float:
-    """The Euclidean norm of a real array of one dimension; floating point warnings are the caller's."""
+    """The Euclidean norm of a real array of one dimension."""
     if flat.size <= _FEW // 2:
         wide = flat.astype(np.float64)
         return math.sqrt(wide.dot(wide))

@@ -13,13 +13,13 @@ import numpy as np
 from jax import lax, tree_util
 from jax.core import Tracer
 
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, plain_key
 from gradclip.backends import host, jax_distributed, jax_norm
 from gradclip.clip import clip
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.groups import Rules, check_groups
-from gradclip.parts import Group
+from gradclip.parts import Processes
 
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
@@ -63,7 +63,7 @@ class JaxBackend(Backend):
     def widest(self) -> str:
         return "float64" if jax.config.jax_enable_x64 else "float32"
 
-    def group(self, reduce: object) -> Group | None:
+    def group(self, reduce: object) -> Processes | None:
         return jax_distributed.group_of(reduce)
 
     def whose(self, x: Tensor) -> str:
@@ -114,7 +114,7 @@ class JaxBackend(Backend):
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_none)[0]:
-            yield path + tree_util.keystr(keys), leaf
+            yield path + tree_util.keystr(tuple(map(_plain, keys))), leaf
 
     def detach(self, x: Tensor) -> Tensor:
         return lax.stop_gradient(x)
@@ -133,12 +133,15 @@ class JaxBackend(Backend):
 
     # NumPy reads arrays without a copy, and has nothing to compile for each new shape
 
+    @np.errstate(all="ignore")
     def fast_norm(self, x: Tensor, order: float) -> float | None:
         return host.norm(np.asarray(x), order)
 
+    @np.errstate(all="ignore")
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
         return host.norms(list(map(np.asarray, tensors)), order)
 
+    @np.errstate(all="ignore")
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
         return host.total(list(map(np.asarray, tensors)), order)
 
@@ -302,3 +305,7 @@ def _product(x: Tensor, *factors: Tensor) -> Tensor:
 @functools.partial(jax.jit, inline=True)
 def _bounded(tensors: list[Tensor], lower: Tensor, upper: Tensor) -> list[Tensor]:
     return [jnp.maximum(jnp.minimum(x, upper), lower) for x in tensors]
+
+
+def _plain(key: Any) -> Any:
+    return tree_util.DictKey(plain_key(key.key)) if isinstance(key, tree_util.DictKey) else key

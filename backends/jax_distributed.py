@@ -14,12 +14,12 @@ import numpy as np
 from jax import lax
 
 from gradclip.errors import ArgumentError
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 
 __all__ = ["awaited", "group_of", "whose"]
 
 
-class Axes(Group):
+class Axes(Processes):
     """The devices along one or more axes of the mesh."""
 
     def __init__(self, names: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from gradclip.backends import host
 from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
-_DTYPE, _WRITEABLE, _DENSE = map(operator.attrgetter, ("dtype", "flags.writeable", "flags.forc"))
+_DTYPE = operator.attrgetter("dtype")
 
 
 class NumpyBackend(Backend):
@@ -86,15 +86,22 @@ class NumpyBackend(Backend):
     # ---- the fast ways ---------------------------------------------------------------------------------------------------
 
     def plain(self, tensors: Sequence[Tensor]) -> str:
-        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
-        if set(map(type, tensors)) != {np.ndarray} or len(set(map(id, tensors))) < len(tensors):
+        dtypes: set[Any] = set()
+        is_writeable = tensors[0].flags.writeable
+        for x in tensors:
+            if type(x) is not np.ndarray:
+                return ""
+            flags = x.flags
+            if not flags.forc or flags.writeable is not is_writeable:
+                return ""
+            dtypes.add(x.dtype)
+        if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
             return ""
-        if len(set(map(_WRITEABLE, tensors))) > 1 or not all(map(_DENSE, tensors)):
-            return ""
-        dtypes = set(map(_name, set(map(_DTYPE, tensors))))
         if len(dtypes) == 1:
-            return dtypes.pop() if dtypes <= set(FLOATS) else ""
-        return "float32" if dtypes <= set(FLOATS) - {"float64"} else ""
+            name = _name(dtypes.pop())
+            return name if name in FLOATS else ""
+        names = set(map(_name, dtypes))
+        return "float32" if names <= set(FLOATS) - {"float64"} else ""
 
     def copy(self, x: Tensor) -> Tensor:
         return x.copy()
@@ -114,7 +121,7 @@ class NumpyBackend(Backend):
         return super().scale(x, coefficient)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
-        if plain and _is_one_factor(coefficient):
+        if plain and (all(map(_is_one_factor, coefficient)) if isinstance(coefficient, list) else _is_one_factor(coefficient)):
             return _each(np.multiply, tensors, False, coefficient)
         return super().scaled(tensors, coefficient)
 
@@ -139,18 +146,24 @@ class NumpyBackend(Backend):
         x[...] = value
 
 
-def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float) -> list[Tensor]:
-    """``operation(x, *numbers)`` for each of some floating point arrays, in place or into new ones of their dtypes."""
-    dtypes = set(map(_DTYPE, arrays))
-    if len(dtypes) > 1:
-        return [_each(operation, [x], in_place, *numbers)[0] for x in arrays]
-    dtype = dtypes.pop()
-    is_half = dtype.itemsize < 4
-    outs: list[Any] = [arrays] if in_place else [map(np.empty_like, arrays)] if is_half else []
-    if is_half:  # in float32, to which NumPy converts a few thousand elements at a time
+def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:
+    """``operation(x, *numbers)`` for each of some floating point arrays, in place or into new ones of their dtypes.
+
+    A list has a number for each array.
+    """
+    dtype = arrays[0].dtype
+    if len(arrays) > 1 and len(set(map(_DTYPE, arrays))) > 1:
+        rows = zip(*(n if isinstance(n, list) else itertools.repeat(n) for n in numbers), strict=False)
+        return [_each(operation, [x], in_place, *row)[0] for x, row in zip(arrays, rows, strict=False)]
+    outs: list[Any] = [arrays] if in_place else []
+    if dtype.itemsize < 4:  # in float32, to which NumPy converts a few thousand elements at a time
+        outs = outs or [map(np.empty_like, arrays)]
         operation, dtype = functools.partial(operation, dtype=np.float32, casting="unsafe"), np.float32
-    made = [np.array(number, dtype) for number in numbers]  # as arrays they take half the time that numbers do
-    return list(map(operation, arrays, *map(itertools.repeat, made), *outs))
+    made: list[Any] = []  # as arrays they take half the time that numbers do
+    for n in numbers:
+        each = map(np.array, n, itertools.repeat(dtype)) if isinstance(n, list) else itertools.repeat(np.array(n, dtype))
+        made.append(each)
+    return list(map(operation, arrays, *made, *outs))
 
 
 def _is_simple(x: Tensor) -> bool:
@@ -159,7 +172,7 @@ def _is_simple(x: Tensor) -> bool:
 
 def _is_one_factor(coefficient: Any) -> bool:
     """Whether a coefficient is a number that float32 holds to its last bit."""
-    return isinstance(coefficient, float) and len(normal_factors(coefficient)) == 1
+    return isinstance(coefficient, float) and (coefficient >= 2.0**-126 or len(normal_factors(coefficient)) == 1)
 
 
 @functools.lru_cache(maxsize=64)

@@ -20,7 +20,7 @@ from gradclip.backends import paddle_program as program
 from gradclip.backends.paddle_slot import grad_clip, slot, wanted
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, normal_factors
 from gradclip.errors import DTypeError, NotWritableError
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 
 __all__ = ["PaddleBackend", "grad_clip"]
 
@@ -221,7 +221,7 @@ class PaddleBackend(Backend):
     def together(self, x: Tensor) -> Tensor:
         return distributed.together(x)
 
-    def group(self, reduce: object) -> Group | None:
+    def group(self, reduce: object) -> Processes | None:
         return distributed.group_of(reduce)
 
     def is_recorded(self, tensors: Sequence[Tensor]) -> bool:

@@ -15,12 +15,12 @@ from paddle.distributed.communication.group import Group as PaddleGroup
 from gradclip.backend import Tensor
 from gradclip.dtypes import WIDE
 from gradclip.errors import ArgumentError
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 
 _ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
 
 
-class Processes(Group):
+class PaddleProcesses(Processes):
     """A group of Paddle's, or the processes of meshes, which need none: a tensor is resharded from each to all of them."""
 
     def __init__(self, ranks: Iterable[int], group: PaddleGroup | None = None) -> None:
@@ -69,7 +69,7 @@ def _vector(values: list[Any]) -> Tensor:
     )
 
 
-def group_of(reduce: object) -> Group | None:
+def group_of(reduce: object) -> Processes | None:
     """The processes behind a ``reduce=`` that is a group or a mesh, which this process must belong to."""
     if isinstance(reduce, PaddleGroup):
         ranks, group = reduce.ranks, reduce
@@ -80,7 +80,7 @@ def group_of(reduce: object) -> Group | None:
     if dist.get_rank() not in ranks:
         hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
         raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
-    return Processes(ranks, group)
+    return PaddleProcesses(ranks, group)
 
 
 def is_distributed(x: object) -> bool:
@@ -136,7 +136,7 @@ def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
     here = {kind: [i for i in places if held[i] is not None] for kind, places in kinds.items()}
     return Parts(
         held=held,
-        groups=[Processes(ranks)],
+        groups=[PaddleProcesses(ranks)],
         places=[sorted(i for places in kinds.values() for i in places)],
         counted=lambda: _counted(leaves, held, here, layouts),
         ranks=ranks,

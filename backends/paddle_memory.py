@@ -87,6 +87,7 @@ def _array(x: Tensor, dtype: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+@np.errstate(all="ignore")
 def norm(x: Tensor, order: float) -> float | None:
     """As :meth:`gradclip.Backend.fast_norm` describes."""
     if not _are_whole([x]):
@@ -102,6 +103,7 @@ def norm(x: Tensor, order: float) -> float | None:
     return combine([n for n in found if n is not None], order)
 
 
+@np.errstate(all="ignore")
 def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     """As :meth:`gradclip.Backend.fast_norms` describes."""
     dtypes = set(map(id, map(_DTYPE, tensors)))

@@ -8,9 +8,10 @@ from typing import Any
 
 import paddle
 
-from gradclip.clip import clip
+from gradclip.clip import carry_out, clip
 from gradclip.errors import ArgumentError
 from gradclip.groups import Rules, check_groups
+from gradclip.registry import open_
 from gradclip.rule import Rule, Scope
 
 __all__ = ["Pairs", "grad_clip", "slot", "wanted"]
@@ -27,7 +28,8 @@ def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:
-        rule: of any dialect but one that sums over examples, or groups with such rules, by the parameters' own names.
+        rule: of any dialect but one that sums over examples, or groups with such rules, by the parameters' own names. Paddle
+            clips each of an optimizer's parameter groups by itself.
         reduce: as for :func:`gradclip.clip`: the group of the processes that hold the rest of the gradients. Fleet's hybrid
             parallel optimizers replace a ``ClipGradByGlobalNorm``, gradclip's too, by their own that knows the groups; any
             other object has to be told.
@@ -67,7 +69,9 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
             if isinstance(self.rule, Rule):
                 clipped = iter(clip([g for _, g in chosen], self.rule, params=[p for p, _ in chosen], reduce=self.reduce).grads)
             else:  # which are by the names of the parameters
-                clipped = (g for _, g in clip(chosen, self.rule, reduce=self.reduce).grads)
+                opened = open_(chosen)
+                opened.is_excerpt = True  # there are no pairs of what has no gradient at this step, or is of another group
+                clipped = (g for _, g in carry_out(opened, self.rule, reduce=self.reduce).grads)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:

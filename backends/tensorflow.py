@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, plain_key
 from gradclip.backends import host, tensorflow_distributed, tensorflow_fused
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
@@ -189,6 +189,7 @@ class TensorFlowBackend(Backend):
         name = kinds.pop()[0].name
         return name if name in FLOATS else ""
 
+    @np.errstate(all="ignore")
     def fast_norm(self, x: Tensor, order: float) -> float | None:
         array = tensorflow_fused.array(x)
         if order == 2 and array.size >= _MANY and x.dtype in tensorflow_fused.NARROW:
@@ -197,11 +198,13 @@ class TensorFlowBackend(Backend):
                 return found
         return host.norm(array, order)
 
+    @np.errstate(all="ignore")
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
         arrays = list(map(tensorflow_fused.array, tensors))
         small = iter(host.norms([x for x in arrays if x.size < _MANY], order))
         return [next(small) if a.size < _MANY else self.fast_norm(x, order) for x, a in zip(tensors, arrays, strict=True)]
 
+    @np.errstate(all="ignore")
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
         arrays = list(map(tensorflow_fused.array, tensors))
         small = [x for x in arrays if x.size < _MANY]
@@ -299,7 +302,7 @@ def _error_type(kind: type[GradclipError]) -> type[GradclipError]:
 def _children(tree: Any) -> list[tuple[str, Any]] | None:
     """The children of a container, with their names; None for a leaf. What ``tf.nest`` knows is a container."""
     if isinstance(tree, Mapping):
-        return [(f"[{key!r}]", child) for key, child in tree.items()]
+        return [(f"[{plain_key(key)!r}]", child) for key, child in tree.items()]
     if isinstance(tree, (list, tuple)):
         fields = getattr(tree, "_fields", None)
         return [(f".{fields[i]}" if fields else f"[{i}]", child) for i, child in enumerate(tree)]

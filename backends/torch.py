@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,12 +13,12 @@ import torch
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends import torch_norm
-from gradclip.clip import clip_
+from gradclip.backends.torch_step import step_pre_hook
 from gradclip.dtypes import normal_factors
 from gradclip.errors import DTypeError, NotWritableError
-from gradclip.groups import Rules, check_groups
-from gradclip.parts import Group, Parts
-from gradclip.rule import Rule
+from gradclip.parts import Parts, Processes
+
+__all__ = ["TorchBackend", "step_pre_hook"]
 
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
@@ -26,47 +26,6 @@ _PLAIN = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 _dtype, _layout, _is_cpu, _requires_grad = map(operator.attrgetter, ("dtype", "layout", "is_cpu", "requires_grad"))
 _TYPES = {torch.Tensor, torch.nn.Parameter}
 _STRIDED = {torch.strided}
-
-
-def step_pre_hook(rule: Rules, *, reduce: Any = None) -> Callable[[torch.optim.Optimizer, Any, Any], None]:
-    """A hook that clips the gradients of an optimizer's parameters before each step.
-
-    Args:
-        rule: of any dialect but one that sums over examples, or groups with such rules. All parameter groups are clipped
-            together. A name is the one that the optimizer knows (``SGD(model.named_parameters())``), else the parameter's
-            number.
-        reduce: for parameters of which other processes hold some: as for :func:`gradclip.clip`.
-
-    Returns:
-        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again.
-
-    Raises:
-        TypeError: if ``rule`` is none.
-        ValueError: for a rule whose result has another shape than the gradient.
-
-    >>> import torch, gradclip.backends.torch
-    >>> from gradclip.dialects import torch as dialect
-    >>> weight = torch.nn.Parameter(torch.zeros(2))
-    >>> optimizer = torch.optim.SGD([weight], lr=1.0)
-    >>> handle = optimizer.register_step_pre_hook(gradclip.backends.torch.step_pre_hook(dialect.clip_grad_norm(1.0)))
-    >>> weight.grad = torch.tensor([3.0, 4.0])
-    >>> optimizer.step()
-    >>> weight.data
-    tensor([-0.6000, -0.8000])
-    >>> handle.remove()
-    """
-    check_groups(rule, keeps_shape=True)
-
-    def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        if not isinstance(rule, Rule):
-            names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
-            if len(set(names)) == len(parameters):
-                clip_(dict(zip(names, parameters, strict=True)), rule, reduce=reduce)
-                return
-        clip_(parameters, rule, reduce=reduce)
-
-    return clip_before_step
 
 
 def _wide(x: Tensor) -> str:
@@ -214,7 +173,7 @@ class TorchBackend(Backend):
     def together(self, x: Tensor) -> Tensor:
         return x if type(x) in _TYPES or not hasattr(x, "full_tensor") else x.full_tensor()
 
-    def group(self, reduce: object) -> Group | None:
+    def group(self, reduce: object) -> Processes | None:
         if not torch.distributed.is_available():
             return None
         from gradclip.backends import torch_distributed

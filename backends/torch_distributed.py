@@ -13,13 +13,13 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 from gradclip.backend import Tensor
 from gradclip.errors import ArgumentError
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 
 Kind = tuple[DeviceMesh, tuple[Any, ...]]  # where a gradient lies: its mesh and placements
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
 
-class Processes(Group):
+class TorchProcesses(Processes):
     """One process group, or those of several mesh dimensions, over which norms are combined one after the other."""
 
     def __init__(self, groups: Sequence[dist.ProcessGroup], ranks: Sequence[int], kinds: Sequence[str]) -> None:
@@ -63,17 +63,17 @@ def _like(values: list[Any], joined: Any) -> list[Any]:
     return [piece.view(getattr(value, "shape", ())) for piece, value in zip(joined.split(sizes), values, strict=True)]
 
 
-def group_of(reduce: object) -> Group | None:
+def group_of(reduce: object) -> Processes | None:
     """The group behind a ``reduce=`` that is a process group or a mesh, which this process must belong to."""
     if isinstance(reduce, DeviceMesh):
         if reduce.get_coordinate() is None:
             raise _not_a_member(f"reduce={reduce}")
-        return Processes(reduce.get_all_groups(), reduce.mesh.flatten().tolist(), [reduce.device_type])
+        return TorchProcesses(reduce.get_all_groups(), reduce.mesh.flatten().tolist(), [reduce.device_type])
     if isinstance(reduce, dist.ProcessGroup):
         if dist.get_rank(reduce) < 0:
             raise _not_a_member(f"reduce={reduce}")
         kinds = [part.partition(":")[0] for part in dist.get_backend_config(reduce).split(",")]  # "cpu:gloo,cuda:nccl"
-        return Processes([reduce], dist.get_process_group_ranks(reduce), kinds)
+        return TorchProcesses([reduce], dist.get_process_group_ranks(reduce), kinds)
     return None
 
 
@@ -113,11 +113,11 @@ class _Layout:
         here = tuple(slice(None) if d in self.split else c for d, c in enumerate(self.coordinate))
         return tuple(sorted(self.mesh.mesh[here].flatten().tolist()))
 
-    def processes(self, ranks: tuple[int, ...]) -> Processes:
+    def processes(self, ranks: tuple[int, ...]) -> TorchProcesses:
         groups = [self.mesh.get_group(dimension) for dimension in sorted(self.split)]
         if len(groups) > 1 and len(ranks) == dist.get_world_size():
             groups = [dist.group.WORLD]  # all at once: no group of its own covers several dimensions of a mesh
-        return Processes(groups, ranks, [self.mesh.device_type])
+        return TorchProcesses(groups, ranks, [self.mesh.device_type])
 
     def counts(self, placements: Sequence[Any]) -> bool:
         """Whether it is this process that counts its part: of replicas the first does."""
@@ -156,10 +156,10 @@ def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
     )
 
 
-def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], Processes | None]:
-    known: dict[tuple[int, ...], Processes] = {}
+def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], TorchProcesses | None]:
+    known: dict[tuple[int, ...], TorchProcesses] = {}
 
-    def across(i: int, axes: Sequence[int]) -> Processes | None:
+    def across(i: int, axes: Sequence[int]) -> TorchProcesses | None:
         if not isinstance(given[i], DTensor):
             return None
         layout = _Layout(given[i].device_mesh)
@@ -170,9 +170,9 @@ def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], Processes | 
     return across
 
 
-def _groups(layouts: dict[DeviceMesh, _Layout], kinds: dict[Kind, list[int]]) -> tuple[list[Processes], list[list[int]]]:
+def _groups(layouts: dict[DeviceMesh, _Layout], kinds: dict[Kind, list[int]]) -> tuple[list[TorchProcesses], list[list[int]]]:
     """Each set of processes to combine norms over, once, and the places of the gradients that it is for."""
-    groups: dict[tuple[int, ...], Processes] = {}
+    groups: dict[tuple[int, ...], TorchProcesses] = {}
     places: dict[tuple[int, ...], list[int]] = {}
     for mesh, layout in layouts.items():
         ranks = layout.ranks()

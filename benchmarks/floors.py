@@ -124,7 +124,7 @@ FLOORS: tuple[Floor, ...] = (
 
 #: of a quick run: so wide that a disturbed machine does not miss them
 QUICK_FLOORS: tuple[Floor, ...] = (
-    Floor("no case is much slower", 0.5),
+    Floor("no case is much slower", 0.25),
     Floor("geometric mean of all ratios", 1.2, quantity="mean"),
     Floor("ulp of the norm", 4.0, quantity="error"),
 )

@@ -12,9 +12,9 @@ from typing import Any
 
 from gradclip.dtypes import WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 
-__all__ = ["Backend", "Tensor"]
+__all__ = ["Backend", "Tensor", "plain_key"]
 
 Tensor = Any  #: a framework's own tensor; gradclip wraps nothing
 
@@ -212,22 +212,35 @@ class Backend:
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
         """The leaves of a container, None included, and a function that builds the container again from other leaves."""
-        if type(tree) in (list, tuple) and not any(issubclass(kind, (list, tuple, Mapping)) for kind in set(map(type, tree))):
+        if self._is_flat(tree):
+            if type(tree) is dict:
+                return list(tree.values()), lambda new: dict(zip(tree, new, strict=True))
             return list(tree), type(tree)
         leaves = [leaf for _, leaf in self.walk(tree)]
         return leaves, lambda new: _rebuild(self, tree, iter(new))
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         """The leaves of a container, in the order of :meth:`flatten`, each with its path: ``"['dense'][0]"``."""
-        if isinstance(tree, Mapping):
+        if self._is_flat(tree):
+            for key, leaf in tree.items() if type(tree) is dict else enumerate(tree):
+                yield f"{path}[{plain_key(key)!r}]", leaf
+        elif isinstance(tree, Mapping):
             for key, child in tree.items():
-                yield from self.walk(child, f"{path}[{key!r}]")
+                yield from self.walk(child, f"{path}[{plain_key(key)!r}]")
         elif isinstance(tree, (list, tuple)):
             names = getattr(tree, "_fields", None)
             for i, child in enumerate(tree):
                 yield from self.walk(child, f"{path}.{names[i]}" if names else f"{path}[{i}]")
         else:
             yield path, tree
+
+    def _is_flat(self, tree: Any) -> bool:
+        """Whether this is one of the usual containers of nothing but leaves: it need not be asked of each of thousands."""
+        if type(tree) not in (list, tuple, dict):
+            return False
+        values = tree.values() if type(tree) is dict else tree
+        one_of_each = dict(zip(map(type, values), values, strict=True)).values()
+        return not any(isinstance(x, (list, tuple, Mapping)) or self.is_container(x) for x in one_of_each)
 
     def owners(self, tree: Any) -> list[Any] | None:
         """For a container that names the parameter of each gradient: those, in the order of :meth:`flatten`."""
@@ -262,7 +275,7 @@ class Backend:
         """The widest real dtype that a tensor can have now: that of a sum which is handed out to be reduced."""
         return "float64"
 
-    def group(self, reduce: object) -> Group | None:
+    def group(self, reduce: object) -> Processes | None:
         """The processes behind a process group or mesh of the framework's own engine; None for anything else."""
         return None
 
@@ -374,6 +387,11 @@ class Backend:
         """``x *= coefficient`` for each; ``plain`` is what :meth:`plain` says of them."""
         for x in tensors:
             self.assign_(x, self.scale(x, coefficient))
+
+
+def plain_key(key: Any) -> Any:
+    """The key of a mapping, as a plain string where it is of a subclass, such as NumPy's strings and members of an enum."""
+    return key if type(key) is str or not isinstance(key, str) else str.__str__(key)
 
 
 def _rebuild(backend: Backend, tree: Any, leaves: Iterator[Any]) -> Any:

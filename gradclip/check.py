@@ -31,6 +31,7 @@ __all__ = [
     "is_finite",
     "not_finite",
     "warn_of_doubt",
+    "warn_of_no_match",
     "warn_of_nothing",
 ]
 
@@ -69,7 +70,7 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
             return None  # as gradclip.norm has it
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={known!r}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
-        return _known(backend, rule, next(x for x in leaves if x is not None), known)
+        return _known(backend, rule, next((x for x in leaves if x is not None), None), known)
     if not isinstance(known, (list, tuple)):
         what, hint = f"{rule.name} has one norm for each gradient.", "pass a list of them, as gradclip.norm returns it."
         raise ArgumentTypeError(what, f"norm of type {type(known).__name__}", hint)
@@ -78,8 +79,8 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
     return [None if x is None else _known(backend, rule, x, n) for x, n in zip(leaves, known, strict=True)]
 
 
-def _known(backend: Backend, rule: Rule, x: Tensor, norm: Any) -> Any:
-    """One known norm, for this gradient if each has its own."""
+def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
+    """One known norm, for this gradient if each has its own; None where only other processes have gradients."""
     owner = find(norm)
     if owner is None and not isinstance(norm, (int, float)):
         hint = "pass what gradclip.norm or gradclip.get_total_norm returned."
@@ -99,12 +100,12 @@ def _known(backend: Backend, rule: Rule, x: Tensor, norm: Any) -> Any:
     return norm
 
 
-def _check_known_shape(backend: Backend, rule: Rule, x: Tensor, norm: Any, shape: tuple[int | None, ...] | None) -> None:
+def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any, shape: tuple[int | None, ...] | None) -> None:
     if rule.scope is Scope.AXES:
-        if not backend.is_sparse(x):  # its norms are those of its merged rows
+        if x is not None and not backend.is_sparse(x):  # its norms are those of its merged rows
             _check_fits(backend, x, norm, "norm")
     elif rule.scope is Scope.EXAMPLE:
-        examples = (backend.shape(x) or (None,))[0]
+        examples = None if x is None else (backend.shape(x) or (None,))[0]
         if shape is not None and (len(shape) != 1 or (shape[0] != examples and None not in (shape[0], examples))):
             what = f"{rule.name} has one norm for each example."
             raise backend.error(KnownNormError(what, f"norm of shape {shape}, {examples} examples"))
@@ -238,6 +239,11 @@ def warn_of_doubt(opened: Gradients) -> None:
     doubt = None if opened.backend is None else opened.backend.doubt(opened.present)
     if doubt is not None:
         warnings.warn(doubt, GradclipWarning, stacklevel=_outside())
+
+
+def warn_of_no_match(error: Exception) -> None:
+    """A pattern matches nothing, and whether any other process has what it is for nobody knows."""
+    warnings.warn(str(error), GradclipWarning, stacklevel=_outside())
 
 
 def warn_of_nothing(opened: Gradients) -> None:

@@ -11,8 +11,8 @@ from gradclip.distributed import Shared, shared
 from gradclip.groups import Rules
 from gradclip.norms import measure
 from gradclip.registry import Gradients, open_
-from gradclip.rule import ClipResult, Rule, Scope, check_rule
-from gradclip.several import UNKNOWN, clip_groups
+from gradclip.rule import EXAMPLE, VALUE, ClipResult, Rule, check_rule
+from gradclip.several import UNKNOWN, clip_groups, is_idle, of_nothing
 from gradclip.tracing import as_it_is
 
 __all__ = ["UNKNOWN", "carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
@@ -35,7 +35,8 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
             several in a tuple), or a function that is given the sum of the p-th powers of this process's gradients, as a 0-d
             float64 tensor (for an infinite order their maximum; for several groups of one order a vector, with an entry for
             each), and returns that of all processes, or writes it in place. Gradients whose own type says how they are split
-            need none (torch: DTensors; JAX: sharded arrays under ``jit``).
+            need none (torch: DTensors; JAX: sharded arrays under ``jit``). Groups whose rules have no such norm may stand in a
+            list beside one whose rule has: they are clipped by what is here.
 
     Returns:
         The clipped gradients in the same container, of the same dtypes, with the norm and the coefficient; of a list of groups
@@ -151,16 +152,18 @@ def carry_out(
     if not isinstance(rule, Rule):
         ways: dict[str, Any] = {"in_place": in_place, "keep": keep, "known": known, "stage": stage, "reduce": reduce}
         return clip_groups(opened, rule, params, **ways)
-    check_rule(rule, keeps_shape=in_place)
-    no_norm = rule.scope is Scope.VALUE
+    if in_place:
+        check_rule(rule, keeps_shape=True)
+    no_norm = rule.scope is VALUE
     several = None
     if reduce is not None or not opened.plain or len(opened.present) < len(opened.leaves):
-        several = shared(opened, (rule,), reduce, differentiates=stage == "all" and not in_place)
+        several = shared(opened, [(range(len(opened.leaves)), rule)], reduce, differentiates=stage == "all" and not in_place)
         opened = opened if several is None else several.held
     backend = opened.backend
-    if backend is None or (not opened.present and (several is None or known is not UNKNOWN or no_norm)):
+    if backend is None or (not opened.present and is_idle((rule,), several)):
         warn_of_nothing(opened)
-        return ClipResult(opened.rebuild(opened.leaves), None if no_norm else 0.0, None if no_norm else 1.0)
+        (measured,), (factor,) = of_nothing(opened, (rule,), known if known is UNKNOWN else (known,))
+        return ClipResult(opened.rebuild(opened.leaves), measured, factor)
     if stage == "all" and known is UNKNOWN:
         warn_of_doubt(opened)
     is_plain = opened.plain and known is UNKNOWN and rule.is_plain
@@ -184,7 +187,9 @@ def carry_out(
         if stage == "norm":
             return ClipResult(None, measured, None)
         factors = coefficients(opened, rule, measured, params)
-        if rule.scope is Scope.EXAMPLE:
+        if stage == "coefficient":
+            return ClipResult(None, measured, factors)
+        if rule.scope is EXAMPLE:
             scaled = scale.summed(opened, backend, factors)
         else:
             scaled = scale.scaled(opened, backend, factors, in_place, keep)

@@ -11,7 +11,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST, WIDE
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
 from gradclip.registry import Gradients, looked_at, open_
-from gradclip.rule import Rule, Scope
+from gradclip.rule import EXAMPLE, GLOBAL, TENSOR, Rule
 
 __all__ = ["coefficient", "coefficients", "of_floats", "parameters", "settled"]
 
@@ -32,17 +32,20 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
     assert backend is not None
     if type(measured) is float and type(rule.limit) is float:
         return coefficient(backend, rule, measured, rule.limit)
-    if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
+    if rule.scope is GLOBAL or rule.scope is EXAMPLE:
         like = next((x for x in opened.leaves if x is not None), rule.limit)  # none where only other processes have gradients
-        n = looked_at(measured) if rule.scope is Scope.GLOBAL else measured
+        n = looked_at(measured) if rule.scope is GLOBAL else measured
         result = coefficient(backend, rule, n, _limit(backend, rule, like))
-        if rule.scope is Scope.EXAMPLE and isinstance(result, float):
+        if rule.scope is EXAMPLE and isinstance(result, float):
             return backend.cast(n > 0, backend.dtype(n)) * 0 + result  # one for each example
         return result
-    if rule.scope is Scope.TENSOR:
-        measured = [n if n is None or type(n) is float else looked_at(n) for n in measured]
+    if rule.scope is TENSOR:
+        is_looked_at = set(map(type, measured)) == {float}
+        if not is_looked_at:
+            measured = [n if n is None or type(n) is float else looked_at(n) for n in measured]
+            is_looked_at = set(map(type, measured)) == {float}
         if rule.relative_to is None and type(rule.limit) is float:
-            if set(map(type, measured)) == {float}:
+            if is_looked_at:
                 return of_floats(backend, rule, measured)
             if _are_alike(backend, measured):
                 return _together(backend, rule, measured)

@@ -16,7 +16,7 @@ from typing import Any
 from gradclip import norms, slices, subsets
 from gradclip.backend import Backend, Tensor
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 from gradclip.registry import Gradients, of_type
 from gradclip.rule import Rule, Scope
 from gradclip.subsets import Wanted
@@ -25,38 +25,38 @@ __all__ = ["Shared", "shared"]
 
 _EACH = Rule(name="nothing", scope=Scope.TENSOR)  # of no gradients, in the place of what is measured along axes
 
-Reduce = Group | Callable[[Tensor], Any]
+Reduce = Processes | Callable[[Tensor], Any]
 
 
-def shared(opened: Gradients, rules: Sequence[Rule], reduce: Any = None, *, differentiates: bool = False) -> Shared | None:
+def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, differentiates: bool = False) -> Shared | None:
     """What this process holds of gradients that others hold too; None where each process's gradients are its own.
 
     Raises:
-        ValueError: for a rule whose norms run along what is split, for ``reduce=`` with a rule that has not one norm over all
+        ValueError: for a rule whose norms run along what is split, for ``reduce=`` without a rule that has one norm over all
             gradients, or over processes that the norm has already been combined over, and for gradients that are recorded for
             a derivative where the result would have one.
         TypeError: for a ``reduce=`` that is neither callable nor one of the engine's groups.
     """
     backend, combine = opened.backend, None
     if reduce is not None:
-        backend, combine = _reducer(opened, rules, reduce)
+        backend, combine = _reducer(opened, [rule for _, rule in wanted], reduce)
     has_gaps = len(opened.present) < len(opened.leaves)
     look = backend is not None and bool(opened.leaves) and (has_gaps or not opened.plain)
     parts = backend.parts(opened.leaves, opened.owners) if look and backend is not None else None
-    if backend is not None and parts is None and isinstance(combine, Group):
+    if backend is not None and parts is None and isinstance(combine, Processes):
         parts = combine.parts(opened.leaves)
         combine = combine if parts is None else None
     if backend is None or (parts is None and combine is None):
         return None
     if parts is not None:
-        for rule in rules:
-            _check_rule(rule, parts)
-    if parts is not None and isinstance(combine, Group) and len(parts.ranks & combine.ranks) > 1:
+        for places, rule in wanted:
+            _check_rule(places, rule, parts)
+    if parts is not None and isinstance(combine, Processes) and len(parts.ranks & combine.ranks) > 1:
         what = "reduce= is over processes that the norm is combined over already, or that hold the same gradients."
         received = f"gradients on ranks {sorted(parts.ranks)}, reduce= over ranks {sorted(combine.ranks)}"
         hint = "leave reduce= out, or give the group of the processes that hold other layers."
         raise ArgumentError(what, received, hint)
-    if differentiates and (parts is not None or isinstance(combine, Group)) and backend.is_recorded(opened.present):
+    if differentiates and (parts is not None or isinstance(combine, Processes)) and backend.is_recorded(opened.present):
         what = "A clip over several processes has no derivative."  # what the others hold would have no part in it
         raise ArgumentError(what, "gradients that require a gradient", "clip them in place, or detach them first.")
     return Shared(opened, backend, parts, combine)
@@ -66,11 +66,16 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
     backend = opened.backend or of_type(type(reduce))
     group = None if backend is None else backend.group(reduce)
     divides = group is not None and group.parts(opened.leaves) is not None  # each process has a part of every gradient
-    for rule in rules:
-        if rule.scope is not Scope.GLOBAL and not (divides and rule.scope is Scope.TENSOR and not rule.mean):
-            what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
-            hint = "leave it out where no norm needs what other processes have."
-            raise ArgumentError(what, f"rule={rule}", hint)
+    uses = [rule.scope is Scope.GLOBAL or (divides and rule.scope is Scope.TENSOR and not rule.mean) for rule in rules]
+    refused = [
+        rule
+        for rule, does in zip(rules, uses, strict=True)
+        if not does and not (any(uses) and (rule.scope is Scope.VALUE or not divides))
+    ]
+    if refused:
+        what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
+        hint = "leave it out where no norm needs what other processes have."
+        raise ArgumentError(what, f"rule={refused[0]}", hint)
     if backend is not None and group is not None:
         return backend, group
     if not callable(reduce):
@@ -84,7 +89,7 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
     return backend, reduce
 
 
-def _check_rule(rule: Rule, parts: Parts) -> None:
+def _check_rule(places: Sequence[int], rule: Rule, parts: Parts) -> None:
     is_along = rule.scope is Scope.AXES
     if rule.scope is Scope.EXAMPLE or (is_along and parts.across is None) or (rule.relative_to is not None and not is_along):
         what = "This rule needs whole gradients, and these are split over processes."
@@ -92,9 +97,10 @@ def _check_rule(rule: Rule, parts: Parts) -> None:
     if is_along and rule.error_if_nonfinite:
         what = "Norms along axes of gradients that are split differ from process to process: not all would raise."
         raise ArgumentError(what, f"rule={rule}, error_if_nonfinite=True", "look at a norm over all gradients first.")
-    if (rule.scope is Scope.VALUE or is_along) and parts.sums:
+    sums = sorted(set(parts.sums).intersection(places))
+    if (rule.scope is Scope.VALUE or is_along) and sums:
         what = "A gradient that is a sum over processes cannot be clipped by value, or along axes, before it is summed."
-        raise ArgumentError(what, f"gradients at {list(parts.sums)}", "redistribute it to Replicate or Shard first.")
+        raise ArgumentError(what, f"gradients at {sums}", "redistribute it to Replicate or Shard first.")
     for limit in (rule.limit, rule.lower, rule.upper):
         if not isinstance(limit, (int, float)) and any(length != 1 for length in getattr(limit, "shape", ())):
             what = "A limit for gradients that are split over processes must have one element."
@@ -110,7 +116,7 @@ class Shared:
         self.parts = parts
         self.reduce = reduce
         #: what each group has come to, alike on all its processes: whose norm, of which order, the norm
-        self._results: list[tuple[Group, list[tuple[int, float, Any]]]] = []
+        self._results: list[tuple[Processes, list[tuple[int, float, Any]]]] = []
         held = opened.leaves if parts is None else parts.held
         #: the same gradients, each as what is here of it
         self.held = opened if parts is None and opened.backend is not None else self._of(held, opened.owners)
@@ -143,8 +149,9 @@ class Shared:
     def _along(self, places: Sequence[int], rule: Rule) -> list[Any]:
         """The norms of the slices of which something is here."""
         assert self.parts is not None
+        chosen = set(places)
         leaves, owners = (
-            [x if i in places else None for i, x in enumerate(each)] for each in (self.whole.leaves, self.whole.owners)
+            [x if i in chosen else None for i, x in enumerate(each)] for each in (self.whole.leaves, self.whole.owners)
         )
         return slices.measure(self.backend, leaves, owners, self.parts, rule)
 
@@ -163,10 +170,10 @@ class Shared:
             elif not sums[k] or any(counted.leaves[i] is not None for i in places if i in rest):
                 sums[k].append(n)
         joined = list(map(self._joined, wanted, sums, each))
-        return joined if self.reduce is None else self._reduced(self.reduce, joined, [_order(rule) for _, rule in wanted])
+        return joined if self.reduce is None else self._reduced(self.reduce, joined, [rule for _, rule in wanted])
 
     def _measure_over(
-        self, group: Group, counted: Gradients, wanted: list[Wanted], sums: list[list[Any]], each: list[dict[int, Any]]
+        self, group: Processes, counted: Gradients, wanted: list[Wanted], sums: list[list[Any]], each: list[dict[int, Any]]
     ) -> None:
         """The norms over the processes of a group, with one collective for all of them.
 
@@ -209,10 +216,10 @@ class Shared:
         missing = {id(self.whole.owners[i]): i for _, places in self._groups() for i in places if self.held.leaves[i] is None}
         return sorted([*self.held.unique(), *missing.values()])
 
-    def _groups(self) -> list[tuple[Group, Sequence[int]]]:
+    def _groups(self) -> list[tuple[Processes, Sequence[int]]]:
         return [] if self.parts is None else list(zip(self.parts.groups, self.parts.places, strict=True))
 
-    def _over(self, group: Group, values: list[Any], orders: list[float], whose: list[int]) -> list[Any]:
+    def _over(self, group: Processes, values: list[Any], orders: list[float], whose: list[int]) -> list[Any]:
         """Each of several norms, over all processes of a group; ``whose`` says to which set each belongs."""
 
         def join(rows: list[Any]) -> Any:
@@ -226,16 +233,18 @@ class Shared:
         self._results.append((group, list(zip(whose, orders, result, strict=True))))
         return result
 
-    def _reduced(self, reduce: Reduce, found: list[Any], orders: list[float]) -> list[Any]:
-        """One norm for each set, with what other processes hold."""
-        if isinstance(reduce, Group):
-            return self._over(reduce, found, orders, list(range(len(found))))
-        if len(found) == 1:
-            return self._called(reduce, found, orders[0], ())
+    def _reduced(self, reduce: Reduce, found: list[Any], rules: list[Rule]) -> list[Any]:
+        """One norm for each set that has one, with what other processes hold; a gradient's own norm stays."""
+        which = [k for k, rule in enumerate(rules) if rule.scope is Scope.GLOBAL]
+        orders = [_order(rules[k]) for k in which]
         results = list(found)
+        if isinstance(reduce, Processes):
+            for k, value in zip(which, self._over(reduce, [found[k] for k in which], orders, which), strict=True):
+                results[k] = value
+            return results
         for order in dict.fromkeys(orders):
-            places = [k for k, other in enumerate(orders) if other == order]
-            values = self._called(reduce, [found[k] for k in places], order, (len(places),))
+            places = [k for k, other in zip(which, orders, strict=True) if other == order]
+            values = self._called(reduce, [found[k] for k in places], order, (len(places),) if len(which) > 1 else ())
             for k, value in zip(places, values, strict=True):
                 results[k] = value
         return results

@@ -33,6 +33,8 @@ def normal_factors(coefficient: float) -> tuple[float, ...]:
 
     A coefficient of 1e-40 is right for a gradient of 1e30 and a limit of 1e-10, and has 17 bits in float32, or none.
     """
-    if 0.0 < coefficient < 2.0**-126:
-        return (coefficient * 2.0**64, 2.0**-64)
-    return (coefficient,)
+    rest = []
+    while 0.0 < coefficient < 2.0**-126:
+        coefficient *= 2.0**64
+        rest.append(2.0**-64)
+    return (coefficient, *rest)

@@ -34,12 +34,18 @@ class Group:
 
     - a string: a pattern for the name, in which ``*`` stands for any text, as in :func:`fnmatch.fnmatchcase`;
     - an ``re.Pattern``, which must match the whole name;
-    - a function of the name and the parameter, or the gradient where no parameter came with it (None where there is none);
+    - a function of the name and the parameter, or the gradient where no parameter came with it. It is not called where there is
+      neither;
     - a list or tuple of selections: what any of them selects.
 
     The name is made of the keys, attributes and indices that lead to a gradient in its container, joined by dots:
     ``"encoder.weight"`` in ``dict(model.named_parameters())``, ``"dense.kernel"`` in ``{"dense": {"kernel": ...}}``, ``"0"`` in
-    a list. In Paddle's ``(parameter, gradient)`` pairs it is the parameter's own name; a pattern may match either.
+    a list. In Paddle's ``(parameter, gradient)`` pairs it is the parameter's own name, and only that; in a dict or list of
+    Paddle's parameters a pattern may match their own names too.
+
+    In the result the norm and the coefficient of a group have the form that they have for its rule alone. Of a rule with a norm
+    for each gradient they are lists with an entry for every gradient of the container, None for those that the group does not
+    scale.
 
     Args:
         rule: from a dialect.
@@ -51,7 +57,9 @@ class Group:
     Raises:
         TypeError: for what is no rule, and for what is no selection.
         ValueError: for ``counted`` with a rule that has not one norm over all gradients. When it is used: for a gradient that
-            two groups would scale, and for a pattern that matches no name, unless other processes may have it.
+            two groups would scale, and for a pattern that matches no name. For gradients in parts on several processes the
+            latter is a :class:`gradclip.errors.GradclipWarning`, because others may have what it is for; with ``reduce=``
+            nothing is said.
 
     Example:
         >>> import gradclip, numpy as np
@@ -74,6 +82,8 @@ class Group:
         check_rule(self.rule)
         _check_selection("scaled", self.scaled)
         _check_selection("counted", self.counted)
+        object.__setattr__(self, "scaled", _frozen(self.scaled))
+        object.__setattr__(self, "counted", _frozen(self.counted))
         if self.counted is not None and self.rule.scope is not Scope.GLOBAL:
             what = "What counts in a norm can only be chosen for a rule with one norm over all gradients."
             raise ArgumentError(what, f"rule={self.rule}, counted={self.counted!r}", "leave counted= out.")
@@ -88,9 +98,20 @@ def _check_selection(name: str, given: Any) -> None:
             if part is None:
                 raise ArgumentTypeError("None is no part of a selection.", f"{name}={given!r}", "leave it out.")
             _check_selection(name, part)
-    elif not (given is None or isinstance(given, (str, re.Pattern)) or callable(given)):
+    elif not (given is None or _is_selection(given)):
         hint = "a pattern for names, an re.compile(...), a function of name and tensor, or a list of these."
         raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={given!r}", hint)
+
+
+def _is_selection(given: Any) -> bool:
+    if isinstance(given, re.Pattern):
+        return isinstance(given.pattern, str)
+    return isinstance(given, str) or (callable(given) and not isinstance(given, type))
+
+
+def _frozen(selection: Any) -> Any:
+    """The same with tuples for lists, so that a group can be a key, as a static argument of ``jax.jit`` has to be."""
+    return tuple(map(_frozen, selection)) if isinstance(selection, (list, tuple)) else selection
 
 
 def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ...]:
@@ -103,7 +124,11 @@ def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ..
         if isinstance(group, Rule):
             hint = "gradclip.Group(rule, 'encoder.*') says which gradients it is for."
             raise ArgumentTypeError("Several rules in one call need groups.", f"rule={group}", hint)
-        check_rule(group.rule if isinstance(group, Group) else group, keeps_shape=keeps_shape)
+        if not isinstance(group, Group):
+            hint = "a dialect's function returns a rule; gradclip.Group(rule, 'encoder.*') is one for some of the gradients."
+            what = "rule must be a gradclip.Rule, a gradclip.Group or a list of groups."
+            raise ArgumentTypeError(what, f"rule={group!r}", hint)
+        check_rule(group.rule, keeps_shape=keeps_shape)
     if not groups:
         raise ArgumentError("There must be a group.", f"rule={given!r}", "gradclip.Group(rule) is one of all gradients.")
     return groups
@@ -119,7 +144,7 @@ class Chosen:
     scaled: list[list[int]]  #: for each group; no place is in two of these lists
     counted: list[list[int]]
     unmatched: list[str]  #: patterns that match no name
-    names: list[str]
+    names: list[str]  #: of all gradients; empty where no selection asks for one
 
 
 def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
@@ -128,55 +153,72 @@ def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
     Raises:
         ValueError: for a gradient that two groups would scale.
     """
-    names = _joined(opened.places())
-    own = list(map(_own_name, opened.owners))
-    if opened.is_named:
-        names = [mine or name for mine, name in zip(own, names, strict=True)]
-    found = _Found(opened, names, own, opened.firsts(), [])
+    found = _Found(opened)
     of_each = [None if group.scaled is None else found.places(group.scaled) for group in groups]
     taken = set().union(*(places for places in of_each if places is not None))
-    rest = [i for i in range(len(names)) if i not in taken]
+    rest = [i for i in range(len(opened.leaves)) if i not in taken]
     scaled = [rest if places is None else places for places in of_each]
     counted = [places if g.counted is None else found.places(g.counted) for g, places in zip(groups, scaled, strict=True)]
-    _check_apart(scaled, names)
-    return Chosen(scaled, counted, list(dict.fromkeys(found.unmatched)), names)
+    if sum(map(len, scaled)) > len(set().union(*scaled)):
+        raise _in_two_groups(scaled, found.names())
+    return Chosen(scaled, counted, list(dict.fromkeys(found.unmatched)), found.names() if found.unmatched else [])
 
 
 def missing(chosen: Chosen) -> ArgumentError:
     """The error for a pattern that matches no name."""
     pattern, names = chosen.unmatched[0], chosen.names
     close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
-    among = ", ".join(map(repr, close or names[:3])) + ("" if len(names) <= 3 else ", ...")
-    hint = f"there are {len(names)} names: {among}." if names else "there are no gradients."
+    among = ", ".join(map(repr, close or names[:3])) + (", ..." if len(names) > 3 else ".")
+    hint = f"there {'is 1 name' if len(names) == 1 else f'are {len(names)} names'}: {among}"
+    if not names:
+        hint = "there are no gradients."
+    elif pattern in names:
+        hint = "[ begins a set of characters in a pattern; write [[] for the character itself."
+    elif all(name.isdecimal() for name in names):
+        hint = f"these have numbers, '0' to '{len(names) - 1}', for names; pass a dict: dict(model.named_parameters())."
     return ArgumentError("A pattern matches the name of no gradient.", f"pattern={pattern!r}", hint)
 
 
-@dataclass(frozen=True, slots=True)
 class _Found:
-    """Selections looked up in one container."""
+    """Selections looked up in one container, whose names are found when the first selection asks for them."""
 
-    opened: Gradients
-    names: list[str]
-    own: list[str]  # what parameters call themselves
-    firsts: list[int]
-    unmatched: list[str]
+    def __init__(self, opened: Gradients) -> None:
+        self.opened = opened
+        self.unmatched: list[str] = []
+        self._firsts: list[int] | None = None
+        self._names: list[str] | None = None
+        self._own: list[str] = []  # what parameters call themselves, where that is another name
+
+    def names(self) -> list[str]:
+        if self._names is None:
+            names, owners = _joined(self.opened.places()), self.opened.owners
+            own = list(map(_own_name, owners)) if any(owner is not None for owner in owners) else [""] * len(names)
+            if self.opened.is_named:
+                self._names = [mine or name for mine, name in zip(own, names, strict=True)]
+            else:
+                self._names, self._own = names, own if any(own) else []
+        return self._names
 
     def places(self, selection: Any) -> list[int]:
         """What a selection selects, with every other place of the same gradients."""
-        firsts = self.firsts
+        if self._firsts is None:
+            self._firsts = self.opened.firsts()
+        firsts = self._firsts
         chosen = {firsts[i] for i in self._selected(selection)}
-        return [i for i in range(len(firsts)) if firsts[i] in chosen]
+        return [i for i, first in enumerate(firsts) if first in chosen]
 
     def _selected(self, selection: Any) -> Collection[int]:
         if isinstance(selection, (list, tuple)):
             return {i for part in selection for i in self._selected(part)}
+        names = self.names()
         if not isinstance(selection, (str, re.Pattern)):
-            given = zip(self.names, self.opened.leaves, self.opened.owners, strict=True)
-            return [i for i, (name, x, owner) in enumerate(given) if selection(name, x if owner is None else owner)]
+            given = enumerate(zip(self.opened.leaves, self.opened.owners, strict=True))
+            tensors = {i: x if owner is None else owner for i, (x, owner) in given}
+            return [i for i, x in tensors.items() if x is not None and selection(names[i], x)]
         text, flags = (selection, None) if isinstance(selection, str) else (selection.pattern, selection.flags)
-        found = _matching(text, flags, self.names)
-        if any(self.own):
-            found += [i for i in _matching(text, flags, self.own) if self.own[i]]
+        found = _matching(text, flags, names)
+        if self._own:
+            found += [i for i in _matching(text, flags, self._own) if self._own[i]]
         if not found:
             self.unmatched.append(text)
         return found
@@ -216,13 +258,13 @@ def _own_name(owner: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _check_apart(scaled: list[list[int]], names: list[str]) -> None:
-    """Refuse a gradient that two groups would scale."""
-    whose: dict[int, int] = {}
+def _in_two_groups(scaled: list[list[int]], names: list[str]) -> ArgumentError:
+    """The error for a gradient that two groups would scale."""
+    whose: dict[int, list[int]] = {}
     for k, places in enumerate(scaled):
         for i in places:
-            if i in whose:
-                what = "A gradient is scaled by one group only."
-                hint = "leave it out of one of them; what groups count (counted=) may overlap."
-                raise ArgumentError(what, f"{names[i] or 'the gradient'!r} in groups {whose[i]} and {k}", hint)
-            whose[i] = k
+            whose.setdefault(i, []).append(k)
+    place, (one, other, *_) = next((i, groups) for i, groups in whose.items() if len(groups) > 1)
+    hint = "leave it out of one of them; what groups count (counted=) may overlap."
+    received = f"{names[place] or 'the gradient'!r} in groups {one} and {other}"
+    return ArgumentError("A gradient is scaled by one group only.", received, hint)

@@ -15,7 +15,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import COMPLEX, FLOATS, LARGEST, WIDE, promote
 from gradclip.errors import ArgumentError, DTypeError, ShapeError
 from gradclip.registry import Gradients
-from gradclip.rule import Rule, Scope
+from gradclip.rule import AXES, EXAMPLE, GLOBAL, Rule
 
 __all__ = [
     "EmptyNormError",
@@ -59,9 +59,11 @@ def concrete_norms(
 ) -> list[float]:
     """The norm of each concrete tensor, as a Python float, computed in ``wide`` where that is wider than its own dtype."""
     if plain and 0 < order < math.inf:
-        norms, bound = backend.fast_norms(tensors, order), _trusted_bound(order)
+        norms = backend.fast_norms(tensors, order)
+        bound = 2.0**450 if order == 2 else _trusted_bound(order)
+        least = 1 / bound
         return [
-            n if n is not None and 1 / bound < n < bound else _careful(backend, x, x, n, order)
+            n if n is not None and least < n < bound else _careful(backend, x, x, n, order)
             for x, n in zip(tensors, norms, strict=True)
         ]
     values = [_values(backend, x, wide) for x in tensors]
@@ -270,7 +272,7 @@ def measure(opened: Gradients, rule: Rule, wide: str = "") -> Any:
     plain = opened.plain
     is_concrete = backend.is_concrete(present[:1] if plain else present)
     wide = wide or plain or promote([backend.dtype(x) for x in present])
-    if rule.scope is Scope.GLOBAL:
+    if rule.scope is GLOBAL:
         fast = backend.fast_total(present, rule.order) if plain and is_concrete else None
         if fast is not None and _is_trusted(fast, rule.order, "float64"):
             return fast
@@ -278,15 +280,16 @@ def measure(opened: Gradients, rule: Rule, wide: str = "") -> Any:
         if is_concrete:
             return combine(concrete_norms(backend, tensors, rule.order, wide, plain=bool(plain)), rule.order)
         return traced_total(backend, tensors, rule.order, wide)
-    if rule.scope is Scope.EXAMPLE:
+    if rule.scope is EXAMPLE:
         return total(backend, [_per_example(backend, opened.leaves[i], rule.order, wide) for i in opened.unique()], rule.order)
-    if rule.scope is Scope.AXES:
+    if rule.scope is AXES:
         return [None if x is None else norm(backend, x, rule.order, axes_of(backend, x, rule)) for x in opened.leaves]
+    each: list[Any]
     if is_concrete:
-        each = iter(concrete_norms(backend, present, rule.order, plain=bool(plain)))
+        each = concrete_norms(backend, present, rule.order, plain=bool(plain))
     else:
-        each = iter(traced_norms(backend, present, rule.order))
-    return [None if x is None else mean(backend, x, next(each), rule) for x in opened.leaves]
+        each = traced_norms(backend, present, rule.order)
+    return opened.placed([mean(backend, x, n, rule) for x, n in zip(present, each, strict=True)] if rule.mean else each)
 
 
 def mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Group", "Parts"]
+__all__ = ["Parts", "Processes"]
 
 
-class Group:
+class Processes:
     """Processes whose norms become one: an engine's process group, behind the little that is asked of it.
 
     Every process of the group calls the same methods in the same order; each call is one collective, or one for each of several
@@ -42,7 +42,7 @@ class Parts:
     """Gradients of which this process holds parts. All lists have an entry for each leaf of the container."""
 
     held: list[Any]  #: what is here of each gradient, to be written in place; None where there is no gradient
-    groups: Sequence[Group]  #: in an order that is the same on every process
+    groups: Sequence[Processes]  #: in an order that is the same on every process
     places: Sequence[Sequence[int]]  #: for each group the leaves whose parts its processes hold, the same on each of them
     #: makes what counts here in the norms: None for an empty part, and for one that another process counts
     counted: Callable[[], list[Any]]
@@ -51,4 +51,4 @@ class Parts:
     sums: Sequence[int] = ()  #: leaves whose value is a sum over processes of what they hold
     #: which processes share the slices of a leaf (by its place) along these axes; None where each slice lies on one, and the
     #: same object for the same processes. Itself None where the backend cannot tell
-    across: Callable[[int, Sequence[int]], Group | None] | None = None
+    across: Callable[[int, Sequence[int]], Processes | None] | None = None

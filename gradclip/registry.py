@@ -169,6 +169,7 @@ class Gradients:
     was_iterator: bool = False
     plain: str = ""  #: the dtype of gradients that :meth:`Backend.plain` vouches for
     is_named: bool = False  #: whether the container names the parameter of each gradient
+    is_excerpt: bool = False  #: whether there are other gradients, which are clipped by themselves
 
     def placed(self, new: list[Any]) -> list[Any]:
         """New tensors in the place of those that are present."""
@@ -200,15 +201,18 @@ class Gradients:
         seen: dict[Hashable, int] = {}
         places = []
         for i, (leaf, owner) in enumerate(zip(self.leaves, self.owners, strict=True)):
-            first = i
-            if leaf is not None and self.backend is not None:
-                key = self.backend.identity(leaf)
-                first = seen.setdefault(key, i)
-                if self.is_named and owner is not None:
-                    first = min(first, seen.setdefault(id(owner), first))
-                    seen[key] = first
+            keys: list[Hashable] = [] if leaf is None or self.backend is None else [self.backend.identity(leaf)]
+            if owner is not None and (leaf is None or self.is_named):  # other processes may have the gradient of a parameter
+                keys.append(id(owner))
+            first = min([i, *(seen[key] for key in keys if key in seen)])
+            seen.update(dict.fromkeys(keys, first))
             places.append(first)
         return places
+
+    def spread(self, places: Sequence[int], found: Sequence[Any]) -> list[Any]:
+        """What was found for some places in a list with an entry for each leaf, None elsewhere."""
+        by_place = dict(zip(places, found, strict=True))
+        return [by_place.get(i) for i in range(len(self.leaves))]
 
     def only(self, places: Sequence[int]) -> Gradients:
         """Some of the gradients: lists with an entry for each of these places, and no container."""
@@ -237,10 +241,11 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     if backend is not None:
         leaves = list(tree)
     else:
-        backend, was_iterator = find(tree), isinstance(tree, Iterator)
+        backend = find(tree)
         if backend is not None:
             leaves, rebuild = [tree], _only
         else:
+            was_iterator = isinstance(tree, Iterator)
             tree = _materialised(tree)
             backend = _first_backend(tree)
             if backend is None:

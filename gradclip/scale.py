@@ -9,7 +9,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.coefficient import of_floats
 from gradclip.dtypes import INTEGERS, WIDE
 from gradclip.registry import Gradients, find
-from gradclip.rule import ClipResult, Rule, Scope
+from gradclip.rule import TENSOR, ClipResult, Rule
 
 __all__ = ["apart", "clamped", "scaled", "summed"]
 
@@ -54,13 +54,7 @@ def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
 
 def apart(opened: Gradients, backend: Backend, rule: Rule) -> ClipResult | None:
     """Plain gradients clipped each by its own norm, in one pass: those that are not clipped are returned themselves."""
-    if (
-        rule.scope is not Scope.TENSOR
-        or rule.order != 2
-        or rule.mean
-        or rule.relative_to is not None
-        or rule.error_if_nonfinite
-    ):
+    if rule.scope is not TENSOR or rule.order != 2 or rule.mean or rule.relative_to is not None or rule.error_if_nonfinite:
         return None
     found = backend.clipped_apart(opened.present, functools.partial(of_floats, backend, rule))
     if found is None:
@@ -77,9 +71,7 @@ def scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool, ke
             backend.scale_(opened.present if opened.plain else [leaves[i] for i in opened.unique()], factors, opened.plain)
         return leaves
     if not in_place and not isinstance(factors, list) and not (isinstance(factors, float) and factors == 1.0):
-        merged = opened.present if opened.plain else [backend.merge(x) for x in opened.present]
-        scaled = backend.scaled([backend.values(x) for x in merged], factors, opened.plain)
-        return opened.placed(list(map(backend.with_values, merged, scaled)))
+        return opened.placed(_products(backend, opened.present, factors, opened.plain))
     each = factors if isinstance(factors, list) else [factors] * len(leaves)
     if not in_place:
         return _each_scaled(opened, backend, each, keep)
@@ -95,16 +87,21 @@ def _each_scaled(opened: Gradients, backend: Backend, factors: list[Any], keep: 
     """New gradients, each times its own coefficient."""
     leaves = opened.leaves
     places = [i for i, c in enumerate(factors) if c is not None and not (type(c) is float and c == 1.0)]
-    each = [factors[i] for i in places]
-    if opened.plain and places and type(each[0]) is float:
-        scaled = backend.scaled([leaves[i] for i in places], each, opened.plain)
-    else:
-        merged = [backend.merge(leaves[i]) for i in places]
-        scaled = list(map(backend.with_values, merged, backend.scaled(list(map(backend.values, merged)), each)))
-    if len(places) == len(leaves):
+    is_all = len(places) == len(leaves)
+    each, chosen = (factors, leaves) if is_all else ([factors[i] for i in places], [leaves[i] for i in places])
+    scaled = _products(backend, chosen, each, opened.plain if type(each[0]) is float else "") if places else []
+    if is_all:
         return scaled
     clipped = dict(zip(places, scaled, strict=True))
     return [clipped[i] if i in clipped else x if keep or x is None else backend.copy(x) for i, x in enumerate(leaves)]
+
+
+def _products(backend: Backend, tensors: list[Tensor], factors: Any, plain: str) -> list[Tensor]:
+    """New tensors, times one coefficient or each times its own; plain ones have nothing to merge."""
+    if plain:
+        return backend.scaled(tensors, factors, plain)
+    merged = list(map(backend.merge, tensors))
+    return list(map(backend.with_values, merged, backend.scaled(list(map(backend.values, merged)), factors)))
 
 
 def _scaled_copy(backend: Backend, x: Tensor, c: Any) -> Tensor:

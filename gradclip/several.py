@@ -9,7 +9,16 @@ from typing import Any
 
 from gradclip import scale, subsets
 from gradclip.backend import Backend
-from gradclip.check import check, check_known, check_limits, is_finite, not_finite, warn_of_doubt, warn_of_nothing
+from gradclip.check import (
+    check,
+    check_known,
+    check_limits,
+    is_finite,
+    not_finite,
+    warn_of_doubt,
+    warn_of_no_match,
+    warn_of_nothing,
+)
 from gradclip.coefficient import coefficients, parameters, settled
 from gradclip.distributed import Shared, shared
 from gradclip.errors import ArgumentTypeError
@@ -18,7 +27,7 @@ from gradclip.norms import check_dtypes
 from gradclip.registry import Gradients
 from gradclip.rule import ClipResult, Rule, Scope
 
-__all__ = ["UNKNOWN", "clip_groups"]
+__all__ = ["UNKNOWN", "clip_groups", "is_idle", "of_nothing"]
 
 UNKNOWN: Any = object()  #: for a norm that is to be measured
 
@@ -34,16 +43,19 @@ def clip_groups(
     used = _used(opened, chosen, in_place or keep)
     several = None
     if reduce is not None or not used.plain or len(used.present) < len(used.leaves):
-        several = shared(used, rules, reduce, differentiates=stage == "all" and not in_place)
-    if chosen.unmatched and opened.leaves and several is None and not _is_in_parts(opened):
-        raise missing(chosen)
+        wanted = list(zip(chosen.counted, rules, strict=True))
+        several = shared(used, wanted, reduce, differentiates=stage == "all" and not in_place)
+    if chosen.unmatched and opened.leaves and not opened.is_excerpt and reduce is None:
+        if several is None and not _is_in_parts(opened):
+            raise missing(chosen)
+        warn_of_no_match(missing(chosen))  # no error: with experts on other processes their names may be only there
     held = used if several is None else several.held
-    measures = known is UNKNOWN and any(rule.scope is not Scope.VALUE for rule in rules)
-    if held.backend is None or (not held.present and (several is None or not measures)):
+    if known is not UNKNOWN:
+        known = _one_each(known, len(rules)) if is_list else [known]
+    if held.backend is None or (not held.present and is_idle(rules, several)):
         if not opened.present:
             warn_of_nothing(opened)
-        norms = [None if rule.scope is Scope.VALUE else 0.0 for rule in rules]
-        ones = [None if n is None else 1.0 for n in norms]
+        norms, ones = of_nothing(held, rules, known)
         return ClipResult(held.rebuild(held.leaves), norms if is_list else norms[0], ones if is_list else ones[0])
     if stage == "all" and known is UNKNOWN:
         warn_of_doubt(held)
@@ -51,15 +63,35 @@ def clip_groups(
     clips = _clips(held, rules, chosen, params)
     _check(held, held.backend, clips, in_place=in_place, is_plain=is_plain)
     with held.backend.arithmetic(in_place and not is_plain):
-        if known is UNKNOWN:
-            norms = _measured(held, clips, several)
-        else:
-            norms = _known(held, held.backend, clips, known if is_list else [known])
+        norms = _measured(held, clips, several) if known is UNKNOWN else _known(held, held.backend, clips, known)
         _check_finite(held, held.backend, clips, norms, several)
         if stage == "norm":
             return ClipResult(None, norms if is_list else norms[0], None)
         new, factors = _scaled(held, held.backend, clips, norms, in_place, keep)
     return ClipResult(held.rebuild(new), norms if is_list else norms[0], factors if is_list else factors[0])
+
+
+def is_idle(rules: Sequence[Rule], several: Shared | None) -> bool:
+    """Whether no other process may wait for one that has nothing to clip."""
+    return several is None or all(rule.scope is Scope.VALUE for rule in rules)
+
+
+def of_nothing(held: Gradients, rules: Sequence[Rule], known: Any) -> tuple[list[Any], list[Any]]:
+    """The norm and the coefficient of each rule where there is nothing to clip; norms that are known are what they are."""
+    forms = [_form(rule, len(held.leaves)) for rule in rules]
+    ones = [1.0 if form == 0.0 else form for form in forms]
+    if known is UNKNOWN:
+        return forms, ones
+    if held.backend is None:
+        return list(known), ones
+    return [check_known(held, held.backend, rule, n) for rule, n in zip(rules, known, strict=True)], ones
+
+
+def _form(rule: Rule, count: int) -> Any:
+    """The norm of no gradients, in the form that it has for so many leaves."""
+    if rule.scope is Scope.VALUE:
+        return None
+    return [None] * count if rule.scope in (Scope.TENSOR, Scope.AXES) else 0.0
 
 
 @dataclass(slots=True)
@@ -147,28 +179,24 @@ def _measured(held: Gradients, clips: list[_Clip], several: Shared | None) -> li
     wanted = [(clips[k].counted, clips[k].rule) for k in places]
     found = subsets.measure(held, wanted) if several is None else several.measure(wanted)
     by_group = dict(zip(places, found, strict=True))
-    return [by_group[k] if k in by_group else _of_nothing(held, clip) for k, clip in enumerate(clips)]
+    return [by_group[k] if k in by_group else _form(clip.rule, len(held.leaves)) for k, clip in enumerate(clips)]
 
 
-def _of_nothing(held: Gradients, clip: _Clip) -> Any:
-    """The norm of a group without a gradient."""
-    if clip.rule.scope is Scope.VALUE:
-        return None
-    return [None] * len(held.leaves) if clip.rule.scope in (Scope.TENSOR, Scope.AXES) else 0.0
-
-
-def _known(held: Gradients, backend: Backend, clips: list[_Clip], known: Any) -> list[Any]:
-    """Norms that are known already, one for each group."""
-    if not isinstance(known, (list, tuple)) or len(known) != len(clips):
+def _one_each(known: Any, count: int) -> Sequence[Any]:
+    if not isinstance(known, (list, tuple)) or len(known) != count:
         what, hint = "There must be a norm for each group.", "pass the list that gradclip.norm returned."
-        raise ArgumentTypeError(what, f"norm={known!r}, {len(clips)} groups", hint)
+        raise ArgumentTypeError(what, f"norm={known!r}, {count} groups", hint)
+    return known
+
+
+def _known(held: Gradients, backend: Backend, clips: list[_Clip], known: Sequence[Any]) -> list[Any]:
+    """Norms that are known already, one for each group."""
     norms: list[Any] = []
     for clip, n in zip(clips, known, strict=True):
-        if not clip.gradients.present:
-            norms.append(n)
-        elif isinstance(n, (list, tuple)) and len(n) == len(held.leaves):
-            found = check_known(clip.gradients, backend, clip.rule, [n[i] for i in clip.scaled])
-            norms.append(_spread(held, clip.scaled, found))
+        if clip.rule.scope in (Scope.TENSOR, Scope.AXES):
+            chosen = set(clip.scaled)
+            of_group = replace(held, leaves=[x if i in chosen else None for i, x in enumerate(held.leaves)])
+            norms.append(check_known(of_group, backend, clip.rule, n))
         else:
             norms.append(check_known(clip.gradients, backend, clip.rule, n))
     return norms
@@ -188,12 +216,12 @@ def _scaled(
     held: Gradients, backend: Backend, clips: list[_Clip], norms: list[Any], in_place: bool, keep: bool
 ) -> tuple[list[Any], list[Any]]:
     """The gradients of each group times their coefficients, and those."""
-    factors = [_factors(held, clip, n) for clip, n in zip(clips, norms, strict=True)]
+    factors = list(map(_factors, clips, norms))
     new = list(held.leaves)
     results: list[Any] = []
     for clip, factor in zip(clips, factors, strict=True):
         gradients = clip.gradients
-        results.append(_spread(held, clip.scaled, factor) if isinstance(factor, list) else factor)
+        results.append(held.spread(clip.scaled, factor) if isinstance(factor, list) else factor)
         if not gradients.present:
             continue
         if clip.rule.scope is Scope.VALUE:
@@ -207,16 +235,12 @@ def _scaled(
     return new, results
 
 
-def _factors(held: Gradients, clip: _Clip, n: Any) -> Any:
+def _factors(clip: _Clip, n: Any) -> Any:
     """The coefficient of a group, or a list of them for the gradients that it scales."""
     if clip.rule.scope is Scope.VALUE:
         return None
-    if clip.rule.scope is not Scope.GLOBAL and not clip.gradients.present:
+    is_alone = clip.rule.relative_to is None  # else other processes may wait for the norms of its parameters
+    if clip.rule.scope is not Scope.GLOBAL and not clip.gradients.present and is_alone:
         return [None] * len(clip.scaled) if isinstance(n, list) else 1.0
     measured = [n[i] for i in clip.scaled] if isinstance(n, list) else n
     return coefficients(clip.gradients, clip.rule, measured, None)
-
-
-def _spread(held: Gradients, places: Sequence[int], found: list[Any]) -> list[Any]:
-    by_place = dict(zip(places, found, strict=True))
-    return [by_place.get(i) for i in range(len(held.leaves))]

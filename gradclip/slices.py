@@ -8,7 +8,7 @@ from typing import Any
 
 from gradclip import norms
 from gradclip.backend import Backend, Tensor
-from gradclip.parts import Group, Parts
+from gradclip.parts import Parts, Processes
 from gradclip.rule import Rule
 from gradclip.subsets import nothing
 
@@ -27,7 +27,7 @@ def measure(backend: Backend, leaves: Sequence[Any], owners: Sequence[Any], part
     every = backend.parts(given, given) if has_gaps else parts
     held = given if every is None else every.held
     each: list[Any] = []
-    waiting: dict[Group, list[int]] = {}
+    waiting: dict[Processes, list[int]] = {}
     for i, (whole, here) in enumerate(zip(given, held, strict=True)):
         if whole is None:
             each.append(None)

@@ -35,8 +35,10 @@ def measure(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
         else:
             found[k] = _of_one(opened, places, rule)
     for of_order in by_order.values():
-        if len(of_order) == 1:
-            found[of_order[0]] = _of_one(opened, *present[of_order[0]])
+        places = [i for k in of_order for i in present[k][0]]
+        if len(set(places)) == len(places):
+            for k in of_order:
+                found[k] = _of_one(opened, *present[k])
         else:
             for k, n in zip(of_order, _overlapping(opened, [present[k] for k in of_order]), strict=True):
                 found[k] = n
@@ -69,12 +71,7 @@ def _of_one(opened: Gradients, places: Sequence[int], rule: Rule, wide: str = ""
     if wide == "float64" and view.plain != wide:
         view.plain = ""  # fast ways are as right as float32 has to be
     found = norms.measure(view, rule, wide)
-    return _spread(opened, places, found) if isinstance(found, list) else found
-
-
-def _spread(opened: Gradients, places: Sequence[int], found: list[Any]) -> list[Any]:
-    by_place = dict(zip(places, found, strict=True))
-    return [by_place.get(i) for i in range(len(opened.leaves))]
+    return opened.spread(places, found) if isinstance(found, list) else found
 
 
 def _overlapping(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
@@ -104,7 +101,7 @@ def _overlapping(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
             results.append(found[0] if len(found) == 1 else combined(backend, found, order or 1.0))  # counts add up
         else:
             means = [norms.mean(backend, opened.leaves[i], of_each[firsts[i]], rule) for i in chosen]
-            results.append(_spread(opened, chosen, means))
+            results.append(opened.spread(chosen, means))
     return results
 
 

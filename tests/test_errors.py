@@ -167,8 +167,9 @@ RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("call", RULE_CALLS.values(), ids=RULE_CALLS)
 @pytest.mark.parametrize("rule", [1.0, None, torch.clip_grad_norm, "torch.clip_grad_norm"])
 def test_what_is_no_rule(backend: Framework, call: Callable[[Any, Any], Any], rule: Any) -> None:
+    text = r"rule must be a gradclip.Rule, a gradclip.Group or a list of groups.\nReceived: rule=.*\nHint: a dialect's function"
     for grads in (backend.make([3.0, 4.0]), []):
-        with pytest.raises(TypeError, match=r"rule must be a gradclip.Rule.\nReceived: rule=.*\nHint: a dialect's function"):
+        with pytest.raises(TypeError, match=text):
             call(grads, rule)
 
 

@@ -75,15 +75,20 @@ def test_in_place(backend: Framework) -> None:
     near(backend, given, {**dict.fromkeys(ENCODER, ratio(length(ALL, 2.0), 1.0)), "head": 0.2}, "float32")
 
 
+KINDS = ("bias", "weight")
+
+
 def test_in_two_stages(backend: Framework) -> None:
     groups = [
         Group(torch.clip_grad_norm(0.5), "encoder.*", counted="*"),
-        Group(tensorflow.clip_by_norm(0.5), "decoder.*"),
-        Group(tensorflow.clip_by_norm(0.5, axes=[0]), lambda name, x: name == "head" and len(x.shape) > 0),
+        Group(tensorflow.clip_by_norm(0.5), "decoder.bias"),
+        Group(tensorflow.clip_by_norm(0.5, axes=[0]), "decoder.weight"),
     ]
     want = gradclip.clip(gradients(backend), groups)
     norms = gradclip.norm(gradients(backend), groups)
-    assert len(norms) == 3
+    assert [[n is None for n in each] for each in norms[1:]] == [[name != "decoder." + kind for name in ALL] for kind in KINDS]
+    assert ulps(backend.read(norms[2][1]), [[1.5, 0.0, 2.5]], "float32") <= 4
+    assert ulps(backend.read(want.grads["decoder.weight"]), [[0.5, 0.0, -0.5]], "float32") <= 4
     given = gradients(backend)
     two = gradclip.scale_by_norm_(given, groups, norms) if backend.mutable else gradclip.scale_by_norm(given, groups, norms)
     for name in ALL:
@@ -260,5 +265,71 @@ def test_a_function_reduces_all_groups_at_once(backend: Framework) -> None:
     assert isinstance(seen[0], float), "one group: a number, as of a rule"
     with pytest.raises(TypeError, match=r"reduce must return a tensor of 3 elements(.|\n)*for several groups a vector"):
         gradclip.norm(gradients(backend), groups, reduce=lambda powers: 1.0)
+
+
+def test_rules_that_need_no_reduction_beside_one_that_does(backend: Framework) -> None:
+    """The function gets what it would get for that group alone, once."""
+    seen = []
+
+    def reduce(power: Any) -> Any:
+        seen.append(backend.read(power).item())
+        return power + power
+
+    own, bounds = Group(tensorflow.clip_by_norm(0.5), "decoder.*"), Group(optax.clip(0.25), "head")
+    groups = [bounds, own, Group(optax.clip_by_global_norm(1.0), "encoder.*")]
+    result = gradclip.clip(gradients(backend), groups, reduce=reduce)
+    every, each = length(ENCODER, 2.0) * 2**0.5, {name: length([name], 2.0) for name in DECODER}
+    assert len(seen) == 1
+    assert ulps(seen[0], length(ENCODER, 2.0) ** 2, "float32") <= 8
+    assert result.norm[0] is None
+    assert all(ulps(float(n), want, "float32") <= 4 for n, want in zip(result.norm[1], each.values(), strict=False))
+    assert ulps(float(result.norm[2]), every, "float32") <= 4
+    factors = {name: ratio(n, 0.5) for name, n in each.items()} | dict.fromkeys(ENCODER, ratio(every, 1.0)) | {"head": 0.2}
+    near(backend, result.grads, factors, "float32")
     with pytest.raises(ValueError, match="reduce= is for a rule with one norm over all gradients"):
-        gradclip.norm(gradients(backend), [groups[0], Group(optax.clip(1.0), "head")], reduce=reduce)
+        gradclip.norm(gradients(backend), [own, bounds], reduce=reduce)
+
+
+def test_known_norms_are_checked(backend: Framework) -> None:
+    """Those of each group, also of one that scales nothing here."""
+    whole, each = optax.clip_by_global_norm(1.0), tensorflow.clip_by_norm(0.5)
+    cases: list[tuple[list[Group], list[Any], type[Exception], str]] = [
+        ([Group(each, "decoder.*")], [[6.0, 3.0]], ValueError, "one norm for each gradient(.|\n)*2 norms and 5 gradients"),
+        ([Group(each, "decoder.*")], [6.0], TypeError, "one norm for each gradient"),
+        ([Group(each, "decoder.*")], [[6.0, None, None, None, None]], TypeError, "A norm must be a number or a tensor"),
+        ([Group(each, [])], [3.0], TypeError, "one norm for each gradient"),
+    ]
+    for wrong, error, text in (
+        (None, TypeError, "A norm must be a number or a tensor"),
+        ("x", TypeError, "A norm must be a number or a tensor"),
+        (-5.0, ValueError, "A norm must not be negative"),
+        ([5.0], TypeError, "A norm must be a number or a tensor"),
+    ):
+        cases.append(([Group(whole, [], counted="*"), Group(whole, "head")], [wrong, 5.0], error, text))
+    for groups, known, error, text in cases:
+        with pytest.raises(error, match=text):
+            gradclip.scale_by_norm(gradients(backend), groups, known)
+    with pytest.raises(TypeError, match="A norm must be a number or a tensor"):
+        gradclip.scale_by_norm([None, backend.make([1.0])], Group(whole, "0"), "x")
+
+
+@pytest.mark.parametrize("grads", [[None], [None, None]])
+def test_the_norm_of_no_gradients_has_the_form_of_its_rule(backend: Framework, grads: list[Any]) -> None:
+    """Alone, in a group, and in a group beside another with a gradient."""
+    there = backend.make([3.0])
+    forms = (
+        (optax.clip_by_global_norm(1.0), 0.0, 1.0),
+        (tensorflow.clip_by_norm(1.0), [None], [None]),
+        (tensorflow.clip_by_norm(1.0, axes=[0]), [None], [None]),
+        (optax.clip(1.0), None, None),
+    )
+    for rule, norm, factor in forms:
+        beside = [Group(rule, lambda name, x: False), Group(rule)]
+        result = gradclip.clip([there, *grads], beside)
+        count = len(grads) + 1
+        norm, factor = (x * count if isinstance(x, list) else x for x in (norm, factor))
+        assert (result.norm[0], result.coefficient[0]) == (norm, factor)
+        known = gradclip.norm([there, *grads], beside)
+        assert gradclip.scale_by_norm([there, *grads], beside, known).norm[0] == norm
+        alone = gradclip.clip([there, *grads], Group(rule, []))
+        assert (alone.norm, alone.coefficient) == (norm, factor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import Any
 
@@ -115,8 +116,8 @@ def test_a_predicate_is_given_the_gradient(backend: Framework) -> None:
     gradclip.norm(
         [*given.values(), None], Group(optax.clip_by_global_norm(1.0), lambda name, x: seen.setdefault(name, x) is None)
     )
-    assert list(seen) == ["0", "1", "2", "3", "4", "5"]
-    assert all(x is y for x, y in zip(seen.values(), [*given.values(), None], strict=True))
+    assert list(seen) == ["0", "1", "2", "3", "4"], "what is None has nothing to look at"
+    assert all(x is y for x, y in zip(seen.values(), given.values(), strict=True))
 
 
 @pytest.mark.needs("holds_gradients")
@@ -210,6 +211,37 @@ def test_what_is_no_group() -> None:
     ):
         Group(tensorflow.clip_by_norm(1.0), counted="*")
     assert Group(rule, "a") == Group(rule, "a") != Group(rule, "b")
+    for selection in (re.compile(b"a"), int):
+        with pytest.raises(TypeError, match=r"counted must select gradients"):
+            Group(rule, counted=selection)  # type: ignore[arg-type]
+
+
+def test_a_group_is_a_key() -> None:
+    rule = torch.clip_grad_norm(1.0)
+    group = Group(rule, ["a", ["b", re.compile("c")]], counted=["*"])
+    assert {group: 1}[Group(rule, ("a", ("b", re.compile("c"))), ("*",))] == 1
+
+
+def test_hints_for_a_pattern_that_matches_nothing(backend: Framework) -> None:
+    rule, x = torch.clip_grad_norm(1.0), backend.make([1.0])
+    for tree, pattern, hint in (
+        ({"w[0]": x, "w[1]": x}, "w[0]", r"\[ begins a set of characters in a pattern; write \[\[\] for the character itself"),
+        ([x, backend.make([2.0])], "encoder.*", r"'0' to '1', for names; pass a dict: dict\(model\.named_parameters\(\)\)"),
+        ({"weight": x}, "wieght", r"there is 1 name: 'weight'\.$"),
+    ):
+        with pytest.raises(ValueError, match=f"pattern=.*\nHint: .*{hint}"):
+            gradclip.clip(tree, Group(rule, pattern))
+    assert gradclip.norm({"w[0]": x}, Group(rule, "w[[]0]")) == 1.0
+
+
+class Key(str, enum.Enum):  # noqa: UP042 (str() of a StrEnum's member is its value already)
+    ENCODER = "encoder"
+
+
+def test_keys_that_are_more_than_strings(backend: Framework) -> None:
+    one, two = backend.make([1.0]), backend.make([2.0])
+    assert gradclip.norm({np.str_("encoder.w"): one, "b": two}, Group(torch.clip_grad_norm(1.0), "encoder.w")) == 1.0
+    assert gradclip.norm({Key.ENCODER: [one, two]}, Group(torch.clip_grad_norm(1.0), "encoder.1")) == 2.0
 
 
 def test_what_is_no_choice(backend: Framework) -> None:
@@ -218,7 +250,13 @@ def test_what_is_no_choice(backend: Framework) -> None:
         (ValueError, [], r"There must be a group\.\nReceived: rule=\[\]"),
         (TypeError, [rule, rule], r"Several rules in one call need groups\.(.|\n)*Group\(rule, 'encoder\.\*'\)"),
         (TypeError, [Group(rule), 3], r"rule must be a gradclip\.Rule"),
-        (TypeError, {"encoder.*": rule}, r"rule must be a gradclip\.Rule"),
+        (
+            TypeError,
+            {"encoder.*": rule},
+            r"rule must be a gradclip\.Rule, a gradclip\.Group or a list of groups\.\nReceived: rule=\{",
+        ),
+        (TypeError, (Group(rule) for _ in "a"), r"a list of groups\.\nReceived: rule=<generator"),
+        (TypeError, [[Group(rule)]], r"a list of groups\.\nReceived: rule=\["),
         (
             ValueError,
             [Group(rule, "enc*"), Group(rule, "*.bias")],
@@ -232,6 +270,7 @@ def test_what_is_no_choice(backend: Framework) -> None:
             r"name of no gradient\.\nReceived: pattern='head\.'",
         ),
         (ValueError, Group(rule, counted="Head"), r"pattern='Head'"),
+        (ValueError, Group(rule, "nothing like it"), r"Hint: there are 5 names: 'decoder.bias', .*'encoder.bias', \.\.\.$"),
     ]
     for error, groups, text in cases:
         for function in (gradclip.clip, gradclip.norm):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frameworks.base import Framework
+from oracle import ulps
 
 import gradclip
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
@@ -133,3 +134,14 @@ def test_the_least_norm_of_a_parameter() -> None:
 def test_limits_of_another_shape(backend: Framework) -> None:
     with pytest.raises(ValueError, match="The limit does not fit the gradient"):
         gradclip.clip_by_norm(backend.make(np.ones((2, 2))), backend.make(np.ones((3, 1))), axes=1)
+
+
+@pytest.mark.parametrize(("value", "limit"), [(1e36, 2e-38), (3e38, 2e-38), (1e30, 1e-30), (1e20, 1e-20), (1e10, 2e-38)])
+def test_a_coefficient_that_no_float32_is_near(backend: Framework, value: float, limit: float) -> None:
+    """It may be smaller than the square of the least normal number, and what comes of it is not."""
+    for dtype in sorted({"float32", "bfloat16"}.intersection(backend.dtypes)):
+        x = backend.make([value, 0.0], dtype)
+        want = backend.read(backend.make([limit, 0.0], dtype))
+        for given in ([x], [x, backend.make([1.0], dtype)]):
+            got = gradclip.clip(given, tensorflow.clip_by_norm(limit)).grads[0]
+            assert ulps(backend.read(got), want, dtype) <= 4

@@ -116,12 +116,12 @@ class Subject:
 
     def leaves_out(self, key: Key) -> bool:
         """Whether a case of a full run would take minutes to compile, and says nothing that another one does not."""
-        if key.mode == EAGER or key.gradients in ("mlp", "tensor"):
+        if key.mode == EAGER or key.gradients != "vectors":
             return False
+        costly = key.dtype != "float32" or key.mode == DONATED or key.function.startswith("keras.")
         # what is traced cannot look whether there is anything to clip: it is the same program either way
         again = key.clipped == UNCLIPPED
-        costly = key.dtype != "float32" or key.mode == DONATED or key.function.startswith("keras.")
-        return again or (key.gradients == "vectors" and costly)
+        return costly or again
 
 
 def _quickly_left_out(key: Key) -> bool:

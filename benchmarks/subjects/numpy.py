@@ -13,6 +13,7 @@ import numpy as np
 import gradclip
 from benchmarks.case import EAGER, Function, Kind
 from benchmarks.subjects.base import Call, Sample, Subject
+from gradclip.dialects import tensorflow
 
 
 def norm_of(grads: list[Any]) -> Any:
@@ -80,7 +81,10 @@ class NumpySubject(Subject):
                 grads=lambda result: result[0],
             ),
             Function(
-                "clip_by_norm", Kind.EACH, each, lambda limit: lambda grads: [gradclip.clip_by_norm(g, limit) for g in grads]
+                "clip_by_norm",
+                Kind.EACH,
+                each,
+                lambda limit: lambda grads: gradclip.clip(grads, tensorflow.clip_by_norm(limit)).grads,
             ),
             Function(
                 "clip_grad_value_",
@@ -92,8 +96,8 @@ class NumpySubject(Subject):
             Function(
                 "clip_by_value",
                 Kind.VALUE,
-                lambda limit: lambda grads: [np.clip(g, -limit, limit) for g in grads],
-                lambda limit: lambda grads: [gradclip.clip_by_value(g, -limit, limit) for g in grads],
+                lambda limit: lambda grads: [np.clip(g, -limit, limit).astype(g.dtype, copy=False) for g in grads],
+                lambda limit: lambda grads: gradclip.clip(grads, tensorflow.clip_by_value(-limit, limit)).grads,
             ),
             Function(
                 "global_norm",

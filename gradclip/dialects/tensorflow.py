@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradclip.errors import ArgumentTypeError
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, Rule, number_or_tensor
 from gradclip.tracing import as_it_is
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
@@ -44,7 +44,7 @@ def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> R
     whole = axes is None and (isinstance(limit, float) or tuple(limit.shape) == ())
     return Rule(
         name="tensorflow.clip_by_norm",
-        scope=Scope.TENSOR if whole else Scope.AXES,
+        scope=TENSOR if whole else AXES,
         limit=max(limit, 0.0) if isinstance(limit, float) and limit == limit else limit,
         limit_name="clip_norm",
         axes=None if axes is None else axes_tuple("axes", axes),
@@ -80,7 +80,7 @@ def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None =
         )
     return Rule(
         name="tensorflow.clip_by_global_norm",
-        scope=Scope.GLOBAL,
+        scope=GLOBAL,
         limit=number_or_tensor("clip_norm", clip_norm, one_element=False),
         limit_name="clip_norm",
         nan_if_infinite=True,
@@ -109,7 +109,7 @@ def clip_by_value(clip_value_min: Any, clip_value_max: Any, name: str | None = N
     """
     return Rule(
         name="tensorflow.clip_by_value",
-        scope=Scope.VALUE,
+        scope=VALUE,
         lower=number_or_tensor("clip_value_min", clip_value_min, one_element=False),
         upper=number_or_tensor("clip_value_max", clip_value_max, one_element=False),
     )

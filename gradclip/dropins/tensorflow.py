@@ -48,7 +48,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     """
     opened = _one_tensor(t, "clip_by_norm")
     limit = _limit(opened, clip_norm)
-    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_norm(limit, axes))).grads
+    return carry_out(opened, _rule(opened, dialect.clip_by_norm, limit, axes)).grads
 
 
 @as_it_is
@@ -79,7 +79,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     """
     opened = _tensors(t_list, "clip_by_global_norm")
     limit = _limit(opened, clip_norm)
-    rule = _rule(opened, lambda: dialect.clip_by_global_norm(limit))
+    rule = _rule(opened, dialect.clip_by_global_norm, limit)
     result = carry_out(opened, rule, known=UNKNOWN if use_norm is None else use_norm)
     return list(result.grads), native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
 
@@ -137,7 +137,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     """
     opened = _one_tensor(t, "clip_by_value")
     lower, upper = _limit(opened, clip_value_min), _limit(opened, clip_value_max)
-    return carry_out(opened, _rule(opened, lambda: dialect.clip_by_value(lower, upper))).grads
+    return carry_out(opened, _rule(opened, dialect.clip_by_value, lower, upper)).grads
 
 
 def _limit(opened: Gradients, limit: Any) -> Any:
@@ -159,10 +159,10 @@ def _within(numbers: Any, least: int, most: int) -> Any:
     return min(max(numbers, least), most)
 
 
-def _rule(opened: Gradients, make: Callable[[], Rule]) -> Rule:
+def _rule(opened: Gradients, make: Callable[..., Rule], *limits: Any) -> Rule:
     """A rule, its errors as the gradients' framework raises them."""
     try:
-        return make()
+        return make(*limits)
     except GradclipError as error:
         raise (error if opened.backend is None else opened.backend.error(error)) from None
 
@@ -186,7 +186,7 @@ def _tensors(t_list: Any, function: str) -> Gradients:
 
 def _no_parameters(opened: Gradients, function: str) -> Gradients:
     backend = opened.backend
-    if backend is not None and any(x is not None and backend.is_parameter(x) for x in opened.leaves):
+    if backend is not None and any(map(backend.is_parameter, opened.present)):
         what, hint = f"{function} takes gradients, not parameters.", "pass [p.grad for p in parameters]."
         raise TensorTypeError(what, "parameters", hint)
     return opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def parameters() -> list[Any]:
     return made
 
 
-GROUPS = [Group(optax.clip_by_global_norm(1.3), "encoder.*", counted=["encoder.w*", "encoder.b*"])]
+GROUPS = [Group(optax.clip_by_global_norm(1.3), "encoder.*", counted=["encoder.*", "head.w*"])]
 
 
 def test_pairs_are_known_by_the_names_of_their_parameters() -> None:
@@ -36,8 +37,9 @@ def test_pairs_are_known_by_the_names_of_their_parameters() -> None:
     pairs = [(p, p.grad) for p in held]
     result = gradclip.clip(pairs, GROUPS)
     assert all(a is b for (a, _), b in zip(result.grads, held, strict=True))
-    for (_, got), want in zip(result.grads, ([0.3, 0.4], [1.2], [8.0]), strict=True):
-        assert ulps(got.numpy(), np.array(want), "float32") <= 4
+    factor = 1.3 / math.hypot(*(x for values in VALUES.values() for x in values))
+    for (_, got), x, by in zip(result.grads, VALUES.values(), (factor, factor, 1.0), strict=True):
+        assert ulps(got.numpy(), np.array(x) * by, "float32") <= 4
     gradclip.norm(pairs, Group(optax.clip_by_global_norm(1.0), lambda name, p: seen.append((name, p)) is None))
     assert all(name == p.name and p is q for (name, p), q in zip(seen, held, strict=True))
     by_key = dict(zip(VALUES, held, strict=True))
@@ -54,3 +56,20 @@ def test_in_the_slot_of_an_optimizer() -> None:
         assert ulps(p.numpy(), np.array(want), "float32") <= 4
     with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
         grad_clip(["encoder.*"])
+
+
+@pytest.mark.parametrize("missing", ["a gradient", "a parameter group", "need_clip"])
+def test_a_pattern_may_match_nothing_in_a_step(missing: str) -> None:
+    """What the slot is given is not all that the groups are for."""
+    held = parameters()
+    if missing == "a gradient":
+        held[2].clear_gradient()
+        held[2].grad = None
+    if missing == "need_clip":
+        held[2].need_clip = False
+    given = [{"params": held[:2]}, {"params": held[2:]}] if missing == "a parameter group" else held
+    groups = [Group(optax.clip_by_global_norm(1.3), "encoder.*"), Group(optax.clip_by_global_norm(2.0), "head.*")]
+    paddle.optimizer.SGD(learning_rate=1.0, parameters=given, grad_clip=grad_clip(groups)).step()
+    head = {"a gradient": 0.0, "a parameter group": -2.0, "need_clip": -8.0}[missing]
+    for p, want in zip(held, ([-0.3, -0.4], [-1.2], [head]), strict=True):
+        assert ulps(p.numpy(), np.array(want), "float32") <= 4

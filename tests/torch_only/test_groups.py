@@ -84,12 +84,12 @@ def test_the_recipes() -> None:
         0: {"encoder.": 0.1, "decoder.": 0.2, "e[mx]": 0.3},
         1: {"embedding": None},
         2: {"experts": 0.1, "e[mn]|decoder": 0.3},
-        3: {r".*\.weight": 0.1},
+        3: {r".*\.weight|embedding": 0.1},
     }
     for k, recipe in enumerate(recipes):
         names = dict(shared)
         exec(compile(recipe, "recipe", "exec"), names)
-        norms = names.get("norms", [names.get("norm", 1.0)])
+        norms = names["norms"] if "norms" in names else [names["norm"]]
         assert all(norm > 0.1 for norm in norms), f"nothing was clipped: {recipe}"
         held = dict(names["model"].named_parameters())
         for pattern, limit in parts.get(k, {r".*_A": 0.1, r".*_B": 0.4}).items():
@@ -99,6 +99,10 @@ def test_the_recipes() -> None:
                 assert all(torch.equal(held[name].grad, raw[name]) for name in chosen), recipe
             else:
                 assert ulps(left.norm().item(), limit, "float32") <= 200, (recipe, pattern)  # of epsilon
+        if "clip_grad_value" in recipe:
+            biases = [name for name in held if name.endswith("bias")]
+            assert all(torch.equal(held[name].grad, raw[name].clamp(-0.01, 0.01)) for name in biases)
+            assert any(not torch.equal(held[name].grad, raw[name]) for name in biases)
     assert held["query.weight"].grad is None
 
 

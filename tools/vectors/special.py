@@ -204,6 +204,9 @@ def _root_mean_squares(name: str) -> Iterator[Spec]:
         yield spec(
             f"limit-{value}", f"a limit of {value}", [P], value, heading=f"threshold {'nan' if value != value else '-1'}"
         )
+    yield spec("limit-zero-zeros", "a limit of 0, two zeros", [array([0.0, 0.0])], 0.0, heading="threshold 0, zeros")
+    infinite = "threshold inf, an infinite element"
+    yield spec("limit-inf-inf", "a limit of infinity, an infinite element", [array([INF, 1.0])], INF, heading=infinite)
 
 
 def _unit(id: str, comment: str, g: Any, w: Any, clipping: Any, eps: Any = None, axis: Any = None, **more: Any) -> Spec:
@@ -254,6 +257,8 @@ def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
     yield spec("unclipped", "within the limit", P, array([30.0, 40.0]), 0.5)
     yield spec("clipping-zero", "a clipping of 0", P, P, 0.0)
     yield spec("clipping-inf", "a clipping of infinity only measures", P, P, INF)
+    infinite = "clipping inf, an infinite element"
+    yield spec("clipping-inf-inf", "of an infinite gradient too", array([INF, 1.0]), array([1.0, 1.0]), INF, heading=infinite)
     yield spec("clipping-negative", "a negative clipping", P, P, -1.0)
     yield spec("clipping-inf-zeros", "a clipping of infinity, all zeros", array([0.0]), array([0.0]), INF)
     yield spec("eps-negative", "a negative eps", P, P, 0.5, eps=-1.0, flags=("NegativeLimit",))

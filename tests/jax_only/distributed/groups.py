@@ -13,7 +13,7 @@ from jax_only.distributed.counting import compiled
 
 import gradclip
 from gradclip import Group
-from gradclip.dialects import torch
+from gradclip.dialects import optax, torch
 
 ORDERS = (2.0, 2.0, math.inf)
 
@@ -62,9 +62,23 @@ def check_three_groups_are_one_collective_in_shard_map() -> None:
         assert (found.kind, found.bytes) == ("all-reduce", 3 * 8 * 4)
 
 
+def check_bounds_beside_a_norm_in_shard_map() -> None:
+    """Each device clips by value what it has; the norm is over all devices."""
+    given = [x for x in gradients() if len(x) % 8 == 0][:2]
+    groups = [Group(torch.clip_grad_norm(LIMIT), "0", counted="*"), Group(optax.clip(0.25))]
+    run = jax.shard_map(of_groups(groups, BOTH), mesh=mesh_of(), in_specs=(P(BOTH),), out_specs=(P(BOTH), [P(), None]))
+    (first, second), norms = run(given)
+    near(norms[0], exact(given, 2.0))
+    assert norms[1] is None
+    near(first, given[0].astype("float64") * min(1.0, LIMIT / (exact(given, 2.0) + 1e-6)))
+    assert jnp.array_equal(second, given[1].clip(-0.25, 0.25))
+    assert not jnp.array_equal(second, given[1])
+
+
 def check_under_jit_only_numbers_travel() -> None:
     parts, rule = shard(gradients(), mesh_of()), torch.clip_grad_norm(LIMIT)
     found = compiled(of_groups(groups_of((2.0, 2.0, 2.0))), parts)
     alone = compiled(lambda tree: gradclip.clip(tree, rule).grads, parts)
     assert {one.kind for one in found} == {"all-reduce"}, found
-    assert len(found) <= len(alone), "no more than for one norm over all of them"
+    always, of_one = ([one for one in each if not one.is_in_branch] for each in (found, alone))
+    assert 0 < len(always) <= len(of_one), "no more than for one norm over all of them"

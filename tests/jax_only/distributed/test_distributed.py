@@ -79,7 +79,7 @@ def test_a_process_that_dies() -> None:
     assert found["grad"] == [30.0, 40.0]
     for way in ("jit", "eager"):
         assert found[way]["error"] in ("JaxRuntimeError", "ValueError"), found
-        assert "Connection closed by peer" in found[way]["text"], found
+        assert "by peer" in found[way]["text"], found  # that closed the connection, or reset it
         assert found[way]["took"] < 10
 
 

@@ -16,6 +16,7 @@ import gradclip
 from gradclip import Group
 from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
+from gradclip.errors import GradclipWarning
 
 NAMES = ["embedding", "encoder.weight", "encoder.bias", "decoder.weight", "decoder.bias", "head"]
 
@@ -167,6 +168,97 @@ def check_what_no_group_is_for_moves_nothing() -> None:
     with Traffic() as traffic:
         gradclip.clip_(given, Group(optax.clip(0.5), "encoder.*"))
     assert traffic.sent == []
+
+
+def parameter(has_gradient: bool) -> torch.nn.Parameter:
+    """Of ones, by rows; its gradient, of threes, may be missing here."""
+    made = torch.nn.Parameter(distribute_tensor(torch.ones(8, 2), world(), [Shard(0)], src_data_rank=None))
+    if has_gradient:
+        made.grad = distribute_tensor(torch.full((8, 2), 3.0), world(), [Shard(0)], src_data_rank=None)
+    return made
+
+
+def near_a_tenth(p: torch.nn.Parameter) -> None:
+    """What a tenth of the parameter's norm leaves of the gradient, on the process that has it."""
+    assert p.grad is not None
+    for x in p.grad.to_local().flatten().tolist():
+        close(x, 0.1 * dist.get_world_size() ** 0.5)  # its own part only counts in the norm of the gradient
+
+
+def check_a_parameter_whose_gradient_only_others_have() -> None:
+    """As of an expert that got no token: its process takes part in what the others combine, of parameters too."""
+    is_first, relative = dist.get_rank() == 0, optax.adaptive_grad_clip(0.1)
+    for rules in (relative, Group(relative), [Group(relative, "expert"), Group(dialect.clip_grad_norm(1.0))]):
+        held = {"expert": parameter(is_first), "rest": parameter(True)}
+        norm = gradclip.clip_(held, rules).norm
+        each = norm[0] if isinstance(rules, list) else norm
+        assert (each[0] is not None) == is_first
+        if is_first:
+            near_a_tenth(held["expert"])
+
+
+def check_known_norms_where_only_others_have_gradients() -> None:
+    """The second stage of a process without any gradient: no process waits, and the norm is the one that all have."""
+    is_first, relative = dist.get_rank() == 0, optax.adaptive_grad_clip(0.1)
+    for rule in (relative, Group(relative), [Group(relative)]):
+        held = {"expert": parameter(is_first)}
+        norm = gradclip.norm(held, rule)
+        result = gradclip.scale_by_norm_(held, rule, norm)
+        assert repr(result.norm) == repr(norm)
+        if is_first:
+            near_a_tenth(held["expert"])
+    whole = dialect.clip_grad_norm(1.0)
+    for one in (whole, [Group(whole)]):
+        held = {"expert": parameter(is_first)}
+        norm = gradclip.norm(held, one)
+        result = gradclip.scale_by_norm_(held, one, norm)
+        assert result.norm == norm
+        agree((result.norm, result.coefficient))
+
+
+def check_tied_parameters_whose_gradient_only_others_have() -> None:
+    """Every process sends as many numbers, although those without the gradient know it by its parameter only."""
+    for first in (Group(optax.clip_by_block_rms(1.0), "embedding"), Group(dialect.clip_grad_norm(1.0, 0.0), "embedding")):
+        tied = parameter(dist.get_rank() == 0)
+        held = {"embedding": tied, "head": tied, "rest": parameter(True)}
+        result = gradclip.clip_(held, [first, Group(dialect.clip_grad_norm(1.0))])
+        part = (9.0 * 16 / dist.get_world_size()) ** 0.5
+        close(result.norm[1], 12.0)
+        if first.rule.order == 0:
+            assert result.norm[0] == 1.0
+        elif tied.grad is not None:
+            close(result.norm[0][0], part / 4)
+            assert result.norm[0][1] == result.norm[0][0]
+
+
+def check_bounds_beside_a_sum() -> None:
+    """Only what is clipped by value has to be summed before."""
+    summed = DTensor.from_local(torch.ones(4, 2), world(), [Partial()], run_check=False)
+    given = {"a": summed, "b": distribute_tensor(torch.full((4, 2), 3.0), world(), [Shard(0)], src_data_rank=None)}
+    bounds = optax.clip(0.5)
+    result = gradclip.clip(given, [Group(dialect.clip_grad_norm(1.0), "a"), Group(bounds, "b")])
+    close(result.norm[0], dist.get_world_size() * 8**0.5)
+    same([result.grads["b"]], [torch.full((4, 2), 0.5)], 0)
+    with pytest.raises(ValueError, match=r"cannot be clipped by value(.|\n)*gradients at \[0\]"):
+        gradclip.clip(given, [Group(bounds, "a"), Group(dialect.clip_grad_norm(1.0), "b")])
+
+
+def check_bounds_in_a_pipeline() -> None:
+    """Each process clips by value what it has; the one norm is over all of them."""
+    given = {f"decoder.{dist.get_rank()}": torch.full((4,), 3.0), "head": torch.tensor([1.0, 0.05])}
+    groups = [Group(dialect.clip_grad_norm(1.0), "decoder.*"), Group(dialect.clip_grad_value(0.1))]
+    result = gradclip.clip_(given, [*groups, Group(tensorflow.clip_by_norm(1.0), [])], reduce=dist.group.WORLD)
+    close(result.norm[0], 6 * dist.get_world_size() ** 0.5)
+    assert result.norm[1] is None
+    same([given["head"]], [torch.tensor([0.1, 0.05])], 0)
+
+
+def check_a_pattern_that_matches_nothing() -> None:
+    """Of gradients in parts a warning, because other processes may have what it is for; none with ``reduce=``."""
+    given, group = {"encoder": parameter(True)}, Group(dialect.clip_grad_norm(1.0), "encodr")
+    with pytest.warns(GradclipWarning, match=r"pattern='encodr'\nHint: there is 1 name: 'encoder'\."):
+        gradclip.clip_(given, group)
+    gradclip.norm({"encoder": torch.ones(2)}, group, reduce=dist.group.WORLD)
 
 
 def check_4_one_collective_for_each_mesh() -> None:

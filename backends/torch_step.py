@@ -1,0 +1,183 @@
+"""The step hook of PyTorch's optimizers: clip in place before a step, or let a fused step apply the coefficient. No backend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gradclip.clip import carry_out
+from gradclip.dtypes import LARGEST
+from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
+from gradclip.groups import Rules, check_groups
+from gradclip.registry import Gradients, open_
+from gradclip.rule import Rule, Scope
+
+__all__ = ["step_pre_hook"]
+
+Hook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
+
+_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # whose steps read self.grad_scale
+
+
+def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Hook:
+    """A hook that clips the gradients of an optimizer's parameters before each step.
+
+    Args:
+        rule: of any dialect but one that sums over examples, or groups with such rules. All parameter groups are clipped
+            together. A name is the one that the optimizer knows (``SGD(model.named_parameters())``), else the parameter's
+            number.
+        reduce: for parameters of which other processes hold some: as for :func:`gradclip.clip`.
+        fused: measure only, and hand the coefficient to the optimizer, which applies it while it reads the gradients: a step
+            that clips saves a pass over them. For a rule with one norm over all gradients and an ``Adam``, ``AdamW``, ``SGD``
+            or ``Adagrad`` that was made with ``fused=True``, with gradients of at most float32. After the step the gradients
+            are the clipped ones, as otherwise. No other hook may change the gradients after this one.
+
+    Under a ``torch.amp.GradScaler``, ``scaler.unscale_(optimizer)`` goes before ``scaler.step(optimizer)`` if that is fused.
+
+    Returns:
+        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again.
+
+    Raises:
+        TypeError: if ``rule`` is none. With ``fused``, at a step: for an optimizer that applies no coefficient, and for
+            float64 gradients.
+        ValueError: for a rule whose result has another shape than the gradient; at a step, for gradients that are still
+            scaled. With ``fused``: for a rule or groups with more than one coefficient; at a step, for a closure, which would
+            make other gradients than were measured, and for one gradient of two parameters.
+
+    >>> import torch, gradclip.backends.torch
+    >>> from gradclip.dialects import torch as dialect
+    >>> weight = torch.nn.Parameter(torch.zeros(2))
+    >>> optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
+    >>> hook = gradclip.backends.torch.step_pre_hook(dialect.clip_grad_norm(1.0), fused=True)
+    >>> handle = optimizer.register_step_pre_hook(hook)
+    >>> weight.grad = torch.tensor([3.0, 4.0])
+    >>> optimizer.step()
+    >>> weight.data
+    tensor([-0.6000, -0.8000])
+    >>> handle.remove()
+    """
+    check_groups(rule, keeps_shape=True)
+    if fused:
+        return _fused(rule, reduce)
+
+    def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if isinstance(optimizer, _Twin):
+            return
+        _check_untouched(optimizer, args)
+        parameters: Any = _parameters(optimizer)
+        if not isinstance(rule, Rule):
+            names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
+            if len(set(names)) == len(parameters):
+                parameters = dict(zip(names, parameters, strict=True))
+        carry_out(_opened(parameters), rule, in_place=True, reduce=reduce)
+
+    return clip_before_step
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _opened(parameters: Any) -> Gradients:
+    return open_(parameters, holders="all")  # to an optimizer any leaf tensor is a parameter
+
+
+# ---- the coefficient inside the step -------------------------------------------------------------------------------------
+
+
+def _fused(rule: Rules, reduce: Any) -> Hook:
+    if not isinstance(rule, Rule) or rule.scope is not Scope.GLOBAL:
+        what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
+        raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
+
+    def scale_in_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if isinstance(optimizer, _Twin):
+            return None  # torch calls the hooks again where a subclass's step calls that of its base
+        _check_optimizer(optimizer)
+        _check_untouched(optimizer, args)
+        _check_closure(args, kwargs)
+        parameters = _parameters(optimizer)
+        with torch.no_grad():  # of what an optimizer does nothing is recorded
+            opened = _opened(parameters)
+            _check_gradients(opened)
+            result = carry_out(opened, rule, stage="coefficient", reduce=reduce)
+            coefficient = result.coefficient
+            if not isinstance(coefficient, float):
+                return (_twin(optimizer, coefficient.float().reciprocal()), *args[1:]), kwargs
+            divisor = 1 / coefficient if coefficient else math.inf
+            if LARGEST["float32"] < divisor < math.inf:  # the kernels take it in float32
+                carry_out(opened, rule, in_place=True, known=result.norm)
+                return None
+        if divisor == 1:
+            return None  # the step is to the bit what it is without a hook
+        return (_twin(optimizer, torch.scalar_tensor(divisor, dtype=torch.float32)), *args[1:]), kwargs
+
+    return scale_in_step
+
+
+class _Twin:
+    """An optimizer for one step, with a ``grad_scale`` of its own, by which the fused kernels divide.
+
+    All else it shares with the optimizer: they have one ``__dict__``, where a slot is not. So nothing has to be put back after
+    the step, nor after one that fails.
+    """
+
+    __slots__ = ("grad_scale",)
+
+
+_TWINS: dict[type, type] = {}
+
+
+def _twin(optimizer: torch.optim.Optimizer, grad_scale: torch.Tensor) -> Any:
+    kind = type(optimizer)
+    if kind not in _TWINS:
+        _TWINS[kind] = type(kind.__name__, (_Twin, kind), {})
+    twin: Any = object.__new__(_TWINS[kind])
+    twin.__dict__ = optimizer.__dict__
+    twin.grad_scale = grad_scale
+    return twin
+
+
+# ---- what is refused, before anything has changed ------------------------------------------------------------------------
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    if not isinstance(optimizer, _FUSED):
+        what = "This optimizer applies no coefficient in its step."
+        hint = "torch's own Adam, AdamW, SGD and Adagrad do; for others leave fused=True out of step_pre_hook."
+        raise ArgumentTypeError(what, f"optimizer={type(optimizer).__name__}", hint)
+    if not all(group.get("fused") for group in optimizer.param_groups):
+        each = [group.get("fused") for group in optimizer.param_groups]
+        hint = f"{type(optimizer).__name__}(..., fused=True), or leave it out of step_pre_hook."
+        raise ArgumentTypeError("Only a fused optimizer applies a coefficient in its step.", f"fused={each}", hint)
+
+
+def _check_untouched(optimizer: torch.optim.Optimizer, args: Sequence[Any]) -> None:
+    """That the gradients are what the step will use: neither this step's ``grad_scale`` nor a scaler's is to come."""
+    if any(isinstance(x, _Twin) for x in args[:1]):
+        what = "Another hook has measured these gradients already, and its coefficient is still to be applied."
+        raise ArgumentError(what, "a hook after one with fused=True", "register the one with fused=True last, and only one.")
+    scale: Any = getattr(optimizer, "grad_scale", None)
+    if scale is not None:
+        if hasattr(optimizer, "found_inf"):  # a GradScaler's, which takes both back after a step, but not after an error
+            del optimizer.grad_scale, optimizer.found_inf
+        hint = "scaler.unscale_(optimizer) before scaler.step(optimizer)."
+        raise ArgumentError("The gradients are still scaled, and so would be their norm.", "optimizer.grad_scale is set", hint)
+
+
+def _check_closure(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    if any(x is not None for x in (*args[1:], *kwargs.values())):
+        hint = "call backward() and then step(), or leave fused=True out and clip in the closure."
+        raise ArgumentError("A closure makes other gradients than the hook has measured.", "closure", hint)
+
+
+def _check_gradients(opened: Gradients) -> None:
+    if torch.float64 in {x.dtype for x in opened.present}:
+        what = "A fused step takes the coefficient in float32, which is not enough for float64 gradients."
+        raise DTypeError(what, "dtype=float64", "leave fused=True out of step_pre_hook.")
+    if len(set(map(id, opened.present))) < len(opened.present):
+        what = "A gradient that two parameters share would be scaled twice in the step."
+        raise ArgumentError(what, "the same tensor as .grad twice", "leave fused=True out of step_pre_hook.")
