@@ -12,6 +12,7 @@ from benchmark_command.outcomes import case, outcome
 
 from benchmarks import __main__ as command
 from benchmarks import run as running
+from benchmarks.floors import QUICK_FLOORS
 from benchmarks.outcome import Outcome
 from benchmarks.run import Progress, run
 from benchmarks.worker import Options
@@ -133,7 +134,8 @@ def test_exit_codes(fake: list[Any], capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_quick_check_times_again_what_it_misses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Sequence[str]] = []
-    ratios = {KEYS[0]: [0.3, 9.0], KEYS[1]: [0.3, 0.4], KEYS[2]: [9.0]}
+    floor = QUICK_FLOORS[0].bound
+    ratios = {KEYS[0]: [floor / 2, 9.0], KEYS[1]: [floor / 2, floor - 0.01], KEYS[2]: [9.0]}
 
     def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Any) -> None:
         asked.append(parts[0].only)
@@ -143,7 +145,7 @@ def test_a_quick_check_times_again_what_it_misses(monkeypatch: pytest.MonkeyPatc
     assert command.main(["--quick", "--check"]) == 1
     assert asked == [[], KEYS[:2]]
     verdict = capsys.readouterr().out.partition("MISSED: ")[2]
-    assert verdict.startswith(f"{KEYS[1]}: 0.40, at least 0.5")
+    assert verdict.startswith(f"{KEYS[1]}: {floor - 0.01:.2f}, at least {floor:g}")
     assert verdict.endswith("1 misses of 3 floors.\n")
 
 
