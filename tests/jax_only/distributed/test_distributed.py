@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -14,17 +13,13 @@ from typing import Any
 
 import pytest
 from jax_only.distributed import worker
+from launched import TESTS, environment
 
-TESTS = Path(__file__).parents[2]
 DOCS = TESTS.parent / "docs" / "distributed.md"
 
 
-def environment(devices: int) -> dict[str, str]:
-    """This process's, with the folder of the checks on the path, and the current one, which may have other sources, off it."""
-    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    return os.environ | own
+def of_devices(count: int) -> dict[str, str]:
+    return environment(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={count}")
 
 
 @functools.cache
@@ -32,7 +27,7 @@ def failures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
         command = [sys.executable, "-m", "jax_only.distributed.worker", str(path), str(DOCS)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment(8), check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=of_devices(8), check=False)
         assert done.returncode == 0, done.stderr[-5000:]
         found: dict[str, str] = json.loads(path.read_text("utf-8"))
         return found
@@ -46,7 +41,7 @@ def test_on_eight_devices(name: str) -> None:
 def test_the_table_of_costs() -> None:
     """Read from what XLA compiles for up to 64 devices."""
     command = [sys.executable, "-m", "jax_only.distributed.counting"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment(64), check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=of_devices(64), check=True)
     assert DOCS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
 
 
@@ -55,7 +50,7 @@ def two_processes(module: str, *arguments: str) -> list[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    command, env = [sys.executable, "-m", f"jax_only.distributed.{module}", address, *arguments], environment(2)
+    command, env = [sys.executable, "-m", f"jax_only.distributed.{module}", address, *arguments], of_devices(2)
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     started = [subprocess.Popen([*command, str(i)], env=env | {"XLA_FLAGS": ""}, **pipes) for i in range(2)]
     try:
@@ -85,7 +80,7 @@ def test_a_process_that_dies() -> None:
 
 def test_the_example_trains() -> None:
     command = [sys.executable, str(TESTS.parent / "examples" / "jax_sharded.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(8), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=of_devices(8), check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     first, last = done.stdout.splitlines()[-1].removeprefix("first loss ").split(", last loss ")
     assert float(last) < float(first) / 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import jax
 import numpy as np
 from jax_only.distributed import groups, mapped, sharded
 from jax_only.distributed.common import near
+from launched import failure
 
 MODULES = (sharded, mapped, groups)
 
@@ -49,13 +49,8 @@ def run_recipes(path: Path) -> None:
 def main() -> None:
     warnings.simplefilter("error")
     assert jax.device_count() == 8
-    failures: dict[str, str] = {}
-    for name, check in (checks() | {"the_recipes": lambda: run_recipes(Path(sys.argv[2]))}).items():
-        try:
-            check()
-            failures[name] = ""
-        except Exception:
-            failures[name] = traceback.format_exc()
+    found = checks() | {"the_recipes": lambda: run_recipes(Path(sys.argv[2]))}
+    failures = {name: failure(check) for name, check in found.items()}
     Path(sys.argv[1]).write_text(json.dumps(failures), "utf-8")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,17 +11,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from launched import TESTS, environment
 from paddle_only.distributed import worker
 
-TESTS = Path(__file__).parents[2]
 EXAMPLE = TESTS.parent / "examples" / "paddle_data_parallel.py"
 DOCS = TESTS.parent / "docs" / "distributed.md"
-
-
-def environment() -> dict[str, str]:
-    """This process's, with the folder of the checks on the path, and the current one, which may have other sources, off it."""
-    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
 
 
 def launch(processes: int, *arguments: str, seconds: float = 150) -> str:
@@ -30,7 +23,9 @@ def launch(processes: int, *arguments: str, seconds: float = 150) -> str:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-P", "-m", "paddle.distributed.launch", f"--nproc_per_node={processes}"]
         command += ["--log_dir", folder, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment(), check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, env=environment(OMP_NUM_THREADS="1"), check=False
+        )
         logs = [path.read_text("utf-8", "replace") for path in sorted(Path(folder).glob("workerlog.*"))]
     said = "\n".join(log[-10000:] for log in logs)
     assert done.returncode == 0, said

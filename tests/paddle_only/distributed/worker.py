@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import frameworks.paddle  # noqa: F401  (its import warns)
 import paddle.distributed as dist
+from launched import failure
 from paddle_only.distributed import engines, faults, norms, reducing
 
 MODULES = (norms, reducing, faults, engines)
@@ -40,13 +40,9 @@ def main() -> None:
     dist.init_parallel_env()
     failures: dict[str, list[str]] = {}
     for name, check in checks(dist.get_world_size()).items():
-        failure = ""
-        try:
-            check()
-        except Exception:
-            failure = traceback.format_exc()
+        failed = failure(check)
         found: list[str] = []
-        dist.all_gather_object(found, failure)
+        dist.all_gather_object(found, failed)
         failures[name] = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")

@@ -10,7 +10,6 @@ import json
 import math
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from launched import failure
 
 import gradclip
 from gradclip.dialects import keras, tensorflow, torch
@@ -285,13 +285,8 @@ def main() -> None:
     warnings.simplefilter("error")
     devices = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-    failures: dict[str, str] = {}
-    for name, function in {**{c.__name__: c for c in CHECKS}, "the_recipes": lambda: run_recipes(Path(sys.argv[2]))}.items():
-        try:
-            function()
-            failures[name] = ""
-        except Exception:
-            failures[name] = traceback.format_exc()
+    found = {check.__name__: check for check in CHECKS} | {"the_recipes": lambda: run_recipes(Path(sys.argv[2]))}
+    failures = {name: failure(check) for name, check in found.items()}
     Path(sys.argv[1]).write_text(json.dumps(failures), "utf-8")
 
 

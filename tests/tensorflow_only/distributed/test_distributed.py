@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from launched import TESTS, environment
 from tensorflow_only.distributed import mirrored
 
-TESTS = Path(__file__).parents[2]
 DOCS = TESTS.parent / "docs" / "distributed.md"
 NAMES = [*(check.__name__ for check in mirrored.CHECKS), "the_recipes"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """With the folder of the checks on the path, and the current one, which may have other sources, off it."""
-    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    own["KERAS_BACKEND"] = "tensorflow"
     command = [sys.executable, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ | own, check=False)
+    own = environment(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3", KERAS_BACKEND="tensorflow")
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=own, check=False)
 
 
 @functools.cache

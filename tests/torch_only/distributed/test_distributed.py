@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,26 +13,24 @@ from typing import Any
 
 import pytest
 import torch
+from launched import TESTS, environment
 from torch_only.distributed import common, dying, worker
 
 import gradclip
 from gradclip import norms
 from gradclip.dialects import torch as dialect
 
-TESTS = Path(__file__).parents[2]
-
-
-def environment() -> dict[str, str]:
-    """This process's, with the folder of the checks on the path, and the current one, which may have other sources, off it."""
-    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
-
 
 def torchrun(processes: int, *arguments: str, seconds: float = 150) -> subprocess.CompletedProcess[str]:
     """What ``torchrun`` says and returns."""
     command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=seconds, env=environment(), check=False
+        [*command, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env=environment(OMP_NUM_THREADS="1"),
+        check=False,
     )
 
 
@@ -112,7 +109,9 @@ def test_the_recipes() -> None:
 def test_the_table_of_costs() -> None:
     """Counted in a process of its own, which plays the first of many."""
     command = [sys.executable, "-m", "torch_only.distributed.counting"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(), check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment(OMP_NUM_THREADS="1"), check=True
+    )
     written = DOCS.read_text("utf-8").partition("<!-- counted -->\n")[2].partition("<!-- /counted -->")[0]
     assert written == done.stdout
 

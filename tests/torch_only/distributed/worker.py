@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from launched import failure
 from torch_only.distributed import axes, common, faults, groups, meshes, norms, reducing, training
 
 MODULES = (norms, axes, meshes, reducing, groups, training, faults)
@@ -36,13 +36,9 @@ def main() -> None:
     reports = dist.new_group(timeout=timedelta(seconds=120))  # apart, so that a check that fails upsets no other
     failures: dict[str, list[str]] = {}
     for name, check in checks(dist.get_world_size()).items():
-        failure = ""
-        try:
-            check()
-        except Exception:
-            failure = traceback.format_exc()
+        failed = failure(check)
         found: list[str] = [""] * dist.get_world_size()
-        dist.all_gather_object(found, failure, group=reports)
+        dist.all_gather_object(found, failed, group=reports)
         failures[name] = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")
