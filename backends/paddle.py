@@ -95,8 +95,8 @@ class PaddleBackend(Backend):
         if self.can_look(condition):
             x, y = self.asarray(x, wide, condition), self.asarray(y, wide, condition)
         else:
-            x, y = (_filled(z, wide, condition) if isinstance(z, float) else self.cast(z, wide) for z in (x, y))
-            condition, x, y = _broadcast(condition, x, y)
+            x, y = (program.filled(z, wide, condition) if isinstance(z, float) else self.cast(z, wide) for z in (x, y))
+            condition, x, y = program.broadcast(condition, x, y)
         return self.cast(paddle.where(condition, x, y), dtype)
 
     def maximum(self, x: Tensor, y: Any) -> Tensor:
@@ -289,10 +289,22 @@ class PaddleBackend(Backend):
     ) -> tuple[list[Tensor], list[float], list[float]] | None:
         return memory.clipped_apart(tensors, coefficients)
 
+    def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
+        if isinstance(x, _Value) and isinstance(lower, float) and isinstance(upper, float):
+            clipped = program.clamped(x, lower, upper, memory.ON_HOST_ONLY)
+            if clipped is not None:
+                return clipped
+        return super().clamp(x, lower, upper)
+
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
         if self.dtype(tensors[0]) not in memory.SINGLE:
             return super().clamped(tensors, lower, upper)
         return memory.clamped(tensors, lower, upper)
+
+    def bounded(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        if self.dtype(tensors[0]) not in memory.SINGLE:
+            return super().bounded(tensors, lower, upper)
+        return memory.clamped(tensors, lower, upper, keep=True)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         if plain and _is_one_factor(coefficient):
@@ -328,22 +340,6 @@ def _are_single_factors(coefficients: list[Any]) -> bool:
 def _beside(x: Tensor, like: Tensor) -> Tensor:
     """``x`` on the device of ``like``; in a static program that is the executor's business."""
     return x if isinstance(x, _Value) or isinstance(like, _Value) or x.place == like.place else x.to(like.place)
-
-
-def _filled(value: float, dtype: str, like: Tensor) -> Tensor:
-    """A number in the shape of a value of a static program, as far as that is known."""
-    return paddle.full([] if -1 in like.shape else like.shape, value, dtype)
-
-
-def _broadcast(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``paddle.where`` does in a static program by adding zeros, which turns -0 into 0."""
-    if condition.shape == x.shape == y.shape:
-        return condition, x, y
-    for other in (x, y):
-        same = other == other  # full_like would warn that it looks for a device
-        condition = paddle.logical_or(condition, paddle.logical_and(same, paddle.logical_not(same)))
-    ones = paddle.cast(paddle.logical_or(condition, paddle.logical_not(condition)), x.dtype)
-    return condition, *(other if other.shape == condition.shape else other * ones for other in (x, y))
 
 
 def _is_expanded(x: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import math
 import operator
@@ -19,10 +20,10 @@ from gradclip.norms import combine
 __all__ = [
     "ON_HOST_ONLY",
     "SINGLE",
+    "alike",
     "clamp_",
     "clamped",
     "clipped_apart",
-    "copied",
     "norm",
     "norms",
     "plain",
@@ -32,17 +33,23 @@ __all__ = [
 
 SINGLE = ("float32", "float64")  #: the dtypes whose arithmetic needs no wider one
 
-_MEMORY = ctypes.c_char * (1 << 46)  # as long as it may be: NumPy is told how much of it is a tensor's
+_Array = np.ndarray[Any, Any]
+#: all that there may be, with ctypes's buffer protocol that no type tells of: NumPy is told where in it a tensor is
+_MEMORY: Any = (ctypes.c_char * (1 << 62)).from_address(0)
 _LARGE = 1 << 20  # elements from which on NumPy's new memory is several times as fast, because it asks for large pages
 _BLOCK = 1 << 18  # elements that are converted, or looked at twice, at once: those stay in the cache
+_ALIKE = 8  # from so many small tensors of a shape on they are stacked
+#: the elements of a small one, and of all that are stacked at once: copies that are thrown away, and copies that are the result
+_MEASURED, _SCALED = (1 << 11, 1 << 14), (1 << 14, 1 << 17)
 _ROW = 256  # elements to a float32 sum
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 #: whether no tensor can be anywhere else
 ON_HOST_ONLY = not (
     paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type()
 )
-_NUMPY = {getattr(paddle, name): getattr(np, name) for name in (*SINGLE, "complex64", "complex128")}
-_FLOATS = {id(getattr(paddle, name)): name for name in ("float16", "bfloat16", *SINGLE)}  # hashing one takes long
+# by the dtype's id, because hashing one takes long
+_NUMPY = {id(getattr(paddle, name)): getattr(np, name) for name in (*SINGLE, "complex64", "complex128")}
+_FLOATS = {id(getattr(paddle, name)): name for name in ("float16", "bfloat16", *SINGLE)}
 _DTYPE, _SHAPE, _IS_CONSTANT = map(operator.attrgetter, ("dtype", "shape", "stop_gradient"))
 
 
@@ -63,6 +70,27 @@ def plain(tensors: Sequence[Tensor]) -> str:
     return _FLOATS.get(dtypes.pop(), "")
 
 
+def alike(tensors: Sequence[Tensor], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
+    """The places of tensors that are worked on alone, and of small ones of one shape that are stacked.
+
+    A small one has ``small`` elements at the most, those that are stacked ``at_once``.
+    """
+    if len(tensors) < _ALIKE:
+        return list(range(len(tensors))), []
+    places: dict[tuple[int, ...], list[int]] = collections.defaultdict(list)
+    for i, shape in enumerate(map(tuple, map(_SHAPE, tensors))):
+        places[shape].append(i)
+    alone: list[int] = []
+    together: list[list[int]] = []
+    for shape, found in places.items():
+        size = math.prod(shape)
+        if len(found) < _ALIKE or not 0 < size <= small:
+            alone += found
+        else:
+            together += [found[start : start + at_once // size] for start in range(0, len(found), at_once // size)]
+    return alone, together
+
+
 def _are_whole(tensors: Sequence[Tensor]) -> bool:
     """Whether the elements of each fill one piece of memory."""
     return all(map(paddle.Tensor.is_contiguous, tensors)) or all(map(_is_whole, tensors))
@@ -79,11 +107,14 @@ def _is_whole(x: Tensor) -> bool:
     return True
 
 
-def _array(x: Tensor, dtype: Any) -> np.ndarray[Any, Any]:
+def _numpy(x: Tensor) -> Any:
+    """NumPy's dtype for a tensor's, None for half precision."""
+    return _NUMPY.get(id(x.dtype))
+
+
+def _array(x: Tensor, dtype: Any) -> _Array:
     """The elements in the order in which they lie in memory; only as long as the tensor is there."""
-    # in a quarter of the time of np.from_dlpack
-    buffer: Any = _MEMORY.from_address(x.data_ptr())  # ctypes has the protocol, and no type that says so
-    array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype, math.prod(x.shape))
+    array: _Array = np.frombuffer(_MEMORY, dtype, math.prod(x.shape), x.data_ptr())  # np.from_dlpack takes five times as long
     return array
 
 
@@ -92,8 +123,9 @@ def norm(x: Tensor, order: float) -> float | None:
     """As :meth:`gradclip.Backend.fast_norm` describes."""
     if not _are_whole([x]):
         x = x.contiguous()
-    if x.dtype in _NUMPY:
-        return host.norm(_array(x, _NUMPY[x.dtype]), order)
+    dtype = _numpy(x)
+    if dtype is not None:
+        return host.norm(_array(x, dtype), order)
     if not order >= 1:
         return None
     found = []
@@ -107,28 +139,29 @@ def norm(x: Tensor, order: float) -> float | None:
 def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     """As :meth:`gradclip.Backend.fast_norms` describes."""
     dtypes = set(map(id, map(_DTYPE, tensors)))
-    if len(dtypes) != 1 or tensors[0].dtype not in _NUMPY or not _are_whole(tensors):
+    dtype = _NUMPY.get(dtypes.pop()) if len(dtypes) == 1 else None
+    if dtype is None or not _are_whole(tensors):
         return [norm(x, order) for x in tensors]
     found: list[float | None] = [None] * len(tensors)
-    alone, together = host.alike(list(map(_SHAPE, tensors)))
+    alone, together = alike(tensors, *_MEASURED)
     for batch in together:
         for i, n in zip(batch, _norms_alike([tensors[i] for i in batch], order), strict=True):
             found[i] = n
-    dtype = _NUMPY[tensors[0].dtype]
     for i, n in zip(alone, host.norms([_array(tensors[i], dtype) for i in alone], order), strict=True):
         found[i] = n
     return found
 
 
+@np.errstate(all="ignore")
 def clipped_apart(
     tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
 ) -> tuple[list[Tensor], list[float], list[float]] | None:
     """As :meth:`gradclip.Backend.clipped_apart` describes."""
-    dtype = _NUMPY.get(tensors[0].dtype)
+    dtype = _numpy(tensors[0])
     if dtype is None:
         return None
     clipped, norms, factors = list(tensors), [0.0] * len(tensors), [1.0] * len(tensors)
-    alone, together = host.alike(list(map(_SHAPE, tensors)))
+    alone, together = alike(tensors, *_SCALED)
     for batch in together:
         stacked = _C_ops.stack([tensors[i] for i in batch], 0)
         rows = _array(stacked, dtype).reshape(len(batch), -1)
@@ -137,8 +170,7 @@ def clipped_apart(
         if not _are_right(found, each, dtype):
             return None
         if min(each) < 1:
-            with np.errstate(all="ignore"):
-                rows *= np.array(each, dtype)[:, None]
+            rows *= np.array(each, dtype)[:, None]
             parts = _C_ops.unbind(stacked, 0)
         else:
             parts = [tensors[i] for i in batch]
@@ -146,32 +178,28 @@ def clipped_apart(
             norms[i], factors[i] = n, c
             if c < 1:
                 clipped[i] = x
-    for batch in _in_the_cache(alone, tensors):
-        with np.errstate(all="ignore"):
-            found = [host.euclidean(_array(tensors[i], dtype)) for i in batch]
+    for batch, arrays in _in_the_cache(alone, [_array(tensors[i], dtype) for i in alone]):
+        found = list(map(host.euclidean, arrays))
         each = coefficients(found)
         if not _are_right(found, each, dtype):
             return None
-        for i, n, c in zip(batch, found, each, strict=True):
+        for i, x, n, c in zip(batch, arrays, found, each, strict=True):
             norms[i], factors[i] = n, c
             if c < 1:
-                clipped[i] = _scaled(tensors[i], c)
+                clipped[i] = _scaled(tensors[i], x.size, c)
     return clipped, norms, factors
 
 
-def _in_the_cache(places: list[int], tensors: Sequence[Tensor]) -> Iterator[list[int]]:
+def _in_the_cache(places: list[int], arrays: list[_Array]) -> Iterator[tuple[list[int], list[_Array]]]:
     """So many at a time that they are still in the cache for a second look."""
-    batch: list[int] = []
-    size = 0
-    for i in places:
-        length = math.prod(tensors[i].shape)
-        if batch and size + length > _BLOCK:
-            yield batch
-            batch, size = [], 0
-        batch.append(i)
-        size += length
-    if batch:
-        yield batch
+    first = size = 0
+    for end, x in enumerate(arrays):
+        if size and size + x.size > _BLOCK:
+            yield places[first:end], arrays[first:end]
+            first, size = end, 0
+        size += x.size
+    if first < len(arrays):
+        yield places[first:], arrays[first:]
 
 
 def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
@@ -184,13 +212,13 @@ def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> boo
 def _norms_alike(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     """The norms of small tensors of one shape: stacked, because looking at each takes longer than its norm."""
     stacked = _C_ops.stack(tensors, 0)
-    rows = _array(stacked, _NUMPY[stacked.dtype]).reshape(len(tensors), -1)
+    rows = _array(stacked, _numpy(stacked)).reshape(len(tensors), -1)
     if order != 2 or rows.dtype.kind == "c":
         return host.norms(list(rows), order)
     return [*_row_norms(rows)]
 
 
-def _row_norms(rows: np.ndarray[Any, Any]) -> list[float]:
+def _row_norms(rows: _Array) -> list[float]:
     """The Euclidean norm of each row of a matrix of real numbers."""
     with np.errstate(all="ignore"):
         found = np.sqrt(np.add.reduce(_short_squares(rows), 1, dtype=np.float64))
@@ -200,43 +228,57 @@ def _row_norms(rows: np.ndarray[Any, Any]) -> list[float]:
     return list(found.tolist())
 
 
-def _short_squares(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _short_squares(rows: _Array) -> _Array:
     """The sums of the squares of pieces of each row that are short enough for float32."""
     pieces = rows.reshape(len(rows), -1, _ROW) if rows.shape[1] % _ROW == 0 else rows.astype(np.float64)[:, None]
-    squares: np.ndarray[Any, Any] = np.vecdot(pieces, pieces)
+    squares: _Array = np.vecdot(pieces, pieces)
     return squares
 
 
-def copied(x: Tensor) -> Tensor:
-    """In memory of its own."""
-    return _new(x, np.positive) if _is_large(x) else x.clone()
-
-
+@np.errstate(all="ignore")
 def scaled(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each of some plain tensors of a dtype in SINGLE."""
-    alone, together = host.alike(list(map(_SHAPE, tensors)))
+    alone, together = alike(tensors, *_SCALED)
     products: list[Tensor] = [None] * len(tensors)
     for batch in together:
         stacked = _C_ops.stack([tensors[i] for i in batch], 0)
-        rows = _array(stacked, _NUMPY[stacked.dtype]).reshape(len(batch), -1)
-        with np.errstate(all="ignore"):
-            rows *= np.array([[coefficients[i]] for i in batch], rows.dtype)
+        rows = _array(stacked, _numpy(stacked)).reshape(len(batch), -1)
+        rows *= np.array([[coefficients[i]] for i in batch], rows.dtype)
         for i, product in zip(batch, _C_ops.unbind(stacked, 0), strict=True):
             products[i] = product
     for i in alone:
-        products[i] = _scaled(tensors[i], coefficients[i])
+        products[i] = _scaled(tensors[i], math.prod(tensors[i].shape), coefficients[i])
     return products
 
 
-def _scaled(x: Tensor, coefficient: float) -> Tensor:
+def _scaled(x: Tensor, size: int, coefficient: float) -> Tensor:
     # with a bias of 0 the product would be 0 where it is -0
-    return _new(x, np.multiply, coefficient) if _is_large(x) else _C_ops.scale(x, coefficient, -0.0, True)
+    is_large = size >= _LARGE and x.is_contiguous()
+    return _new(x, np.multiply, coefficient) if is_large else _C_ops.scale(x, coefficient, -0.0, True)
 
 
-def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
-    """A new ``max(min(x, upper), lower)`` for each of some plain tensors of a dtype in SINGLE."""
-    upper = max(lower, upper)
-    return [_new(x, np.clip, lower, upper) if _is_large(x) else _C_ops.clip(x, lower, upper) for x in tensors]
+def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
+    """``max(min(x, upper), lower)`` for each of some plain tensors of a dtype in SINGLE.
+
+    A new tensor, or with ``keep`` a large one itself where nothing of it is clipped.
+    """
+    dtype = _numpy(tensors[0])
+    clip, keep, bounds = _clip(dtype)[0], keep and lower <= 0 <= upper, (lower, max(lower, upper))
+    found = []
+    for x, size in zip(tensors, map(math.prod, map(_SHAPE, tensors)), strict=True):
+        if size >= _BLOCK and keep and host.fits(_array(x, dtype), *bounds):
+            found.append(x)
+        elif size >= _LARGE and x.is_contiguous():
+            found.append(_new(x, np.clip, *bounds))
+        else:
+            found.append(clip(x, *bounds))
+    return found
+
+
+def _clip(dtype: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """The operations to clip, into a new tensor and in place."""
+    # in half the time, with bounds in float32; as the other it leaves NaN and -0
+    return (_C_ops.clip, _C_ops.clip_) if dtype is np.float64 else (_C_ops.hardtanh, _C_ops.hardtanh_)
 
 
 def scale_(tensors: Sequence[Tensor], coefficient: float) -> None:
@@ -246,12 +288,12 @@ def scale_(tensors: Sequence[Tensor], coefficient: float) -> None:
 
 def clamp_(tensors: Sequence[Tensor], lower: float, upper: float) -> None:
     """``x = max(min(x, upper), lower)`` for each of some plain tensors."""
-    _write(tensors, _C_ops.clip_, lower, max(lower, upper))
+    _write(tensors, _clip(_numpy(tensors[0]))[1], lower, max(lower, upper))
 
 
 def _write(tensors: Sequence[Tensor], operation: Callable[..., Any], *arguments: Any) -> None:
     """An operation in place; of half precision in float32, a block at a time."""
-    is_half = tensors[0].dtype not in _NUMPY
+    is_half = _numpy(tensors[0]) is None
     for x in tensors:
         if not is_half:
             operation(x, *arguments)
@@ -273,13 +315,9 @@ def _blocks(x: Tensor) -> Iterator[Tensor]:
         yield flat[start : start + _BLOCK]
 
 
-def _is_large(x: Tensor) -> bool:
-    return math.prod(x.shape) >= _LARGE and bool(x.is_contiguous())
-
-
 def _new(x: Tensor, operation: Any, *numbers: float) -> Tensor:
     """The result of one of NumPy's functions, in memory of NumPy's."""
-    dtype = _NUMPY[x.dtype]
+    dtype = _numpy(x)
     made = np.empty(x.shape, dtype)
     with np.errstate(all="ignore"):
         operation(_array(x, dtype), *(np.array(number, dtype) for number in numbers), out=made.reshape(-1))

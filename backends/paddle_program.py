@@ -15,13 +15,14 @@ import paddle
 from paddle import _C_ops
 
 from gradclip.backend import Tensor
-from gradclip.backends import host
+from gradclip.backends.paddle_memory import alike
 
-__all__ = ["NARROW", "norms", "scaled", "times", "total", "unbound"]
+__all__ = ["NARROW", "broadcast", "clamped", "filled", "norms", "scaled", "times", "total", "unbound"]
 
 NARROW = ("float32", "float16", "bfloat16")  #: dtypes whose squares neither overflow nor vanish in float64
 _ROW = 256  # elements to a float32 sum: 1 ulp, where 512 are off by 1.5
 _FEW = 1 << 17  # up to so many elements a copy in float64, which stays in the cache, costs less than more operations
+_STACKED = 1 << 13, 1 << 18  # the elements of a small tensor, and of all that are stacked at once
 _LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflowed, or vanished that matters
 
 
@@ -56,9 +57,9 @@ def total(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
-    """As :func:`host.alike`: the float32 tensors whose shapes are known."""
+    """As :func:`alike`: the float32 tensors whose shapes are known."""
     known = [i for i, x in enumerate(tensors) if x.dtype == paddle.float32 and -1 not in x.shape]
-    alone, together = host.alike([tensors[i].shape for i in known])
+    alone, together = alike([tensors[i] for i in known], *_STACKED)
     others = set(range(len(tensors))).difference(known)
     return sorted([*others, *(known[i] for i in alone)]), [[known[i] for i in batch] for batch in together]
 
@@ -137,9 +138,33 @@ def scaled(tensors: Sequence[Tensor], factors: Tensor | list[Tensor], scale: Cal
     return [products[i] for i in range(len(tensors))]
 
 
+def clamped(x: Tensor, lower: float, upper: float, on_host: bool) -> Tensor | None:
+    """``max(min(x, upper), lower)`` in one operation instead of four; None where that would be another thing."""
+    if not on_host or x.dtype != paddle.float32 or not x.stop_gradient:  # at a bound its derivative is another one
+        return None
+    clipped: Tensor = _C_ops.hardtanh(x, lower, max(lower, upper))
+    return clipped
+
+
 def times(x: Tensor, factor: Tensor, on_host: bool) -> Tensor:
     """``x * factor``, of one dtype; ``on_host`` says that they can be nowhere else."""
     if on_host and factor.stop_gradient and not factor.shape:
         # in an eighth of the time; with a bias of 0 the product would be 0 where it is -0
         return _C_ops.scale(x, factor, -0.0, True)
     return x * factor
+
+
+def filled(value: float, dtype: str, like: Tensor) -> Tensor:
+    """A number in the shape of a value of a static program, as far as that is known."""
+    return paddle.full([] if -1 in like.shape else like.shape, value, dtype)
+
+
+def broadcast(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What ``paddle.where`` does in a static program by adding zeros, which turns -0 into 0."""
+    if condition.shape == x.shape == y.shape:
+        return condition, x, y
+    for other in (x, y):
+        same = other == other  # full_like would warn that it looks for a device
+        condition = paddle.logical_or(condition, paddle.logical_and(same, paddle.logical_not(same)))
+    ones = paddle.cast(paddle.logical_or(condition, paddle.logical_not(condition)), x.dtype)
+    return condition, *(other if other.shape == condition.shape else other * ones for other in (x, y))

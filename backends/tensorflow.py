@@ -14,7 +14,6 @@ from gradclip.backend import Backend, Tensor, plain_key
 from gradclip.backends import host, tensorflow_distributed, tensorflow_fused
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
-from gradclip.norms import combine
 
 try:
     from tensorflow.python.eager.record import could_possibly_record as _is_recording
@@ -26,7 +25,6 @@ except ImportError:  # there is no public way to ask; taking it for recorded cos
 
 _EAGER = tf.__internal__.EagerTensor
 _KIND = operator.attrgetter("dtype", "device")
-_MANY = 1 << 19  # elements from which TensorFlow's threads are worth their operations
 
 
 class TensorFlowBackend(Backend):
@@ -191,29 +189,15 @@ class TensorFlowBackend(Backend):
 
     @np.errstate(all="ignore")
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        array = tensorflow_fused.array(x)
-        if order == 2 and array.size >= _MANY and x.dtype in tensorflow_fused.NARROW:
-            found = tensorflow_fused.norm(tf.convert_to_tensor(x))
-            if found == found:
-                return found
-        return host.norm(array, order)
+        return host.norm(tensorflow_fused.array(x), order, tensorflow_fused.threads)
 
     @np.errstate(all="ignore")
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
-        arrays = list(map(tensorflow_fused.array, tensors))
-        small = iter(host.norms([x for x in arrays if x.size < _MANY], order))
-        return [next(small) if a.size < _MANY else self.fast_norm(x, order) for x, a in zip(tensors, arrays, strict=True)]
+        return host.norms(list(map(tensorflow_fused.array, tensors)), order, tensorflow_fused.threads)
 
     @np.errstate(all="ignore")
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
-        arrays = list(map(tensorflow_fused.array, tensors))
-        small = [x for x in arrays if x.size < _MANY]
-        if len(small) == len(arrays):
-            return host.total(arrays, order)
-        if not order >= 1:
-            return None
-        norms = [self.fast_norm(x, order) for x, a in zip(tensors, arrays, strict=True) if a.size >= _MANY]
-        return combine([n for n in (host.total(small, order) if small else 0.0, *norms) if n is not None], order)
+        return host.total(list(map(tensorflow_fused.array, tensors)), order, tensorflow_fused.threads)
 
     def cond(self, predicate: Tensor, then: Callable[[], Tensor], otherwise: Callable[[], Tensor]) -> Tensor:
         if tf.executing_eagerly():

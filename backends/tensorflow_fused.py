@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Tensor
+from gradclip.backends import host
 from gradclip.dtypes import WIDE
 
 try:
@@ -32,11 +33,7 @@ _LANES = (16, 64)  # for XLA, which adds up one after the other: so many sums si
 _FEW = 1 << 14  # up to so many elements a copy in float64 costs less than an operation
 _TINY = 1 << 12  # up to so many elements a copy costs less than an operation
 _BLOCK = 1 << 21  # halves that are cast at once: those stay in the cache
-_PIECE = 1 << 17  # elements that are compared at once: those stay in the cache
-_INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
-
-_Method = Callable[[Sequence[Tensor], bool], Tensor]
 
 
 def is_traced_by_xla() -> bool:
@@ -52,10 +49,9 @@ def array(x: Tensor) -> np.ndarray[Any, Any]:
         return np.asarray(x.numpy())
 
 
-def norm(x: Tensor) -> float:
-    """The norm of an eager tensor on the host; right if it lies between :data:`_LEAST` and :data:`_MOST`, else NaN."""
-    found = float(_fused([tf.reshape(x, [-1])], False))
-    return found if _LEAST < found < _MOST else float("nan")
+def threads() -> int:
+    """As many as TensorFlow's own operations take."""
+    return int(tf.config.threading.get_intra_op_parallelism_threads()) or host.cores()
 
 
 def norms(groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
@@ -99,12 +95,12 @@ def _measured(groups: list[list[Tensor]]) -> Tensor:
     if tf.executing_eagerly():  # where both ways would be gone, so that the one that is always right is the faster
         return _stacked([_fused(flat, True) for flat in flats])
     if _is_vectorized() or is_traced_by_xla():
-        return _checked(flats, _plain)
+        return _stacked(list(map(_plain, flats)))
     if all(map(_is_short, flats)):
         return _short(flats)
     # XLA takes the other way, even of a function that was traced before anyone knew that XLA would compile it
     device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-    return tf.__internal__.execute_fn_for_device({device: lambda: _checked(flats, _fused)}, lambda: _checked(flats, _plain))
+    return tf.__internal__.execute_fn_for_device({device: lambda: _checked(flats)}, lambda: _stacked(list(map(_plain, flats))))
 
 
 def _is_vectorized() -> bool:
@@ -117,15 +113,13 @@ def _is_vectorized() -> bool:
     return False
 
 
-def _checked(groups: list[list[Tensor]], method: _Method) -> Tensor:
+def _checked(groups: list[list[Tensor]]) -> Tensor:
     """The norms by way of float32, and those by way of float64 if one of them has overflowed or vanished."""
-    found = _stacked([method(flats, False) for flats in groups])
-    if all(_is_short(flats) or (method is _plain and all(map(_is_few, flats))) for flats in groups):
-        return found
+    found = _stacked([_fused(flats, False) for flats in groups])
     is_right = (found > _LEAST) & (found < _MOST)
     if len(groups) > 1:
         is_right = tf.reduce_all(is_right)
-    return tf.cond(is_right, lambda: found, lambda: _stacked([_plain(flats, True) for flats in groups]))
+    return tf.cond(is_right, lambda: found, lambda: _stacked([_fused(flats, True) for flats in groups]))
 
 
 def _flats(group: Sequence[Tensor]) -> list[Tensor]:
@@ -166,13 +160,19 @@ def _divided(flat: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
 
 def _fused(flats: Sequence[Tensor], wide: bool) -> Tensor:
     """The norm of all by the fused operation, in float64 from the start if ``wide``."""
-    wide = wide or _is_short(flats)
     parts: dict[Any, list[Tensor]] = {}
+    is_short = _is_short(flats)
     for flat in flats:
-        for part in [flat] if wide or _is_few(flat, _TINY) else _row_norms(flat):
+        for part in [flat] if is_short or _is_few(flat, _TINY) else _wide_norms(flat) if wide else _row_norms(flat):
             parts.setdefault(part.dtype, []).append(part)
     joined = [tf.cast(same[0] if len(same) == 1 else tf.concat(same, 0), tf.float64) for same in parts.values()]
     return _euclidean(joined[0] if len(joined) == 1 else tf.concat(joined, 0), 0)
+
+
+def _wide_norms(flat: Tensor) -> Iterator[Tensor]:
+    """Vectors of float64, block by block, so that there is never a copy of all."""
+    for block in _blocks(flat):
+        yield tf.reshape(_euclidean(tf.cast(block, tf.float64), 0), [1])
 
 
 def _euclidean(x: Tensor, axis: int) -> Tensor:
@@ -199,31 +199,18 @@ def _blocks(flat: Tensor) -> list[Tensor]:
     return [*tf.unstack(rows), *([] if rest is None else [rest])]
 
 
-def _plain(flats: Sequence[Tensor], careful: bool) -> Tensor:
-    """The norm of all by operations that XLA fuses; with ``careful`` also where squares would leave float32.
-
-    Everything is divided by the largest magnitude then: a copy in float64 would be one to XLA too, of twice the size.
-    """
-    scale = _largest(flats) if careful else None
+def _plain(flats: Sequence[Tensor]) -> Tensor:
+    """The norm of all by operations that XLA fuses, in float64, of which no copy is made then."""
     squares = []
     for flat in flats:
         rest: Tensor | None = flat
         if not _is_few(flat, _TINY) and flat.shape[0] is not None:  # XLA cannot slice at a place that it does not know
             rows, rest = _divided(flat, _LANES[0] * _LANES[1])
-            rows = tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64 if _is_few(flat) else tf.float32)
-            rows = rows if scale is None else rows / tf.cast(scale, rows.dtype)
-            squares.append(tf.reduce_sum(tf.cast(tf.reduce_sum(rows * rows, 1), tf.float64)))
+            sums = tf.reduce_sum(tf.square(tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64)), 1)
+            squares.append(tf.reduce_sum(tf.abs(sums)))  # or XLA would make one sum of both, one after the other
         if rest is not None:
-            wide = tf.cast(rest, tf.float64)
-            squares.append(tf.reduce_sum(tf.square(wide if scale is None else wide / tf.cast(scale, tf.float64))))
-    found = tf.sqrt(tf.add_n(squares))
-    return found if scale is None else found * tf.cast(scale, tf.float64)
-
-
-def _largest(flats: Sequence[Tensor]) -> Tensor:
-    """The largest magnitude, a float32; 1 where there is none, or it cannot be divided by."""
-    largest = tf.reduce_max([tf.reduce_max(tf.abs(tf.cast(flat, tf.float32))) for flat in flats])
-    return tf.where(tf.math.is_finite(largest) & (largest > 0), largest, tf.ones_like(largest))
+            squares.append(tf.reduce_sum(tf.square(tf.cast(rest, tf.float64))))
+    return tf.sqrt(tf.add_n(squares))
 
 
 def times(x: Tensor, factor: Tensor) -> Tensor:
@@ -260,32 +247,23 @@ def products(tensors: Sequence[Tensor], factors: Sequence[float], dtype: str) ->
 
 
 def clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
-    """While tracing, each times a 0-d factor that nobody may look at; itself to the bit, and no copy, where that is 1."""
-    results: list[Tensor] = [None] * len(tensors)
-    small: dict[Any, list[int]] = {}
-    for i, x in enumerate(tensors):
-        if (x.shape.num_elements() or _TINY + 1) <= _TINY:
-            small.setdefault(x.dtype, []).append(i)
-    for places in small.values():
-        for i, product in zip(places, _joined_clipped([tensors[i] for i in places], factor), strict=True):
-            results[i] = product
-    large = [i for i, x in enumerate(results) if x is None]
-    if large:
-        given = [tensors[i] for i in large]
-        scaled = tf.cond(factor >= 1, lambda: given, lambda: [times(x, tf.cast(factor, WIDE[x.dtype.name])) for x in given])
-        for i, product in zip(large, tf.nest.flatten(scaled), strict=True):
-            results[i] = product
-    return results
+    """While tracing, each times a 0-d factor that nobody may look at; itself to the bit, and no copy of it, where that is 1.
 
+    Tiny ones are copied: that costs less than a branch.
+    """
+    fits = factor >= 1
+    is_tiny = [(x.shape.num_elements() or _TINY + 1) <= _TINY for x in tensors]
+    large = [x for x, this in zip(tensors, is_tiny, strict=True) if not this]
 
-def _joined_clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
-    """Small tensors of one dtype: a copy costs less than an operation for each."""
-    joined = tensors[0] if len(tensors) == 1 else tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
-    joined = tf.where(factor >= 1, joined, times(joined, tf.cast(factor, WIDE[joined.dtype.name])))
-    if len(tensors) == 1:
-        return [joined]
-    parts = tf.split(joined, [x.shape.num_elements() for x in tensors])
-    return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors, strict=True)]
+    def scaled(x: Tensor) -> Tensor:
+        return times(x, tf.cast(factor, WIDE[x.dtype.name]))
+
+    rest = iter(tf.nest.flatten(tf.cond(fits, lambda: large, lambda: list(map(scaled, large)))) if large else [])
+    # tf.where, which broadcasts, takes twice as long
+    return [
+        tf.raw_ops.Select(condition=fits, x=x, y=scaled(x)) if this else next(rest)
+        for x, this in zip(tensors, is_tiny, strict=True)
+    ]
 
 
 def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -298,7 +276,7 @@ def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         return _between(x, lower, upper)
     if (x.shape.num_elements() or _FEW + 1) <= _FEW:
         result = _between(x, lower, upper)
-        return tf.where(result == x, x, result)
+        return tf.raw_ops.Select(condition=result == x, x=x, y=result)  # tf.where, which broadcasts, takes twice as long
 
     def fits(part: Tensor) -> Tensor:
         return (tf.reduce_max(part) <= upper) & (tf.reduce_min(part) >= lower)
@@ -306,13 +284,13 @@ def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     def all_clamped() -> Tensor:
         return _between(x, lower, upper)
 
-    first = fits(tf.reshape(x, [-1])[:_FEW])
+    first = fits(tf.reshape(x, [-1])[:_TINY])
     return tf.cond(first, lambda: tf.cond(fits(x), lambda: x, all_clamped), all_clamped)
 
 
 def clamped_eagerly(x: Tensor, lower: float, upper: float) -> Tensor:
     """An eager tensor on the host with each element between two bounds, ``x`` itself where nothing is clipped; 0 fits."""
-    if _fits(array(x), lower, upper):
+    if host.fits(array(x), lower, upper, threads):
         return x
     return _between(x, _constant(lower, x.dtype), _constant(upper, x.dtype))
 
@@ -326,22 +304,3 @@ def _constant(value: float, dtype: Any) -> Tensor:
 
 def _between(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     return tf.raw_ops.ClipByValue(t=x, clip_value_min=lower, clip_value_max=upper)
-
-
-def _fits(array: np.ndarray[Any, Any], lower: float, upper: float) -> bool:
-    """Whether all elements, no NaN among them, lie between two bounds of which one is not above and one not below 0.
-
-    Floats of one sign are in the order of their bits, which makes halves as quick to compare as integers.
-    """
-    most, least = _bits(abs(upper), array.dtype), _bits(abs(lower), array.dtype) + (1 << 8 * array.itemsize - 1)
-    if array.size <= _PIECE:
-        signed, unsigned = _INTEGERS[array.itemsize]
-        return bool(array.view(signed).max(initial=0) <= most and array.view(unsigned).max(initial=0) <= least)
-    flat = array.reshape(-1)
-    return all(_fits(flat[start : start + _PIECE], lower, upper) for start in range(0, flat.size, _PIECE))
-
-
-@functools.lru_cache(256)
-def _bits(magnitude: float, dtype: Any) -> int:
-    with np.errstate(over="ignore"):
-        return int(np.array(magnitude).astype(dtype).view(f"i{dtype.itemsize}"))

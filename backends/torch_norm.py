@@ -12,7 +12,8 @@ from gradclip.norms import combine
 
 _ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 are off by 28
 FEW = 1 << 14  # up to so many elements a float64 sum is as fast, and a copy costs less than a call
-SHORT = 1 << 11  # up to so many elements a call costs more than a copy
+SHORT = 1 << 11  # up to so many elements a call costs more than a sum in float64
+_COPIED = 1 << 13  # up to so many elements a call costs more than a copy
 _BLOCK = 1 << 17  # halves that are converted at once: fewer cost more in calls, more in memory
 _BATCH = (1 << 15) - _ROW  # elements that are copied at once: in a cache, by one thread, in memory that malloc has at hand
 _MANY = 1 << 20  # elements whose row norms are reduced before the next are made, so that they never take much memory
@@ -52,7 +53,7 @@ def euclidean(tensors: Sequence[Tensor], sizes: Sequence[int]) -> float:
     for x, size in zip(tensors, sizes, strict=True):
         if size > _MANY:
             norms.append(_norm64(_row_norms(x, size, scratch)))
-        elif size > SHORT:
+        elif size > _COPIED:
             pieces += _row_norms(x, size, scratch)
         else:
             if size > room:

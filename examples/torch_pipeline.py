@@ -45,7 +45,7 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
             print(f"step {step:3}  loss {losses[-1]:.3f}  norm {norm.item():.3f}")
     if losses:
         print(f"first loss {losses[0]:.3f}, last loss {losses[-1]:.3f}")
-    dist.barrier()  # a process that ends while its threads still hold tensors of the last collective may abort
+    dist.barrier()  # a process that ends while another still sends may make that one abort
     dist.destroy_process_group()
     return losses
 

@@ -374,6 +374,10 @@ class Backend:
         """:meth:`clamp` of each of several plain tensors."""
         return [self.clamp(x, lower, upper) for x in tensors]
 
+    def bounded(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+        """:meth:`clamped`, of which one that is not clipped may be returned itself, even if it could be written."""
+        return self.clamped(tensors, lower, upper)
+
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         """:meth:`clamp` each of several plain tensors in place."""
         for x in tensors:

@@ -177,7 +177,7 @@ def carry_out(
         backend.check_writable(opened.present[0])
     with backend.arithmetic(in_place and not is_plain):  # of what is plain nobody records what is written
         if no_norm:
-            return ClipResult(opened.rebuild(scale.clamped(opened, backend, rule, in_place)), None, None)
+            return ClipResult(opened.rebuild(scale.clamped(opened, backend, rule, in_place, keep)), None, None)
         apart = scale.apart(opened, backend, rule) if is_plain and keep and several is None else None
         if apart is not None:
             return apart

@@ -14,12 +14,13 @@ from gradclip.rule import TENSOR, ClipResult, Rule
 __all__ = ["apart", "clamped", "scaled", "summed"]
 
 
-def clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool) -> list[Tensor | None]:
+def clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool, keep: bool) -> list[Tensor | None]:
     """Each element between the bounds; everything is computed before the first gradient is written."""
     leaves = opened.leaves
     if opened.plain and isinstance(rule.lower, float) and isinstance(rule.upper, float):
         if not in_place:
-            return opened.placed(backend.clamped(opened.present, rule.lower, rule.upper))
+            new = backend.bounded if keep else backend.clamped
+            return opened.placed(new(opened.present, rule.lower, rule.upper))
         backend.clamp_(opened.present, rule.lower, rule.upper)
         return leaves
     places = opened.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]

@@ -225,7 +225,7 @@ def _scaled(
         if not gradients.present:
             continue
         if clip.rule.scope is Scope.VALUE:
-            scaled = scale.clamped(gradients, backend, clip.rule, in_place)
+            scaled = scale.clamped(gradients, backend, clip.rule, in_place, keep)
         elif clip.rule.scope is Scope.EXAMPLE:
             scaled = scale.summed(gradients, backend, factor)
         else:

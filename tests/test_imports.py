@@ -174,7 +174,7 @@ def may_import(module: str, target: str) -> bool:
         if target_room == "backends":  # what is no framework's, and what is too long for one file; never another framework's
             return (
                 inner in SHARED
-                or inner.startswith(f"{module}_")
+                or inner.startswith(f"{module.partition('_')[0]}_")
                 or (module.startswith("backends.demo.") and inner in DEMO_SHARED)
             )
         if module.startswith("backends.targets."):

@@ -53,6 +53,8 @@ class ClipGrad:
         """
         pairs = [pair for pair in _pairs(params_grads) if pair[1] is not None]
         wanted = [getattr(p, "need_clip", True) is not False for p, _ in pairs]
+        if all(wanted):
+            return list(zip([p for p, _ in pairs], self._clipped(open_([g for _, g in pairs], holders="none")), strict=True))
         gradients = [g for (_, g), is_wanted in zip(pairs, wanted, strict=True) if is_wanted]
         clipped = iter(self._clipped(open_(gradients, holders="none")))
         return [(p, next(clipped) if is_wanted else g) for (p, g), is_wanted in zip(pairs, wanted, strict=True)]
@@ -175,7 +177,9 @@ GradientClipByValue = ClipGradByValue
 def _pairs(params_grads: Any) -> Pairs:
     if not isinstance(params_grads, Iterable):
         raise _no_pairs(params_grads)
-    return list(map(_pair, params_grads))
+    pairs = list(params_grads)
+    is_usual = set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}  # sooner told of all than of each
+    return pairs if is_usual else list(map(_pair, pairs))
 
 
 def _pair(pair: Any) -> tuple[Any, Any]:

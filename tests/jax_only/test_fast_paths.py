@@ -16,7 +16,8 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import jax_norm
+from gradclip.backends import host, jax_norm
+from gradclip.backends import jax as module
 from gradclip.backends.jax import JaxBackend
 from gradclip.dialects import keras, optax, torch
 
@@ -78,10 +79,43 @@ def test_with_and_without(hook: str, name: str, dtype: str, monkeypatch: pytest.
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
+@pytest.mark.parametrize("rule", [rule_of(0.01) for rule_of in RULES.values()], ids=list(RULES))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_large_ones_are_made_by_numpy(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grads = [g for name in ("small", "a large one", "several checked together") for g in gradients(name, dtype)]
+    want = gradclip.clip(grads, rule).grads
+    monkeypatch.setattr(module, "_LARGE", 5000)
+    monkeypatch.setattr(host, "_PART", 3000)
+    got = gradclip.clip(grads, rule).grads
+    for mine, theirs in zip(got, want, strict=True):
+        assert (mine.shape, mine.dtype, mine.sharding) == (theirs.shape, theirs.dtype, theirs.sharding)
+        assert (mine.weak_type, mine.committed) == (theirs.weak_type, theirs.committed)
+        assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
+
+
+def test_a_large_one_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LARGE", 5000)
+    g = jax.device_put(jnp.full(9000, np.nan), jax.devices()[-1])
+    for rule in (optax.clip(0.01), torch.clip_grad_norm(1.0)):
+        made = gradclip.clip(g, rule).grads
+        assert made.committed
+        assert made.sharding == g.sharding
+        assert jnp.isnan(made).all()
+
+
+def test_by_value_what_fits_is_not_copied() -> None:
+    small, large = jnp.ones(3, "bfloat16"), jnp.linspace(-1, 1, 1 << 18, dtype="bfloat16")
+    grads = gradclip.clip([small, large, large * 3], optax.clip(1.0)).grads
+    assert grads[1] is large
+    assert (grads[2] == jnp.clip(large * 3, -1, 1)).all()
+    assert (grads[0] == small).all()
+    assert gradclip.clip(large, optax.clip(0.5)).grads is not large
+
+
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 @pytest.mark.parametrize("name", ["small", "a large one", "nothing beside something", "several checked together"])
-@pytest.mark.parametrize("host", [True, False], ids=["host", "accelerator"])
-def test_traced_with_and_without(name: str, scale: float, host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on_host", [True, False], ids=["host", "accelerator"])
+def test_traced_with_and_without(name: str, scale: float, on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also as it is compiled for an accelerator, where there is no branch."""
     grads = gradients(name, "float32", scale)
     rules = [RULES[rule](0.01 * scale) for rule in ("global norm", "each norm")]
@@ -91,11 +125,11 @@ def test_traced_with_and_without(name: str, scale: float, host: bool, monkeypatc
         return [(result.grads, result.norm) for result in found]
 
     with monkeypatch.context() as patch:
-        patch.setattr(jax_norm, "_on_host", lambda: host)
+        patch.setattr(jax_norm, "_on_host", lambda: on_host)
         patch.setattr(jax_norm, "_TOGETHER", 2)
         jax.clear_caches()
         compiled = jax.jit(clip).lower(grads)
-        assert ("stablehlo.case" in compiled.as_text()) == host
+        assert ("stablehlo.case" in compiled.as_text()) == on_host
         fast = compiled.compile()(grads)
     plainly(monkeypatch, *TRACED)
     jax.clear_caches()

@@ -20,9 +20,9 @@ from gradclip.backends import paddle_memory as memory
 from gradclip.backends.paddle import PaddleBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
 
-HOOKS = ("plain", "fast_norm", "fast_norms", "copy", "scaled", "scale_", "clamped", "clamp_")
+HOOKS = ("plain", "fast_norm", "fast_norms", "copy", "scaled", "scale_", "clamped", "bounded", "clamp_")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-MANY, BLOCK, LARGE = host._ALIKE, 1 << 8, 1 << 12
+MANY, BLOCK, LARGE = memory._ALIKE, 1 << 8, 1 << 12
 SHAPES = {
     "few": [(3, 4), (5,), (), (30, 41)],
     "several of one shape": [(7, 5)] * MANY + [(36,)] * MANY + [(9,)] * MANY + [(16,)],
@@ -170,6 +170,44 @@ def test_zeros_keep_their_sign(size: int, dtype: str) -> None:
             assert 0 < got[0] < 1.1
             assert np.signbit(got[1:]).all()
             assert not got[1:].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bounds", [(-0.5, 0.25), (-math.inf, 0.25), (0.0, 0.0), (0.1, 0.2), (-1e300, 1e300)], ids=str)
+def test_every_element_is_clipped_alike(bounds: tuple[float, float], dtype: str) -> None:
+    """Wherever it lies: operations take several at a time, and the rest one by one."""
+    values = np.array([math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0, 1e-40, -7.0, 0.3], dtype)
+    rule = tensorflow.clip_by_value(*bounds)
+    for size in (1, 7, 37, LARGE + 5):
+        for shift in range(len(values)):
+            array = np.resize(np.roll(values, shift), size)
+            with np.errstate(over="ignore"):
+                wanted = np.maximum(np.minimum(array, bounds[1]), bounds[0])
+            for clip in (gradclip.clip, gradclip.clip_):
+                got = clip(paddle.to_tensor(array), rule).grads.numpy()
+                assert np.array_equal(got, wanted.astype(dtype), equal_nan=True)
+                if bounds[0] < 0 < bounds[1]:
+                    assert np.array_equal(np.signbit(got[array == 0]), np.signbit(array[array == 0]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bounds", [(2.0, None), (0.0, -2.0), (3.0, 0.5)])
+def test_by_value_an_optimizer_is_given_a_large_gradient_itself(bounds: tuple[float, float | None], dtype: str) -> None:
+    """Where nothing of it is clipped, which a NaN, the last element or bounds of one sign can say."""
+    upper, lower = bounds[0], -bounds[0] if bounds[1] is None else bounds[1]
+    inside = (upper + lower) / 2
+    for size, transposed in ((BLOCK, False), (LARGE, False), (LARGE, True)):
+        for spoilt in (None, math.nan, upper + 1, lower - 1):
+            x = paddle.full([size // 4, 4], inside, dtype)
+            if spoilt is not None:
+                x[-1, -1] = spoilt
+            x = x.t() if transposed else x
+            was = framework.read(x)
+            ((_, new),) = gradclip.ClipGradByValue(*bounds)([(paddle.zeros([1]), x)])
+            assert (new is x) is (spoilt is None and lower <= 0 <= upper)
+            assert np.array_equal(framework.read(x), was, equal_nan=True)
+            assert np.array_equal(framework.read(new), np.clip(was, lower, upper), equal_nan=True)
+            assert gradclip.clip(x, tensorflow.clip_by_value(lower, upper)).grads is not x
 
 
 def test_bounds_that_cross() -> None:

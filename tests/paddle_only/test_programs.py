@@ -210,6 +210,23 @@ def test_a_limit_of_a_program_has_64_bits(limit: float) -> None:
     assert got == min(limit, 1.0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bounds", [(-0.5, 0.25), (-np.inf, 0.25), (0.0, 0.0), (0.1, 0.2), (2.0, -2.0)], ids=str)
+@pytest.mark.parametrize("has_derivative", [False, True])
+def test_every_element_is_clipped_by_value(bounds: tuple[float, float], dtype: str, has_derivative: bool) -> None:
+    values = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, -7.0, 0.3], dtype)
+
+    def build(g: Any) -> list[Any]:
+        g.stop_gradient = not has_derivative
+        return [gradclip.clip(g, tensorflow.clip_by_value(*bounds)).grads]
+
+    for shift in range(len(values)):  # several are clipped at a time, and the rest one by one
+        array = np.resize(np.roll(values, shift), 37)
+        wanted = np.maximum(np.minimum(array, bounds[1]), bounds[0]).astype(dtype)
+        for known in (True, False):
+            assert np.array_equal(run(build, array, known=known)[0], wanted, equal_nan=True)
+
+
 def test_a_limit_of_numpy() -> None:
     gradient, limit = np.array([[3.0, 4.0], [6.0, 8.0]]), np.array([[1.1], [2.2]])
     (got,) = run(lambda g: [gradclip.clip_by_norm(g, limit, axes=1)], gradient)

@@ -15,7 +15,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import tensorflow as module
+from gradclip.backends import host
 from gradclip.backends import tensorflow_fused as fused
 from gradclip.backends.tensorflow import TensorFlowBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
@@ -55,9 +55,10 @@ FEW = [RULES["global"](0.01), RULES["each"](1e30), RULES["each"](0.01), RULES["v
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
-    monkeypatch.setattr(module, "_MANY", LARGE)
-    for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_PIECE", LARGE // 2), ("_BLOCK", LARGE)):
+    for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_BLOCK", LARGE)):
         monkeypatch.setattr(fused, name, size)
+    for name, size in (("_LARGE", LARGE), ("_PART", LARGE // 2)):
+        monkeypatch.setattr(host, name, size)
 
 
 def gradients(shapes: list[tuple[int, ...]], dtype: str) -> list[Any]:

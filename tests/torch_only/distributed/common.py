@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import oracle
@@ -23,6 +25,18 @@ def fail_on_warnings() -> None:
     warnings.simplefilter("error")
     # torch 2.13: FSDP2 warns of any module that returns a view, as a linear layer on a batch of sequences does
     warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
+
+
+def leave() -> NoReturn:
+    """End this process, and leave out Python's own end.
+
+    Gloo's threads run on after ``destroy_process_group`` while anything holds the group, as DTensor's caches do. One that frees
+    a collective's tensor needs the interpreter for it, and aborts the process where that is ending.
+    """
+    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 @contextlib.contextmanager

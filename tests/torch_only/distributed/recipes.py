@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch_only.distributed.common import agree, fail_on_warnings
+from torch_only.distributed.common import agree, fail_on_warnings, leave
 
 import gradclip
 from gradclip.dialects import torch as dialect
@@ -40,8 +40,7 @@ def main() -> None:
         assert abs(left - 0.1) < 1e-4, f"clipped to {left}:\n{recipe}"
     if dist.get_rank() == 0:
         print(f"{len(recipes)} recipes")
-    dist.barrier()  # a process that leaves while another still sends makes that one abort
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def checks(processes: int) -> dict[str, Callable[[], None]]:
 def main() -> None:
     common.fail_on_warnings()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     reports = dist.new_group(timeout=timedelta(seconds=120))  # apart, so that a check that fails upsets no other
     failures: dict[str, list[str]] = {}
     for name, check in checks(dist.get_world_size()).items():
@@ -42,8 +42,7 @@ def main() -> None:
         failures[name] = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")
-    dist.barrier()  # a process that leaves while another still sends makes that one abort
-    dist.destroy_process_group()
+    common.leave()
 
 
 if __name__ == "__main__":

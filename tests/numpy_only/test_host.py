@@ -1,0 +1,124 @@
+"""Arrays that several threads read: the same results as by one, faults are told, and a forked process has threads again."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from frameworks.numpy import framework
+from oracle import norm, ulps
+
+from gradclip.backends import host
+
+PART, LARGE = 1 << 10, 1 << 11
+SIZES = [LARGE + 1, 5, 1, 3 * PART, PART - 1, 40] + [7] * host._SEVERAL
+
+
+@pytest.fixture(autouse=True)
+def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_PART", PART)
+    monkeypatch.setattr(host, "_LARGE", LARGE)
+
+
+def threads() -> int:
+    return 3
+
+
+def arrays(dtype: str) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [framework.make(rng.uniform(-9, 9, size=size), dtype) for size in SIZES]
+
+
+@pytest.mark.parametrize("order", [-math.inf, -1.0, 0.0, 1.0, 2.0, 3.0, math.inf, math.nan])
+@pytest.mark.parametrize("dtype", framework.dtypes)
+def test_every_order(order: float, dtype: str) -> None:
+    grads = arrays(dtype)
+    for found in (host.norms(grads, order, threads), [host.norm(g, order, threads) for g in grads]):
+        if order != order:
+            assert found == [None] * len(grads)
+            continue
+        for got, g in zip(found, grads, strict=True):
+            assert ulps(np.array(got), norm(framework.read(g), order), "float32") <= 1
+    if order >= 1 and not dtype.startswith("complex"):
+        everything = np.concatenate([framework.read(g).ravel() for g in grads])
+        assert ulps(np.array(host.total(grads, order, threads)), norm(everything, order), "float32") <= 1
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_squares_that_leave_float32_in_one_part(scale: float) -> None:
+    x = framework.make(np.where(np.arange(5 * PART) // PART == 3, scale, 0.0), "float32")
+    assert ulps(np.array(host.norm(x, 2.0, threads)), norm(framework.read(x), 2.0), "float32") <= 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_finite_number_warns_in_no_thread(value: float) -> None:
+    x = np.ones(5 * PART, np.float32)
+    x[-1] = value
+    with np.errstate(all="ignore"):
+        assert np.array_equal(host.norm(x, 2.0, threads), value, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("place", [0, LARGE, 5 * LARGE - 1])
+@pytest.mark.parametrize("value", [2.0, -4.0, math.nan, math.inf])
+def test_what_does_not_fit(value: float, place: int, dtype: str) -> None:
+    values = np.random.default_rng(1).uniform(-3, 1, size=5 * LARGE)
+    for shape in ((-1,), (LARGE, 5), (5, 2, -1)):
+        for count in (threads, host._one):
+            x = framework.make(values.reshape(shape), dtype)
+            assert host.fits(x, -3.0, 1.0, count)
+            assert host.fits(x.T, -3.0, 1.0, count)
+            x.reshape(-1)[place] = value
+            assert not host.fits(x, -3.0, 1.0, count)
+            assert not host.fits(x.T, -3.0, 1.0, count)
+            assert host.fits(x, -math.inf, math.inf, count) == (value == value)
+
+
+def test_what_fits_bounds_of_0_and_of_no_elements() -> None:
+    assert host.fits(np.array([-0.0, 0.0]), 0.0, 0.0)
+    assert not host.fits(np.array([-0.0, 5e-324]), 0.0, 0.0)
+    assert host.fits(np.zeros((0, 3), np.float32), -1.0, 1.0)
+
+
+def test_a_fault_in_a_thread_is_told() -> None:
+    def fail(part: Any) -> None:
+        raise MemoryError(len(part))
+
+    with pytest.raises(MemoryError):
+        host._in_threads(fail, [np.ones(1)] * 5, threads)
+
+
+def test_where_there_are_no_more_threads() -> None:
+    """A thread that outlives the main one still clips, but can have no others."""
+    lines = (
+        "import threading, time, numpy as np",
+        "from gradclip.backends import host",
+        "x = np.ones(1 << 22, np.float32)",
+        "def late():",
+        "    threading.main_thread().join()",
+        "    time.sleep(0.1)",
+        "    print(host.norm(x, 2.0, lambda: 3))",
+        "host.norm(x, 2.0, lambda: 3)",
+        "threading.Thread(target=late).start()",
+    )
+    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("2048.0\n", "")
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_a_forked_process() -> None:
+    x = np.ones(5 * LARGE, np.float32)
+    want = host.norm(x, 2.0, threads)  # from here on there are threads, which a fork does not copy
+    context = multiprocessing.get_context("fork")
+    answer = context.SimpleQueue()
+    child = context.Process(target=lambda: answer.put(host.norm(x, 2.0, threads)), daemon=True)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert answer.get() == want
