@@ -1,8 +1,9 @@
-"""The norms of arrays in the host's memory, for the backends whose tensors NumPy reads without a copy. No backend itself.
+"""Norms, bounds and new arrays for the backends whose tensors NumPy reads without a copy: the host's. No backend itself.
 
 Whatever is converted or copied goes through a buffer of one block, so that memory beyond the arrays' own stays small.
 NumPy's warnings of what is no finite number are the caller's to silence, who has done that once around a clip perhaps.
-Large arrays are read in as many threads as the caller says, which is as many as its framework would take.
+Large arrays are read in as many threads as the caller says, which is as many as its framework would take; they are those of
+one pool for the whole process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import functools
 import itertools
 import math
 import os
+import queue
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,7 +30,7 @@ Threads = Callable[[], int]  # asked for large arrays only, because some framewo
 _ROW = 256  # elements to a sum in their own dtype: 1 ulp for equal elements, where 4096 are off by 15, and hardly slower
 _FEW = 1 << 13  # up to so many elements a copy in float64 costs less than a call
 _SEVERAL = 32  # from so many small arrays on, one call for them costs less than one for each
-_BLOCK = 1 << 17  # bytes that are converted or copied at once: those stay in the cache
+_BLOCK = 1 << 16  # elements that are converted at once: those stay in the cache, and fewer would keep threads waiting
 _PART, _LARGE = 1 << 20, 1 << 21  # elements that a thread reads at a time; from so many on another is worth being woken
 _INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
@@ -73,7 +75,7 @@ def total(arrays: Sequence[Array], order: float, threads: Threads = _one) -> flo
     small = [x for x, size in zip(arrays, sizes, strict=True) if size <= _FEW]
     if len({x.dtype for x in small}) > 1:  # NumPy has no dtype for float16 and bfloat16 together
         small = [x.astype(np.float64) for x in small]
-    found += [_norm(np.concatenate(batch, axis=None), order) for batch, _ in _batches(small, _BLOCK // 4)]
+    found += [_norm(np.concatenate(batch, axis=None), order) for batch, _ in _batches(small, _BLOCK // 2)]
     return combine(found, order)
 
 
@@ -84,14 +86,13 @@ def fits(x: Array, lower: float, upper: float, threads: Threads = _one) -> bool:
     """
     signed, unsigned = _INTEGERS[x.itemsize]
     most, least = _bits(abs(upper), x.dtype), _bits(abs(lower), x.dtype) + (1 << 8 * x.itemsize - 1)
-    size = _BLOCK // x.itemsize
 
     def fit(part: Array) -> bool:
-        blocks = (part[start : start + size] for start in range(0, part.size, size))
+        blocks = (part[start : start + _BLOCK] for start in range(0, part.size, _BLOCK))
         return all(b.view(signed).max() <= most and b.view(unsigned).max() <= least for b in blocks)
 
     flat = x.ravel("K")
-    return fit(flat[:size]) and (flat.size <= size or all(_in_threads(fit, _parts(flat[size:]), threads)))
+    return fit(flat[:_BLOCK]) and (flat.size <= _BLOCK or all(_in_threads(fit, _parts(flat[_BLOCK:]), threads)))
 
 
 @functools.lru_cache(256)
@@ -104,7 +105,7 @@ def new(operation: Any, arrays: Sequence[Array], numbers: Sequence[tuple[Any, ..
     """``operation(array, *numbers)`` for each of some large contiguous arrays of float32 or float64, and its numbers.
 
     In memory that NumPy asks for in large pages, which takes half the time that a framework's own takes to be handed out; it
-    begins at a multiple of 64 bytes, where every framework takes it for its own.
+    begins at a multiple of 64 bytes, or JAX would copy it.
     """
     made = []
     pairs: list[tuple[Array, Array, tuple[Any, ...]]] = []
@@ -121,7 +122,7 @@ def new(operation: Any, arrays: Sequence[Array], numbers: Sequence[tuple[Any, ..
 
 def _each(arrays: Sequence[Array], order: float) -> Iterator[float]:
     """The norms of small arrays, none of them empty."""
-    for batch, ends in _batches(arrays, _BLOCK // 8):
+    for batch, ends in _batches(arrays, _BLOCK // 4):
         powers = _power_(np.concatenate(batch, axis=None, dtype=np.float64), order)
         norms = np.add.reduceat(powers, [0, *ends[:-1]]) ** (1 / order)
         del powers  # before the next ones are made
@@ -139,8 +140,8 @@ def _batches(arrays: Sequence[Array], size: int) -> Iterator[tuple[Sequence[Arra
 
 
 def _norms(arrays: Sequence[Array], order: float, threads: Threads) -> list[float]:
-    """The norm of each."""
-    if sum(x.size for x in arrays) < _LARGE or threads is _one or order == 0:  # a norm of numbers of elements is none of all
+    """The norm of each; not in parts where these are counted (order 0), because numbers add up as no norms do."""
+    if sum(x.size for x in arrays) < _LARGE or threads is _one or order == 0:
         return [_norm(x, order) for x in arrays]
     parts = [_parts(np.asarray(x).ravel("K")) for x in arrays]
     found = iter(_in_threads(lambda part: _norm(part, order), list(itertools.chain.from_iterable(parts)), threads))
@@ -162,9 +163,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def _in_threads(function: Callable[[Any], Any], parts: Sequence[Any], threads: Threads) -> list[Any]:
-    """The result for each part, of a function that spends its time in NumPy, where threads do not wait for each other."""
-    results: list[Any] = [None] * len(parts)
+    """The result for each part, of a function that spends its time in NumPy, where threads do not wait for each other.
+
+    What a part refers to has to own its memory: a thread may still read it where the caller was interrupted.
+    """
     rest = collections.deque(enumerate(parts))
+    finished: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
 
     @np.errstate(all="ignore")  # each thread has its own
     def work() -> None:
@@ -173,16 +177,22 @@ def _in_threads(function: Callable[[Any], Any], parts: Sequence[Any], threads: T
                 i, part = rest.popleft()
             except IndexError:  # another thread was faster
                 return
-            results[i] = function(part)
+            try:
+                finished.put((i, function(part), None))
+            except BaseException as error:
+                finished.put((i, None, error))
 
-    helpers = []
-    if len(parts) > 1:
-        with contextlib.suppress(RuntimeError):  # there are no more threads to be had, as when the main one has ended
-            helpers += [_pool().submit(work) for _ in range(min(threads(), len(parts)) - 1)]
+    helpers = min(threads(), len(parts)) - 1 if len(parts) > 1 else 0
+    with contextlib.suppress(RuntimeError):  # there are no more threads to be had, as when the main one has ended
+        for _ in range(helpers):
+            _pool().submit(work)
     work()
-    for helper in helpers:
-        if not helper.cancel():  # one that has not begun finds nothing to do
-            helper.result()
+    results: list[Any] = [None] * len(parts)
+    for _ in parts:
+        i, result, error = finished.get()
+        if error is not None:
+            raise error
+        results[i] = result
     return results
 
 
@@ -212,7 +222,7 @@ def _power_(x: Array, order: float) -> Array:
 
 def _blocks(flat: Array, dtype: Any) -> Iterator[Array]:
     """The elements in another dtype, a block of them at a time, each in the place of the one before."""
-    size = _BLOCK // np.dtype(dtype).itemsize
+    size = _BLOCK if dtype == np.float32 else _BLOCK // 4
     wide = np.empty(min(size, flat.size), dtype)
     for start in range(0, flat.size, size):
         part = flat[start : start + size]

@@ -164,21 +164,21 @@ class JaxBackend(Backend):
             each = coefficient if isinstance(coefficient, list) else [coefficient]
             if not plain or any(len(normal_factors(c)) > 1 for c in set(each)):
                 return super().scaled(tensors, coefficient)
-            return _each(np.multiply, _times, tensors, np.array(coefficient, WIDE[plain]))
+            return _by_size(np.multiply, _times, tensors, np.array(coefficient, WIDE[plain]))
         if not _are_together([*tensors, coefficient]):
             return super().scaled(tensors, coefficient)
         scaled: list[Tensor] = _times_or_same(list(tensors), coefficient)
         return scaled
 
-    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
         with np.errstate(over="ignore"):  # beyond the dtype there is no bound
-            bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, upper)]
-        is_same = [False] * len(tensors)
-        if lower <= 0 <= upper and _on_host(tensors[0]):  # to look at small ones takes as long as to clip them
-            is_same = [x.size > _SMALL and host.fits(np.asarray(x), lower, upper, host.cores) for x in tensors]
-        rest = [x for x, fits in zip(tensors, is_same, strict=True) if not fits]
-        clipped = iter(_each(np.clip, _bounded, rest, *bounds))
-        return [x if fits else next(clipped) for x, fits in zip(tensors, is_same, strict=True)]
+            bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, max(lower, upper))]
+        # to look at a small one takes as long as to clip it
+        fit = [x.size > _SMALL and lower <= 0 <= upper and _on_host(x) and _fits(x, lower, upper) for x in tensors]
+        if not any(fit):
+            return _by_size(np.clip, _bounded, tensors, *bounds)
+        rest = iter(_by_size(np.clip, _bounded, [x for x, fits in zip(tensors, fit, strict=True) if not fits], *bounds))
+        return [x if fits else next(rest) for x, fits in zip(tensors, fit, strict=True)]
 
 
 def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
@@ -271,7 +271,7 @@ def _beside(x: Tensor, like: Tensor) -> Tensor:
 # ---- what is compiled ------------------------------------------------------------------------------------------------------
 
 
-def _each(operation: Any, function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
+def _by_size(operation: Any, function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
     """A compiled function of tensors of one dtype; of large ones in the host's memory NumPy's operation, in half the time.
 
     Of its numbers each is one for all tensors, or a vector of one for each.
@@ -288,8 +288,15 @@ def _each(operation: Any, function: Callable[..., list[Tensor]], tensors: Sequen
 
 
 def _is_numpys(x: Tensor) -> bool:
-    """Whether NumPy can do the arithmetic, and its result become a tensor without a copy."""
-    return str(x.dtype) in ("float32", "float64") and _on_host(x) and len(x.devices()) == 1
+    """Whether NumPy can do the arithmetic, and its result become a tensor on the same device without a copy."""
+    if str(x.dtype) not in ("float32", "float64" if jax.config.jax_enable_x64 else ""):
+        return False
+    # what is on no device on purpose goes where a mesh is, if there is one
+    return _on_host(x) and len(x.devices()) == 1 and (x.committed or jax.sharding.get_abstract_mesh().empty)
+
+
+def _fits(x: Tensor, lower: float, upper: float) -> bool:
+    return host.fits(np.asarray(x), lower, upper, host.cores)
 
 
 def _put_beside(array: Any, like: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ class NumpyBackend(Backend):
             return self.clamped([x], lower, upper)[0]
         return super().clamp(x, lower, upper)
 
-    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
         return _each(np.ndarray.clip, tensors, False, lower, max(lower, upper))
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:

@@ -296,15 +296,10 @@ class PaddleBackend(Backend):
                 return clipped
         return super().clamp(x, lower, upper)
 
-    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
         if self.dtype(tensors[0]) not in memory.SINGLE:
             return super().clamped(tensors, lower, upper)
-        return memory.clamped(tensors, lower, upper)
-
-    def bounded(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
-        if self.dtype(tensors[0]) not in memory.SINGLE:
-            return super().bounded(tensors, lower, upper)
-        return memory.clamped(tensors, lower, upper, keep=True)
+        return memory.clamped(tensors, lower, upper, keep)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         if plain and _is_one_factor(coefficient):

@@ -34,13 +34,14 @@ __all__ = [
 SINGLE = ("float32", "float64")  #: the dtypes whose arithmetic needs no wider one
 
 _Array = np.ndarray[Any, Any]
-#: all that there may be, with ctypes's buffer protocol that no type tells of: NumPy is told where in it a tensor is
+#: all addresses as one buffer, of which NumPy is told the part that a tensor fills; Any, as ctypes declares no buffer protocol
 _MEMORY: Any = (ctypes.c_char * (1 << 62)).from_address(0)
 _LARGE = 1 << 20  # elements from which on NumPy's new memory is several times as fast, because it asks for large pages
 _BLOCK = 1 << 18  # elements that are converted, or looked at twice, at once: those stay in the cache
 _ALIKE = 8  # from so many small tensors of a shape on they are stacked
-#: the elements of a small one, and of all that are stacked at once: copies that are thrown away, and copies that are the result
-_MEASURED, _SCALED = (1 << 11, 1 << 14), (1 << 14, 1 << 17)
+# the elements of a small one, and of all that are stacked at once:
+_MEASURED = 1 << 11, 1 << 14  # in copies that are thrown away
+_SCALED = 1 << 14, 1 << 17  # in copies that become the result
 _ROW = 256  # elements to a float32 sum
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 #: whether no tensor can be anywhere else
@@ -257,16 +258,17 @@ def _scaled(x: Tensor, size: int, coefficient: float) -> Tensor:
     return _new(x, np.multiply, coefficient) if is_large else _C_ops.scale(x, coefficient, -0.0, True)
 
 
-def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
+def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -> list[Tensor]:
     """``max(min(x, upper), lower)`` for each of some plain tensors of a dtype in SINGLE.
 
     A new tensor, or with ``keep`` a large one itself where nothing of it is clipped.
     """
     dtype = _numpy(tensors[0])
-    clip, keep, bounds = _clip(dtype)[0], keep and lower <= 0 <= upper, (lower, max(lower, upper))
+    clip, bounds = _clip(dtype)[0], (lower, max(lower, upper))
+    looks = keep and lower <= 0 <= upper
     found = []
     for x, size in zip(tensors, map(math.prod, map(_SHAPE, tensors)), strict=True):
-        if size >= _BLOCK and keep and host.fits(_array(x, dtype), *bounds):
+        if looks and size >= _BLOCK and host.fits(_array(x, dtype), *bounds):
             found.append(x)
         elif size >= _LARGE and x.is_contiguous():
             found.append(_new(x, np.clip, *bounds))

@@ -241,7 +241,7 @@ class TensorFlowBackend(Backend):
         # what fits is not computed with, which would flush subnormal numbers to zero; a NaN does not fit
         return tf.where((x >= lower) & (x <= upper), x, tf.maximum(tf.minimum(x, upper), lower))
 
-    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
         if not lower <= 0 <= upper or "CPU:" not in tensors[0].device:
             return super().clamped(tensors, lower, upper)
         return [tensorflow_fused.clamped_eagerly(x, lower, upper) for x in tensors]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ _ROW = 512  # elements to a float32 sum in a few lanes: 3 ulp at the worst, wher
 _LANES = (16, 64)  # for XLA, which adds up one after the other: so many sums side by side of so many elements each
 _FEW = 1 << 14  # up to so many elements a copy in float64 costs less than an operation
 _TINY = 1 << 12  # up to so many elements a copy costs less than an operation
-_BLOCK = 1 << 21  # halves that are cast at once: those stay in the cache
+_BLOCK = 1 << 21  # elements that are cast at once: those stay in the cache
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 
 
@@ -51,7 +52,8 @@ def array(x: Tensor) -> np.ndarray[Any, Any]:
 
 def threads() -> int:
     """As many as TensorFlow's own operations take."""
-    return int(tf.config.threading.get_intra_op_parallelism_threads()) or host.cores()
+    count = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    return int(count) if str(count).isdigit() and int(count) > 0 else host.cores()
 
 
 def norms(groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
@@ -170,7 +172,7 @@ def _fused(flats: Sequence[Tensor], wide: bool) -> Tensor:
 
 
 def _wide_norms(flat: Tensor) -> Iterator[Tensor]:
-    """Vectors of float64, block by block, so that there is never a copy of all."""
+    """Vectors of float64, block by block as far as tracing knows the length."""
     for block in _blocks(flat):
         yield tf.reshape(_euclidean(tf.cast(block, tf.float64), 0), [1])
 
@@ -253,7 +255,7 @@ def clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
     """
     fits = factor >= 1
     is_tiny = [(x.shape.num_elements() or _TINY + 1) <= _TINY for x in tensors]
-    large = [x for x, this in zip(tensors, is_tiny, strict=True) if not this]
+    large = [x for x, is_small in zip(tensors, is_tiny, strict=True) if not is_small]
 
     def scaled(x: Tensor) -> Tensor:
         return times(x, tf.cast(factor, WIDE[x.dtype.name]))
@@ -261,8 +263,8 @@ def clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
     rest = iter(tf.nest.flatten(tf.cond(fits, lambda: large, lambda: list(map(scaled, large)))) if large else [])
     # tf.where, which broadcasts, takes twice as long
     return [
-        tf.raw_ops.Select(condition=fits, x=x, y=scaled(x)) if this else next(rest)
-        for x, this in zip(tensors, is_tiny, strict=True)
+        tf.raw_ops.Select(condition=fits, x=x, y=scaled(x)) if is_small else next(rest)
+        for x, is_small in zip(tensors, is_tiny, strict=True)
     ]
 
 

@@ -370,13 +370,9 @@ class Backend:
         """
         return self.cast(self.maximum(self.minimum(x, upper), lower), self.dtype(x))
 
-    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
-        """:meth:`clamp` of each of several plain tensors."""
+    def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
+        """:meth:`clamp` of each of several plain tensors; with ``keep`` one that fits may be returned itself, and not copied."""
         return [self.clamp(x, lower, upper) for x in tensors]
-
-    def bounded(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
-        """:meth:`clamped`, of which one that is not clipped may be returned itself, even if it could be written."""
-        return self.clamped(tensors, lower, upper)
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         """:meth:`clamp` each of several plain tensors in place."""

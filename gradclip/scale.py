@@ -15,12 +15,14 @@ __all__ = ["apart", "clamped", "scaled", "summed"]
 
 
 def clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool, keep: bool) -> list[Tensor | None]:
-    """Each element between the bounds; everything is computed before the first gradient is written."""
+    """Each element between the bounds; everything is computed before the first gradient is written.
+
+    With ``keep`` a gradient that fits may be returned itself, and not copied.
+    """
     leaves = opened.leaves
     if opened.plain and isinstance(rule.lower, float) and isinstance(rule.upper, float):
         if not in_place:
-            new = backend.bounded if keep else backend.clamped
-            return opened.placed(new(opened.present, rule.lower, rule.upper))
+            return opened.placed(backend.clamped(opened.present, rule.lower, rule.upper, keep))
         backend.clamp_(opened.present, rule.lower, rule.upper)
         return leaves
     places = opened.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]

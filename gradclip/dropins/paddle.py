@@ -141,7 +141,9 @@ class ClipGradByGlobalNorm(ClipGrad):
 
 
 class ClipGradByValue(ClipGrad):
-    r"""Clip each element between two bounds, into new tensors, as ``paddle.nn.ClipGradByValue`` does.
+    r"""Clip each element between two bounds, as ``paddle.nn.ClipGradByValue`` does.
+
+    Into new tensors; of Paddle's a large one that fits may be returned itself, because an optimizer only reads it.
 
     .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
 

@@ -19,7 +19,7 @@ from gradclip import Backend, Rule
 from gradclip.backends import host, jax_norm
 from gradclip.backends import jax as module
 from gradclip.backends.jax import JaxBackend
-from gradclip.dialects import keras, optax, torch
+from gradclip.dialects import keras, optax, tensorflow, torch
 
 HOOKS = ("plain", "fast_norm", "fast_norms", "fast_total", "scale", "scaled", "clamped", "sum")
 TRACED = ("euclidean", "euclidean_total", "scale", "scaled", "sum")
@@ -79,7 +79,7 @@ def test_with_and_without(hook: str, name: str, dtype: str, monkeypatch: pytest.
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
-@pytest.mark.parametrize("rule", [rule_of(0.01) for rule_of in RULES.values()], ids=list(RULES))
+@pytest.mark.parametrize("rule", [*(rule_of(0.01) for rule_of in RULES.values()), tensorflow.clip_by_value(0.5, -0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_large_ones_are_made_by_numpy(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grads = [g for name in ("small", "a large one", "several checked together") for g in gradients(name, dtype)]

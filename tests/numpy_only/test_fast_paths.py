@@ -25,7 +25,7 @@ PATHS = {
     "scale": ("scale", "scaled", "scale_"),
     "clamp": ("clamp", "clamped", "clamp_"),
 }
-SIZES = [1, 3, 256, 1000, host._FEW // 2, host._FEW, host._FEW + 1, host._BLOCK // 4, host._BLOCK // 2 + 300]
+SIZES = [1, 3, 256, 1000, host._FEW // 2, host._FEW, host._FEW + 1, host._BLOCK // 4 + 300, host._BLOCK + 300]
 RULES: dict[str, Callable[[float], Rule]] = {
     "global norm": torch.clip_grad_norm,
     "global norm, p = 1": lambda limit: torch.clip_grad_norm(limit, 1.0),
@@ -53,7 +53,7 @@ def mixed() -> list[Any]:
 def huge() -> list[Any]:
     """Squares that leave float32, beside numbers that do not matter."""
     rng = np.random.default_rng(2)
-    return [framework.make(rng.normal(size=size) * 1e25) for size in SIZES] + [framework.make(rng.normal(size=9) * 1e-30)]
+    return [framework.make(rng.normal(size=size) * 1e24) for size in SIZES] + [framework.make(rng.normal(size=9) * 1e-30)]
 
 
 SETS = {

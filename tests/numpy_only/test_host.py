@@ -6,6 +6,10 @@ import math
 import multiprocessing
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +29,7 @@ def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_LARGE", LARGE)
 
 
-def threads() -> int:
+def threads_of_three() -> int:
     return 3
 
 
@@ -38,7 +42,7 @@ def arrays(dtype: str) -> list[Any]:
 @pytest.mark.parametrize("dtype", framework.dtypes)
 def test_every_order(order: float, dtype: str) -> None:
     grads = arrays(dtype)
-    for found in (host.norms(grads, order, threads), [host.norm(g, order, threads) for g in grads]):
+    for found in (host.norms(grads, order, threads_of_three), [host.norm(g, order, threads_of_three) for g in grads]):
         if order != order:
             assert found == [None] * len(grads)
             continue
@@ -46,31 +50,31 @@ def test_every_order(order: float, dtype: str) -> None:
             assert ulps(np.array(got), norm(framework.read(g), order), "float32") <= 1
     if order >= 1 and not dtype.startswith("complex"):
         everything = np.concatenate([framework.read(g).ravel() for g in grads])
-        assert ulps(np.array(host.total(grads, order, threads)), norm(everything, order), "float32") <= 1
+        assert ulps(np.array(host.total(grads, order, threads_of_three)), norm(everything, order), "float32") <= 1
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e-30])
 def test_squares_that_leave_float32_in_one_part(scale: float) -> None:
     x = framework.make(np.where(np.arange(5 * PART) // PART == 3, scale, 0.0), "float32")
-    assert ulps(np.array(host.norm(x, 2.0, threads)), norm(framework.read(x), 2.0), "float32") <= 1
+    assert ulps(np.array(host.norm(x, 2.0, threads_of_three)), norm(framework.read(x), 2.0), "float32") <= 1
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_no_finite_number_warns_in_no_thread(value: float) -> None:
-    x = np.ones(5 * PART, np.float32)
+    x = np.full(5 * PART, 1e200)  # of which the third power overflows
     x[-1] = value
     with np.errstate(all="ignore"):
-        assert np.array_equal(host.norm(x, 2.0, threads), value, equal_nan=True)
+        assert np.array_equal(host.norm(x, 3.0, threads_of_three), value, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("place", [0, LARGE, 5 * LARGE - 1])
+@pytest.mark.parametrize("place", [0, host._BLOCK, 2 * host._BLOCK - 1])
 @pytest.mark.parametrize("value", [2.0, -4.0, math.nan, math.inf])
 def test_what_does_not_fit(value: float, place: int, dtype: str) -> None:
-    values = np.random.default_rng(1).uniform(-3, 1, size=5 * LARGE)
-    for shape in ((-1,), (LARGE, 5), (5, 2, -1)):
-        for count in (threads, host._one):
+    values = np.random.default_rng(1).uniform(-3, 1, size=2 * host._BLOCK)
+    for shape in ((-1,), (LARGE, -1), (8, 2, -1)):
+        for count in (threads_of_three, host._one):
             x = framework.make(values.reshape(shape), dtype)
             assert host.fits(x, -3.0, 1.0, count)
             assert host.fits(x.T, -3.0, 1.0, count)
@@ -87,11 +91,34 @@ def test_what_fits_bounds_of_0_and_of_no_elements() -> None:
 
 
 def test_a_fault_in_a_thread_is_told() -> None:
-    def fail(part: Any) -> None:
-        raise MemoryError(len(part))
+    begun = threading.Event()
+
+    def fail(part: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(30)
+        else:
+            begun.set()
+            raise MemoryError(part)
 
     with pytest.raises(MemoryError):
-        host._in_threads(fail, [np.ones(1)] * 5, threads)
+        host._in_threads(fail, range(5), threads_of_three)
+
+
+def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One has begun by then, and is waited for."""
+    pool = ThreadPoolExecutor(1)
+    given: list[int] = []
+
+    def submit(work: Any) -> None:
+        given.append(1)
+        pool.submit(work)
+        if len(given) > 1:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(host, "_pool", lambda: SimpleNamespace(submit=submit))
+    assert host._in_threads(lambda part: time.sleep(0.02) or part, range(9), threads_of_three) == list(range(9))
+    assert len(given) == 2
+    pool.shutdown()
 
 
 def test_where_there_are_no_more_threads() -> None:
@@ -107,18 +134,25 @@ def test_where_there_are_no_more_threads() -> None:
         "host.norm(x, 2.0, lambda: 3)",
         "threading.Thread(target=late).start()",
     )
-    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (ended.stdout, ended.stderr) == ("2048.0\n", "")
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
 def test_a_forked_process() -> None:
     x = np.ones(5 * LARGE, np.float32)
-    want = host.norm(x, 2.0, threads)  # from here on there are threads, which a fork does not copy
+    want = host.norm(x, 2.0, threads_of_three)  # from here on there are threads, which a fork does not copy
     context = multiprocessing.get_context("fork")
-    answer = context.SimpleQueue()
-    child = context.Process(target=lambda: answer.put(host.norm(x, 2.0, threads)), daemon=True)
+    answers = context.SimpleQueue()
+
+    def answer() -> None:
+        found = host.norm(x, 2.0, threads_of_three)
+        answers.put((found, any(thread.name.startswith("gradclip") for thread in threading.enumerate())))
+
+    child = context.Process(target=answer, daemon=True)
     child.start()
     child.join(30)
     assert child.exitcode == 0
-    assert answer.get() == want
+    assert answers.get() == (want, True)

@@ -20,7 +20,7 @@ from gradclip.backends import paddle_memory as memory
 from gradclip.backends.paddle import PaddleBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
 
-HOOKS = ("plain", "fast_norm", "fast_norms", "copy", "scaled", "scale_", "clamped", "bounded", "clamp_")
+HOOKS = ("plain", "fast_norm", "fast_norms", "copy", "scaled", "scale_", "clamped", "clamp_")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 MANY, BLOCK, LARGE = memory._ALIKE, 1 << 8, 1 << 12
 SHAPES = {
@@ -45,6 +45,8 @@ def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_BLOCK", BLOCK)
     monkeypatch.setattr(memory, "_LARGE", LARGE)
     monkeypatch.setattr(host, "_FEW", 35)
+    monkeypatch.setattr(memory, "_MEASURED", (35, 100))
+    monkeypatch.setattr(memory, "_SCALED", (35, 100))
     monkeypatch.setattr(memory, "_ROW", 5)
 
 
