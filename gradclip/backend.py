@@ -371,7 +371,7 @@ class Backend:
         return self.cast(self.maximum(self.minimum(x, upper), lower), self.dtype(x))
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
-        """:meth:`clamp` of each of several plain tensors; with ``keep`` one that fits may be returned itself, and not copied."""
+        """:meth:`clamp` of each of several plain tensors; with ``keep`` one that fits may be returned itself, no copy."""
         return [self.clamp(x, lower, upper) for x in tensors]
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
