@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.case import SIDES, Key
@@ -73,6 +75,7 @@ def failures(outcome: Outcome) -> Iterator[str]:
     seen: dict[tuple[str, str], list[str]] = {}
     for entry in outcome.cases:
         for side, why in entry["failures"].items():
+            why = why.replace(f"{Path(__file__).parents[1]}{os.sep}", "")  # of a file that the message names
             seen.setdefault((side, why[:150]), []).append(entry["key"])
     for (side, why), names in seen.items():
         others = f", and {len(names) - 1} others" if len(names) > 1 else ""
