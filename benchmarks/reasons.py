@@ -40,7 +40,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "The norms of short rows, which are right, read memory at half to two thirds of the speed of the quickest loop there "
         "is, and torch's norm of a whole tensor at a third.",
-        ("torch/clip_grad_norm_/*/*/float32/eager",),
+        ("torch/clip_grad_norm_/gpt2/*/float32/eager",),
     ),
     Reason(
         "Each of many tensors is asked whether it may be written before the first one is, and is then clamped by a call "
