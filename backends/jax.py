@@ -14,7 +14,8 @@ from jax import lax, tree_util
 from jax.core import Tracer
 
 from gradclip.backend import Backend, Tensor, plain_key
-from gradclip.backends import host, jax_distributed, jax_norm
+from gradclip.backends import host, jax_distributed, jax_norm, kernels
+from gradclip.backends.threads import cores
 from gradclip.clip import clip
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
@@ -136,15 +137,15 @@ class JaxBackend(Backend):
 
     @np.errstate(all="ignore")
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        return host.norm(np.asarray(x), order, host.cores)
+        return host.norm(np.asarray(x), order, cores)
 
     @np.errstate(all="ignore")
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
-        return host.norms(list(map(np.asarray, tensors)), order, host.cores)
+        return host.norms(list(map(np.asarray, tensors)), order, cores)
 
     @np.errstate(all="ignore")
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
-        return host.total(list(map(np.asarray, tensors)), order, host.cores)
+        return host.total(list(map(np.asarray, tensors)), order, cores)
 
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         if _are_alike(tensors):
@@ -164,7 +165,7 @@ class JaxBackend(Backend):
             each = coefficient if isinstance(coefficient, list) else [coefficient]
             if not plain or any(len(normal_factors(c)) > 1 for c in set(each)):
                 return super().scaled(tensors, coefficient)
-            return _by_size(np.multiply, _times, tensors, np.array(coefficient, WIDE[plain]))
+            return _by_size(kernels.multiply, _times, tensors, np.array(coefficient, WIDE[plain]))
         if not _are_together([*tensors, coefficient]):
             return super().scaled(tensors, coefficient)
         scaled: list[Tensor] = _times_or_same(list(tensors), coefficient)
@@ -176,8 +177,8 @@ class JaxBackend(Backend):
         # to look at a small one takes as long as to clip it
         fit = [x.size > _SMALL and lower <= 0 <= upper and _on_host(x) and _fits(x, lower, upper) for x in tensors]
         if not any(fit):
-            return _by_size(np.clip, _bounded, tensors, *bounds)
-        rest = iter(_by_size(np.clip, _bounded, [x for x, fits in zip(tensors, fit, strict=True) if not fits], *bounds))
+            return _by_size(kernels.clamp, _bounded, tensors, *bounds)
+        rest = iter(_by_size(kernels.clamp, _bounded, [x for x, fits in zip(tensors, fit, strict=True) if not fits], *bounds))
         return [x if fits else next(rest) for x, fits in zip(tensors, fit, strict=True)]
 
 
@@ -271,32 +272,32 @@ def _beside(x: Tensor, like: Tensor) -> Tensor:
 # ---- what is compiled ------------------------------------------------------------------------------------------------------
 
 
-def _by_size(operation: Any, function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
-    """A compiled function of tensors of one dtype; of large ones in the host's memory NumPy's operation, in half the time.
+def _by_size(loop: Any, function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
+    """A compiled function of tensors of one dtype; of large ones in the host's memory a loop of the host, in half the time.
 
     Of its numbers each is one for all tensors, or a vector of one for each.
     """
-    large = [i for i, x in enumerate(tensors) if x.size >= _LARGE and _is_numpys(x)]
+    kind = kernels.KINDS.get(str(tensors[0].dtype))
+    large = [i for i, x in enumerate(tensors) if kind is not None and x.size >= _LARGE and _is_in_memory(x)]
     if not large:
         return _by_chunks(function, tensors, *numbers)
-    of_each = [tuple(n[i] if n.ndim else n for n in numbers) for i in large]
-    made = host.new(operation, [np.asarray(tensors[i]) for i in large], of_each, host.cores)
+    arrays = [np.asarray(tensors[i]) for i in large]
+    made = [host.new(x.shape, x.dtype) for x in arrays]
+    host.compiled(loop, kind, arrays, made, *(n[large].tolist() if n.ndim else float(n) for n in numbers), threads=cores)
     new = dict(zip(large, map(_put_beside, made, [tensors[i] for i in large]), strict=True))
     rest = [i for i in range(len(tensors)) if i not in new]
     compiled = iter(_by_chunks(function, [tensors[i] for i in rest], *(n[rest] if n.ndim else n for n in numbers)))
     return [new[i] if i in new else next(compiled) for i in range(len(tensors))]
 
 
-def _is_numpys(x: Tensor) -> bool:
-    """Whether NumPy can do the arithmetic, and its result become a tensor on the same device without a copy."""
-    if str(x.dtype) not in ("float32", "float64" if jax.config.jax_enable_x64 else ""):
-        return False
+def _is_in_memory(x: Tensor) -> bool:
+    """Whether a result in the host's memory becomes a tensor on the same device without a copy."""
     # what is on no device on purpose goes where a mesh is, if there is one
     return _on_host(x) and len(x.devices()) == 1 and (x.committed or jax.sharding.get_abstract_mesh().empty)
 
 
 def _fits(x: Tensor, lower: float, upper: float) -> bool:
-    return host.fits(np.asarray(x), lower, upper, host.cores)
+    return host.fits(np.asarray(x), lower, upper, cores)
 
 
 def _put_beside(array: Any, like: Tensor) -> Tensor:

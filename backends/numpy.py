@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import host
+from gradclip.backends import host, kernels
 from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
@@ -117,17 +117,17 @@ class NumpyBackend(Backend):
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         if _is_simple(x) and _is_one_factor(coefficient):
-            return _each(np.multiply, [x], False, coefficient)[0]
+            return _products([x], False, coefficient)[0]
         return super().scale(x, coefficient)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         if plain and (all(map(_is_one_factor, coefficient)) if isinstance(coefficient, list) else _is_one_factor(coefficient)):
-            return _each(np.multiply, tensors, False, coefficient)
+            return _products(tensors, False, coefficient)
         return super().scaled(tensors, coefficient)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         if plain and _is_one_factor(coefficient):
-            _each(np.multiply, tensors, True, coefficient)
+            _products(tensors, True, coefficient)
         else:
             super().scale_(tensors, coefficient)
 
@@ -137,13 +137,37 @@ class NumpyBackend(Backend):
         return super().clamp(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
-        return _each(np.ndarray.clip, tensors, False, lower, max(lower, upper))
+        return _between(tensors, False, lower, max(lower, upper))
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
-        _each(np.ndarray.clip, tensors, True, lower, max(lower, upper))
+        _between(tensors, True, lower, max(lower, upper))
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x[...] = value
+
+
+def _products(arrays: Sequence[Tensor], in_place: bool, coefficient: float | list[float]) -> list[Tensor]:
+    """Each times the coefficient, or times its own."""
+    kind = _kind_of_whole(arrays)
+    if kind is None:
+        return _each(np.multiply, arrays, in_place, coefficient)
+    made = arrays if in_place else list(map(np.empty_like, arrays))
+    host.compiled(kernels.multiply, kind, arrays, made, coefficient)
+    return list(made)
+
+
+def _between(arrays: Sequence[Tensor], in_place: bool, lower: float, upper: float) -> list[Tensor]:
+    """Each element between two bounds."""
+    kind = _kind_of_whole(arrays)
+    if kind is None:
+        return _each(np.ndarray.clip, arrays, in_place, lower, upper)
+    made = arrays if in_place else list(map(np.empty_like, arrays))
+    host.compiled(kernels.clamp, kind, arrays, made, lower, upper)
+    return list(made)
+
+
+def _kind_of_whole(arrays: Sequence[Tensor]) -> int | None:
+    return host.kind_of(arrays) if all(x.flags.forc for x in arrays) else None
 
 
 def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:

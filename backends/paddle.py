@@ -239,6 +239,9 @@ class PaddleBackend(Backend):
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
         return memory.norms(tensors, order)
 
+    def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
+        return memory.total(tensors, order)
+
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         in_program = [isinstance(x, _Value) and self.dtype(x) in program.NARROW for x in tensors]
         traced = [x for x, is_in_program in zip(tensors, in_program, strict=True) if is_in_program]
@@ -280,7 +283,7 @@ class PaddleBackend(Backend):
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
         if all(isinstance(x, _Value) and isinstance(c, _Value) and not c.shape for x, c in zip(tensors, each, strict=True)):
             return program.scaled(tensors, coefficient, self.scale)
-        if plain not in memory.SINGLE or not _are_single_factors(each):
+        if not memory.knows(plain) or not _are_single_factors(each):
             return super().scaled(tensors, coefficient)
         return memory.scaled(tensors, each)
 
@@ -297,7 +300,7 @@ class PaddleBackend(Backend):
         return super().clamp(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
-        if self.dtype(tensors[0]) not in memory.SINGLE:
+        if not memory.knows(self.dtype(tensors[0])):
             return super().clamped(tensors, lower, upper)
         return memory.clamped(tensors, lower, upper, keep)
 

@@ -14,7 +14,7 @@ import paddle
 from paddle import _C_ops
 
 from gradclip.backend import Tensor
-from gradclip.backends import host
+from gradclip.backends import host, kernels
 from gradclip.norms import combine
 
 __all__ = [
@@ -36,14 +36,10 @@ SINGLE = ("float32", "float64")  #: the dtypes whose arithmetic needs no wider o
 _Array = np.ndarray[Any, Any]
 #: all addresses as one buffer, of which NumPy is told the part that a tensor fills; Any, as ctypes declares no buffer protocol
 _MEMORY: Any = (ctypes.c_char * (1 << 62)).from_address(0)
-_LARGE = 1 << 20  # elements from which on NumPy's new memory is several times as fast, because it asks for large pages
+_LARGE = 1 << 20  # elements from which on new memory is made by NumPy
 _BLOCK = 1 << 18  # elements that are converted, or looked at twice, at once: those stay in the cache
 _ALIKE = 8  # from so many small tensors of a shape on they are stacked
-# the elements of a small one, and of all that are stacked at once:
-_MEASURED = 1 << 11, 1 << 14  # in copies that are thrown away
-_SCALED = 1 << 14, 1 << 17  # in copies that become the result
-_ROW = 256  # elements to a float32 sum
-_LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
+_STACKED = 1 << 14, 1 << 17  # the elements of a small one, and of all that are stacked at once
 #: whether no tensor can be anywhere else
 ON_HOST_ONLY = not (
     paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type()
@@ -51,6 +47,8 @@ ON_HOST_ONLY = not (
 # by the dtype's id, because hashing one takes long
 _NUMPY = {id(getattr(paddle, name)): getattr(np, name) for name in (*SINGLE, "complex64", "complex128")}
 _FLOATS = {id(getattr(paddle, name)): name for name in ("float16", "bfloat16", *SINGLE)}
+#: how NumPy's arrays become tensors of these dtypes
+_STORED = {**_NUMPY, id(paddle.float16): np.float16, id(paddle.bfloat16): np.uint16}
 _DTYPE, _SHAPE, _IS_CONSTANT = map(operator.attrgetter, ("dtype", "shape", "stop_gradient"))
 
 
@@ -66,7 +64,7 @@ def plain(tensors: Sequence[Tensor]) -> str:
         return ""
     if not _are_whole(tensors):
         return ""
-    if not ON_HOST_ONLY and not all(x.place.is_cpu_place() for x in tensors):
+    if not _are_on_host(tensors):
         return ""
     return _FLOATS.get(dtypes.pop(), "")
 
@@ -119,11 +117,29 @@ def _array(x: Tensor, dtype: Any) -> _Array:
     return array
 
 
-@np.errstate(all="ignore")
 def norm(x: Tensor, order: float) -> float | None:
     """As :meth:`gradclip.Backend.fast_norm` describes."""
-    if not _are_whole([x]):
-        x = x.contiguous()
+    return norms([x], order)[0]
+
+
+@np.errstate(all="ignore")
+def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
+    """As :meth:`gradclip.Backend.fast_norms` describes."""
+    if not _are_whole(tensors):
+        tensors = [x if _is_whole(x) else x.contiguous() for x in tensors]
+    kind = _kind_of(tensors) if order == 2 else None
+    if kind is not None:
+        return list(map(math.sqrt, _squares(tensors, kind)))
+    return [_norm(x, order) for x in tensors]
+
+
+def total(tensors: Sequence[Tensor], order: float) -> float | None:
+    """As :meth:`gradclip.Backend.fast_total` describes."""
+    kind = _kind_of_plain(tensors) if order == 2 else None
+    return None if kind is None else math.sqrt(sum(_squares(tensors, kind)))
+
+
+def _norm(x: Tensor, order: float) -> float | None:
     dtype = _numpy(x)
     if dtype is not None:
         return host.norm(_array(x, dtype), order)
@@ -136,145 +152,142 @@ def norm(x: Tensor, order: float) -> float | None:
     return combine([n for n in found if n is not None], order)
 
 
-@np.errstate(all="ignore")
-def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
-    """As :meth:`gradclip.Backend.fast_norms` describes."""
+def _kind_of(tensors: Sequence[Tensor]) -> int | None:
+    """The dtype that tensors have in common, as the compiled loops call it; None where these are of no use."""
     dtypes = set(map(id, map(_DTYPE, tensors)))
-    dtype = _NUMPY.get(dtypes.pop()) if len(dtypes) == 1 else None
-    if dtype is None or not _are_whole(tensors):
-        return [norm(x, order) for x in tensors]
-    found: list[float | None] = [None] * len(tensors)
-    alone, together = alike(tensors, *_MEASURED)
-    for batch in together:
-        for i, n in zip(batch, _norms_alike([tensors[i] for i in batch], order), strict=True):
-            found[i] = n
-    for i, n in zip(alone, host.norms([_array(tensors[i], dtype) for i in alone], order), strict=True):
-        found[i] = n
-    return found
+    if len(dtypes) != 1 or not _are_on_host(tensors) or not _are_whole(tensors):
+        return None
+    return kernels.KINDS.get(_FLOATS.get(dtypes.pop(), ""))
 
 
-@np.errstate(all="ignore")
+def _kind_of_plain(tensors: Sequence[Tensor]) -> int | None:
+    return kernels.KINDS.get(_FLOATS[id(tensors[0].dtype)])
+
+
+def _are_on_host(tensors: Sequence[Tensor]) -> bool:
+    return ON_HOST_ONLY or all(x.place.is_cpu_place() for x in tensors)
+
+
+def _squares(tensors: Sequence[Tensor], kind: int) -> list[float]:
+    return kernels.squares(_addresses(tensors), _sizes(tensors), kind)
+
+
+def _addresses(tensors: Sequence[Tensor]) -> list[int]:
+    return list(map(paddle.Tensor.data_ptr, tensors))
+
+
+def _sizes(tensors: Sequence[Tensor]) -> list[int]:
+    return list(map(math.prod, map(_SHAPE, tensors)))
+
+
 def clipped_apart(
     tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
 ) -> tuple[list[Tensor], list[float], list[float]] | None:
     """As :meth:`gradclip.Backend.clipped_apart` describes."""
-    dtype = _numpy(tensors[0])
-    if dtype is None:
+    kind = _kind_of_plain(tensors)
+    if kind is None:
         return None
-    clipped, norms, factors = list(tensors), [0.0] * len(tensors), [1.0] * len(tensors)
-    alone, together = alike(tensors, *_SCALED)
-    for batch in together:
-        stacked = _C_ops.stack([tensors[i] for i in batch], 0)
-        rows = _array(stacked, dtype).reshape(len(batch), -1)
-        found = _row_norms(rows)
+    clipped, norms, factors = list(tensors), [], []
+    addresses, sizes = _addresses(tensors), _sizes(tensors)
+    for first, end in _in_the_cache(sizes):
+        found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind)))
         each = coefficients(found)
-        if not _are_right(found, each, dtype):
+        if not _are_right(found, each):
             return None
-        if min(each) < 1:
-            rows *= np.array(each, dtype)[:, None]
-            parts = _C_ops.unbind(stacked, 0)
-        else:
-            parts = [tensors[i] for i in batch]
-        for i, x, n, c in zip(batch, parts, found, each, strict=True):
-            norms[i], factors[i] = n, c
-            if c < 1:
-                clipped[i] = x
-    for batch, arrays in _in_the_cache(alone, [_array(tensors[i], dtype) for i in alone]):
-        found = list(map(host.euclidean, arrays))
-        each = coefficients(found)
-        if not _are_right(found, each, dtype):
-            return None
-        for i, x, n, c in zip(batch, arrays, found, each, strict=True):
-            norms[i], factors[i] = n, c
-            if c < 1:
-                clipped[i] = _scaled(tensors[i], x.size, c)
+        norms += found
+        factors += each
+        places = [i for i, c in enumerate(each, first) if c < 1]
+        if places:
+            products = scaled([tensors[i] for i in places], [factors[i] for i in places])
+            for i, product in zip(places, products, strict=True):
+                clipped[i] = product
     return clipped, norms, factors
 
 
-def _in_the_cache(places: list[int], arrays: list[_Array]) -> Iterator[tuple[list[int], list[_Array]]]:
+def _in_the_cache(sizes: list[int]) -> Iterator[tuple[int, int]]:
     """So many at a time that they are still in the cache for a second look."""
-    first = size = 0
-    for end, x in enumerate(arrays):
-        if size and size + x.size > _BLOCK:
-            yield places[first:end], arrays[first:end]
-            first, size = end, 0
-        size += x.size
-    if first < len(arrays):
-        yield places[first:], arrays[first:]
+    first = together = 0
+    for end, size in enumerate(sizes):
+        if together and together + size > _BLOCK:
+            yield first, end
+            first, together = end, 0
+        together += size
+    yield first, len(sizes)
 
 
-def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
+def _are_right(norms: list[float], coefficients: list[float]) -> bool:
     """Whether all is finite, no square has left float64, and no coefficient is subnormal in float32."""
-    least = 2.0**-400 if dtype is np.float64 else -1.0  # the least number of float32 has a square in float64
+    least = min(filter(None, norms), default=1.0)  # but for zeros
     # a NaN shows in a sum, but not in the least or the greatest of some numbers
-    return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
+    return sum(norms) < 2.0**400 and least > 2.0**-400 and min(coefficients) >= 2.0**-126
 
 
-def _norms_alike(tensors: Sequence[Tensor], order: float) -> list[float | None]:
-    """The norms of small tensors of one shape: stacked, because looking at each takes longer than its norm."""
-    stacked = _C_ops.stack(tensors, 0)
-    rows = _array(stacked, _numpy(stacked)).reshape(len(tensors), -1)
-    if order != 2 or rows.dtype.kind == "c":
-        return host.norms(list(rows), order)
-    return [*_row_norms(rows)]
-
-
-def _row_norms(rows: _Array) -> list[float]:
-    """The Euclidean norm of each row of a matrix of real numbers."""
-    with np.errstate(all="ignore"):
-        found = np.sqrt(np.add.reduce(_short_squares(rows), 1, dtype=np.float64))
-        if not ((found > _LEAST) & (found < _MOST)).all():
-            wide = rows.astype(np.float64)
-            found = np.sqrt(np.vecdot(wide, wide))
-    return list(found.tolist())
-
-
-def _short_squares(rows: _Array) -> _Array:
-    """The sums of the squares of pieces of each row that are short enough for float32."""
-    pieces = rows.reshape(len(rows), -1, _ROW) if rows.shape[1] % _ROW == 0 else rows.astype(np.float64)[:, None]
-    squares: _Array = np.vecdot(pieces, pieces)
-    return squares
+def knows(dtype: str) -> bool:
+    """Whether :func:`scaled` and :func:`clamped` are for plain tensors of this dtype."""
+    return dtype in SINGLE or dtype in kernels.KINDS
 
 
 @np.errstate(all="ignore")
-def scaled(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> list[Tensor]:
-    """A new ``x * coefficient`` for each of some plain tensors of a dtype in SINGLE."""
-    alone, together = alike(tensors, *_SCALED)
+def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
+    """A new ``x * coefficient`` for each of some plain tensors, by coefficients that float32 holds."""
+    dtype = _numpy(tensors[0])
+    alone, together = alike(tensors, *_STACKED) if dtype is not None else (range(len(tensors)), [])
     products: list[Tensor] = [None] * len(tensors)
     for batch in together:
         stacked = _C_ops.stack([tensors[i] for i in batch], 0)
-        rows = _array(stacked, _numpy(stacked)).reshape(len(batch), -1)
-        rows *= np.array([[coefficients[i]] for i in batch], rows.dtype)
+        rows = _array(stacked, dtype).reshape(len(batch), -1)
+        rows *= np.array([[coefficients[i]] for i in batch], dtype)
         for i, product in zip(batch, _C_ops.unbind(stacked, 0), strict=True):
             products[i] = product
-    for i in alone:
-        products[i] = _scaled(tensors[i], math.prod(tensors[i].shape), coefficients[i])
+    chosen, factors = [tensors[i] for i in alone], [coefficients[i] for i in alone]
+    for i, product in zip(alone, _made(kernels.multiply, _product, chosen, factors), strict=True):
+        products[i] = product
     return products
 
 
-def _scaled(x: Tensor, size: int, coefficient: float) -> Tensor:
-    # with a bias of 0 the product would be 0 where it is -0
-    is_large = size >= _LARGE and x.is_contiguous()
-    return _new(x, np.multiply, coefficient) if is_large else _C_ops.scale(x, coefficient, -0.0, True)
+def _product(x: Tensor, coefficient: float) -> Tensor:
+    return _C_ops.scale(x, coefficient, -0.0, True)  # with a bias of 0 the product would be 0 where it is -0
 
 
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -> list[Tensor]:
-    """``max(min(x, upper), lower)`` for each of some plain tensors of a dtype in SINGLE.
+    """``max(min(x, upper), lower)`` for each of some plain tensors.
 
     A new tensor, or with ``keep`` a large one itself where nothing of it is clipped.
     """
-    dtype = _numpy(tensors[0])
-    clip, bounds = _clip(dtype)[0], (lower, max(lower, upper))
-    looks = keep and lower <= 0 <= upper
-    found = []
-    for x, size in zip(tensors, map(math.prod, map(_SHAPE, tensors)), strict=True):
-        if looks and size >= _BLOCK and host.fits(_array(x, dtype), *bounds):
-            found.append(x)
-        elif size >= _LARGE and x.is_contiguous():
-            found.append(_new(x, np.clip, *bounds))
-        else:
-            found.append(clip(x, *bounds))
-    return found
+    dtype, bounds = _numpy(tensors[0]), (lower, max(lower, upper))
+    operation = _clip(dtype)[0]
+    if not keep or not lower <= 0 <= upper or dtype is None:
+        return _made(kernels.clamp, operation, tensors, *bounds)
+    fit = [size >= _BLOCK and host.fits(_array(x, dtype), *bounds) for x, size in zip(tensors, _sizes(tensors), strict=True)]
+    rest = [x for x, fits in zip(tensors, fit, strict=True) if not fits]
+    made = iter(_made(kernels.clamp, operation, rest, *bounds))
+    return [x if fits else next(made) for x, fits in zip(tensors, fit, strict=True)]
+
+
+def _made(loop: Any, operation: Callable[..., Tensor], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
+    """New tensors by an operation of Paddle's; of half precision, and large ones, by a compiled loop.
+
+    Of its numbers each is one for all tensors, or a list of one for each.
+    """
+    kind = _kind_of_plain(tensors) if tensors else None
+    is_half = kind is not None and _numpy(tensors[0]) is None
+    sizes = _sizes(tensors) if kind is not None else [0] * len(tensors)
+    made: list[Tensor] = []
+    for i, (x, size) in enumerate(zip(tensors, sizes, strict=True)):
+        of_this = [n[i] if isinstance(n, list) else n for n in numbers]
+        if not is_half and size < _LARGE:
+            made.append(operation(x, *of_this))
+            continue
+        x = x if x.is_contiguous() else x.contiguous()
+        # new memory of NumPy's is several times as fast, because it asks for large pages
+        memory = _C_ops.empty_like(x, x.dtype, x.place) if size < _LARGE else _tensor(host.new(x.shape, _STORED[id(x.dtype)]))
+        loop([memory.data_ptr()], [x.data_ptr()], [size], kind, *of_this)
+        made.append(memory)
+    return made
+
+
+def _tensor(array: _Array) -> Tensor:
+    return paddle.Tensor(array, zero_copy=True)
 
 
 def _clip(dtype: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
@@ -285,12 +298,14 @@ def _clip(dtype: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
 
 def scale_(tensors: Sequence[Tensor], coefficient: float) -> None:
     """``x *= coefficient`` for each of some plain tensors."""
-    _write(tensors, _C_ops.scale_, coefficient, -0.0, True)
+    if not _write_compiled(kernels.multiply, tensors, coefficient):
+        _write(tensors, _C_ops.scale_, coefficient, -0.0, True)
 
 
 def clamp_(tensors: Sequence[Tensor], lower: float, upper: float) -> None:
     """``x = max(min(x, upper), lower)`` for each of some plain tensors."""
-    _write(tensors, _clip(_numpy(tensors[0]))[1], lower, max(lower, upper))
+    if not _write_compiled(kernels.clamp, tensors, lower, max(lower, upper)):
+        _write(tensors, _clip(_numpy(tensors[0]))[1], lower, max(lower, upper))
 
 
 def _write(tensors: Sequence[Tensor], operation: Callable[..., Any], *arguments: Any) -> None:
@@ -317,10 +332,13 @@ def _blocks(x: Tensor) -> Iterator[Tensor]:
         yield flat[start : start + _BLOCK]
 
 
-def _new(x: Tensor, operation: Any, *numbers: float) -> Tensor:
-    """The result of one of NumPy's functions, in memory of NumPy's."""
-    dtype = _numpy(x)
-    made = np.empty(x.shape, dtype)
-    with np.errstate(all="ignore"):
-        operation(_array(x, dtype), *(np.array(number, dtype) for number in numbers), out=made.reshape(-1))
-    return paddle.Tensor(made, zero_copy=True)
+def _write_compiled(loop: Any, tensors: Sequence[Tensor], *numbers: float) -> bool:
+    """A compiled loop in place, where there is one."""
+    kind = _kind_of(tensors)
+    if kind is None:
+        return False
+    addresses = _addresses(tensors)
+    loop(addresses, addresses, _sizes(tensors), kind, *numbers)
+    for x in tensors:
+        x._bump_inplace_version()  # as Paddle's own functions in place do
+    return True

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import torch_norm
+from gradclip.backends import torch_memory
 from gradclip.backends.torch_step import step_pre_hook
 from gradclip.dtypes import normal_factors
 from gradclip.errors import DTypeError, NotWritableError
@@ -24,6 +24,7 @@ _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).val
 _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
 _PLAIN = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 _dtype, _layout, _is_cpu, _requires_grad = map(operator.attrgetter, ("dtype", "layout", "is_cpu", "requires_grad"))
+_FEW = 1 << 14  # up to so many elements a float64 sum is as fast
 _TYPES = {torch.Tensor, torch.nn.Parameter}
 _STRIDED = {torch.strided}
 
@@ -199,7 +200,7 @@ class TorchBackend(Backend):
             return ""
         if any(map(torch.Tensor.is_inference, tensors)) or not (all(map(_is_cpu, tensors)) or _beside(tensors)):
             return ""
-        if not all(map(torch.Tensor.is_contiguous, tensors)) and not all(map(torch_norm.is_dense, tensors)):
+        if not all(map(torch.Tensor.is_contiguous, tensors)) and not all(map(torch_memory.is_dense, tensors)):
             return ""
         if len(dtypes) == 1:
             return _NAMES[dtypes.pop()]
@@ -210,8 +211,11 @@ class TorchBackend(Backend):
             return float(torch.linalg.vector_norm(x, order, dtype=torch.complex128)) if order == 2 else None
         if math.isinf(order):
             return float(torch.linalg.vector_norm(x, order))
-        if x.numel() > torch_norm.FEW and order >= 1 and x.dtype != torch.float64 and torch_norm.is_dense(x):
-            result = torch_norm.euclidean([x], [x.numel()]) if order == 2 else torch_norm.by_rows(x, order)
+        kind = torch_memory.kind_of([x]) if order == 2 else None
+        if kind is not None:
+            return math.sqrt(torch_memory.squares([x], kind)[0])
+        if x.numel() > _FEW and order >= 1 and x.dtype != torch.float64 and torch_memory.is_dense(x):
+            result = torch_memory.by_rows(x, order)
             if 2.0 ** (-60 / order) < result < math.inf:  # no power that matters has left float32
                 return result
         return float(torch.linalg.vector_norm(x, order, dtype=torch.float64))
@@ -223,19 +227,17 @@ class TorchBackend(Backend):
         return [torch.linalg.vector_norm(x, dtype=_DTYPES[_wide(x)]) for x in tensors]
 
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
-        few = [not x.is_complex() and x.numel() <= torch_norm.FEW and not math.isinf(order) for x in tensors]
+        kind = torch_memory.kind_of(tensors) if order == 2 else None
+        if kind is not None:
+            return list(map(math.sqrt, torch_memory.squares(tensors, kind)))
+        few = [not x.is_complex() and x.numel() <= _FEW and not math.isinf(order) for x in tensors]
         small = [x for x, is_small in zip(tensors, few, strict=True) if is_small]
         norms = iter(torch.stack(torch._foreach_norm(small, order, dtype=torch.float64)).tolist() if small else ())
         return [next(norms) if is_small else self.fast_norm(x, order) for x, is_small in zip(tensors, few, strict=True)]
 
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
-        if order != 2 or tensors[0].dtype == torch.float64:
-            return None
-        sizes = list(map(torch.Tensor.numel, tensors))
-        if sum(sizes) <= torch_norm.FEW:
-            return float(torch.linalg.vector_norm(torch_norm.flat(tensors), dtype=torch.float64))
-        result = torch_norm.euclidean(tensors, sizes)
-        return result if 2.0**-30 < result < math.inf else None  # no square that matters has left float32
+        kind = torch_memory.kind_of(tensors, "plain") if order == 2 else None
+        return None if kind is None else math.sqrt(sum(torch_memory.squares(tensors, kind)))
 
     def copy(self, x: Tensor) -> Tensor:
         return x.clone()
@@ -248,29 +250,36 @@ class TorchBackend(Backend):
         return super().scale(x, coefficient)
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
-        # one by one the memory is read and written once, and each has the bounds in the range of its own dtype
-        at_once = torch_norm.SHORT if max(abs(lower), abs(upper)) <= 65504.0 else -1
-        sizes = list(map(torch.Tensor.numel, tensors)) if tensors[0].is_cpu else [0] * len(tensors)
-        small: Sequence[Tensor] = tensors
-        if max(sizes) > at_once:
-            small = [x for x, size in zip(tensors, sizes, strict=True) if size <= at_once]
-            for x, size in zip(tensors, sizes, strict=True):
-                if size > at_once:
-                    x.clamp_(_in_range(lower, x.dtype), _in_range(upper, x.dtype))
-        if small:
-            torch._foreach_clamp_max_(small, upper)
-            torch._foreach_clamp_min_(small, lower)
+        upper = max(lower, upper)
+        kind = torch_memory.kind_of(tensors, "plain")
+        if kind is not None and torch_memory.are_as_stored(tensors):
+            torch_memory.clamp_(tensors, kind, lower, upper)
+            return
+        if tensors[0].is_cpu or max(abs(lower), abs(upper)) > 65504.0:  # each has the bounds in the range of its own dtype
+            for x in tensors:
+                x.clamp_(_in_range(lower, x.dtype), _in_range(upper, x.dtype))
+        else:
+            torch._foreach_clamp_max_(tensors, upper)
+            torch._foreach_clamp_min_(tensors, lower)
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        kind = torch_memory.kind_of(tensors, plain) if plain else None
+        are_numbers = all(map(_at_once, coefficient)) if isinstance(coefficient, list) else _at_once(coefficient)
+        if kind is not None and are_numbers and torch_memory.are_as_stored(tensors):
+            return torch_memory.multiplied(tensors, kind, coefficient)
         if not plain.startswith("float") or plain == "float16" or not _at_once(coefficient):
             return super().scaled(tensors, coefficient)
         return list(torch._foreach_mul(tensors, torch.scalar_tensor(coefficient, dtype=_DTYPES[plain])))
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         is_tensor = isinstance(coefficient, torch.Tensor)
+        kind = torch_memory.kind_of(tensors, plain) if plain and _at_once(coefficient) else None
+        if kind is not None:
+            torch_memory.multiply_(tensors, kind, coefficient)
+            return
         if plain and (_at_once(coefficient) or (is_tensor and coefficient.dim() == 0)):
             # a 0-d tensor is several times faster here than a number, which would be rounded to bfloat16 first; times a 1
             # that nobody has looked at every bit stays

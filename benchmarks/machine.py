@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import platform
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import median_time
+from gradclip.backends import kernels
 
 __all__ = ["Moves", "Rates", "cache", "describe", "measure"]
 
 Call = Callable[[], Any]
 
 ROW = 4096  #: elements in a row of a dot product: short enough for one thread of BLAS
+KIND = 0  #: float32, as the compiled loops call it
 CPU = Path("/sys/devices/system/cpu/cpu0")
 
 
@@ -48,7 +51,7 @@ class Rates:
 
 
 def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float) -> Rates | None:
-    """The best of a framework's own loops over memory and, in so many threads, of NumPy's.
+    """The best of a framework's own loops over memory and, in so many threads, of NumPy's and gradclip's.
 
     Args:
         own: the framework's, by the names of the fields of :class:`Rates`, of ``elements`` float32 numbers.
@@ -62,37 +65,49 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
     best = {name: median_time(call, seconds) for name, call in own.items()}
     if threads:
         with _loops(threads, elements) as loops:
-            for name, loop in loops.items():
+            for name, loop in loops:
                 best[name] = min(best.get(name, math.inf), median_time(loop, seconds))
     return Rates(**{name: elements * 4 / taken for name, taken in best.items()}) if best else None
 
 
 @contextmanager
-def _loops(threads: int, elements: int) -> Iterator[dict[str, Call]]:
-    """Loops over memory, each in so many threads; NumPy lets go of the interpreter in all of them."""
+def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
+    """Loops over memory, each in so many threads, of which none holds the interpreter's lock."""
     source, target = np.ones(elements, np.float32), np.ones(elements, np.float32)
     length = elements // threads // ROW * ROW
     parts = [slice(i * length, (i + 1) * length if i + 1 < threads else elements) for i in range(threads)]
     factor = np.float32(0.999)
 
-    def dot(part: slice) -> Any:
-        rows = source[part].reshape(-1, ROW)
-        return np.vecdot(rows, rows)
+    def dot(x: np.ndarray) -> None:
+        rows = x.reshape(-1, ROW)
+        np.vecdot(rows, rows)
 
-    def into(made: np.ndarray) -> Callable[[slice], Any]:
-        return lambda part: np.multiply(source[part], factor, out=made[part])
+    def multiply(x: np.ndarray, made: np.ndarray) -> None:
+        np.multiply(x, factor, out=made)
+
+    def squares(x: np.ndarray) -> None:
+        kernels.squares([x], [x.size], KIND)
+
+    def product(x: np.ndarray, made: np.ndarray) -> None:
+        kernels.multiply([made], [x], [x.size], KIND, float(factor))
 
     with ThreadPoolExecutor(threads) as pool:
 
-        def each(task: Callable[[slice], Any]) -> Any:
-            return [task(part) for part in parts] if threads == 1 else list(pool.map(task, parts))
+        def each(task: Callable[..., None], *arrays: np.ndarray) -> Any:
+            columns = [[x[part] for part in parts] for x in arrays]
+            return [task(*(x[0] for x in columns))] if threads == 1 else list(pool.map(task, *columns))
 
-        yield {
-            "read": lambda: each(dot),
-            "scale": lambda: each(into(source)),
-            "copy": lambda: each(into(target)),
-            "fresh": lambda: each(into(np.empty_like(source))),
-        }
+        pairs = [(dot, multiply)] + ([(squares, product)] if kernels.KINDS else [])
+        yield [
+            loop
+            for reading, writing in pairs
+            for loop in (
+                ("read", functools.partial(each, reading, source)),
+                ("scale", functools.partial(each, writing, source, source)),
+                ("copy", functools.partial(each, writing, source, target)),
+                ("fresh", lambda writing=writing: each(writing, source, np.empty_like(source))),
+            )
+        ]
 
 
 def cache() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,3 +64,13 @@ def load(config: pytest.Config) -> Framework:
 def backend(request: pytest.FixtureRequest) -> Framework:
     """The framework that this run is about."""
     return load(request.config)
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "not compiled"])
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether there are compiled loops: with them, and as where gradclip was installed without a C compiler."""
+    kernels = importlib.import_module("gradclip.backends.kernels")
+    assert kernels.KINDS, "_kernels.c was not compiled"
+    if not request.param:
+        monkeypatch.setattr(kernels, "KINDS", {})
+    return bool(request.param)

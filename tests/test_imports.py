@@ -84,7 +84,7 @@ MIGRATE = "migrate"
 CONFORMANCE = "conformance"
 PUBLIC = {"__init__", "dialects", "errors", "children"}
 # What the backends may share, and the trainers of the demo.
-SHARED = {"backends.host", "backends.targets.host"}
+SHARED = {"backends.host", "backends.kernels", "backends._kernels", "backends.threads", "backends.targets.host"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits"}
 # What is neither of gradclip nor of the standard library, by module: nothing for the rest.
 THIRD_PARTY = {
@@ -101,12 +101,13 @@ THIRD_PARTY = {
     "backends.host": {"numpy"},
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},
-    "backends.torch_norm": {"torch"},
+    "backends.torch_memory": {"torch"},
     "backends.torch_step": {"torch"},
     "backends.torch_distributed": {"torch"},
     "backends.tensorflow": {"tensorflow", "numpy"},
     "backends.tensorflow_distributed": {"tensorflow"},
     "backends.tensorflow_fused": {"tensorflow", "numpy"},
+    "backends.tensorflow_memory": {"tensorflow", "numpy"},
     "backends.paddle": {"paddle"},
     "backends.paddle_distributed": {"paddle", "numpy"},
     "backends.paddle_memory": {"paddle", "numpy"},
@@ -140,7 +141,7 @@ def sources() -> dict[str, Path]:
         spec = util.find_spec(package)
         assert spec is not None
         for folder in spec.submodule_search_locations or ():
-            for path in Path(folder).rglob("*.py"):
+            for path in (*Path(folder).rglob("*.py"), *Path(folder).rglob("*.pyi")):
                 name = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
                 found[name.removeprefix("gradclip.")] = path
     return found

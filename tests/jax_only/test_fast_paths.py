@@ -16,7 +16,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import host, jax_norm
+from gradclip.backends import jax_norm, kernels
 from gradclip.backends import jax as module
 from gradclip.backends.jax import JaxBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
@@ -66,6 +66,7 @@ def agree(got: Any, want: Any, dtype: str) -> None:
         assert ulps(np.float64(mine), np.float64(theirs), "float32") <= 4
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
@@ -81,11 +82,12 @@ def test_with_and_without(hook: str, name: str, dtype: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("rule", [*(rule_of(0.01) for rule_of in RULES.values()), tensorflow.clip_by_value(0.5, -0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_large_ones_are_made_by_numpy(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grads = [g for name in ("small", "a large one", "several checked together") for g in gradients(name, dtype)]
+    monkeypatch.setattr(kernels, "_LARGE", 5000)
+    monkeypatch.setattr(kernels, "_PART", 3000)
     want = gradclip.clip(grads, rule).grads
     monkeypatch.setattr(module, "_LARGE", 5000)
-    monkeypatch.setattr(host, "_PART", 3000)
     got = gradclip.clip(grads, rule).grads
     for mine, theirs in zip(got, want, strict=True):
         assert (mine.shape, mine.dtype, mine.sharding) == (theirs.shape, theirs.dtype, theirs.sharding)

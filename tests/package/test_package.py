@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -22,16 +24,19 @@ print(gradclip.__version__)
 print("backends" in sys.modules)
 """
 
+#: the compiled loops, and what editors know of them
+KERNELS = {"gradclip/backends/_kernels.abi3.so", "gradclip/backends/_kernels.pyi"}
 
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def built(source: Path, kind: str, to: Path) -> Path:
+def built(source: Path, kind: str, to: Path, **variables: str) -> Path:
     """The one file of this kind that a build of ``source`` leaves."""
-    run(sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", to, source, cwd=source)
+    run(sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", to, source, cwd=source, **variables)
     (file,) = to.iterdir()
     return file
 
@@ -47,8 +52,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source") / "gradclip"
     folder.mkdir()
     for name in ("gradclip", "backends", "tests", "examples"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.so"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -82,7 +87,7 @@ def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     assert {"gradclip/conformance/vectors/v1/schema.json", "gradclip/conformance/xfails/native-torch.json"} <= data
     assert "gradclip/conformance/report/template.html.j2" in data
     found = {name for name in contents(wheel) if ".dist-info/" not in name}
-    assert found == core | backends | data | {"gradclip/py.typed"}
+    assert found == core | backends | data | {"gradclip/py.typed", *KERNELS}
 
 
 def test_the_metadata(wheel: Path) -> None:
@@ -119,6 +124,30 @@ def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Pat
     again = built(unpacked, "wheel", tmp_path / "wheel")
     assert again.name == wheel.name
     assert contents(again) == contents(wheel)
+
+
+def test_the_compiled_loops_need_nothing(python: Path, tmp_path: Path) -> None:
+    code = "import array; from gradclip.backends import _kernels; print(_kernels.squares([array.array('f', [3, 4])], [2], 0))"
+    assert run(python, "-P", "-c", code, cwd=tmp_path).strip() == "[25.0]"
+
+
+def test_without_a_compiler(source: Path, wheel: Path, tmp_path: Path) -> None:
+    """All but the compiled loops is installed, and clips."""
+    copy = shutil.copytree(source, tmp_path / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    without = built(copy, "wheel", tmp_path / "wheel", CC="no-such-compiler")
+    assert contents(wheel).keys() - contents(without).keys() == {"gradclip/backends/_kernels.abi3.so"}
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target", tmp_path / "site", without, cwd=tmp_path)
+    code = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import gradclip, numpy as np
+from gradclip.backends import kernels
+grads = [np.full(9, 2.0, dtype) for dtype in ("float16", "float32", "float64")]
+print(kernels.KINDS, gradclip.clip_grad_norm_(grads, 1.0), round(float(grads[1][0]), 4))
+"""
+    paths = tmp_path / "site", Path(numpy.__file__).parents[1]
+    printed = run(sys.executable, "-I", "-S", "-c", code, *paths, cwd=tmp_path)  # -S: what is installed here counts for nothing
+    assert printed.split() == ["{}", "10.392304845413264", "0.1925"]
 
 
 def test_an_editable_install_has_the_backends(source: Path, tmp_path: Path) -> None:

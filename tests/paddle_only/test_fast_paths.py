@@ -15,12 +15,11 @@ from oracle import norm, ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import host
 from gradclip.backends import paddle_memory as memory
 from gradclip.backends.paddle import PaddleBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
 
-HOOKS = ("plain", "fast_norm", "fast_norms", "copy", "scaled", "scale_", "clamped", "clamp_")
+HOOKS = ("plain", "fast_norm", "fast_norms", "fast_total", "copy", "scaled", "scale_", "clamped", "clamp_")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 MANY, BLOCK, LARGE = memory._ALIKE, 1 << 8, 1 << 12
 SHAPES = {
@@ -38,16 +37,15 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "value": lambda limit: tensorflow.clip_by_value(-limit, limit / 2),
 }
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
     monkeypatch.setattr(memory, "_BLOCK", BLOCK)
     monkeypatch.setattr(memory, "_LARGE", LARGE)
-    monkeypatch.setattr(host, "_FEW", 35)
-    monkeypatch.setattr(memory, "_MEASURED", (35, 100))
-    monkeypatch.setattr(memory, "_SCALED", (35, 100))
-    monkeypatch.setattr(memory, "_ROW", 5)
+    monkeypatch.setattr(memory, "_STACKED", (35, 100))
 
 
 def gradients(name: str, dtype: str) -> list[Any]:

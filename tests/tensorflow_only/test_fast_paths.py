@@ -15,7 +15,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import host
+from gradclip.backends import host, kernels
 from gradclip.backends import tensorflow_fused as fused
 from gradclip.backends.tensorflow import TensorFlowBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
@@ -59,6 +59,7 @@ def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fused, name, size)
     for name, size in (("_LARGE", LARGE), ("_PART", LARGE // 2)):
         monkeypatch.setattr(host, name, size)
+        monkeypatch.setattr(kernels, name, size)
 
 
 def gradients(shapes: list[tuple[int, ...]], dtype: str) -> list[Any]:
@@ -85,6 +86,7 @@ def assert_alike(fast: Any, slow: Any, before: list[Any], rule: Rule) -> None:
     assert n is None or ulps(np.array(n, np.float64), np.array(expected, np.float64), "float32") <= 4, rule
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("hooks", PATHS.values(), ids=PATHS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)

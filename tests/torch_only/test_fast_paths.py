@@ -25,6 +25,8 @@ SETS = {
     "channels last": [(8, 16, 15, 15)],
 }
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture(params=HOOKS)
 def without(request: pytest.FixtureRequest) -> str:

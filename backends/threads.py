@@ -1,0 +1,73 @@
+"""Several threads for loops that do not hold the interpreter's lock: one pool for the whole process. No backend itself."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import os
+import queue
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+Threads = Callable[[], int]  # asked for large arrays only, because some frameworks take long to tell
+
+
+def one() -> int:
+    """For whose framework has no more."""
+    return 1
+
+
+def cores() -> int:
+    """How many threads can run at once in this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores(), "gradclip")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
+
+
+def in_threads(function: Callable[[Any], Any], parts: Sequence[Any], threads: Threads) -> list[Any]:
+    """The result for each part, of a function that spends its time where threads do not wait for each other.
+
+    When this ends, with an exception too, no thread works on a part any more.
+    """
+    rest = collections.deque(enumerate(parts))
+    finished: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        while rest:
+            try:
+                i, part = rest.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                finished.put((i, function(part), None))
+            except BaseException as error:
+                finished.put((i, None, error))
+
+    helpers: list[Future[None]] = []
+    results: list[Any] = [None] * len(parts)
+    try:
+        with contextlib.suppress(RuntimeError):  # there are no more threads to be had, as when the main one has ended
+            for _ in range(min(threads(), len(parts)) - 1 if len(parts) > 1 else 0):
+                helpers.append(_pool().submit(work))
+        work()
+        for _ in parts:
+            i, result, error = finished.get()
+            if error is not None:
+                raise error
+            results[i] = result
+    except BaseException:
+        rest.clear()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.exception()
+        raise
+    return results

@@ -1,0 +1,99 @@
+"""Dense PyTorch tensors in the host's memory, which the compiled loops read and write by their addresses. No backend itself."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import torch
+
+from gradclip.backend import Tensor
+from gradclip.backends import kernels
+from gradclip.norms import combine
+
+_ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 are off by 28
+_MANY = 1 << 20  # elements whose powers are made at once, so that they never take much memory
+_DTYPE = operator.attrgetter("dtype")
+_KINDS = {getattr(torch, name): kind for name, kind in kernels.KINDS.items()}
+_TYPES = {torch.Tensor, torch.nn.Parameter}
+
+
+def is_dense(x: Tensor) -> bool:
+    """Whether the elements of a strided tensor fill one piece of memory: in order, channels last, or transposed."""
+    if x.layout != torch.strided:
+        return False
+    if x.is_contiguous():
+        return True
+    expected = 1
+    for stride, length in sorted(zip(x.stride(), x.shape, strict=True)):
+        if length != 1:
+            if stride != expected:
+                return False
+            expected *= length
+    return True
+
+
+def kind_of(tensors: Sequence[Tensor], plain: str = "") -> int | None:
+    """The dtype that concrete tensors have in common, as the compiled loops call it; None where these are of no use.
+
+    They are of none where a mode wants to see each operation, or to have it done by others. ``plain`` is what
+    :meth:`gradclip.Backend.plain` says of the tensors.
+    """
+    dtypes = set(map(_DTYPE, tensors)) if kernels.KINDS else ()
+    if len(dtypes) != 1 or not tensors[0].is_cpu or torch._C._len_torch_dispatch_stack():
+        return None
+    kind = _KINDS.get(dtypes.pop())
+    if plain or kind is None:
+        return kind
+    return kind if set(map(type, tensors)) <= _TYPES and all(map(is_dense, tensors)) else None
+
+
+def are_as_stored(tensors: Sequence[Tensor]) -> bool:
+    """Whether the memory of dense tensors holds their values, and not the negatives, as of a conjugate's imaginary part."""
+    return 1 not in set(_sizes(tensors)) or not any(map(torch.Tensor.is_neg, tensors))  # a longer part is not dense
+
+
+def squares(tensors: Sequence[Tensor], kind: int) -> list[float]:
+    """The sum of the squares of each."""
+    return kernels.squares(_addresses(tensors), _sizes(tensors), kind, torch.get_num_threads)
+
+
+def multiply_(tensors: Sequence[Tensor], kind: int, coefficient: float) -> None:
+    """``x *= coefficient`` for each, by a coefficient that float32 holds."""
+    addresses = _addresses(tensors)
+    kernels.multiply(addresses, addresses, _sizes(tensors), kind, coefficient, torch.get_num_threads)
+    torch.autograd.graph.increment_version(tensors)
+
+
+def multiplied(tensors: Sequence[Tensor], kind: int, coefficient: float | list[float]) -> list[Tensor]:
+    """A new ``x * coefficient`` for each, or by its own of a list."""
+    made = list(map(torch.empty_like, tensors))
+    kernels.multiply(_addresses(made), _addresses(tensors), _sizes(tensors), kind, coefficient, torch.get_num_threads)
+    return made
+
+
+def clamp_(tensors: Sequence[Tensor], kind: int, lower: float, upper: float) -> None:
+    """``x = max(min(x, upper), lower)`` for each."""
+    addresses = _addresses(tensors)
+    kernels.clamp(addresses, addresses, _sizes(tensors), kind, lower, upper, torch.get_num_threads)
+    torch.autograd.graph.increment_version(tensors)
+
+
+def by_rows(x: Tensor, order: float) -> float:
+    """The norm of a large dense tensor, of a finite order, from the sums of short rows: torch's own are running sums."""
+    line = x.view(-1) if x.is_contiguous() else x.as_strided((x.numel(),), (1,))
+    norms = []
+    for block in line.split(_MANY):
+        powers = block.float().abs().pow_(order) if order != 1 else block.float().abs()
+        whole = powers.numel() - powers.numel() % _ROW
+        rows = torch.cat([powers[:whole].view(-1, _ROW).sum(1), powers[whole:]])
+        norms.append(float(rows.sum(dtype=torch.float64)) ** (1 / order))
+    return combine(norms, order)
+
+
+def _addresses(tensors: Sequence[Tensor]) -> list[int]:
+    return list(map(torch.Tensor.data_ptr, tensors))
+
+
+def _sizes(tensors: Sequence[Tensor]) -> list[int]:
+    return list(map(torch.Tensor.numel, tensors))

@@ -1,0 +1,168 @@
+"""The compiled loops by themselves: every number of half precision, every length near a block, and what is no gradient."""
+
+from __future__ import annotations
+
+import array
+import math
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gradclip.backends import _kernels, kernels
+
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
+HALVES = [name for name in DTYPES if name.endswith("16")]
+LENGTHS = [0, 1, 31, 32, 33, 63, 64, 65, 1000, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 3 * (1 << 14) + 5]
+EVERY = np.arange(1 << 16, dtype=np.uint16)  # the bits of every half
+
+
+def buffer(x: np.ndarray) -> np.ndarray:
+    return x if x.dtype.kind == "f" else x.view(np.uint16)
+
+
+def product(x: np.ndarray, factor: float) -> np.ndarray:
+    made = np.empty_like(x)
+    _kernels.multiply([buffer(made)], [buffer(x)], [x.size], kernels.KINDS[str(x.dtype)], factor)
+    return made
+
+
+def between(x: np.ndarray, lower: float, upper: float) -> np.ndarray:
+    made = np.empty_like(x)
+    _kernels.clamp([buffer(made)], [buffer(x)], [x.size], kernels.KINDS[str(x.dtype)], lower, upper)
+    return made
+
+
+def same(got: np.ndarray, want: np.ndarray) -> bool:
+    """To the bit, but for which NaN it is."""
+    are_nan = np.isnan(want.astype(np.float64))
+    bits = f"u{got.itemsize}"
+    return bool(
+        np.isnan(got.astype(np.float64))[are_nan].all() and np.array_equal(got.view(bits)[~are_nan], want.view(bits)[~are_nan])
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_is_known(dtype: str) -> None:
+    assert dtype in kernels.KINDS
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_the_square_of_every_half(dtype: str) -> None:
+    values = EVERY.view(DTYPES[dtype])
+    found = _kernels.squares([EVERY[i : i + 1] for i in range(EVERY.size)], [1] * EVERY.size, kernels.KINDS[dtype])
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(found, values.astype(np.float64) ** 2, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("factor", [1.0, 1 / 3, 0.999, 2.0**-8, 1e-4, 1e-30, 3.7, 0.0, math.inf, math.nan])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_half_times_a_number(dtype: str, factor: float) -> None:
+    values = EVERY.view(DTYPES[dtype])
+    assert same(product(values, factor), (values.astype(np.float32) * np.float32(factor)).astype(values.dtype))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_float32_near_a_tie_is_rounded_to_even(dtype: str) -> None:
+    """The numbers half way between two halves, and their neighbours, as products of halves near 1 and numbers near those."""
+    one = np.ones(1, DTYPES[dtype])
+    values = EVERY.view(DTYPES[dtype]).astype(np.float32)
+    ties = (values[:-1] / 2 + values[1:] / 2)[np.isfinite(values[:-1]) & np.isfinite(values[1:])]
+    numbers = [ties, np.nextafter(ties, np.float32(math.inf)), np.nextafter(ties, np.float32(-math.inf))]
+    for number in np.concatenate(numbers)[:: 97 if dtype == "float16" else 193].tolist():
+        assert same(product(one, number), np.float32([number]).astype(one.dtype)), number
+
+
+@pytest.mark.parametrize(
+    "bounds", [(-1.0, 1.0), (0.0, 0.0), (-math.inf, 0.5), (0.1, 0.2), (-0.1, math.inf), (2.0, 2.0)], ids=str
+)
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_half_between_two_bounds(dtype: str, bounds: tuple[float, float]) -> None:
+    values = EVERY.view(DTYPES[dtype])
+    got, wide = between(values, *bounds).astype(np.float32), values.astype(np.float32)
+    lower, upper = np.array(bounds).astype(np.float32).astype(values.dtype).astype(np.float32)
+    assert np.array_equal(got, np.where(wide > bounds[1], upper, np.where(wide < bounds[0], lower, wide)), equal_nan=True)
+    kept = (wide == 0) & (bounds[0] <= 0 <= bounds[1])
+    assert np.array_equal(np.signbit(got[kept]), np.signbit(wide[kept]))
+
+
+@pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_length(dtype: str, size: int) -> None:
+    """Against exact sums; beyond the end nothing is read that counts, and nothing is written."""
+    rng = np.random.default_rng(size)
+    memory = rng.normal(size=size + 40).astype(DTYPES[dtype])
+    x, rest = memory[:size], memory[size:].copy()
+    (found,) = _kernels.squares([buffer(x)], [size], kernels.KINDS[dtype])
+    exact = math.fsum(float(v) ** 2 for v in x) if dtype != "float64" else float(sum(Fraction(float(v)) ** 2 for v in x))
+    assert abs(found - exact) <= 32 * np.spacing(exact)
+    wide = np.float64 if dtype == "float64" else np.float32
+    assert same(product(x, 0.3), (x.astype(wide) * wide(0.3)).astype(x.dtype))
+    assert same(between(x, -0.5, 0.25), np.clip(x.astype(wide), wide(-0.5), wide(0.25)).astype(x.dtype))
+    _kernels.multiply([buffer(x)], [buffer(x)], [size], kernels.KINDS[dtype], 0.0)
+    assert not x.any()
+    assert memory[size:].tobytes() == rest.tobytes()
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30, 1e-45, 3.4e38])
+def test_squares_that_float32_lacks(value: float) -> None:
+    x = np.full(50_000, value, np.float32)
+    (found,) = _kernels.squares([x], [x.size], 0)
+    assert found == pytest.approx(50_000 * float(x[0]) ** 2, rel=1e-13)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("place", [0, 40, (1 << 14) + 3, 49_999])
+def test_what_is_not_finite(place: int, value: float) -> None:
+    for dtype in DTYPES.values():
+        x = np.ones(50_000, dtype)
+        x[place] = value
+        (found,) = _kernels.squares([buffer(x)], [x.size], kernels.KINDS[str(x.dtype)])
+        assert math.isnan(found) if math.isnan(value) else found == math.inf
+
+
+def test_several_pieces_each_with_its_factor_by_address_and_without_numpy() -> None:
+    pieces = [array.array("f", [3.0, 4.0]), array.array("f"), array.array("f", [5.0])]
+    addresses, sizes = [piece.buffer_info()[0] for piece in pieces], [2, 0, 1]
+    assert _kernels.squares(addresses, sizes, 0) == _kernels.squares(pieces, sizes, 0) == [25.0, 0.0, 25.0]
+    _kernels.multiply(addresses, addresses, sizes, 0, [2.0, 9.0, 0.5])
+    _kernels.clamp(pieces[:1], pieces[:1], sizes[:1], 0, 7.0, 7.5)
+    assert [piece.tolist() for piece in pieces] == [[7.0, 7.5], [], [2.5]]
+
+
+X = np.ones(4, np.float32)
+READ_ONLY = np.ones(4, np.float32)
+READ_ONLY.flags.writeable = False
+WRONG: list[tuple[Any, ...]] = [
+    (_kernels.squares, (X,), [4], 0),
+    (_kernels.squares, [X], [4], 4),
+    (_kernels.squares, [X], [4], -1),
+    (_kernels.squares, [X], [4, 4], 0),
+    (_kernels.squares, [X], [5], 0),
+    (_kernels.squares, [X], [4], 1),
+    (_kernels.squares, [X], ["4"], 0),
+    (_kernels.squares, [X[::2]], [2], 0),
+    (_kernels.squares, [X, object()], [4, 4], 0),
+    (_kernels.squares, [1 << 70], [4], 0),
+    (_kernels.multiply, [READ_ONLY], [X], [4], 0, 0.5),
+    (_kernels.multiply, [X], [X[:3]], [4], 0, 0.5),
+    (_kernels.multiply, [X, X], [X], [4], 0, 0.5),
+    (_kernels.multiply, [X], [X], [4], 0, []),
+    (_kernels.multiply, [X], [X], [4], 0, "0.5"),
+    (_kernels.multiply, [X], [X], [4], 0, ["0.5"]),
+    (_kernels.clamp, [READ_ONLY], [X], [4], 0, 0.0, 0.5),
+    (_kernels.clamp, [X], [X], [4], 0, "0", 0.5),
+]
+
+
+@pytest.mark.parametrize("call", WRONG, ids=[str(i) for i in range(len(WRONG))])
+def test_what_is_no_gradient_is_refused_and_nothing_written(call: tuple[Any, ...]) -> None:
+    loop, *arguments = call
+    with pytest.raises((TypeError, ValueError, OverflowError, BufferError, IndexError)):
+        loop(*arguments)
+    assert X.tolist() == READ_ONLY.tolist() == [1.0] * 4
+    memoryview(X).release()  # nothing holds on to it
