@@ -73,7 +73,7 @@ def squares(arrays: Sequence[Array], kind: int, threads: Threads = one) -> list[
 
 
 def compiled(
-    loop: Any, kind: int, arrays: Sequence[Array], made: Sequence[Array], *numbers: Any, threads: Threads = one
+    loop: Any, kind: Any, arrays: Sequence[Array], made: Sequence[Array], *numbers: Any, threads: Threads = one
 ) -> None:
     """``kernels.multiply`` or ``kernels.clamp``, of arrays without gaps into others of the same layout, or into themselves."""
     sources = list(map(_piece, arrays))
@@ -117,7 +117,8 @@ def new(shape: Sequence[int], dtype: Any) -> Array:
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
-    return memory[start : start + nbytes].view(dtype).reshape(shape)
+    made: Array = memory[start : start + nbytes].view(dtype).reshape(shape)
+    return made
 
 
 def new_of_each(arrays: Sequence[Array]) -> list[Array]:

@@ -95,7 +95,7 @@ def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
 
         def each(task: Callable[..., None], *arrays: np.ndarray) -> Any:
             columns = [[x[part] for part in parts] for x in arrays]
-            return [task(*(x[0] for x in columns))] if threads == 1 else list(pool.map(task, *columns))
+            return list((map if threads == 1 else pool.map)(task, *columns))
 
         pairs = [(dot, multiply)] + ([(squares, product)] if kernels.KINDS else [])
         yield [

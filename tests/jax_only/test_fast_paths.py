@@ -16,8 +16,8 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import jax_norm, kernels
 from gradclip.backends import jax as module
+from gradclip.backends import jax_norm, kernels
 from gradclip.backends.jax import JaxBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
 
