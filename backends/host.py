@@ -123,15 +123,14 @@ def new(shape: Sequence[int], dtype: Any) -> Array:
 
 def new_of_each(arrays: Sequence[Array]) -> list[Array]:
     """:func:`new` memory for results like contiguous arrays of one dtype, small ones side by side."""
-    made = []
-    room = 0
+    made, memory = [], new((_SHARED,), np.uint8)
+    room = _SHARED
     for x in arrays:
         if x.nbytes > _SHARED:
             made.append(new(x.shape, x.dtype))
             continue
         if x.nbytes > room:
-            room = _SHARED
-            memory = new((_SHARED,), np.uint8)
+            memory, room = new((_SHARED,), np.uint8), _SHARED
         made.append(memory[_SHARED - room : _SHARED - room + x.nbytes].view(x.dtype).reshape(x.shape))
         room -= x.nbytes + -x.nbytes % 64
     return made

@@ -192,7 +192,7 @@ def clipped_apart(
     for first, end in _in_the_cache(sizes):
         found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind)))
         each = coefficients(found)
-        if not _are_right(found, each):
+        if not _are_right(found, each, _numpy(tensors[0])):
             return None
         norms += found
         factors += each
@@ -215,11 +215,11 @@ def _in_the_cache(sizes: list[int]) -> Iterator[tuple[int, int]]:
     yield first, len(sizes)
 
 
-def _are_right(norms: list[float], coefficients: list[float]) -> bool:
+def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
     """Whether all is finite, no square has left float64, and no coefficient is subnormal in float32."""
-    least = min(filter(None, norms), default=1.0)  # but for zeros
+    least = 2.0**-400 if dtype is np.float64 else -1.0  # the least number of float32 has a square in float64
     # a NaN shows in a sum, but not in the least or the greatest of some numbers
-    return sum(norms) < 2.0**400 and least > 2.0**-400 and min(coefficients) >= 2.0**-126
+    return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
 
 
 def knows(dtype: str) -> bool:

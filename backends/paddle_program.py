@@ -22,7 +22,9 @@ __all__ = ["NARROW", "broadcast", "clamped", "filled", "norms", "scaled", "times
 NARROW = ("float32", "float16", "bfloat16")  #: dtypes whose squares neither overflow nor vanish in float64
 _ROW = 256  # elements to a float32 sum: 1 ulp, where 512 are off by 1.5
 _FEW = 1 << 17  # up to so many elements a copy in float64, which stays in the cache, costs less than more operations
-_STACKED = 1 << 13, 1 << 18  # the elements of a small tensor, and of all that are stacked at once
+_BLOCK = 1 << 18  # elements whose squares stay in the cache, in memory that the next ones use again
+_STACKED = 1 << 16, 1 << 19  # for their norms: the elements of a small tensor, and of all that are stacked at once
+_STACKED_TO_SCALE = 1 << 13, 1 << 18  # larger ones are not worth a copy before and one after
 _LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflowed, or vanished that matters
 
 
@@ -31,14 +33,8 @@ def norms(tensors: Sequence[Tensor], dtype: str) -> list[Tensor]:
 
     Nothing looks at a value, and no square overflows or vanishes.
     """
-    alone, together = _batches(tensors)
-    rows = [_row_squares(paddle.stack([tensors[i] for i in batch])) for batch in together]
-
-    def sums(squares: Callable[[Tensor], Tensor]) -> Tensor:
-        found = [*(squares(tensors[i]) for i in alone), *rows]
-        return found[0] if len(found) == 1 else paddle.concat(found)
-
-    root = _root(_guarded(sums, tensors), tensors)
+    alone, together = _batches(tensors, *_STACKED)
+    root = _root(_guarded([tensors[i] for i in alone], _stacks(tensors, together), paddle.concat), tensors)
     places = [*alone, *itertools.chain(*together)]
     each = dict(zip(places, paddle.unbind(paddle.cast(root, dtype)), strict=True))
     return [each[i] for i in range(len(tensors))]
@@ -46,32 +42,39 @@ def norms(tensors: Sequence[Tensor], dtype: str) -> list[Tensor]:
 
 def total(tensors: Sequence[Tensor]) -> Tensor:
     """The norm over all of some tensors of :data:`NARROW` dtypes, as a 0-d tensor of float64; otherwise as :func:`norms`."""
-    alone, together = _batches(tensors)
-    rows = [_wide_squares(paddle.stack([tensors[i] for i in batch])) for batch in together]
+    alone, together = _batches(tensors, *_STACKED)
 
-    def sums(squares: Callable[[Tensor], Tensor]) -> Tensor:
-        found = [*(squares(tensors[i]) for i in alone), *rows]
-        return found[0] if len(found) == 1 else paddle.sum(paddle.concat(found), keepdim=True)
+    def summed(found: list[Tensor]) -> Tensor:
+        return paddle.sum(paddle.concat(found), keepdim=True)
 
-    return paddle.reshape(_root(_guarded(sums, tensors), tensors), [])
+    return paddle.reshape(_root(_guarded([tensors[i] for i in alone], _stacks(tensors, together), summed), tensors), [])
 
 
-def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
+def _batches(tensors: Sequence[Tensor], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
     """As :func:`alike`: the float32 tensors whose shapes are known."""
     known = [i for i, x in enumerate(tensors) if x.dtype == paddle.float32 and -1 not in x.shape]
-    alone, together = alike([tensors[i] for i in known], *_STACKED)
+    alone, together = alike([tensors[i] for i in known], small, at_once)
     others = set(range(len(tensors))).difference(known)
     return sorted([*others, *(known[i] for i in alone)]), [[known[i] for i in batch] for batch in together]
 
 
-def _guarded(sums: Callable[[Callable[[Tensor], Tensor]], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+def _stacks(tensors: Sequence[Tensor], together: list[list[int]]) -> list[Tensor]:
+    return [paddle.stack([tensors[i] for i in batch]) for batch in together]
+
+
+def _guarded(alone: list[Tensor], stacks: list[Tensor], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
     """Sums of squares, again in float64 where squares in float32 may have overflowed or vanished."""
-    narrow = sums(_squares)
-    if all(map(_is_few, tensors)):
-        return narrow
+
+    def joined(squares: Callable[[Tensor, int], Tensor]) -> Tensor:
+        found = [*(squares(x, 1) for x in alone), *(squares(x, x.shape[0]) for x in stacks)]
+        return found[0] if len(found) == 1 and found[0].shape == [1] else join(found)
+
+    sums = joined(_squares)
+    if all(map(_is_few, [*alone, *stacks])):
+        return sums
     least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
-    is_right = paddle.all(paddle.logical_and(narrow > least, narrow < most))
-    return paddle.static.nn.cond(is_right, lambda: narrow, lambda: sums(_wide_squares))
+    is_right = paddle.all(paddle.logical_and(sums > least, sums < most))
+    return paddle.static.nn.cond(is_right, lambda: sums, lambda: joined(_wide_squares))
 
 
 def _root(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
@@ -98,33 +101,49 @@ def _is_few(x: Tensor) -> bool:
     return -1 not in x.shape and math.prod(x.shape) <= _FEW
 
 
-def _squares(x: Tensor) -> Tensor:
-    """The sum of the squares, in float64 once they are few."""
+def _squares(x: Tensor, count: int) -> Tensor:
+    """The sums of the squares of so many equal parts, in float64 once they are few."""
     if _is_few(x) or -1 in x.shape:  # rows of a length that is not known cannot be made
-        return _wide_squares(x)
-    size = math.prod(x.shape)
-    flat = paddle.reshape(x, [size])
-    whole = size - size % _ROW
-    rows = paddle.cast(paddle.reshape(flat[:whole] if whole < size else flat, [-1, _ROW]), "float32")
-    sums = paddle.matmul(rows * rows, paddle.ones([_ROW, 1], "float32"))
-    total = paddle.sum(paddle.cast(sums, "float64"), axis=0)
-    return total if whole == size else total + _wide_squares(flat[whole:])
+        return _wide_squares(x, count)
+    blocks = _blocks(x) if count == 1 and x.stop_gradient else [x]  # the derivative of each slice would be as large as x
+    sums = [_row_sums(block, math.prod(block.shape) // count) for block in blocks]
+    each = paddle.reshape(sums[0] if len(sums) == 1 else paddle.concat(sums), [count, -1])
+    return paddle.sum(paddle.cast(each, "float64"), axis=1)
 
 
-def _wide_squares(x: Tensor) -> Tensor:
-    squares: Tensor = _C_ops.squared_l2_norm(paddle.cast(x, "float64"))
-    return squares
+def _row_sums(x: Tensor, size: int) -> Tensor:
+    """The float32 sums of the squares of rows, of which a part of ``size`` elements has a whole number."""
+    row = next(length for length in range(min(_ROW, size), 0, -1) if size % length == 0)
+    narrow = paddle.cast(x, "float32")
+    return paddle.matmul(paddle.reshape(narrow * narrow, [-1, row]), paddle.ones([row, 1], "float32"))
 
 
-def _row_squares(stacked: Tensor) -> Tensor:
-    """The sum of the squares of each of some stacked tensors."""
-    wide = paddle.cast(stacked, "float64")
+def _blocks(x: Tensor) -> list[Tensor]:
+    """A tensor in slices of about :data:`_BLOCK` elements: what a program is given it copies where its shape is changed."""
+    shape = x.shape
+    size = math.prod(shape)
+    if size <= _BLOCK * 2:
+        return [x]
+    axis = next(i for i, length in enumerate(shape) if length > 1)
+    each = size // shape[axis]
+    step = 1 << max(1, _BLOCK // each).bit_length() - 1  # a power of two, for rows of full length
+    parts = [paddle.slice(x, [axis], [i], [min(i + step, shape[axis])]) for i in range(0, shape[axis], step)]
+    if step * each <= _BLOCK * 2:
+        return parts
+    return [block for part in parts for block in _blocks(paddle.reshape(part, [-1]))]
+
+
+def _wide_squares(x: Tensor, count: int) -> Tensor:
+    wide = paddle.cast(x, "float64")
+    if count == 1:
+        squares: Tensor = _C_ops.squared_l2_norm(wide)
+        return squares
     return paddle.sum(wide * wide, axis=list(range(1, len(wide.shape))) or None)
 
 
 def scaled(tensors: Sequence[Tensor], factors: Tensor | list[Tensor], scale: Callable[[Tensor, Any], Tensor]) -> list[Tensor]:
     """Each tensor times its 0-d factor, or all times one, by ``scale``; small float32 ones stacked."""
-    alone, together = _batches(tensors)
+    alone, together = _batches(tensors, *_STACKED_TO_SCALE)
     products: dict[int, Tensor] = {}
     for batch in together:
         stacked = paddle.stack([tensors[i] for i in batch])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +37,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(attribute): a test for frameworks whose description says that they have it")
-    note = "a test whose lines others run too, and that coverage would make take twice the time: it runs without"
-    config.addinivalue_line("markers", f"unmeasured: {note}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,20 +62,6 @@ def load(config: pytest.Config) -> Framework:
 def backend(request: pytest.FixtureRequest) -> Framework:
     """The framework that this run is about."""
     return load(request.config)
-
-
-@pytest.fixture(autouse=True)
-def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stops coverage, where it runs, for a test marked ``unmeasured`` and for the processes that it starts."""
-    tool = sys.modules.get("coverage")
-    measuring = tool.Coverage.current() if tool and request.node.get_closest_marker("unmeasured") else None
-    if measuring is None:
-        yield
-        return
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-    measuring.stop()
-    yield
-    measuring.start()
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "not compiled"])

@@ -52,7 +52,6 @@ def test_gradclip_claims_everything(backend: Framework) -> None:
         assert set(OPERATIONS[operation][1:]) & FEATURES.keys() <= set(features), "an argument of the native is not claimed"
 
 
-@pytest.mark.unmeasured
 def test_gradclip_conforms(backend: Framework) -> None:
     report = check_target(gradclip_target(backend.name))
     assert wrong(report) == []

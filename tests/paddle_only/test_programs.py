@@ -6,7 +6,6 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import paddle
 import pytest
 from frameworks.paddle import framework
 from oracle import ulps
+from paddle_programs import run, static_mode
 
 import gradclip
 from gradclip.dialects import optax, tensorflow, torch
@@ -25,28 +25,6 @@ LIMIT = 2.0
 
 # Paddle's own backward pass of a program warns
 pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
-
-
-@contextmanager
-def static_mode() -> Iterator[None]:
-    paddle.enable_static()
-    try:
-        yield
-    finally:
-        paddle.disable_static()
-
-
-def run(build: Callable[..., list[Any]], *fed: np.ndarray, known: bool = True) -> list[np.ndarray]:
-    """Build a program on what is fed, whose first lengths may be unknown to it, and fetch what the function returns."""
-    with static_mode():
-        program = paddle.static.Program()
-        with paddle.static.program_guard(program):
-            shapes = [x.shape if known else (None, *x.shape[1:]) for x in fed]
-            inputs = [paddle.static.data(f"x{i}", s, str(x.dtype)) for i, (x, s) in enumerate(zip(fed, shapes, strict=True))]
-            outputs = build(*inputs)
-        feed = {f"x{i}": x for i, x in enumerate(fed)}
-        fetched: list[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(program, feed=feed, fetch_list=outputs)
-        return fetched
 
 
 # ---- the classic comparison ----------------------------------------------------------------------------------------------
@@ -194,6 +172,39 @@ def test_small_gradients_of_one_shape_are_stacked(shapes: list[tuple[int, ...]],
         assert n > limit or np.array_equal(got, x)
     of_each = [name for name in operations if name in ("pd_op.scale", "pd_op.multiply", "pd_op.squared_l2_norm")]
     assert len(of_each) < len(fed)
+
+
+@pytest.mark.parametrize("shape", [(3 << 18,), (1, 3, 262_147), (700, 1000), (1_000_003,), (1, 2, 1 << 19)], ids=str)
+@pytest.mark.parametrize("size", [1 / 3, 1e25, 1e-25])
+@pytest.mark.parametrize("has_derivative", [False, True])
+def test_a_large_gradient_is_read_in_blocks(shape: tuple[int, ...], size: float, has_derivative: bool) -> None:
+    """Equal elements, whose sum drifts most; also where their squares overflow, or vanish, in float32."""
+    array = np.full(shape, size, np.float32)
+
+    def build(g: Any) -> list[Any]:
+        g.stop_gradient = not has_derivative
+        each = gradclip.norm([g, g * 2], tensorflow.clip_by_norm(1.0))
+        return [*each, gradclip.norm([g, g * 2], torch.clip_grad_norm(1.0))]
+
+    exact = np.linalg.norm(array.astype(np.float64))
+    for got, times in zip(run(build, array), (1.0, 2.0, 5**0.5), strict=True):
+        assert ulps(got, exact * times, "float32") <= 4
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_the_derivative_of_a_large_norm(count: int) -> None:
+    rng = np.random.default_rng(0)
+    fed = [rng.standard_normal((40, 1024)).astype(np.float32) * 4 for _ in range(count)]
+    fed[0] = rng.standard_normal((600, 1024)).astype(np.float32) if count == 1 else fed[0]
+
+    def derivatives(*inputs: Any) -> list[Any]:
+        for x in inputs:
+            x.stop_gradient = False
+        return list(paddle.static.gradients([gradclip.norm(list(inputs), torch.clip_grad_norm(1.0))], list(inputs)))
+
+    exact = np.linalg.norm([np.linalg.norm(x.astype(np.float64)) for x in fed])
+    for got, x in zip(run(derivatives, *fed), fed, strict=True):
+        assert ulps(got, x.astype(np.float64) / exact, "float32") <= 4
 
 
 def test_unclipped_to_the_bit() -> None:

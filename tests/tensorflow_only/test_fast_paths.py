@@ -55,7 +55,7 @@ FEW = [RULES["global"](0.01), RULES["each"](1e30), RULES["each"](0.01), RULES["v
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
-    for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_BLOCK", LARGE)):
+    for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_SOME", 8 * SMALL), ("_BLOCK", LARGE)):
         monkeypatch.setattr(fused, name, size)
     for name, size in (("_LARGE", LARGE), ("_PART", LARGE // 2)):
         monkeypatch.setattr(host, name, size)
@@ -119,6 +119,7 @@ def test_exact_norms(order: float, how: str) -> None:
     """With the pieces that they are computed in as large as they are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused, "_FEW", 1 << 14)
+        patch.setattr(fused, "_SOME", 1 << 18)
         patch.setattr(fused, "_BLOCK", 1 << 21)
         rule = torch.clip_grad_norm(1.0, order)
 

@@ -43,7 +43,6 @@ def conformance(installed: Path, to: Path, *options: str, **environment: str) ->
     return report
 
 
-@pytest.mark.unmeasured
 def test_it_conforms_in_every_operation(installed: Path, tmp_path: Path) -> None:
     """Uncompiled, because MLX has a C++ compiler make each of some hundred kernels; the next test has some of them made."""
     report = conformance(installed, tmp_path / "report.json", MLX_DISABLE_COMPILE="1")

@@ -65,7 +65,6 @@ def _passed(operation: str) -> list[Result]:
 # ---- the mutants ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", MUTANTS, ids=NAMES)
 def test_a_mutant_is_caught(kind: type[Reference]) -> None:
     assert caught(kind), f"{kind.__name__} ({kind.__doc__}) passes all {len(results(kind))} cases"
