@@ -4,7 +4,7 @@ import sysconfig
 
 from setuptools import Extension, setup
 
-# a build of Python without a global lock has no stable interface
+# a Python without a global lock has no stable interface, and would take one for an extension that does not say otherwise
 IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 setup(
@@ -12,12 +12,14 @@ setup(
         Extension(
             "gradclip.backends._kernels",
             ["backends/_kernels.c"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")] if IS_STABLE else [],
+            define_macros=[("Py_LIMITED_API", "0x030B0000")],
             # without the second the choices in the loops are branches; the third, so that two builds are the same to the bit
             extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3", "-fno-trapping-math", "-g0"],
             optional=True,  # where it cannot be built gradclip has other ways
-            py_limited_api=IS_STABLE,
+            py_limited_api=True,
         )
-    ],
+    ]
+    if IS_STABLE
+    else [],
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if IS_STABLE else {},
 )

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* On x86 the loops are compiled three times, and the loader chooses what the processor has; elsewhere the compiler's target. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_PROCESSOR
@@ -26,7 +26,7 @@ enum { HOLDS_GIL = 1 << 14 };   /* up to so many elements other threads wait no 
 
 typedef enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64, KINDS } Kind;
 
-/* ---- conversions: by bits, in a form that compilers vectorise, and untouched by a mode that flushes subnormal numbers ---- */
+/* ---- conversions: by bits, in a form that compilers vectorise, and right where subnormal numbers count as zero ----------- */
 
 static inline float as_float(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 static inline uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
@@ -186,8 +186,15 @@ static int open_piece(Piece *piece, PyObject *item, Py_ssize_t size, Py_ssize_t 
 {
     memset(piece, 0, sizeof *piece);
     piece->size = size;
+    if (!item || size < 0 || size > PY_SSIZE_T_MAX / itemsize) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "A piece cannot have %zd elements.", size);
+        return -1;
+    }
     if (PyLong_Check(item)) {
         piece->data = PyLong_AsVoidPtr(item);
+        if (!piece->data && size && !PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "A piece with elements has an address.");
         return PyErr_Occurred() ? -1 : 0;
     }
     if (PyObject_GetBuffer(item, &piece->buffer, PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) < 0)
@@ -263,6 +270,13 @@ static PyObject *py_squares(PyObject *module, PyObject *arguments)
     return result;
 }
 
+/* Whether the elements of two buffers lie in the same order; of an address the caller knows. */
+static int are_alike(const Py_buffer *y, const Py_buffer *x)
+{
+    return !y->obj || !x->obj || (PyBuffer_IsContiguous(y, 'C') && PyBuffer_IsContiguous(x, 'C')) ||
+           (PyBuffer_IsContiguous(y, 'F') && PyBuffer_IsContiguous(x, 'F'));
+}
+
 /* Two lists of pieces, of which the first is written. */
 static int open_both(Pieces *y, Pieces *x, PyObject *targets, PyObject *sources, PyObject *sizes, int kind)
 {
@@ -272,6 +286,13 @@ static int open_both(Pieces *y, Pieces *x, PyObject *targets, PyObject *sources,
         release(y);
         return -1;
     }
+    for (Py_ssize_t i = 0; i < x->count; i++)
+        if (!are_alike(&y->pieces[i].buffer, &x->pieces[i].buffer)) {
+            PyErr_SetString(PyExc_ValueError, "The elements of a target and of its source lie in another order.");
+            release(y);
+            release(x);
+            return -1;
+        }
     return 0;
 }
 
@@ -290,6 +311,7 @@ static PyObject *py_multiply(PyObject *module, PyObject *arguments)
     for (Py_ssize_t i = 0; each && i < x.count && !PyErr_Occurred(); i++) {
         PyObject *factor = PyList_Check(factors) ? PyList_GetItem(factors, i) : factors;
         each[i] = factor ? PyFloat_AsDouble(factor) : 0;
+        each[i] = isnan(each[i]) ? NAN : each[i]; /* the one that to_bfloat16 keeps */
     }
     if (!PyErr_Occurred())
         WITHOUT_GIL(x.elements, for (Py_ssize_t i = 0; i < x.count; i++)
@@ -310,9 +332,8 @@ static PyObject *py_clamp(PyObject *module, PyObject *arguments)
                           &lower, &upper) ||
         open_both(&y, &x, targets, sources, sizes, kind) < 0)
         return NULL;
-    WITHOUT_GIL(x.elements,
-                for (Py_ssize_t i = 0; i < x.count; i++) LOOPS_OF[kind].clamp(y.pieces[i].data, x.pieces[i].data, x.pieces[i].size,
-                                                               lower, upper););
+    WITHOUT_GIL(x.elements, for (Py_ssize_t i = 0; i < x.count; i++)
+                                LOOPS_OF[kind].clamp(y.pieces[i].data, x.pieces[i].data, x.pieces[i].size, lower, upper););
     release(&y);
     release(&x);
     return Py_NewRef(Py_None);
@@ -320,8 +341,8 @@ static PyObject *py_clamp(PyObject *module, PyObject *arguments)
 
 static PyMethodDef methods[] = {
     {"squares", py_squares, METH_VARARGS, "squares(pieces, sizes, kind): the sum of the squares of each piece, in float64."},
-    {"multiply", py_multiply, METH_VARARGS, "multiply(targets, sources, sizes, kind, factor): source * factor; a list has one for each."},
-    {"clamp", py_clamp, METH_VARARGS, "clamp(targets, sources, sizes, kind, lower, upper): max(min(source, upper), lower)."},
+    {"multiply", py_multiply, METH_VARARGS, "multiply(targets, sources, sizes, kind, factor): source * factor, or its own."},
+    {"clamp", py_clamp, METH_VARARGS, "clamp(targets, sources, sizes, kind, lower, upper): source between lower <= upper."},
     {NULL, NULL, 0, NULL},
 };
 

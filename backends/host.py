@@ -1,6 +1,6 @@
 """Norms, bounds and new arrays for the backends whose tensors NumPy reads without a copy: the host's. No backend itself.
 
-Whatever is converted or copied goes through a buffer of one block, so that memory beyond the arrays' own stays small.
+Whatever is converted goes through a buffer of one block, so that memory beyond the arrays' own stays small.
 NumPy's warnings of what is no finite number are the caller's to silence, who has done that once around a clip perhaps.
 Large arrays are read in as many threads as the caller says, which is as many as its framework would take. Where there are
 compiled loops these take the Euclidean norms.
@@ -25,7 +25,6 @@ Array = np.ndarray[Any, Any]
 
 _DTYPE, _SIZE = operator.attrgetter("dtype"), operator.attrgetter("size")
 _BLOCK = 1 << 16  # elements that are converted at once: those stay in the cache, and fewer would keep threads waiting
-_PART, _LARGE = 1 << 20, 1 << 21  # elements that a thread reads at a time; from so many on another is worth being woken
 _SHARED = 1 << 16  # bytes that several small results have together
 _INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 
@@ -42,7 +41,7 @@ def norms(arrays: Sequence[Array], order: float, threads: Threads = one) -> list
     kind = kind_of(arrays) if order == 2 else None
     if kind is not None:
         return list(map(math.sqrt, squares(arrays, kind, threads)))
-    if sum(x.size for x in arrays) < _LARGE or threads is one or order == 0:  # numbers of elements add up as no norms do
+    if sum(x.size for x in arrays) < kernels.LARGE or threads is one or order == 0:  # numbers of elements add up as no norms do
         return [_norm(x, order) for x in arrays]
     parts = [_parts(np.asarray(x).ravel("K")) for x in arrays]
     of_a_part = np.errstate(all="ignore")(lambda part: _norm(part, order))  # each thread warns by itself
@@ -82,8 +81,9 @@ def compiled(
 
 
 def _piece(x: Array) -> Array:
-    """An array with a buffer of all elements: in one piece, and of a dtype for which NumPy has a buffer."""
+    """All elements as an array with a buffer: in one piece, of a dtype for which NumPy has one; a copy where it has to be."""
     flat = x if x.flags.forc else np.asarray(x).ravel("K")
+    flat = flat if flat.flags.aligned else flat.copy("K")
     return flat if flat.dtype.kind == "f" else flat.view(np.uint16)
 
 
@@ -123,22 +123,23 @@ def new(shape: Sequence[int], dtype: Any) -> Array:
 
 def new_of_each(arrays: Sequence[Array]) -> list[Array]:
     """:func:`new` memory for results like contiguous arrays of one dtype, small ones side by side."""
-    made, memory = [], new((_SHARED,), np.uint8)
-    room = _SHARED
+    made, memory = [], np.empty(0, np.uint8)
+    rest = sum(x.nbytes + -x.nbytes % 64 for x in arrays if x.nbytes <= _SHARED)
     for x in arrays:
         if x.nbytes > _SHARED:
             made.append(new(x.shape, x.dtype))
             continue
-        if x.nbytes > room:
-            memory, room = new((_SHARED,), np.uint8), _SHARED
-        made.append(memory[_SHARED - room : _SHARED - room + x.nbytes].view(x.dtype).reshape(x.shape))
-        room -= x.nbytes + -x.nbytes % 64
+        if x.nbytes > memory.size:
+            memory = new((min(_SHARED, rest),), np.uint8)
+        made.append(memory[: x.nbytes].view(x.dtype).reshape(x.shape))
+        memory = memory[x.nbytes + -x.nbytes % 64 :]
+        rest -= x.nbytes + -x.nbytes % 64
     return made
 
 
 def _parts(flat: Array) -> list[Array]:
     """A large array in pieces, of which each thread can take the next."""
-    return [flat[start : start + _PART] for start in range(0, flat.size, _PART)] or [flat]
+    return [flat[start : start + kernels.PART] for start in range(0, flat.size, kernels.PART)] or [flat]
 
 
 def _norm(x: Array, order: float) -> float:

@@ -281,7 +281,7 @@ def _by_size(loop: Any, function: Callable[..., list[Tensor]], tensors: Sequence
     large = [i for i, x in enumerate(tensors) if kind is not None and x.size >= _LARGE and _is_in_memory(x)]
     if not large:
         return _by_chunks(function, tensors, *numbers)
-    arrays = [np.asarray(tensors[i]) for i in large]
+    arrays = [np.ascontiguousarray(tensors[i]) for i in large]  # a copy of one whose layout is not the usual one
     made = [host.new(x.shape, x.dtype) for x in arrays]
     host.compiled(loop, kind, arrays, made, *(n[large].tolist() if n.ndim else float(n) for n in numbers), threads=cores)
     new = dict(zip(large, map(_put_beside, made, [tensors[i] for i in large]), strict=True))

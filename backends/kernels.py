@@ -1,7 +1,7 @@
 """The compiled loops of ``_kernels.c``, in as many threads as the caller says. No backend itself.
 
 Gradients are lists of pieces of the host's memory, without gaps, each an address or an object with a buffer, and of their
-numbers of elements. Nothing is checked: who calls these vouches for all of it. Where gradclip was installed without a C
+numbers of elements. An address is not checked: who calls these vouches for it. Where gradclip was installed without a C
 compiler :data:`KINDS` is empty, and whoever looks there for a dtype has another way.
 """
 
@@ -20,7 +20,7 @@ else:
     KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}  #: the dtypes that the loops know, by their names
 
 _ITEMSIZES = (4, 2, 2, 8)
-_PART, _LARGE = 1 << 20, 1 << 21  # elements that a thread takes at a time; from so many on another is worth being woken
+PART, LARGE = 1 << 20, 1 << 21  # elements that a thread takes at a time; from so many on another is worth being woken
 _Job = list[tuple[int, int, int]]  # places in a list, and there the first element and the number of them
 
 
@@ -30,7 +30,7 @@ def squares(pieces: list[Any], sizes: list[int], kind: int, threads: Threads = o
     def of_a_job(job: _Job) -> list[float]:
         return _kernels.squares(_addresses(addresses, kind, job), [size for _, _, size in job], kind)
 
-    if threads is one or sum(sizes) < _LARGE:
+    if threads is one or sum(sizes) < LARGE:
         return _kernels.squares(pieces, sizes, kind)
     addresses = list(map(_address, pieces))
     jobs = list(_jobs(sizes))
@@ -54,14 +54,14 @@ def multiply(
 def clamp(
     targets: list[Any], sources: list[Any], sizes: list[int], kind: int, lower: float, upper: float, threads: Threads = one
 ) -> None:
-    """``max(min(source, upper), lower)`` into each target, which may be the source itself; a NaN stays one."""
+    """Each source between ``lower <= upper`` into its target, which may be the source itself; a NaN stays one."""
     _write(_kernels.clamp, targets, sources, sizes, kind, (lower, upper), threads)
 
 
 def _write(
     loop: Any, targets: list[Any], sources: list[Any], sizes: list[int], kind: int, numbers: tuple[Any, ...], threads: Threads
 ) -> None:
-    if threads is one or sum(sizes) < _LARGE:
+    if threads is one or sum(sizes) < LARGE:
         loop(targets, sources, sizes, kind, *numbers)
         return
     written = list(map(_address, targets))
@@ -85,13 +85,13 @@ def _addresses(addresses: list[int], kind: int, job: _Job) -> list[int]:
 def _jobs(sizes: list[int]) -> Iterator[_Job]:
     """Parts of large pieces, and small ones together: of these jobs each thread takes the next."""
     job: _Job = []
-    room = _PART
+    room = PART
     for i, size in enumerate(sizes):
-        for start in range(0, size, _PART):
-            length = min(_PART, size - start)
+        for start in range(0, size, PART):
+            length = min(PART, size - start)
             if length > room:
                 yield job
-                job, room = [], _PART
+                job, room = [], PART
             job.append((i, start, length))
             room -= length
     if job:

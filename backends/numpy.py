@@ -167,7 +167,7 @@ def _between(arrays: Sequence[Tensor], in_place: bool, lower: float, upper: floa
 
 
 def _kind_of_whole(arrays: Sequence[Tensor]) -> int | None:
-    return host.kind_of(arrays) if all(x.flags.forc for x in arrays) else None
+    return host.kind_of(arrays) if all(x.flags.forc and x.flags.aligned for x in arrays) else None
 
 
 def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:

@@ -217,7 +217,8 @@ def _in_the_cache(sizes: list[int]) -> Iterator[tuple[int, int]]:
 
 def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
     """Whether all is finite, no square has left float64, and no coefficient is subnormal in float32."""
-    least = 2.0**-400 if dtype is np.float64 else -1.0  # the least number of float32 has a square in float64
+    # the least number of float32 has a square in float64; a norm of 0 does not say whether those of float64 have vanished
+    least = 2.0**-400 if dtype is np.float64 else -1.0
     # a NaN shows in a sum, but not in the least or the greatest of some numbers
     return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
 

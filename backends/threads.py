@@ -50,6 +50,7 @@ def in_threads(function: Callable[[Any], Any], parts: Sequence[Any], threads: Th
             try:
                 finished.put((i, function(part), None))
             except BaseException as error:
+                rest.clear()
                 finished.put((i, None, error))
 
     helpers: list[Future[None]] = []

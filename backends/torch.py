@@ -25,7 +25,6 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torc
 _PLAIN = {torch.float32, torch.float64, torch.bfloat16, torch.float16}
 _dtype, _layout, _is_cpu, _requires_grad = map(operator.attrgetter, ("dtype", "layout", "is_cpu", "requires_grad"))
 _FEW = 1 << 14  # up to so many elements a float64 sum is as fast
-_TYPES = {torch.Tensor, torch.nn.Parameter}
 _STRIDED = {torch.strided}
 
 
@@ -172,7 +171,7 @@ class TorchBackend(Backend):
         return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
     def together(self, x: Tensor) -> Tensor:
-        return x if type(x) in _TYPES or not hasattr(x, "full_tensor") else x.full_tensor()
+        return x if type(x) in torch_memory.TYPES or not hasattr(x, "full_tensor") else x.full_tensor()
 
     def group(self, reduce: object) -> Processes | None:
         if not torch.distributed.is_available():
@@ -194,9 +193,10 @@ class TorchBackend(Backend):
             return ""
         # asked of all at once, one thing after the other: one by one, 2,000 gradients would take longer than their norm
         dtypes = set(map(_dtype, tensors))
-        if not (dtypes <= _PLAIN and set(map(type, tensors)) <= _TYPES and set(map(_layout, tensors)) == _STRIDED):
+        if not (dtypes <= _PLAIN and set(map(type, tensors)) <= torch_memory.TYPES and set(map(_layout, tensors)) == _STRIDED):
             return ""
-        if len(set(map(id, tensors))) < len(tensors) or any(map(_requires_grad, tensors)):
+        pointers = set(map(torch.Tensor.data_ptr, tensors))
+        if len(pointers) < len(tensors) or 0 in pointers or any(map(_requires_grad, tensors)):  # the same one twice, or empty
             return ""
         if any(map(torch.Tensor.is_inference, tensors)) or not (all(map(_is_cpu, tensors)) or _beside(tensors)):
             return ""

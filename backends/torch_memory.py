@@ -15,7 +15,7 @@ _ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 ar
 _MANY = 1 << 20  # elements whose powers are made at once, so that they never take much memory
 _DTYPE = operator.attrgetter("dtype")
 _KINDS = {getattr(torch, name): kind for name, kind in kernels.KINDS.items()}
-_TYPES = {torch.Tensor, torch.nn.Parameter}
+TYPES = {torch.Tensor, torch.nn.Parameter}  #: those that are nothing but memory
 
 
 def is_dense(x: Tensor) -> bool:
@@ -36,16 +36,17 @@ def is_dense(x: Tensor) -> bool:
 def kind_of(tensors: Sequence[Tensor], plain: str = "") -> int | None:
     """The dtype that concrete tensors have in common, as the compiled loops call it; None where these are of no use.
 
-    They are of none where a mode wants to see each operation, or to have it done by others. ``plain`` is what
+    They are of none where operations are traced, or a dispatch mode wants to see each. ``plain`` is what
     :meth:`gradclip.Backend.plain` says of the tensors.
     """
     dtypes = set(map(_DTYPE, tensors)) if kernels.KINDS else ()
-    if len(dtypes) != 1 or not tensors[0].is_cpu or torch._C._len_torch_dispatch_stack():
+    if len(dtypes) != 1 or not tensors[0].is_cpu or torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():
         return None
     kind = _KINDS.get(dtypes.pop())
     if plain or kind is None:
         return kind
-    return kind if set(map(type, tensors)) <= _TYPES and all(map(is_dense, tensors)) else None
+    is_memory = set(map(type, tensors)) <= TYPES and all(map(is_dense, tensors)) and 0 not in _addresses(tensors)
+    return kind if is_memory else None
 
 
 def are_as_stored(tensors: Sequence[Tensor]) -> bool:

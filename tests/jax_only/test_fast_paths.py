@@ -12,6 +12,7 @@ import numpy as np
 import optax as native
 import pytest
 from frameworks.jax import framework
+from jax.experimental.layout import Format, Layout
 from oracle import ulps
 
 import gradclip
@@ -84,8 +85,8 @@ def test_with_and_without(hook: str, name: str, dtype: str, monkeypatch: pytest.
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grads = [g for name in ("small", "a large one", "several checked together") for g in gradients(name, dtype)]
-    monkeypatch.setattr(kernels, "_LARGE", 5000)
-    monkeypatch.setattr(kernels, "_PART", 3000)
+    monkeypatch.setattr(kernels, "LARGE", 5000)
+    monkeypatch.setattr(kernels, "PART", 3000)
     want = gradclip.clip(grads, rule).grads
     monkeypatch.setattr(module, "_LARGE", 5000)
     got = gradclip.clip(grads, rule).grads
@@ -93,6 +94,15 @@ def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: py
         assert (mine.shape, mine.dtype, mine.sharding) == (theirs.shape, theirs.dtype, theirs.sharding)
         assert (mine.weak_type, mine.committed) == (theirs.weak_type, theirs.committed)
         assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
+
+
+def test_a_large_one_in_a_layout_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LARGE", 5000)
+    plain = jnp.arange(6400.0).reshape(80, 80)
+    columns = jax.device_put(plain, Format(Layout((1, 0)), plain.sharding))
+    assert np.asarray(columns).flags.f_contiguous
+    for rule in (optax.clip(9.0), torch.clip_grad_norm(1.0)):
+        assert (gradclip.clip(columns, rule).grads == gradclip.clip(plain, rule).grads).all()
 
 
 def test_a_large_one_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

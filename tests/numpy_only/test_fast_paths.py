@@ -157,3 +157,20 @@ def test_memory_of_several_dtypes() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 0.01 * sum(g.nbytes for g in grads)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
+def test_an_array_at_an_odd_address(dtype: str, in_place: bool) -> None:
+    x = framework.make(np.arange(1.0, 301.0), dtype)
+
+    def again() -> np.ndarray:
+        return np.frombuffer(bytearray(b" " + x.tobytes()), np.uint8)[1:].view(x.dtype)
+
+    odd = again()
+    assert not odd.flags.aligned
+    for rule in (torch.clip_grad_norm(1.0), torch.clip_grad_value(5.0)):
+        got, norm = clipped([again() if in_place else odd], rule, in_place)
+        want, expected = clipped([x.copy()], rule, in_place)
+        assert norm == expected
+        assert got[0].tobytes() == want[0].tobytes()

@@ -25,9 +25,8 @@ SIZES = [LARGE + 1, 5, 1, 3 * PART, PART - 1, 40] + [7] * 32
 
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (host, kernels):
-        monkeypatch.setattr(module, "_PART", PART)
-        monkeypatch.setattr(module, "_LARGE", LARGE)
+    monkeypatch.setattr(kernels, "PART", PART)
+    monkeypatch.setattr(kernels, "LARGE", LARGE)
 
 
 def threads_of_three() -> int:
@@ -103,6 +102,21 @@ def test_a_fault_in_a_thread_is_told() -> None:
 
     with pytest.raises(MemoryError):
         threads.in_threads(fail, range(5), threads_of_three)
+
+
+def test_after_a_fault_no_part_is_begun() -> None:
+    begun: list[int] = []
+
+    def fail(part: int) -> None:
+        begun.append(part)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.in_threads(fail, range(1000), threads_of_three)
+    count = len(begun)
+    assert count <= 3
+    time.sleep(0.05)
+    assert len(begun) == count
 
 
 def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from gradclip.backends import _kernels, kernels
 
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
 HALVES = [name for name in DTYPES if name.endswith("16")]
-LENGTHS = [0, 1, 31, 32, 33, 63, 64, 65, 1000, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 3 * (1 << 14) + 5]
+LENGTHS = [0, 1, 31, 32, 33, 63, 64, 65, 1000, (1 << 12) - 1, 1 << 12, (1 << 12) + 1, 3 * (1 << 12) + 5]
 EVERY = np.arange(1 << 16, dtype=np.uint16)  # the bits of every half
 
 
@@ -125,6 +125,13 @@ def test_what_is_not_finite(place: int, value: float) -> None:
         assert math.isnan(found) if math.isnan(value) else found == math.inf
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_nan_as_a_factor(dtype: str) -> None:
+    for bits in (0x7FF8000000000000, 0xFFFFFFFFFFFFFFFF, 0x7FF0000000000001):
+        factor = float(np.uint64(bits).view(np.float64))
+        assert np.isnan(product(np.ones(40, DTYPES[dtype]), factor).astype(np.float64)).all()
+
+
 def test_several_pieces_each_with_its_factor_by_address_and_without_numpy() -> None:
     pieces = [array.array("f", [3.0, 4.0]), array.array("f"), array.array("f", [5.0])]
     addresses, sizes = [piece.buffer_info()[0] for piece in pieces], [2, 0, 1]
@@ -148,9 +155,14 @@ WRONG: list[tuple[Any, ...]] = [
     (_kernels.squares, [X[::2]], [2], 0),
     (_kernels.squares, [X, object()], [4, 4], 0),
     (_kernels.squares, [1 << 70], [4], 0),
+    (_kernels.squares, [0], [4], 0),
+    (_kernels.squares, [X], [-4], 0),
+    (_kernels.squares, [X.ctypes.data], [-1], 0),
+    (_kernels.squares, [X], [(1 << 62) + 4], 0),
     (_kernels.multiply, [READ_ONLY], [X], [4], 0, 0.5),
     (_kernels.multiply, [X], [X[:3]], [4], 0, 0.5),
     (_kernels.multiply, [X, X], [X], [4], 0, 0.5),
+    (_kernels.multiply, [X.reshape(2, 2)], [X.reshape(2, 2).T], [4], 0, 0.5),
     (_kernels.multiply, [X], [X], [4], 0, []),
     (_kernels.multiply, [X], [X], [4], 0, "0.5"),
     (_kernels.multiply, [X], [X], [4], 0, ["0.5"]),

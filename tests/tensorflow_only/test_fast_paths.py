@@ -15,7 +15,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import host, kernels
+from gradclip.backends import kernels
 from gradclip.backends import tensorflow_fused as fused
 from gradclip.backends.tensorflow import TensorFlowBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
@@ -57,8 +57,7 @@ def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
     for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_SOME", 8 * SMALL), ("_BLOCK", LARGE)):
         monkeypatch.setattr(fused, name, size)
-    for name, size in (("_LARGE", LARGE), ("_PART", LARGE // 2)):
-        monkeypatch.setattr(host, name, size)
+    for name, size in (("LARGE", LARGE), ("PART", LARGE // 2)):
         monkeypatch.setattr(kernels, name, size)
 
 

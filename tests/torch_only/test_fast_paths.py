@@ -106,3 +106,34 @@ def test_one_gradient_twice_is_not_plain() -> None:
 )
 def test_what_is_not_plain(x: torch.Tensor) -> None:
     assert TorchBackend().plain([torch.ones(2), x]) == ""
+
+
+def test_memory_that_holds_the_negative() -> None:
+    """As that of the imaginary part of a conjugate does."""
+    for rule in (dialect.clip_grad_norm(1.0), dialect.clip_grad_value(1.0)):
+        for clip in (gradclip.clip, gradclip.clip_):
+            x = torch.tensor([3.0 + 4.0j]).conj().imag
+            assert x.is_neg()
+            assert clip(x, rule).grads.item() == pytest.approx(-1.0)
+
+
+def test_zeros_without_memory() -> None:
+    for rule in (dialect.clip_grad_norm(1.0), optax.clip_by_block_rms(0.5), dialect.clip_grad_value(0.5)):
+        zeros, ones = gradclip.clip([torch._efficientzerotensor(3), torch.ones(4)], rule).grads
+        assert zeros.tolist() == [0.0] * 3
+        assert ones.tolist() == pytest.approx([0.5] * 4)
+
+
+def test_two_tensors_in_one_place_are_scaled_twice() -> None:
+    """As torch scales them, and not by two threads at once."""
+    x = torch.ones(1 << 21)
+    gradclip.clip_([x, x.view(2, -1)], dialect.clip_grad_norm(0.5))
+    assert (x == x[0]).all()
+    assert x[0].item() == pytest.approx(0.25 / (1 << 22), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_traced_is_recorded() -> None:
+    """By ``torch.jit.trace``, which has to see each operation."""
+    traced = torch.jit.trace(lambda x: gradclip.clip_([x.clone()], dialect.clip_grad_value(1.0)).grads[0], torch.ones(3))
+    assert traced(torch.full([3], 5.0)).tolist() == [1.0] * 3
