@@ -277,9 +277,9 @@ def _by_size(loop: Any, function: Callable[..., list[Tensor]], tensors: Sequence
 
     Of its numbers each is one for all tensors, or a vector of one for each.
     """
-    kind = kernels.KINDS.get(str(tensors[0].dtype))
-    large = [i for i, x in enumerate(tensors) if kind is not None and x.size >= _LARGE and _is_in_memory(x)]
-    if not large:
+    large = [i for i, x in enumerate(tensors) if x.size >= _LARGE and _is_in_memory(x)]
+    kind = kernels.KINDS.get(str(tensors[0].dtype)) if large else None
+    if kind is None:
         return _by_chunks(function, tensors, *numbers)
     arrays = [np.ascontiguousarray(tensors[i]) for i in large]  # a copy of one whose layout is not the usual one
     made = [host.new(x.shape, x.dtype) for x in arrays]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -228,22 +229,28 @@ def knows(dtype: str) -> bool:
     return dtype in SINGLE or dtype in kernels.KINDS
 
 
-@np.errstate(all="ignore")
 def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each of some plain tensors, by coefficients that float32 holds."""
-    dtype = _numpy(tensors[0])
-    alone, together = alike(tensors, *_STACKED) if dtype is not None else (range(len(tensors)), [])
+    if len(tensors) < _ALIKE or _numpy(tensors[0]) is None:
+        return _made(kernels.multiply, _product, tensors, coefficients)
+    alone, together = alike(tensors, *_STACKED)
     products: list[Tensor] = [None] * len(tensors)
     for batch in together:
-        stacked = _C_ops.stack([tensors[i] for i in batch], 0)
-        rows = _array(stacked, dtype).reshape(len(batch), -1)
-        rows *= np.array([[coefficients[i]] for i in batch], dtype)
-        for i, product in zip(batch, _C_ops.unbind(stacked, 0), strict=True):
+        for i, product in zip(batch, _stack_scaled([tensors[i] for i in batch], [coefficients[i] for i in batch]), strict=True):
             products[i] = product
-    chosen, factors = [tensors[i] for i in alone], [coefficients[i] for i in alone]
-    for i, product in zip(alone, _made(kernels.multiply, _product, chosen, factors), strict=True):
+    others = _made(kernels.multiply, _product, [tensors[i] for i in alone], [coefficients[i] for i in alone])
+    for i, product in zip(alone, others, strict=True):
         products[i] = product
     return products
+
+
+@np.errstate(all="ignore")
+def _stack_scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
+    """Small tensors of one shape, each times its own coefficient."""
+    stacked = _C_ops.stack(tensors, 0)
+    rows = _array(stacked, _numpy(stacked)).reshape(len(tensors), -1)
+    rows *= np.array(coefficients, rows.dtype)[:, None]
+    return list(_C_ops.unbind(stacked, 0))
 
 
 def _product(x: Tensor, coefficient: float) -> Tensor:
@@ -257,9 +264,10 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -
     """
     dtype, bounds = _numpy(tensors[0]), (lower, max(lower, upper))
     operation = _clip(dtype)[0]
-    if not keep or not lower <= 0 <= upper or dtype is None:
+    sizes = _sizes(tensors)
+    if not keep or not lower <= 0 <= upper or dtype is None or max(sizes) < _BLOCK:
         return _made(kernels.clamp, operation, tensors, *bounds)
-    fit = [size >= _BLOCK and host.fits(_array(x, dtype), *bounds) for x, size in zip(tensors, _sizes(tensors), strict=True)]
+    fit = [size >= _BLOCK and host.fits(_array(x, dtype), *bounds) for x, size in zip(tensors, sizes, strict=True)]
     rest = [x for x, fits in zip(tensors, fit, strict=True) if not fits]
     made = iter(_made(kernels.clamp, operation, rest, *bounds))
     return [x if fits else next(made) for x, fits in zip(tensors, fit, strict=True)]
@@ -273,22 +281,20 @@ def _made(loop: Any, operation: Callable[..., Tensor], tensors: Sequence[Tensor]
     kind = _kind_of_plain(tensors) if tensors else None
     is_half = kind is not None and _numpy(tensors[0]) is None
     sizes = _sizes(tensors) if kind is not None else [0] * len(tensors)
-    made: list[Tensor] = []
-    for i, (x, size) in enumerate(zip(tensors, sizes, strict=True)):
-        of_this = [n[i] if isinstance(n, list) else n for n in numbers]
-        if not is_half and size < _LARGE:
-            made.append(operation(x, *of_this))
-            continue
-        x = x if x.is_contiguous() else x.contiguous()
-        # new memory of NumPy's is several times as fast, because it asks for large pages
-        memory = _C_ops.empty_like(x, x.dtype, x.place) if size < _LARGE else _tensor(host.new(x.shape, _STORED[id(x.dtype)]))
-        loop([memory.data_ptr()], [x.data_ptr()], [size], kind, *of_this)
-        made.append(memory)
+    each = zip(*(n if isinstance(n, list) else itertools.repeat(n) for n in numbers), strict=False)
+    return [
+        _made_in_memory(loop, x, size, kind, *of_this) if is_half or size >= _LARGE else operation(x, *of_this)
+        for x, size, of_this in zip(tensors, sizes, each, strict=False)
+    ]
+
+
+def _made_in_memory(loop: Any, x: Tensor, size: int, kind: Any, *numbers: float) -> Tensor:
+    x = x if x.is_contiguous() else x.contiguous()
+    # new memory of NumPy's is several times as fast, because it asks for large pages
+    is_large, stored = size >= _LARGE, _STORED[id(x.dtype)]
+    made = paddle.Tensor(host.new(x.shape, stored), zero_copy=True) if is_large else _C_ops.empty_like(x, x.dtype, x.place)
+    loop([made.data_ptr()], [x.data_ptr()], [size], kind, *numbers)
     return made
-
-
-def _tensor(array: _Array) -> Tensor:
-    return paddle.Tensor(array, zero_copy=True)
 
 
 def _clip(dtype: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:

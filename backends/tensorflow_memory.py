@@ -18,7 +18,8 @@ from gradclip.dtypes import WIDE
 __all__ = ["array", "clamped", "products", "threads"]
 
 _Array = np.ndarray[Any, Any]
-_FEW = 1 << 15  # up to so many bfloat16 TensorFlow clips as fast as memory becomes a tensor of that dtype
+_FEW = 1 << 15  # up to so many bfloat16 TensorFlow clips, or copies, as fast as memory becomes a tensor of that dtype
+_SEVERAL = 8  # from so many on they are looked at for some of one shape
 
 
 def array(x: Tensor) -> _Array:
@@ -41,9 +42,28 @@ def products(tensors: Sequence[Tensor], factors: list[float], plain: str) -> lis
     kind = _kind_of(tensors, arrays)
     if kind is None:
         return [tensorflow_fused.times(x, tf.constant(c, WIDE[plain])) for x, c in zip(tensors, factors, strict=True)]
-    made = host.new_of_each(arrays)
-    host.compiled(kernels.multiply, kind, arrays, made, factors, threads=threads)
-    return list(map(_tensor, made))
+    if arrays[0].dtype.kind == "f" or len(arrays) < _SEVERAL:
+        made = host.new_of_each(arrays)
+        host.compiled(kernels.multiply, kind, arrays, made, factors, threads=threads)
+        return list(map(_tensor, made))
+    results: list[Tensor] = [None] * len(tensors)
+    for places in _alike(arrays):
+        whole = host.new((len(places), *arrays[places[0]].shape), arrays[0].dtype)
+        chosen = [arrays[i] for i in places]
+        rows = [whole[i : i + 1] for i in range(len(places))]
+        host.compiled(kernels.multiply, kind, chosen, rows, [factors[i] for i in places], threads=threads)
+        made = tf.unstack(_tensor(whole)) if len(places) > 1 else [_tensor(whole.reshape(chosen[0].shape))]
+        for i, product in zip(places, made, strict=True):
+            results[i] = product
+    return results
+
+
+def _alike(arrays: Sequence[_Array]) -> list[list[int]]:
+    """The places of small arrays of one shape, whose results become tensors together, and each other place."""
+    places: dict[Any, list[int]] = {}
+    for i, x in enumerate(arrays):
+        places.setdefault(x.shape if x.size <= _FEW else i, []).append(i)
+    return list(places.values())
 
 
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:

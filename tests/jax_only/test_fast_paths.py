@@ -122,6 +122,7 @@ def test_by_value_what_fits_is_not_copied() -> None:
     assert (grads[2] == jnp.clip(large * 3, -1, 1)).all()
     assert (grads[0] == small).all()
     assert gradclip.clip(large, optax.clip(0.5)).grads is not large
+    assert gradclip.clip([large], optax.clip(1.0)).grads[0] is large
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
