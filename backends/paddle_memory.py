@@ -40,7 +40,7 @@ _MEMORY: Any = (ctypes.c_char * (1 << 62)).from_address(0)
 _LARGE = 1 << 20  # elements from which on new memory is made by NumPy
 _BLOCK = 1 << 18  # elements that are converted, or looked at twice, at once: those stay in the cache
 _ALIKE = 8  # from so many small tensors of a shape on they are stacked
-_STACKED = 1 << 14, 1 << 17  # the elements of a small one, and of all that are stacked at once
+_STACKED = 1 << 10, 1 << 17  # the elements of a small one, and of all that are stacked at once
 #: whether no tensor can be anywhere else
 ON_HOST_ONLY = not (
     paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type()
