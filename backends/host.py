@@ -51,8 +51,12 @@ def norms(arrays: Sequence[Array], order: float, threads: Threads = one) -> list
 
 def total(arrays: Sequence[Array], order: float, threads: Threads = one) -> float | None:
     """The norm over all, as :meth:`gradclip.Backend.fast_total` describes."""
+    if not order >= 1 or (order == math.inf and 0 in map(_SIZE, arrays)):
+        return None
     kind = kind_of(arrays) if order == 2 else None
-    return None if kind is None else math.sqrt(sum(squares(arrays, kind, threads)))
+    if kind is not None:
+        return math.sqrt(sum(squares(arrays, kind, threads)))
+    return combine([n for n in norms(arrays, order, threads) if n is not None], order)
 
 
 def kind_of(arrays: Sequence[Array]) -> int | None:
