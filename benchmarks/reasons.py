@@ -39,7 +39,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "Paddle and NumPy have one thread here, so gradclip takes no more. It is within a fifth of the time in which that "
         "thread can read, or read and write, the gradients at all, which is less than the floor's multiple below the native.",
-        ("paddle/ClipGradByGlobalNorm", "paddle/clip_grad_norm_", "numpy/clip_grad_norm_"),
+        ("paddle/ClipGradByGlobalNorm/*/*/*/eager", "paddle/clip_grad_norm_", "numpy/clip_grad_norm_"),
     ),
     Reason(
         "New arrays: to hand out their memory takes the system longer than to read and to scale the gradients, and for both "
@@ -48,7 +48,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "The results are new memory, which takes the system longer to hand out than both sides take to fill it.",
-        ("tensorflow/clip_by_norm/gpt2", "tensorflow/clip_by_global_norm/gpt2"),
+        ("tensorflow/clip_by_norm/gpt2/*/*/eager", "tensorflow/clip_by_global_norm/gpt2/*/*/eager"),
     ),
     Reason(
         "There is no way to hand TensorFlow memory as bfloat16 but a further operation, which for a few hundred numbers takes "
