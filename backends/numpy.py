@@ -146,24 +146,18 @@ class NumpyBackend(Backend):
         x[...] = value
 
 
-def _products(arrays: Sequence[Tensor], in_place: bool, coefficient: float | list[float]) -> list[Tensor]:
-    """Each times the coefficient, or times its own."""
+def _made(loop: Any, operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:
+    """By a compiled loop, or where it is of no use by the operation, as :func:`_each` describes."""
     kind = _kind_of_whole(arrays)
     if kind is None:
-        return _each(np.multiply, arrays, in_place, coefficient)
+        return _each(operation, arrays, in_place, *numbers)
     made = arrays if in_place else list(map(np.empty_like, arrays))
-    host.compiled(kernels.multiply, kind, arrays, made, coefficient)
+    host.compiled(loop, kind, arrays, made, *numbers)
     return list(made)
 
 
-def _between(arrays: Sequence[Tensor], in_place: bool, lower: float, upper: float) -> list[Tensor]:
-    """Each element between two bounds."""
-    kind = _kind_of_whole(arrays)
-    if kind is None:
-        return _each(np.ndarray.clip, arrays, in_place, lower, upper)
-    made = arrays if in_place else list(map(np.empty_like, arrays))
-    host.compiled(kernels.clamp, kind, arrays, made, lower, upper)
-    return list(made)
+_products = functools.partial(_made, kernels.multiply, np.multiply)
+_between = functools.partial(_made, kernels.clamp, np.ndarray.clip)
 
 
 def _kind_of_whole(arrays: Sequence[Tensor]) -> int | None:

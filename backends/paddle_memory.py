@@ -25,11 +25,13 @@ __all__ = [
     "clamp_",
     "clamped",
     "clipped_apart",
+    "knows",
     "norm",
     "norms",
     "plain",
     "scale_",
     "scaled",
+    "total",
 ]
 
 SINGLE = ("float32", "float64")  #: the dtypes whose arithmetic needs no wider one
@@ -63,9 +65,7 @@ def plain(tensors: Sequence[Tensor]) -> str:
         return ""
     if paddle.is_grad_enabled() and not all(map(_IS_CONSTANT, tensors)):
         return ""
-    if not _are_whole(tensors):
-        return ""
-    if not _are_on_host(tensors):
+    if not _are_whole(tensors) or not _are_on_host(tensors):
         return ""
     return _FLOATS.get(dtypes.pop(), "")
 
