@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 
 _DTYPE, _SIZE = operator.attrgetter("dtype"), operator.attrgetter("size")
 _BLOCK = 1 << 16  # elements that are converted at once: those stay in the cache, and fewer would keep threads waiting
+_WIDE = 3 << 12  # elements that each thread has in float64: together some 100 KiB
 _SHARED = 1 << 16  # bytes that several small results have together
 _INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 
@@ -113,6 +114,16 @@ def _bits(magnitude: float, dtype: Any) -> int:
         return int(np.array(magnitude).astype(dtype).view(f"i{dtype.itemsize}"))
 
 
+def copied(x: Array, threads: Threads = one) -> Array:
+    """A copy of the same layout."""
+    if x.size < kernels.LARGE or not x.flags.forc:
+        return x.copy("K")
+    made = np.empty_like(x)
+    pairs = zip(_parts(made.ravel("K")), _parts(x.ravel("K")), strict=True)
+    in_threads(lambda pair: np.copyto(*pair), list(pairs), threads)
+    return made
+
+
 def new(shape: Sequence[int], dtype: Any) -> Array:
     """Memory for a result, from a multiple of 64 bytes on, or frameworks would copy it.
 
@@ -170,10 +181,9 @@ def _power_(x: Array, order: float) -> Array:
 
 def _blocks(flat: Array) -> Iterator[Array]:
     """The elements in float64, a block of them at a time, each in the place of the one before."""
-    size = _BLOCK // 4
-    wide = np.empty(min(size, flat.size))
-    for start in range(0, flat.size, size):
-        part = flat[start : start + size]
+    wide = np.empty(min(_WIDE, flat.size))
+    for start in range(0, flat.size, _WIDE):
+        part = flat[start : start + _WIDE]
         block = wide[: part.size]
         np.copyto(block, part, casting="unsafe")
         yield block

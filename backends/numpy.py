@@ -13,6 +13,7 @@ import numpy as np
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends import host, kernels
+from gradclip.backends.threads import allowed
 from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
@@ -104,16 +105,16 @@ class NumpyBackend(Backend):
         return "float32" if names <= set(FLOATS) - {"float64"} else ""
 
     def copy(self, x: Tensor) -> Tensor:
-        return x.copy()
+        return host.copied(x, allowed)
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        return host.norm(x, order)
+        return host.norm(x, order, allowed)
 
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
-        return host.norms(tensors, order)
+        return host.norms(tensors, order, allowed)
 
     def fast_total(self, tensors: Sequence[Tensor], order: float) -> float | None:
-        return host.total(tensors, order)
+        return host.total(tensors, order, allowed)
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         if _is_simple(x) and _is_one_factor(coefficient):
@@ -152,7 +153,7 @@ def _made(loop: Any, operation: Any, arrays: Sequence[Tensor], in_place: bool, *
     if kind is None:
         return _each(operation, arrays, in_place, *numbers)
     made = arrays if in_place else list(map(np.empty_like, arrays))
-    host.compiled(loop, kind, arrays, made, *numbers)
+    host.compiled(loop, kind, arrays, made, *numbers, threads=allowed)
     return list(made)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import collections
+import bisect
 import ctypes
 import itertools
 import math
@@ -16,6 +16,7 @@ from paddle import _C_ops
 
 from gradclip.backend import Tensor
 from gradclip.backends import host, kernels
+from gradclip.backends.threads import allowed
 from gradclip.norms import combine
 
 __all__ = [
@@ -70,16 +71,20 @@ def plain(tensors: Sequence[Tensor]) -> str:
     return _FLOATS.get(dtypes.pop(), "")
 
 
-def alike(tensors: Sequence[Tensor], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
+def alike(shapes: Sequence[tuple[int, ...]], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
     """The places of tensors that are worked on alone, and of small ones of one shape that are stacked.
 
     A small one has ``small`` elements at the most, those that are stacked ``at_once``.
     """
-    if len(tensors) < _ALIKE:
-        return list(range(len(tensors))), []
-    places: dict[tuple[int, ...], list[int]] = collections.defaultdict(list)
-    for i, shape in enumerate(map(tuple, map(_SHAPE, tensors))):
-        places[shape].append(i)
+    if len(shapes) < _ALIKE:
+        return list(range(len(shapes))), []
+    distinct = set(shapes)
+    places: dict[tuple[int, ...], list[int]] = {shape: [] for shape in distinct}
+    if len(distinct) == 1:
+        places[shapes[0]] = list(range(len(shapes)))
+    else:
+        for i, shape in enumerate(shapes):
+            places[shape].append(i)
     alone: list[int] = []
     together: list[list[int]] = []
     for shape, found in places.items():
@@ -143,7 +148,7 @@ def total(tensors: Sequence[Tensor], order: float) -> float | None:
 def _norm(x: Tensor, order: float) -> float | None:
     dtype = _numpy(x)
     if dtype is not None:
-        return host.norm(_array(x, dtype), order)
+        return host.norm(_array(x, dtype), order, allowed)
     if not order >= 1:
         return None
     found = []
@@ -170,7 +175,7 @@ def _are_on_host(tensors: Sequence[Tensor]) -> bool:
 
 
 def _squares(tensors: Sequence[Tensor], kind: int) -> list[float]:
-    return kernels.squares(_addresses(tensors), _sizes(tensors), kind)
+    return kernels.squares(_addresses(tensors), _sizes(tensors), kind, allowed)
 
 
 def _addresses(tensors: Sequence[Tensor]) -> list[int]:
@@ -191,12 +196,15 @@ def clipped_apart(
     clipped, norms, factors = list(tensors), [], []
     addresses, sizes = _addresses(tensors), _sizes(tensors)
     for first, end in _in_the_cache(sizes):
-        found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind)))
+        found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind, allowed)))
         each = coefficients(found)
         if not _are_right(found, each, _numpy(tensors[0])):
             return None
         norms += found
         factors += each
+        if max(each) < 1:
+            clipped[first:end] = scaled(clipped[first:end], each)
+            continue
         places = [i for i, c in enumerate(each, first) if c < 1]
         if places:
             products = scaled([tensors[i] for i in places], [factors[i] for i in places])
@@ -205,15 +213,17 @@ def clipped_apart(
     return clipped, norms, factors
 
 
-def _in_the_cache(sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """So many at a time that they are still in the cache for a second look."""
-    first = together = 0
-    for end, size in enumerate(sizes):
-        if together and together + size > _BLOCK:
-            yield first, end
-            first, together = end, 0
-        together += size
-    yield first, len(sizes)
+def _in_the_cache(sizes: list[int]) -> list[tuple[int, int]]:
+    """So many at a time that they are still in the cache for a second look; large ones all at once, by several threads."""
+    ends = list(itertools.accumulate(sizes))
+    if ends[-1] <= _BLOCK or (ends[-1] >= kernels.LARGE and allowed() > 1):
+        return [(0, len(sizes))]
+    parts, first, before = [], 0, 0
+    while first < len(sizes):
+        end = max(first + 1, bisect.bisect_right(ends, before + _BLOCK))
+        parts.append((first, end))
+        first, before = end, ends[end - 1]
+    return parts
 
 
 def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
@@ -231,12 +241,14 @@ def knows(dtype: str) -> bool:
 
 def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each of some plain tensors, by coefficients that float32 holds."""
-    if len(tensors) < _ALIKE or _numpy(tensors[0]) is None:
+    kind = _kind_of_plain(tensors) if len(tensors) >= _ALIKE and _numpy(tensors[0]) else None
+    if kind is None:
         return _made(kernels.multiply, _product, tensors, coefficients)
-    alone, together = alike(tensors, *_STACKED)
+    alone, together = alike(list(map(tuple, map(_SHAPE, tensors))), *_STACKED)
     products: list[Tensor] = [None] * len(tensors)
     for batch in together:
-        for i, product in zip(batch, _stack_scaled([tensors[i] for i in batch], [coefficients[i] for i in batch]), strict=True):
+        rows = _rows_scaled([tensors[i] for i in batch], [coefficients[i] for i in batch], kind)
+        for i, product in zip(batch, rows, strict=True):
             products[i] = product
     others = _made(kernels.multiply, _product, [tensors[i] for i in alone], [coefficients[i] for i in alone])
     for i, product in zip(alone, others, strict=True):
@@ -244,13 +256,12 @@ def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]
     return products
 
 
-@np.errstate(all="ignore")
-def _stack_scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
-    """Small tensors of one shape, each times its own coefficient."""
-    stacked = _C_ops.stack(tensors, 0)
-    rows = _array(stacked, _numpy(stacked)).reshape(len(tensors), -1)
-    rows *= np.array(coefficients, rows.dtype)[:, None]
-    return list(_C_ops.unbind(stacked, 0))
+def _rows_scaled(tensors: Sequence[Tensor], coefficients: list[float], kind: int) -> list[Tensor]:
+    """Small tensors of one shape, each times its own coefficient, as the rows of a tensor: in half the time of one by one."""
+    whole = host.new((len(tensors), *tensors[0].shape), _numpy(tensors[0]))
+    rows = list(range(whole.ctypes.data, whole.ctypes.data + whole.nbytes, whole.strides[0]))
+    kernels.multiply(rows, _addresses(tensors), [whole[0].size] * len(tensors), kind, coefficients)
+    return list(_C_ops.unbind(paddle.Tensor(whole, zero_copy=True), 0))
 
 
 def _product(x: Tensor, coefficient: float) -> Tensor:
@@ -267,33 +278,33 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -
     sizes = _sizes(tensors)
     if not keep or not lower <= 0 <= upper or dtype is None or max(sizes) < _BLOCK:
         return _made(kernels.clamp, operation, tensors, *bounds)
-    fit = [size >= _BLOCK and host.fits(_array(x, dtype), *bounds) for x, size in zip(tensors, sizes, strict=True)]
+    fit = [size >= _BLOCK and host.fits(_array(x, dtype), *bounds, allowed) for x, size in zip(tensors, sizes, strict=True)]
     rest = [x for x, fits in zip(tensors, fit, strict=True) if not fits]
     made = iter(_made(kernels.clamp, operation, rest, *bounds))
     return [x if fits else next(made) for x, fits in zip(tensors, fit, strict=True)]
 
 
 def _made(loop: Any, operation: Callable[..., Tensor], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
-    """New tensors by an operation of Paddle's; of half precision, and large ones, by a compiled loop.
+    """New tensors by an operation of Paddle's; those of half precision, and where one is large, by a compiled loop.
 
     Of its numbers each is one for all tensors, or a list of one for each.
     """
     kind = _kind_of_plain(tensors) if tensors else None
-    is_half = kind is not None and _numpy(tensors[0]) is None
-    sizes = _sizes(tensors) if kind is not None else [0] * len(tensors)
-    each = zip(*(n if isinstance(n, list) else itertools.repeat(n) for n in numbers), strict=False)
-    return [
-        _made_in_memory(loop, x, size, kind, *of_this) if is_half or size >= _LARGE else operation(x, *of_this)
-        for x, size, of_this in zip(tensors, sizes, each, strict=False)
+    sizes = _sizes(tensors)
+    if kind is None or (_numpy(tensors[0]) and max(sizes) < _LARGE):
+        each = zip(*(n if isinstance(n, list) else itertools.repeat(n) for n in numbers), strict=False)
+        return [operation(x, *row) for x, row in zip(tensors, each, strict=False)]
+    if not all(map(paddle.Tensor.is_contiguous, tensors)):
+        tensors = [x.contiguous() for x in tensors]
+    dtype, place = tensors[0].dtype, tensors[0].place
+    # large new memory of NumPy's is several times as fast, because it asks for large pages
+    made = [
+        _C_ops.empty_like(x, dtype, place)
+        if size < _LARGE
+        else paddle.Tensor(host.new(x.shape, _STORED[id(dtype)]), zero_copy=True)
+        for x, size in zip(tensors, sizes, strict=True)
     ]
-
-
-def _made_in_memory(loop: Any, x: Tensor, size: int, kind: Any, *numbers: float) -> Tensor:
-    x = x if x.is_contiguous() else x.contiguous()
-    # new memory of NumPy's is several times as fast, because it asks for large pages
-    is_large, stored = size >= _LARGE, _STORED[id(x.dtype)]
-    made = paddle.Tensor(host.new(x.shape, stored), zero_copy=True) if is_large else _C_ops.empty_like(x, x.dtype, x.place)
-    loop([made.data_ptr()], [x.data_ptr()], [size], kind, *numbers)
+    loop(_addresses(made), _addresses(tensors), sizes, kind, *numbers, threads=allowed)
     return made
 
 
@@ -345,7 +356,7 @@ def _write_compiled(loop: Any, tensors: Sequence[Tensor], *numbers: float) -> bo
     if kind is None:
         return False
     addresses = _addresses(tensors)
-    loop(addresses, addresses, _sizes(tensors), kind, *numbers)
+    loop(addresses, addresses, _sizes(tensors), kind, *numbers, threads=allowed)
     for x in tensors:
         x._bump_inplace_version()  # as Paddle's own functions in place do
     return True

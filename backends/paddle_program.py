@@ -53,7 +53,7 @@ def total(tensors: Sequence[Tensor]) -> Tensor:
 def _batches(tensors: Sequence[Tensor], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
     """As :func:`alike`: the float32 tensors whose shapes are known."""
     known = [i for i, x in enumerate(tensors) if x.dtype == paddle.float32 and -1 not in x.shape]
-    alone, together = alike([tensors[i] for i in known], small, at_once)
+    alone, together = alike([tuple(tensors[i].shape) for i in known], small, at_once)
     others = set(range(len(tensors))).difference(known)
     return sorted([*others, *(known[i] for i in alone)]), [[known[i] for i in batch] for batch in together]
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 Threads = Callable[[], int]  # asked for large arrays only, because some frameworks take long to tell
+_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def one() -> int:
@@ -22,6 +23,12 @@ def one() -> int:
 def cores() -> int:
     """How many threads can run at once in this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def allowed() -> int:
+    """As many as the environment allows numerical libraries, which is one where Paddle was imported and nothing else said."""
+    said = (os.environ.get(name, "") for name in _LIMITS)
+    return min([cores(), *(int(count) for count in said if count.isdigit() and int(count) > 0)])
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import torch_memory
+from gradclip.backends import torch_memory, torch_operator
 from gradclip.backends.torch_step import step_pre_hook
 from gradclip.dtypes import normal_factors
 from gradclip.errors import DTypeError, NotWritableError
@@ -221,10 +221,18 @@ class TorchBackend(Backend):
         return float(torch.linalg.vector_norm(x, order, dtype=torch.float64))
 
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        if torch_operator.takes(tensors):
+            return list(torch_operator.norms(tensors))
         # torch's float32 norms of a whole tensor are running sums; compiled, the cast is part of the loop
         if not torch.compiler.is_compiling() and self.plain(tensors):
             return list(torch._foreach_norm(tensors, 2.0, dtype=torch.float64))
         return [torch.linalg.vector_norm(x, dtype=_DTYPES[_wide(x)]) for x in tensors]
+
+    def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        if not torch_operator.takes(tensors):
+            return None
+        each = torch_operator.norms(tensors)
+        return torch.sqrt(torch.sum(each * each))
 
     def fast_norms(self, tensors: Sequence[Tensor], order: float) -> list[float | None]:
         kind = torch_memory.kind_of(tensors) if order == 2 else None
@@ -286,6 +294,9 @@ class TorchBackend(Backend):
             wide = torch.float64 if plain == "float64" else torch.float32
             factor = coefficient.to(wide) if is_tensor else torch.scalar_tensor(coefficient, dtype=wide)
             torch._foreach_mul_(tensors, factor)
+            return
+        if is_tensor and coefficient.dim() == 0 and torch_operator.takes(tensors):
+            torch_operator.scale_(tensors, coefficient)
             return
         for x in tensors:
             values = self.values(x)

@@ -61,16 +61,22 @@ def squares(tensors: Sequence[Tensor], kind: int) -> list[float]:
 
 def multiply_(tensors: Sequence[Tensor], kind: int, coefficient: float) -> None:
     """``x *= coefficient`` for each, by a coefficient that float32 holds."""
-    addresses = _addresses(tensors)
-    kernels.multiply(addresses, addresses, _sizes(tensors), kind, coefficient, torch.get_num_threads)
+    multiply(tensors, tensors, kind, coefficient)
     torch.autograd.graph.increment_version(tensors)
 
 
 def multiplied(tensors: Sequence[Tensor], kind: int, coefficient: float | list[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each, or by its own of a list."""
     made = list(map(torch.empty_like, tensors))
-    kernels.multiply(_addresses(made), _addresses(tensors), _sizes(tensors), kind, coefficient, torch.get_num_threads)
+    multiply(made, tensors, kind, coefficient)
     return made
+
+
+def multiply(made: Sequence[Tensor], tensors: Sequence[Tensor], kind: int, coefficient: float | list[float]) -> None:
+    """The same into others, or into themselves without a word to autograd."""
+    addresses = _addresses(tensors)
+    written = addresses if made is tensors else _addresses(made)
+    kernels.multiply(written, addresses, _sizes(tensors), kind, coefficient, torch.get_num_threads)
 
 
 def clamp_(tensors: Sequence[Tensor], kind: int, lower: float, upper: float) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.timing import median_time
 from gradclip.backends import kernels
+from gradclip.backends.threads import cores
 
 __all__ = ["Moves", "Rates", "cache", "describe", "measure"]
 
@@ -127,7 +128,7 @@ def describe() -> dict[str, Any]:
     chosen = pages.read_text().partition("[")[2].partition("]")[0] if pages.exists() else ""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "cache": cache(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "huge pages": chosen or "none",

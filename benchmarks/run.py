@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import util
@@ -10,6 +11,7 @@ from benchmarks import ROOT
 from benchmarks.outcome import Outcome
 from benchmarks.worker import Options
 from gradclip import children
+from gradclip.backends.threads import cores
 
 __all__ = ["FRAMEWORKS", "Progress", "run"]
 
@@ -73,6 +75,11 @@ def _concerns(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(first == name or set(first) & set("*?[") for first in firsts)
 
 
+def _threads() -> dict[str, str]:
+    """As many for each framework as there are cores, where nothing else is said; Paddle would take one by itself."""
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores())}
+
+
 class _Framework:
     """One framework, and what its processes send."""
 
@@ -87,7 +94,8 @@ class _Framework:
         while True:
             self.running = ""
             # where the worker is found: it takes this off its path again
-            why = child("benchmarks.worker", [options.text()], self.receive, {"PYTHONPATH": str(ROOT)}, LONGEST)
+            variables = {"PYTHONPATH": str(ROOT), **_threads()}
+            why = child("benchmarks.worker", [options.text()], self.receive, variables, LONGEST)
             if why is None or not self.running:
                 break
             self.outcome.cases.append({"key": self.running, "failures": {"process": why}})

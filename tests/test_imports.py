@@ -102,6 +102,7 @@ THIRD_PARTY = {
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},
     "backends.torch_memory": {"torch"},
+    "backends.torch_operator": {"torch"},
     "backends.torch_step": {"torch"},
     "backends.torch_distributed": {"torch"},
     "backends.tensorflow": {"tensorflow", "numpy"},

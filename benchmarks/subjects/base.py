@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from benchmarks.case import DONATED, EAGER, UNCLIPPED, Function, Key
 
-__all__ = ["Call", "NoDeviceError", "Sample", "Subject", "cores"]
+__all__ = ["Call", "NoDeviceError", "Sample", "Subject"]
 
 Call = Callable[[], Any]
 
@@ -37,7 +36,7 @@ class Subject:
     """One subclass a framework, in ``benchmarks/subjects/<name>.py``, as ``subject``."""
 
     name = ""
-    threads = 1  #: in how many the native's own operations run
+    threads = 1  #: in how many the framework's operations may run on the host
     mutable = True  #: whether gradients can be written, so that a new one is promised to be a copy
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     modes: tuple[str, ...] = ()  #: eager, and the ways to trace
@@ -126,8 +125,3 @@ class Subject:
 
 def _quickly_left_out(key: Key) -> bool:
     return key.dtype != "float32" or (key.mode != EAGER and key.gradients != "mlp")
-
-
-def cores() -> int:
-    """How many threads this process can use at a time."""
-    return len(os.sched_getaffinity(0))

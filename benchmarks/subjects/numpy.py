@@ -13,6 +13,7 @@ import numpy as np
 import gradclip
 from benchmarks.case import EAGER, Function, Kind
 from benchmarks.subjects.base import Call, Sample, Subject
+from gradclip.backends.threads import allowed
 from gradclip.dialects import tensorflow
 
 
@@ -58,6 +59,10 @@ def values_in_place(limit: float) -> Callable[[Any], Any]:
 class NumpySubject(Subject):
     name = "numpy"
     modes = (EAGER,)
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.threads = allowed()
 
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}

@@ -15,6 +15,7 @@ with warnings.catch_warnings():
 import gradclip
 from benchmarks.case import EAGER, Function, Kind, Maker
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from gradclip.backends.threads import allowed
 
 MODES = (EAGER, "static")
 
@@ -46,7 +47,7 @@ class PaddleSubject(Subject):
             raise NoDeviceError("paddle is compiled without CUDA")
         paddle.set_device({"cpu": "cpu", "cuda": "gpu"}[device])
         self.device = device
-        self.threads = int(paddle.get_flags("FLAGS_paddle_num_threads")["FLAGS_paddle_num_threads"])
+        self.threads = allowed()
 
     def versions(self) -> dict[str, str]:
         return {"paddle": paddle.__version__}

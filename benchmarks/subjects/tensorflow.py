@@ -15,7 +15,8 @@ import tensorflow as tf
 import gradclip
 from benchmarks.case import EAGER, Function, Kind
 from benchmarks.subjects import keras
-from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject, cores
+from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from gradclip.backends.threads import cores
 
 MODES = (EAGER, "function", "xla")
 

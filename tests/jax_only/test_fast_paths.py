@@ -163,6 +163,22 @@ def test_each_norm_beside_others_of_another_scale() -> None:
 
 
 @pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), keras.clipnorm(1.0)], ids=["global", "each"])
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_what_is_hardly_ever_needed_adds_few_sums(rule: Rule, scale: float) -> None:
+    """Each costs something in every call; and all of them are right, of sizes even and odd, small and large, of all dtypes."""
+    sizes = [6000] * 40 + [5001, 5001, 140_000, 140_000]
+    rng = np.random.default_rng(0)
+    grads = [framework.make(rng.normal(size=size) * scale) for size in sizes]
+    grads += [framework.make(grads[0][:5000], "bfloat16"), framework.make(grads[1][:6000], "bfloat16")]
+    compiled = jax.jit(lambda given: gradclip.norm(given, rule)).lower(grads)
+    assert compiled.as_text().count("stablehlo.reduce") <= len(grads) + 8
+    norms = [np.float64(n) for n in jax.tree.leaves(compiled.compile()(grads))]
+    want = [np.linalg.norm(framework.read(x).astype(np.float64)) for x in grads]
+    for mine, theirs in zip(norms, want if len(norms) > 1 else [math.hypot(*want)], strict=True):
+        assert ulps(mine, np.float64(theirs), "float32") <= 4
+
+
+@pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), keras.clipnorm(1.0)], ids=["global", "each"])
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_squares_that_leave_float64(rule: Rule, scale: float) -> None:
     grads = [framework.make(np.array([3.0, 4.0]) * scale, "float64"), framework.make(np.zeros(5000), "float64")]

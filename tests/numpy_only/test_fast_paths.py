@@ -133,8 +133,9 @@ def test_bounds_that_cross() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["global norm", "global norm, p = 1", "each norm", "value"])
-def test_memory_in_place(name: str, dtype: str) -> None:
-    """Less than 1 % of 16 Mi elements, in one large and many small arrays."""
+def test_memory_in_place(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than 1 % of 16 Mi elements, in one large and many small arrays, by two threads."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     part = framework.make(np.random.default_rng(4).normal(size=2**20), dtype)
     grads = [np.tile(part, 15), *np.split(part.copy(), 2**8)]
     rule = RULES[name](0.01)

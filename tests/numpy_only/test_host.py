@@ -137,6 +137,32 @@ def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> Non
     pool.shutdown()
 
 
+def test_as_many_threads_as_the_environment_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in threads._LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "cores", lambda: 8)
+    assert threads.allowed() == 8
+    for name, value, count in (("MKL_NUM_THREADS", "6", 6), ("OMP_NUM_THREADS", "1", 1), ("OMP_NUM_THREADS", "", 6)):
+        monkeypatch.setenv(name, value)
+        assert threads.allowed() == count
+    for value in ("0", "-1", "many", "99"):  # of no meaning, or more than there are
+        monkeypatch.setenv("MKL_NUM_THREADS", value)
+        assert threads.allowed() == 8
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(3, 2**20), (2**11, 2**10 + 1), (5,), (0, 2**22), ()])
+def test_copies_are_the_same_to_the_bit(shape: tuple[int, ...], order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+    bits = np.random.default_rng(0).integers(0, 2**32, shape, np.uint32)
+    x = np.asarray(bits, order=order).view(np.float32)
+    made = host.copied(x, threads.allowed)
+    assert np.array_equal(made.view(np.uint32), bits)
+    assert made.strides == x.strides
+    assert not np.shares_memory(made, x)
+
+
 def test_where_there_are_no_more_threads() -> None:
     """A thread that outlives the main one still clips, but can have no others."""
     lines = (

@@ -1,0 +1,181 @@
+"""What ``torch.compile`` hands to the compiled loops: as eagerly to the bit, and only what they are for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import gradclip
+from gradclip.backends import torch_operator
+from gradclip.dialects import keras
+from gradclip.dialects import torch as dialect
+
+OPERATORS = {"gradclip.norms", "gradclip.scale_"}
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For small gradients too."""
+    monkeypatch.setattr(torch_operator, "_MANY", 0)
+    monkeypatch.setattr(torch_operator, "_LARGE", 0)
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+class Seen:
+    """A backend of ``torch.compile`` that runs the graph, and knows what was called."""
+
+    def __init__(self) -> None:
+        self.operators: set[str] = set()
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        self.operators |= {str(node.target).rpartition(".default")[0] or str(node.target) for node in graph.graph.nodes}
+        return graph.forward
+
+
+def compiled(function: Callable[..., Any], expected: set[str] = OPERATORS) -> Callable[..., Any]:
+    """The function compiled in one graph, of which it is checked which operators it has."""
+
+    def call(*args: Any) -> Any:
+        seen = Seen()
+        result = torch.compile(function, fullgraph=True, backend=seen)(*args)
+        assert OPERATORS & seen.operators == expected
+        return result
+
+    return call
+
+
+def some(dtype: torch.dtype = torch.float32, magnitude: float = 1.0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(shape, generator=generator) * magnitude).to(dtype) for shape in [(3, 5), (7,), (2, 1, 300)]]
+
+
+RULES = {"one norm": dialect.clip_grad_norm(0.5), "nothing to clip": dialect.clip_grad_norm(1e38)}
+
+
+@pytest.mark.parametrize("magnitude", [1.0, 1e-30, 1e30, 1e-40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_same_as_eagerly(rule: gradclip.Rule, dtype: torch.dtype, magnitude: float) -> None:
+    grads, expected = some(dtype, magnitude), some(dtype, magnitude)
+    norm = compiled(lambda gs: gradclip.clip_(gs, rule).norm)(grads)
+    eager = gradclip.clip_(expected, rule).norm
+    assert float(norm) == float(torch.tensor(eager, dtype=torch.float32)) or math.isinf(eager)
+    for found, wanted in zip(grads, expected, strict=True):
+        # the coefficient is one of float32 here, and of float64 there
+        rtol = 2e-7 if dtype == torch.float32 else 1e-2
+        assert torch.allclose(found.double(), wanted.double(), rtol=rtol, atol=1e-44, equal_nan=True)
+
+
+def test_each_by_its_own_norm() -> None:
+    grads, expected = some(), some()
+    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(0.5)).norm)(grads)
+    gradclip.clip_(expected, keras.clipnorm(0.5))
+    assert [float(n) for n in norms] == [float(torch.linalg.vector_norm(g, dtype=torch.float64).float()) for g in some()]
+    for found, wanted in zip(grads, expected, strict=True):
+        assert torch.allclose(found, wanted, rtol=2e-7)
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_what_is_not_finite(value: float) -> None:
+    grads, expected = some(), some()
+    grads[1][2] = expected[1][2] = value
+    rule = dialect.clip_grad_norm(0.5)
+    compiled(lambda gs: gradclip.clip_(gs, rule).norm)(grads)
+    gradclip.clip_(expected, rule)
+    for found, wanted in zip(grads, expected, strict=True):
+        assert torch.equal(found.isnan(), wanted.isnan())
+        assert torch.equal(found.nan_to_num(), wanted.nan_to_num())
+
+
+ODD: dict[str, Callable[[], torch.Tensor]] = {
+    "with gaps": lambda: torch.randn(6, 6)[::2, ::2],
+    "transposed": lambda: torch.randn(3, 4).t(),
+    "negative bit": lambda: torch.randn(3, dtype=torch.complex64).conj().imag,
+    "empty": lambda: torch.randn(0, 3),
+    "0-d": lambda: torch.randn(()),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_odd_memory(make: Callable[[], torch.Tensor]) -> None:
+    x = make()
+    expected = x.clone()
+    rule = dialect.clip_grad_norm(0.1)
+    torch.compile(lambda g: gradclip.clip_([g], rule).norm, fullgraph=True, backend="aot_eager")(x)
+    gradclip.clip_([expected], rule)
+    assert torch.allclose(x, expected, rtol=2e-7)
+
+
+def test_autograd_hears_of_it() -> None:
+    weight, x = torch.randn(3, requires_grad=True), torch.randn(3)
+    loss = (weight * x).sum()
+    compiled(lambda g: gradclip.clip_([g], dialect.clip_grad_norm(0.1)).norm)(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_where_a_derivative_is_wanted_torch_computes() -> None:
+    rule = dialect.clip_grad_norm(1.0)
+    x = torch.tensor([3.0, 4.0], requires_grad=True)
+    compiled(lambda g: gradclip.clip([g], rule).grads[0].sum(), set())(x).backward()
+    y = torch.tensor([3.0, 4.0], requires_grad=True)
+    gradclip.clip([y], rule).grads[0].sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert torch.allclose(x.grad, y.grad)
+
+
+def test_in_transforms_torch_computes() -> None:
+    rule, rows = dialect.clip_grad_norm(1.0), torch.randn(4, 5) * 3
+    mapped = torch.func.vmap(lambda g: gradclip.clip(g, rule).grads)
+    slope = torch.func.grad(lambda g: gradclip.clip(g, rule).grads.sum())
+    assert torch.allclose(compiled(mapped, set())(rows), mapped(rows))
+    assert torch.allclose(compiled(slope, set())(rows[0]), slope(rows[0]))
+
+
+def test_of_other_dtypes_torch_computes() -> None:
+    rule = dialect.clip_grad_norm(1.0)
+    grads = [torch.randn(3), torch.randn(3, dtype=torch.float64)]
+    found = compiled(lambda gs: gradclip.clip_(gs, rule).norm, set())([g.clone() for g in grads])
+    assert math.isclose(float(found), float(gradclip.norm(grads, rule)), rel_tol=1e-6)
+
+
+def test_an_exported_program_needs_no_gradclip() -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return gradclip.clip([x], dialect.clip_grad_norm(1.0)).grads[0]
+
+    program = torch.export.export(Module(), (torch.randn(3),))
+    assert not [node for node in program.graph.nodes if "gradclip" in str(node.target)]
+
+
+def test_in_inference_mode() -> None:
+    with torch.inference_mode():
+        x = torch.tensor([3.0, 4.0])
+        assert float(compiled(lambda g: gradclip.clip_([g], dialect.clip_grad_norm(1.0)).norm)(x)) == 5.0
+        assert torch.allclose(x, torch.tensor([0.6, 0.8]))
+
+
+def test_few_small_ones_are_left_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    rule = dialect.clip_grad_norm(1.0)
+    compiled(lambda gs: gradclip.clip_(gs, rule).norm, set())(some())
+    compiled(lambda gs: gradclip.clip_(gs, rule).norm)([torch.randn(8) for _ in range(40)])
+    compiled(lambda gs: gradclip.clip_(gs, rule).norm)([torch.randn(1 << 18)])
+
+
+def test_the_operators_hold_to_their_schemas() -> None:
+    torch.library.opcheck(torch.ops.gradclip.norms.default, (some(),))
+    torch.library.opcheck(torch.ops.gradclip.scale_.default, (some(), torch.tensor(0.5)))
+
+
+def test_without_a_compiler_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradclip.backends.kernels.KINDS", {})
+    rule = dialect.clip_grad_norm(1.0)
+    compiled(lambda gs: gradclip.clip_(gs, rule).norm, set())(some())
