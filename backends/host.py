@@ -2,7 +2,7 @@
 
 Whatever is converted goes through a buffer of one block, so that memory beyond the arrays' own stays small.
 NumPy's warnings of what is no finite number are the caller's to silence, who has done that once around a clip perhaps.
-Large arrays are read in as many threads as the caller says, which is as many as its framework would take. Where there are
+Large arrays are read in as many threads as the caller says, which is as many as its framework may have. Where there are
 compiled loops these take the Euclidean norms.
 """
 
@@ -24,8 +24,8 @@ from gradclip.norms import combine
 Array = np.ndarray[Any, Any]
 
 _DTYPE, _SIZE = operator.attrgetter("dtype"), operator.attrgetter("size")
-_BLOCK = 1 << 16  # elements that are converted at once: those stay in the cache, and fewer would keep threads waiting
-_WIDE = 3 << 12  # elements that each thread has in float64: together some 100 KiB
+_BLOCK = 1 << 16  # elements that are looked at at once: those stay in the cache, and fewer would keep threads waiting
+_WIDE = 3 << 12  # elements that a thread has in float64 at once: some 100 KiB
 _SHARED = 1 << 16  # bytes that several small results have together
 _INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 

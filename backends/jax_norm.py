@@ -142,7 +142,7 @@ def _rare_norm(x: Tensor, rows: int) -> Tensor:
     if not _is_movable(x, _SOME) or math.prod(x.shape[rows:]) % 2:
         return _wide_norm(x, rows)
     with jax.enable_x64(True):
-        halves = jnp.reshape(x, (*x.shape[:rows], 2, -1)).astype("float64")
+        halves = jnp.reshape(x, (*x.shape[:rows], 2, math.prod(x.shape[rows:]) // 2)).astype("float64")
         axes = tuple(range(rows))
         products = lax.dot_general(halves, halves, (((rows + 1,),) * 2, (axes, axes)), precision="highest")
         return jnp.sqrt(products[..., 0, 0] + products[..., 1, 1]).astype("float32")
@@ -159,9 +159,13 @@ def _rare_total(tensors: Sequence[Tensor], rows: int) -> Tensor:
             if len(group) == 1:
                 sums.append(_squares(group[0], rows, "float64"))
             else:
-                added = [jnp.square(jnp.reshape(x, (*x.shape[:rows], -1)).astype("float64")) for x in group]
+                added = [jnp.square(_flat(x, rows).astype("float64")) for x in group]
                 sums.append(jnp.sum(sum(added[1:], added[0]), -1))
         return jnp.sqrt(sum(sums[1:], sums[0])).astype("float32")
+
+
+def _flat(x: Tensor, rows: int) -> Tensor:
+    return jnp.reshape(x, (*x.shape[:rows], math.prod(x.shape[rows:])))
 
 
 def _is_movable(x: Tensor, most: int) -> bool:
@@ -208,7 +212,7 @@ def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
         return list(tensors)
     joined = [x for x, this in zip(tensors, is_small, strict=True) if not this]
     for i in range(0, len(small), _TOGETHER):
-        flat = [jnp.reshape(x, (*x.shape[:rows], -1)).astype(real(x)) for x in small[i : i + _TOGETHER]]
+        flat = [_flat(x, rows).astype(real(x)) for x in small[i : i + _TOGETHER]]
         joined.append(jnp.concatenate(flat, axis=rows))
     return joined
 

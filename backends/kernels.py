@@ -65,6 +65,8 @@ def _write(
         loop(targets, sources, sizes, kind, *numbers)
         return
     written = list(map(_address, targets))
+    if len(set(written)) < len(written):  # of the same memory twice, one after the other
+        threads = one
     read = written if targets is sources else list(map(_address, sources))
 
     def of_a_job(job: _Job) -> None:

@@ -258,10 +258,16 @@ def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]
 
 def _rows_scaled(tensors: Sequence[Tensor], coefficients: list[float], kind: int) -> list[Tensor]:
     """Small tensors of one shape, each times its own coefficient, as the rows of a tensor: in half the time of one by one."""
+    tensors = _in_order(tensors)
     whole = host.new((len(tensors), *tensors[0].shape), _numpy(tensors[0]))
     rows = list(range(whole.ctypes.data, whole.ctypes.data + whole.nbytes, whole.strides[0]))
     kernels.multiply(rows, _addresses(tensors), [whole[0].size] * len(tensors), kind, coefficients)
-    return list(_C_ops.unbind(paddle.Tensor(whole, zero_copy=True), 0))
+    return list(_C_ops.unbind(paddle.Tensor(whole, place=tensors[0].place, zero_copy=True), 0))
+
+
+def _in_order(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The tensors, a copy of one that is transposed."""
+    return tensors if all(map(paddle.Tensor.is_contiguous, tensors)) else [x.contiguous() for x in tensors]
 
 
 def _product(x: Tensor, coefficient: float) -> Tensor:
@@ -294,14 +300,13 @@ def _made(loop: Any, operation: Callable[..., Tensor], tensors: Sequence[Tensor]
     if kind is None or (_numpy(tensors[0]) and max(sizes) < _LARGE):
         each = zip(*(n if isinstance(n, list) else itertools.repeat(n) for n in numbers), strict=False)
         return [operation(x, *row) for x, row in zip(tensors, each, strict=False)]
-    if not all(map(paddle.Tensor.is_contiguous, tensors)):
-        tensors = [x.contiguous() for x in tensors]
+    tensors = _in_order(tensors)
     dtype, place = tensors[0].dtype, tensors[0].place
     # large new memory of NumPy's is several times as fast, because it asks for large pages
     made = [
         _C_ops.empty_like(x, dtype, place)
         if size < _LARGE
-        else paddle.Tensor(host.new(x.shape, _STORED[id(dtype)]), zero_copy=True)
+        else paddle.Tensor(host.new(x.shape, _STORED[id(dtype)]), place=place, zero_copy=True)
         for x, size in zip(tensors, sizes, strict=True)
     ]
     loop(_addresses(made), _addresses(tensors), sizes, kind, *numbers, threads=allowed)

@@ -27,8 +27,8 @@ def cores() -> int:
 
 def allowed() -> int:
     """As many as the environment allows numerical libraries, which is one where Paddle was imported and nothing else said."""
-    said = (os.environ.get(name, "") for name in _LIMITS)
-    return min([cores(), *(int(count) for count in said if count.isdigit() and int(count) > 0)])
+    said = (os.environ.get(name, "").partition(",")[0].strip() for name in _LIMITS)  # OpenMP lists those of its inner loops too
+    return min([cores(), *(int(count) for count in said if count.isdecimal() and int(count) > 0)])
 
 
 @functools.cache

@@ -295,9 +295,11 @@ class TorchBackend(Backend):
             factor = coefficient.to(wide) if is_tensor else torch.scalar_tensor(coefficient, dtype=wide)
             torch._foreach_mul_(tensors, factor)
             return
-        if is_tensor and coefficient.dim() == 0 and torch_operator.takes(tensors):
-            torch_operator.scale_(tensors, coefficient)
-            return
+        if is_tensor and coefficient.dim() == 0 and coefficient.is_cpu and torch_operator.takes(tensors):
+            torch_operator.scale_([x for x in tensors if x.numel() != 1], coefficient)
+            tensors = [
+                x for x in tensors if x.numel() == 1
+            ]  # it may be a negated view, which no operator can be given to write
         for x in tensors:
             values = self.values(x)
             values.copy_(self.scale(values, coefficient))

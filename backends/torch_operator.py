@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -21,10 +21,8 @@ from gradclip.tracing import constant
 __all__ = ["norms", "scale_", "takes"]
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
-_MANY, _LARGE = 32, 1 << 18  # below so many float32 gradients, and elements of all, Inductor's loops take less than a call
-_LIBRARY = torch.library.Library("gradclip", "FRAGMENT")
-_LIBRARY.define("norms(Tensor[] gradients) -> Tensor")
-_LIBRARY.define("scale_(Tensor(a!)[] gradients, Tensor coefficient) -> ()")
+#: below so many gradients, and elements of all, Inductor's loops take less than a call; in halves it is slower
+_MANY, _LARGE, _LARGE_HALVES = 32, 1 << 18, 1 << 15
 
 
 def takes(tensors: Sequence[Tensor]) -> bool:
@@ -34,7 +32,8 @@ def takes(tensors: Sequence[Tensor]) -> bool:
     dtype = tensors[0].dtype
     if dtype not in _NARROW or _is_transformed():
         return False
-    if dtype == torch.float32 and len(tensors) < _MANY and sum(x.numel() for x in tensors) < _LARGE:
+    large = _LARGE if dtype == torch.float32 else _LARGE_HALVES
+    if len(tensors) < _MANY and sum(x.numel() for x in tensors) < large:
         return False
     for x in tensors:
         if type(x) not in torch_memory.TYPES or x.dtype != dtype or x.device.type != "cpu":
@@ -46,8 +45,8 @@ def takes(tensors: Sequence[Tensor]) -> bool:
 
 @constant
 def _is_transformed() -> bool:
-    """Whether this is inside ``torch.func.vmap``, ``grad`` or the like."""
-    return torch._C._functorch.maybe_current_level() is not None
+    """Whether this is inside ``torch.func.vmap``, ``grad`` or the like, or a derivative in forward mode is taken."""
+    return torch._C._functorch.maybe_current_level() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
@@ -58,40 +57,40 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
 
 def scale_(tensors: Sequence[Tensor], coefficient: Tensor) -> None:
     """``x *= coefficient`` for each, by a 0-d tensor; from 1 on nothing is written."""
-    torch.ops.gradclip.scale_(tensors, coefficient)
+    if tensors:
+        torch.ops.gradclip.scale_(tensors, coefficient)
 
 
 def _norms(gradients: list[Tensor]) -> Tensor:
-    kind = torch_memory.kind_of(gradients)
+    held = [x for x in gradients if x.numel()]
+    kind = torch_memory.kind_of(held) if held else None
     if kind is not None:
-        found = list(map(math.sqrt, torch_memory.squares(gradients, kind)))
-    else:  # empty, or in a graph that is run by other means
-        found = [float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in gradients]
-    return torch.tensor(found, dtype=torch.float64)
+        found: Iterator[float] = map(math.sqrt, torch_memory.squares(held, kind))
+    else:  # in a graph that is run by other means
+        found = (float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in held)
+    return torch.tensor([next(found) if x.numel() else 0.0 for x in gradients], dtype=torch.float64)
 
 
 def _scale_(gradients: list[Tensor], coefficient: Tensor) -> None:
     factors = normal_factors(float(coefficient))
-    if factors[0] >= 1:
+    held = [x for x in gradients if x.numel()]
+    if factors[0] >= 1 or not held:
         return
-    kind = torch_memory.kind_of(gradients)
+    kind = torch_memory.kind_of(held)
     if kind is None or len(factors) > 1:
-        for x in gradients:
+        for x in held:
             x.copy_(functools.reduce(operator.mul, factors, x.float()))
         return
-    torch_memory.multiply(gradients, gradients, kind, factors[0])
-    torch.autograd.graph.increment_version([x for x in gradients if not x.is_inference()])
+    torch_memory.multiply(held, held, kind, factors[0])
+    torch.autograd.graph.increment_version([x for x in held if not x.is_inference()])
 
 
-_LIBRARY.impl("norms", _norms, "CPU")
-_LIBRARY.impl("scale_", _scale_, "CPU")
-
-
-@torch.library.register_fake("gradclip::norms", lib=_LIBRARY)
-def _(gradients: list[Tensor]) -> Tensor:
-    return gradients[0].new_empty(len(gradients), dtype=torch.float64)
-
-
-@torch.library.register_fake("gradclip::scale_", lib=_LIBRARY)
-def _(gradients: list[Tensor], coefficient: Tensor) -> None:
-    pass
+if not hasattr(torch.ops.gradclip, "norms"):  # a process may import this twice
+    _LIBRARY = torch.library.Library("gradclip", "FRAGMENT")
+    _LIBRARY.define("norms(Tensor[] gradients) -> Tensor")
+    _LIBRARY.define("scale_(Tensor(a!)[] gradients, Tensor coefficient) -> ()")
+    _LIBRARY.impl("norms", _norms, "CPU")
+    _LIBRARY.impl("scale_", _scale_, "CPU")
+    described = functools.partial(torch.library.register_fake, lib=_LIBRARY)
+    described("gradclip::norms", lambda gradients: gradients[0].new_empty(len(gradients), dtype=torch.float64))
+    described("gradclip::scale_", lambda gradients, coefficient: None)

@@ -75,9 +75,9 @@ def _concerns(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(first == name or set(first) & set("*?[") for first in firsts)
 
 
-def _threads() -> dict[str, str]:
-    """As many for each framework as there are cores, where nothing else is said; Paddle would take one by itself."""
-    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores())}
+def _threads(name: str) -> dict[str, str]:
+    """As many for Paddle as there are cores, where nothing else is said: the others take as many by themselves, it one."""
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores())} if name == "paddle" else {}
 
 
 class _Framework:
@@ -94,7 +94,7 @@ class _Framework:
         while True:
             self.running = ""
             # where the worker is found: it takes this off its path again
-            variables = {"PYTHONPATH": str(ROOT), **_threads()}
+            variables = {"PYTHONPATH": str(ROOT), **_threads(self.name)}
             why = child("benchmarks.worker", [options.text()], self.receive, variables, LONGEST)
             if why is None or not self.running:
                 break

@@ -142,10 +142,15 @@ def test_as_many_threads_as_the_environment_allows(monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "cores", lambda: 8)
     assert threads.allowed() == 8
-    for name, value, count in (("MKL_NUM_THREADS", "6", 6), ("OMP_NUM_THREADS", "1", 1), ("OMP_NUM_THREADS", "", 6)):
+    for name, value, count in (
+        ("MKL_NUM_THREADS", "6", 6),
+        ("OMP_NUM_THREADS", "1", 1),
+        ("OMP_NUM_THREADS", " 4,2 ", 4),
+        ("OMP_NUM_THREADS", "", 6),
+    ):
         monkeypatch.setenv(name, value)
         assert threads.allowed() == count
-    for value in ("0", "-1", "many", "99"):  # of no meaning, or more than there are
+    for value in ("0", "-1", "many", "²", "99"):  # of no meaning, or more than there are
         monkeypatch.setenv("MKL_NUM_THREADS", value)
         assert threads.allowed() == 8
 

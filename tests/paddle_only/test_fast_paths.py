@@ -15,6 +15,7 @@ from oracle import norm, ulps
 
 import gradclip
 from gradclip import Backend, Rule
+from gradclip.backends import kernels, threads
 from gradclip.backends import paddle_memory as memory
 from gradclip.backends.paddle import PaddleBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
@@ -58,6 +59,46 @@ def gradients(name: str, dtype: str) -> list[Any]:
 def clipped(grads: list[Any], rule: Rule, in_place: bool) -> tuple[list[Any], Any]:
     result = (gradclip.clip_ if in_place else gradclip.clip)(grads, rule)
     return [framework.read(x) for x in result.grads], result.norm
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("limit", [0.01, 1e6], ids=["clipped", "not clipped"])
+@pytest.mark.parametrize("way", ["in place", "new", "object"])
+def test_by_several_threads(way: str, limit: float, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which Paddle takes where ``OMP_NUM_THREADS`` says so."""
+    monkeypatch.setattr(kernels, "LARGE", 1 << 10)
+    monkeypatch.setattr(kernels, "PART", 1 << 8)
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    found, pools = [], []
+    pool = threads._pool
+    monkeypatch.setattr(threads, "_pool", lambda: pools.append(count) or pool())
+    for count in ("1", "2"):
+        monkeypatch.setenv("OMP_NUM_THREADS", count)
+        grads = [*gradients("a large one", dtype), *gradients("few", dtype)]
+        if way == "object":
+            found.append([framework.read(g) for _, g in gradclip.ClipGradByNorm(limit)([(None, g) for g in grads])])
+        else:
+            found.append(clipped(grads, RULES[name](limit), way == "in place")[0])
+    for one, several in zip(*found, strict=True):
+        assert ulps(several, one, dtype) <= 1
+    assert "1" not in pools
+    assert "2" in pools or name != "global" or not kernels.KINDS
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RULES)
+def test_many_that_are_transposed(name: str, dtype: str) -> None:
+    """Which are whole, and in another order than their elements."""
+    rng = np.random.default_rng(1)
+    values = [rng.standard_normal((5, 7)) for _ in range(MANY + 2)]
+    transposed = [framework.make(v.T.copy(), dtype).t() for v in values]
+    found, _ = clipped(transposed, RULES[name](0.5), False)
+    expected, _ = clipped([framework.make(v, dtype) for v in values], RULES[name](0.5), False)
+    by_object = gradclip.ClipGradByNorm(0.5)([(None, framework.make(v.T.copy(), dtype).t()) for v in values])
+    for this, wanted, (_, other), value in zip(found, expected, by_object, values, strict=True):
+        assert ulps(this, wanted, dtype) <= (8 if dtype == "float64" else 1)  # the squares are added in another order
+        assert np.array_equal(np.sign(framework.read(other)), np.sign(value))
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
