@@ -73,7 +73,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is compiled is near the limit of the machine on both sides, so that the mean of those ratios is near 1.1; with "
-        "them the eager ones, which have one of 4.4, would need one of 4.65.",
+        "them the eager ones, which have one of 4.4, would need one of 5.4.",
         ("* cases",),
     ),
     Reason(
