@@ -78,13 +78,9 @@ def alike(shapes: Sequence[tuple[int, ...]], small: int, at_once: int) -> tuple[
     """
     if len(shapes) < _ALIKE:
         return list(range(len(shapes))), []
-    distinct = set(shapes)
-    places: dict[tuple[int, ...], list[int]] = {shape: [] for shape in distinct}
-    if len(distinct) == 1:
-        places[shapes[0]] = list(range(len(shapes)))
-    else:
-        for i, shape in enumerate(shapes):
-            places[shape].append(i)
+    places: dict[tuple[int, ...], list[int]] = {}
+    for i, shape in enumerate(shapes):
+        places.setdefault(shape, []).append(i)
     alone: list[int] = []
     together: list[list[int]] = []
     for shape, found in places.items():
@@ -202,7 +198,7 @@ def clipped_apart(
             return None
         norms += found
         factors += each
-        if max(each) < 1:
+        if max(each) < 1:  # as mostly: without looking for them
             clipped[first:end] = scaled(clipped[first:end], each)
             continue
         places = [i for i, c in enumerate(each, first) if c < 1]

@@ -33,7 +33,7 @@ def array(x: Tensor) -> _Array:
 def threads() -> int:
     """As many as TensorFlow's own operations take."""
     count = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS", "")
-    return int(count) if str(count).isdigit() and int(count) > 0 else cores()
+    return int(count) if str(count).isdecimal() and int(count) > 0 else cores()
 
 
 def products(tensors: Sequence[Tensor], factors: list[float], plain: str) -> list[Tensor]:

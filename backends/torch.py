@@ -296,10 +296,9 @@ class TorchBackend(Backend):
             torch._foreach_mul_(tensors, factor)
             return
         if is_tensor and coefficient.dim() == 0 and coefficient.is_cpu and torch_operator.takes(tensors):
+            # a single element may be a negated view, which no operator can be given to write
             torch_operator.scale_([x for x in tensors if x.numel() != 1], coefficient)
-            tensors = [
-                x for x in tensors if x.numel() == 1
-            ]  # it may be a negated view, which no operator can be given to write
+            tensors = [x for x in tensors if x.numel() == 1]
         for x in tensors:
             values = self.values(x)
             values.copy_(self.scale(values, coefficient))

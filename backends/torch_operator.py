@@ -27,7 +27,7 @@ _MANY, _LARGE, _LARGE_HALVES = 32, 1 << 18, 1 << 15
 
 def takes(tensors: Sequence[Tensor]) -> bool:
     """Whether these are gradients, while compiling, that the operators are for: in the host's memory, without derivatives."""
-    if not torch.compiler.is_compiling() or torch.compiler.is_exporting() or not kernels.KINDS:
+    if not torch.compiler.is_compiling() or torch.compiler.is_exporting() or not kernels.KINDS or not tensors:
         return False
     dtype = tensors[0].dtype
     if dtype not in _NARROW or _is_transformed():
@@ -91,6 +91,6 @@ if not hasattr(torch.ops.gradclip, "norms"):  # a process may import this twice
     _LIBRARY.define("scale_(Tensor(a!)[] gradients, Tensor coefficient) -> ()")
     _LIBRARY.impl("norms", _norms, "CPU")
     _LIBRARY.impl("scale_", _scale_, "CPU")
-    described = functools.partial(torch.library.register_fake, lib=_LIBRARY)
-    described("gradclip::norms", lambda gradients: gradients[0].new_empty(len(gradients), dtype=torch.float64))
-    described("gradclip::scale_", lambda gradients, coefficient: None)
+    _describe = functools.partial(torch.library.register_fake, lib=_LIBRARY)
+    _describe("gradclip::norms", lambda gradients: gradients[0].new_empty(len(gradients), dtype=torch.float64))
+    _describe("gradclip::scale_", lambda gradients, coefficient: None)

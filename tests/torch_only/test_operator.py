@@ -1,4 +1,4 @@
-"""What ``torch.compile`` hands to the compiled loops: as eagerly to the bit, and only what they are for."""
+"""What ``torch.compile`` hands to the compiled loops: the norms of the eager path to the bit, and only what they are for."""
 
 from __future__ import annotations
 
