@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip.backends import kernels
+from gradclip.backends import allocator, kernels
 from gradclip.backends.threads import Threads, in_threads, one
 from gradclip.norms import combine
 
@@ -118,22 +118,28 @@ def copied(x: Array, threads: Threads = one) -> Array:
     """A copy of the same layout."""
     if x.size < kernels.LARGE or not x.flags.forc:
         return x.copy("K")
-    made = np.empty_like(x)
+    made = new_like(x)
     pairs = zip(_parts(made.ravel("K")), _parts(x.ravel("K")), strict=True)
     in_threads(lambda pair: np.copyto(*pair), list(pairs), threads)
     return made
 
 
 def new(shape: Sequence[int], dtype: Any) -> Array:
-    """Memory for a result, from a multiple of 64 bytes on, or frameworks would copy it.
-
-    NumPy asks for large pages, which takes half the time that a framework's own memory takes to be handed out.
-    """
+    """Memory for a result, from a multiple of 64 bytes on, or frameworks would copy it."""
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    if nbytes >= allocator.LEAST:
+        return allocator.empty(nbytes).view(dtype).reshape(shape)
     memory = np.empty(nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
     made: Array = memory[start : start + nbytes].view(dtype).reshape(shape)
     return made
+
+
+def new_like(x: Array) -> Array:
+    """Memory for a result of the same layout as a whole array."""
+    if x.nbytes < allocator.LEAST:
+        return np.empty_like(x)
+    return new(x.shape, x.dtype) if x.flags.c_contiguous else new(x.shape[::-1], x.dtype).T
 
 
 def new_of_each(arrays: Sequence[Array]) -> list[Array]:

@@ -152,7 +152,7 @@ def _made(loop: Any, operation: Any, arrays: Sequence[Tensor], in_place: bool, *
     kind = _kind_of_whole(arrays)
     if kind is None:
         return _each(operation, arrays, in_place, *numbers)
-    made = arrays if in_place else list(map(np.empty_like, arrays))
+    made = arrays if in_place else list(map(host.new_like, arrays))
     host.compiled(loop, kind, arrays, made, *numbers, threads=allowed)
     return list(made)
 
@@ -176,7 +176,7 @@ def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: fl
         return [_each(operation, [x], in_place, *row)[0] for x, row in zip(arrays, rows, strict=False)]
     outs: list[Any] = [arrays] if in_place else []
     if dtype.itemsize < 4:  # in float32, to which NumPy converts a few thousand elements at a time
-        outs = outs or [map(np.empty_like, arrays)]
+        outs = outs or [map(host.new_like, arrays)]
         operation, dtype = functools.partial(operation, dtype=np.float32, casting="unsafe"), np.float32
     made: list[Any] = []  # as arrays they take half the time that numbers do
     for n in numbers:

@@ -96,6 +96,10 @@ class Bench:
         taken = self.subject.allocated(call)
         if taken is None and self.subject.device == "cpu" and memory.can_measure():
             taken = memory.peak(call, restore)
+        elif taken is not None:
+            if restore is not None:
+                restore()
+            taken += memory.of_results(call)
         return None if taken is None else taken / self.bytes
 
     def error(self, function: Function, key: Key, call: Call, bound: float) -> float | None:

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["can_measure", "peak"]
+from gradclip.backends import allocator
+
+__all__ = ["can_measure", "of_results", "peak"]
 
 PROCESS = Path("/proc/self")
 SETTLES = 0.02  #: seconds in which a framework's own threads free what they no longer need
@@ -41,6 +43,7 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
             if restore is not None:
                 restore()
             gc.collect()
+            allocator.release()
             time.sleep(SETTLES)
             _glibc("malloc_trim", 0)
             (PROCESS / "clear_refs").write_text("5")  # resets VmHWM to what is held now
@@ -49,6 +52,15 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
             most = _status("VmHWM:")
             del result
     return max(0, most - before)
+
+
+def of_results(call: Callable[[], Any]) -> int:
+    """The bytes of large results that gradclip has from the system itself, which no framework counts."""
+    before = allocator.held()
+    result = call()
+    taken = allocator.held() - before
+    del result
+    return taken
 
 
 @contextmanager

@@ -84,7 +84,14 @@ MIGRATE = "migrate"
 CONFORMANCE = "conformance"
 PUBLIC = {"__init__", "dialects", "errors", "children"}
 # What the backends may share, and the trainers of the demo.
-SHARED = {"backends.host", "backends.kernels", "backends._kernels", "backends.threads", "backends.targets.host"}
+SHARED = {
+    "backends.allocator",
+    "backends.host",
+    "backends.kernels",
+    "backends._kernels",
+    "backends.threads",
+    "backends.targets.host",
+}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits"}
 # What is neither of gradclip nor of the standard library, by module: nothing for the rest.
 THIRD_PARTY = {
@@ -98,6 +105,7 @@ THIRD_PARTY = {
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
     "migrate.runner": {"libcst"},
+    "backends.allocator": {"numpy"},
     "backends.host": {"numpy"},
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},
