@@ -93,7 +93,7 @@ static inline void add(double *sum, double *lost, double value)
     for (; i < size; i++)                                                                                                      \
         y[i] = VALUE;
 
-/* The arithmetic is done in WIDE. A NaN stays one between two bounds. */
+/* The arithmetic is done in WIDE. */
 #define LOOPS(NAME, TYPE, WIDE)                                                                                                \
     FOR_EACH_PROCESSOR static double block_##NAME(const TYPE *x, Py_ssize_t size)                                              \
     {                                                                                                                          \
@@ -129,23 +129,47 @@ static inline void add(double *sum, double *lost, double value)
         TYPE *y = to;                                                                                                          \
         WIDE factor = (WIDE)number;                                                                                            \
         EACH(to_##NAME(from_##NAME(x[i]) * factor))                                                                            \
-    }                                                                                                                          \
-    static inline WIDE between_##NAME(WIDE x, WIDE lower, WIDE upper)                                                          \
-    {                                                                                                                          \
-        return x > upper ? upper : x < lower ? lower : x;                                                                      \
-    }                                                                                                                          \
+    }
+
+/* A NaN stays one between two bounds. */
+#define CLAMP(NAME, TYPE)                                                                                                      \
     FOR_EACH_PROCESSOR static void clamp_##NAME(void *to, const void *from, Py_ssize_t size, double least, double most)        \
     {                                                                                                                          \
         const TYPE *x = from;                                                                                                  \
-        TYPE *y = to;                                                                                                          \
-        WIDE lower = (WIDE)least, upper = (WIDE)most;                                                                          \
-        EACH(to_##NAME(between_##NAME(from_##NAME(x[i]), lower, upper)))                                                       \
+        TYPE *y = to, lower = (TYPE)least, upper = (TYPE)most;                                                                 \
+        EACH(x[i] > upper ? upper : x[i] < lower ? lower : x[i])                                                               \
+    }
+
+/* The bits of halves are in the order of the numbers where those of negative ones are turned round, which undoes itself too. */
+static inline int16_t ordered(int16_t bits) { return (int16_t)(bits ^ ((bits >> 15) & 0x7fff)); }
+
+static inline int16_t between_bits(int16_t bits, int16_t lower, int16_t upper, int16_t infinite)
+{
+    int16_t x = ordered(bits);
+    x = x > upper ? upper : x;
+    x = x < lower ? lower : x;
+    return (bits & 0x7fff) > infinite ? bits : ordered(x);
+}
+
+/* Without a conversion. To numbers both zeros are one: as a bound it is the one that leaves the other as it is. */
+#define CLAMP_BITS(NAME, INFINITE)                                                                                             \
+    FOR_EACH_PROCESSOR static void clamp_##NAME(void *to, const void *from, Py_ssize_t size, double least, double most)        \
+    {                                                                                                                          \
+        const int16_t *x = from;                                                                                               \
+        int16_t *y = to, lower = ordered((int16_t)to_##NAME((float)least)), upper = ordered((int16_t)to_##NAME((float)most));  \
+        lower = lower == 0 ? -1 : lower;                                                                                       \
+        upper = upper == -1 ? 0 : upper;                                                                                       \
+        EACH(between_bits(x[i], lower, upper, INFINITE))                                                                       \
     }
 
 LOOPS(float32, float, float)
 LOOPS(float16, uint16_t, float)
 LOOPS(bfloat16, uint16_t, float)
 LOOPS(float64, double, double)
+CLAMP(float32, float)
+CLAMP_BITS(float16, 0x7c00)
+CLAMP_BITS(bfloat16, 0x7f80)
+CLAMP(float64, double)
 
 static const struct {
     Py_ssize_t itemsize;

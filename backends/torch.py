@@ -257,8 +257,15 @@ class TorchBackend(Backend):
             return x * coefficient  # torch multiplies halves in float32
         return super().scale(x, coefficient)
 
+    def clamps_together(self, tensors: Sequence[Tensor]) -> bool:
+        # a single element may be a negated view, which no operator can be given to write
+        return torch_operator.takes_bounds(tensors) and all(x.numel() != 1 for x in tensors)
+
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         upper = max(lower, upper)
+        if torch.compiler.is_compiling():
+            torch_operator.clamp_(tensors, lower, upper)
+            return
         kind = torch_memory.kind_of(tensors, "plain")
         if kind is not None and torch_memory.are_as_stored(tensors):
             torch_memory.clamp_(tensors, kind, lower, upper)

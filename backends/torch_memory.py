@@ -81,9 +81,14 @@ def multiply(made: Sequence[Tensor], tensors: Sequence[Tensor], kind: int, coeff
 
 def clamp_(tensors: Sequence[Tensor], kind: int, lower: float, upper: float) -> None:
     """``x = max(min(x, upper), lower)`` for each."""
+    clamp(tensors, kind, lower, upper)
+    torch.autograd.graph.increment_version(tensors)
+
+
+def clamp(tensors: Sequence[Tensor], kind: int, lower: float, upper: float) -> None:
+    """The same without a word to autograd."""
     addresses = _addresses(tensors)
     kernels.clamp(addresses, addresses, _sizes(tensors), kind, lower, upper, torch.get_num_threads)
-    torch.autograd.graph.increment_version(tensors)
 
 
 def by_rows(x: Tensor, order: float) -> float:

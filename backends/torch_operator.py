@@ -18,11 +18,13 @@ from gradclip.backends import kernels, torch_memory
 from gradclip.dtypes import normal_factors
 from gradclip.tracing import constant
 
-__all__ = ["norms", "scale_", "takes"]
+__all__ = ["clamp_", "norms", "scale_", "takes", "takes_bounds"]
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
 #: below so many gradients, and elements of all, Inductor's loops take less than a call; in halves it is slower
 _MANY, _LARGE, _LARGE_HALVES = 32, 1 << 18, 1 << 15
+#: bytes that no cache holds: of fewer, Inductor's bounds take less than a call
+_UNCACHED = 1 << 27
 
 
 def takes(tensors: Sequence[Tensor]) -> bool:
@@ -49,6 +51,11 @@ def _is_transformed() -> bool:
     return torch._C._functorch.maybe_current_level() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
+def takes_bounds(tensors: Sequence[Tensor]) -> bool:
+    """The same for bounds, which are no faster as an operator while the gradients are in the cache."""
+    return sum(x.numel() * x.itemsize for x in tensors) >= _UNCACHED and takes(tensors)
+
+
 def norms(tensors: Sequence[Tensor]) -> Tensor:
     """The Euclidean norm of each, a vector of float64."""
     found: Tensor = torch.ops.gradclip.norms(tensors)
@@ -59,6 +66,11 @@ def scale_(tensors: Sequence[Tensor], coefficient: Tensor) -> None:
     """``x *= coefficient`` for each, by a 0-d tensor; from 1 on nothing is written."""
     if tensors:
         torch.ops.gradclip.scale_(tensors, coefficient)
+
+
+def clamp_(tensors: Sequence[Tensor], lower: float, upper: float) -> None:
+    """``x = max(min(x, upper), lower)`` for each."""
+    torch.ops.gradclip.clamp_(tensors, lower, upper)
 
 
 def _norms(gradients: list[Tensor]) -> Tensor:
@@ -85,12 +97,26 @@ def _scale_(gradients: list[Tensor], coefficient: Tensor) -> None:
     torch.autograd.graph.increment_version([x for x in held if not x.is_inference()])
 
 
+def _clamp_(gradients: list[Tensor], lower: float, upper: float) -> None:
+    held = [x for x in gradients if x.numel()]
+    kind = torch_memory.kind_of(held) if held else None
+    if kind is None:
+        for x in held:
+            x.copy_(x.float().clamp(lower, upper))
+        return
+    torch_memory.clamp(held, kind, lower, upper)
+    torch.autograd.graph.increment_version([x for x in held if not x.is_inference()])
+
+
 if not hasattr(torch.ops.gradclip, "norms"):  # a process may import this twice
     _LIBRARY = torch.library.Library("gradclip", "FRAGMENT")
     _LIBRARY.define("norms(Tensor[] gradients) -> Tensor")
     _LIBRARY.define("scale_(Tensor(a!)[] gradients, Tensor coefficient) -> ()")
+    _LIBRARY.define("clamp_(Tensor(a!)[] gradients, float lower, float upper) -> ()")
     _LIBRARY.impl("norms", _norms, "CPU")
     _LIBRARY.impl("scale_", _scale_, "CPU")
+    _LIBRARY.impl("clamp_", _clamp_, "CPU")
     _describe = functools.partial(torch.library.register_fake, lib=_LIBRARY)
     _describe("gradclip::norms", lambda gradients: gradients[0].new_empty(len(gradients), dtype=torch.float64))
     _describe("gradclip::scale_", lambda gradients, coefficient: None)
+    _describe("gradclip::clamp_", lambda gradients, lower, upper: None)

@@ -374,6 +374,10 @@ class Backend:
         """:meth:`clamp` of each of several plain tensors; with ``keep`` one that fits may be returned itself, no copy."""
         return [self.clamp(x, lower, upper) for x in tensors]
 
+    def clamps_together(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether :meth:`clamp_` takes several dense tensors that are not plain, as while they are traced."""
+        return False
+
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         """:meth:`clamp` each of several plain tensors in place."""
         for x in tensors:

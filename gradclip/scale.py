@@ -20,12 +20,16 @@ def clamped(opened: Gradients, backend: Backend, rule: Rule, in_place: bool, kee
     With ``keep`` a gradient that fits may be returned itself, and not copied.
     """
     leaves = opened.leaves
-    if opened.plain and isinstance(rule.lower, float) and isinstance(rule.upper, float):
+    are_numbers = isinstance(rule.lower, float) and isinstance(rule.upper, float)
+    if opened.plain and are_numbers:
         if not in_place:
             return opened.placed(backend.clamped(opened.present, rule.lower, rule.upper, keep))
         backend.clamp_(opened.present, rule.lower, rule.upper)
         return leaves
     places = opened.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]
+    if in_place and are_numbers and backend.clamps_together([leaves[i] for i in places]):
+        backend.clamp_([leaves[i] for i in places], rule.lower, rule.upper)
+        return leaves
     clamped: list[Tensor | None] = [None] * len(leaves)
     for i in places:
         merged = backend.merge(leaves[i])

@@ -1,4 +1,4 @@
-"""What ``torch.compile`` hands to the compiled loops: the norms of the eager path to the bit, and only what they are for."""
+"""What ``torch.compile`` hands to the compiled loops, and what it does not; the results are those of the eager path."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 
 import gradclip
 from gradclip.backends import torch_operator
-from gradclip.dialects import keras
+from gradclip.dialects import keras, tensorflow
 from gradclip.dialects import torch as dialect
 
 OPERATORS = {"gradclip.norms", "gradclip.scale_"}
+CLAMP = {"gradclip.clamp_"}
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch_operator, "_MANY", 0)
     monkeypatch.setattr(torch_operator, "_LARGE", 0)
     monkeypatch.setattr(torch_operator, "_LARGE_HALVES", 0)
+    monkeypatch.setattr(torch_operator, "_UNCACHED", 0)
     torch.compiler.reset()
     yield
     torch.compiler.reset()
@@ -45,7 +47,7 @@ def compiled(function: Callable[..., Any], expected: set[str] = OPERATORS) -> Ca
     def call(*args: Any) -> Any:
         seen = Seen()
         result = torch.compile(function, fullgraph=True, backend=seen)(*args)
-        assert OPERATORS & seen.operators == expected
+        assert (OPERATORS | CLAMP) & seen.operators == expected
         return result
 
     return call
@@ -71,6 +73,35 @@ def test_the_same_as_eagerly(rule: gradclip.Rule, dtype: torch.dtype, magnitude:
         # the coefficient is one of float32 here, and of float64 there
         rtol = 2e-7 if dtype == torch.float32 else 1e-2
         assert torch.allclose(found.double(), wanted.double(), rtol=rtol, atol=1e-44, equal_nan=True)
+
+
+BOUNDS = [(-0.5, 0.5), (0.1, math.inf), (0.5, -0.5), (-1e30, 1e30), (-1e-41, 1e-41)]
+
+
+@pytest.mark.parametrize("magnitude", [1.0, 1e30, 1e-40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_by_value_to_the_bit(dtype: torch.dtype, magnitude: float) -> None:
+    for lower, upper in BOUNDS:
+        grads, expected = some(dtype, magnitude), some(dtype, magnitude)
+        grads[0][1] = expected[0][1] = math.nan
+        rule = tensorflow.clip_by_value(lower, upper)
+        compiled(lambda gs, rule=rule: gradclip.clip_(gs, rule).norm, CLAMP)(grads)
+        gradclip.clip_(expected, rule)
+        for found, wanted in zip(grads, expected, strict=True):
+            assert torch.equal(found.isnan(), wanted.isnan())
+            assert torch.equal(found.nan_to_num(7.0), wanted.nan_to_num(7.0))
+
+
+def test_by_value_what_the_operator_is_not_for() -> None:
+    rule = dialect.clip_grad_value(0.5)
+    for x in (torch.randn(6, 6)[::2, ::2], torch.tensor(3 + 4j).conj().imag, torch.randn(3, dtype=torch.float64)):
+        expected = x.clone().clamp(-0.5, 0.5)
+        compiled(lambda g: gradclip.clip_([g], rule).norm, set())(x)
+        assert torch.equal(x, expected)
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    parameter.grad = torch.tensor([3.0, -0.1, 0.2])
+    compiled(lambda p: gradclip.clip_grad_value_([p, p], 0.5), CLAMP)(parameter)
+    assert torch.equal(parameter.grad, torch.tensor([0.5, -0.1, 0.2]))
 
 
 def test_each_by_its_own_norm() -> None:
@@ -107,10 +138,10 @@ ODD: dict[str, Callable[[], torch.Tensor]] = {
 def test_odd_memory(make: Callable[[], torch.Tensor]) -> None:
     x = make()
     expected = x.clone()
-    rule = dialect.clip_grad_norm(0.1)
-    torch.compile(lambda g: gradclip.clip_([g], rule).norm, fullgraph=True, backend="aot_eager")(x)
-    gradclip.clip_([expected], rule)
-    assert torch.allclose(x, expected, rtol=2e-7)
+    for rule in (dialect.clip_grad_norm(0.1), dialect.clip_grad_value(0.02)):
+        torch.compile(lambda g, rule=rule: gradclip.clip_([g], rule).norm, fullgraph=True, backend="aot_eager")(x)
+        gradclip.clip_([expected], rule)
+        assert torch.allclose(x, expected, rtol=2e-7)
 
 
 def test_a_negated_element() -> None:
@@ -168,10 +199,11 @@ def test_in_forward_mode_torch_computes() -> None:
 
 def test_autograd_hears_of_it() -> None:
     weight, x = torch.randn(3, requires_grad=True), torch.randn(3)
-    loss = (weight * x).sum()
-    compiled(lambda g: gradclip.clip_([g], dialect.clip_grad_norm(0.1)).norm)(x)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
+    for rule, operators in ((dialect.clip_grad_norm(0.1), OPERATORS), (dialect.clip_grad_value(0.1), CLAMP)):
+        loss = (weight * x).sum()
+        compiled(lambda g, rule=rule: gradclip.clip_([g], rule).norm, operators)(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
 
 
 def test_where_a_derivative_is_wanted_torch_computes() -> None:
@@ -222,11 +254,13 @@ def test_few_small_ones_are_left_to_inductor(monkeypatch: pytest.MonkeyPatch) ->
     compiled(lambda gs: gradclip.clip_(gs, rule).norm, set())(some())
     compiled(lambda gs: gradclip.clip_(gs, rule).norm)([torch.randn(8) for _ in range(40)])
     compiled(lambda gs: gradclip.clip_(gs, rule).norm)([torch.randn(1 << 18)])
+    compiled(lambda gs: gradclip.clip_(gs, dialect.clip_grad_value(1.0)).norm, set())([torch.randn(1 << 18)])
 
 
 def test_the_operators_hold_to_their_schemas() -> None:
     torch.library.opcheck(torch.ops.gradclip.norms.default, (some(),))
     torch.library.opcheck(torch.ops.gradclip.scale_.default, (some(), torch.tensor(0.5)))
+    torch.library.opcheck(torch.ops.gradclip.clamp_.default, (some(), -0.5, 0.5))
 
 
 def test_without_a_compiler_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
