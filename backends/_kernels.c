@@ -221,12 +221,18 @@ static int open_piece(Piece *piece, PyObject *item, Py_ssize_t size, Py_ssize_t 
             PyErr_SetString(PyExc_ValueError, "A piece with elements has an address.");
         return PyErr_Occurred() ? -1 : 0;
     }
-    if (PyObject_GetBuffer(item, &piece->buffer, PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) < 0)
+    if (PyObject_GetBuffer(item, &piece->buffer, PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) < 0) {
+        if (PyErr_ExceptionMatches(PyExc_ValueError)) /* what NumPy says of an array with gaps, or one that is read-only */
+            PyErr_SetString(PyExc_BufferError, "A piece is memory without gaps, and a target can be written.");
         return -1;
+    }
     piece->data = piece->buffer.buf;
-    if (piece->buffer.len == size * itemsize)
+    if (piece->buffer.len != size * itemsize)
+        PyErr_Format(PyExc_ValueError, "A buffer has %zd bytes, and not %zd elements.", piece->buffer.len, size);
+    else if (size && (uintptr_t)piece->data % (uintptr_t)itemsize)
+        PyErr_SetString(PyExc_BufferError, "A buffer begins at a multiple of its elements' size.");
+    else
         return 0;
-    PyErr_Format(PyExc_ValueError, "A buffer has %zd bytes, and not %zd elements.", piece->buffer.len, size);
     PyBuffer_Release(&piece->buffer);
     return -1;
 }

@@ -8,6 +8,7 @@ compiled loops these take the Euclidean norms.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -73,23 +74,34 @@ def _kind(dtype: Any) -> int | None:
 
 def squares(arrays: Sequence[Array], kind: int, threads: Threads = one) -> list[float]:
     """The sum of the squares of each, by the compiled loops."""
-    return kernels.squares(list(map(_piece, arrays)), list(map(_SIZE, arrays)), kind, threads)
+    sizes = list(map(_SIZE, arrays))
+    if sum(sizes) < kernels.LARGE:
+        with contextlib.suppress(BufferError):  # to ask thousands of small arrays whether they are whole takes longer
+            return kernels.squares(_with_buffers(arrays), sizes, kind)
+    return kernels.squares(_with_buffers(list(map(_whole, arrays))), sizes, kind, threads)
 
 
 def compiled(
     loop: Any, kind: Any, arrays: Sequence[Array], made: Sequence[Array], *numbers: Any, threads: Threads = one
 ) -> None:
-    """``kernels.multiply`` or ``kernels.clamp``, of arrays without gaps into others of the same layout, or into themselves."""
-    sources = list(map(_piece, arrays))
-    targets = sources if made is arrays else list(map(_piece, made))
+    """``kernels.multiply`` or ``kernels.clamp``, of whole arrays into others of the same layout, or into themselves.
+
+    An array is whole that is aligned, and has its elements in one piece of memory.
+    """
+    sources = _with_buffers(arrays)
+    targets = sources if made is arrays else _with_buffers(made)
     loop(targets, sources, list(map(_SIZE, arrays)), kind, *numbers, threads=threads)
 
 
-def _piece(x: Array) -> Array:
-    """All elements as an array with a buffer: in one piece, of a dtype for which NumPy has one; a copy where it has to be."""
+def _with_buffers(arrays: Sequence[Array]) -> list[Array]:
+    """Arrays of one dtype, of one for which NumPy has a buffer."""
+    return list(arrays) if arrays[0].dtype.kind == "f" else [x.view(np.uint16) for x in arrays]
+
+
+def _whole(x: Array) -> Array:
+    """All elements as a whole array, a copy where it has to be."""
     flat = x if x.flags.forc else np.asarray(x).ravel("K")
-    flat = flat if flat.flags.aligned else flat.copy("K")
-    return flat if flat.dtype.kind == "f" else flat.view(np.uint16)
+    return flat if flat.flags.aligned else flat.copy("K")
 
 
 def fits(x: Array, lower: float, upper: float, threads: Threads = one) -> bool:

@@ -17,7 +17,8 @@ from gradclip.backends.threads import allowed
 from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
-_DTYPE = operator.attrgetter("dtype")
+_DTYPE, _LAYOUT = operator.attrgetter("dtype"), operator.attrgetter("shape", "strides")
+_SHARED = 1 << 16  # bytes of small results that are one piece of memory, and stay as long as one of them
 
 
 class NumpyBackend(Backend):
@@ -93,7 +94,7 @@ class NumpyBackend(Backend):
             if type(x) is not np.ndarray:
                 return ""
             flags = x.flags
-            if not flags.forc or flags.writeable is not is_writeable:
+            if not flags.forc or not flags.aligned or flags.writeable is not is_writeable:
                 return ""
             dtypes.add(x.dtype)
         if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
@@ -148,11 +149,11 @@ class NumpyBackend(Backend):
 
 
 def _made(loop: Any, operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:
-    """By a compiled loop, or where it is of no use by the operation, as :func:`_each` describes."""
-    kind = _kind_of_whole(arrays)
+    """Of whole arrays, by a compiled loop, or where it is of no use by the operation, as :func:`_each` describes."""
+    kind = host.kind_of(arrays)
     if kind is None:
         return _each(operation, arrays, in_place, *numbers)
-    made = arrays if in_place else list(map(host.new_like, arrays))
+    made = arrays if in_place else _new_of_each(arrays)
     host.compiled(loop, kind, arrays, made, *numbers, threads=allowed)
     return list(made)
 
@@ -161,8 +162,18 @@ _products = functools.partial(_made, kernels.multiply, np.multiply)
 _between = functools.partial(_made, kernels.clamp, np.ndarray.clip)
 
 
-def _kind_of_whole(arrays: Sequence[Tensor]) -> int | None:
-    return host.kind_of(arrays) if all(x.flags.forc and x.flags.aligned for x in arrays) else None
+def _new_of_each(arrays: Sequence[Tensor]) -> list[Tensor]:
+    """Memory for results like whole arrays of one dtype; for small ones of one shape some at once, in a tenth of the time."""
+    made: list[Tensor] = []
+    for (shape, _), alike in itertools.groupby(arrays, _LAYOUT):
+        like, count = arrays[len(made)], sum(1 for _ in alike)
+        together = _SHARED // like.nbytes if like.nbytes and like.ndim and like.flags.c_contiguous else 1
+        if together < 2 or count < 2:
+            made += [host.new_like(like) for _ in range(count)]
+            continue
+        for start in range(0, count, together):
+            made.extend(np.empty((min(together, count - start), *shape), like.dtype))
+    return made
 
 
 def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:
@@ -186,7 +197,7 @@ def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: fl
 
 
 def _is_simple(x: Tensor) -> bool:
-    return type(x) is np.ndarray and _name(x.dtype) in FLOATS
+    return type(x) is np.ndarray and _name(x.dtype) in FLOATS and x.flags.forc and x.flags.aligned
 
 
 def _is_one_factor(coefficient: Any) -> bool:

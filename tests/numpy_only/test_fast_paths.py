@@ -175,3 +175,27 @@ def test_an_array_at_an_odd_address(dtype: str, in_place: bool) -> None:
         want, expected = clipped([x.copy()], rule, in_place)
         assert norm == expected
         assert got[0].tobytes() == want[0].tobytes()
+
+
+LAYOUTS: list[tuple[str, list[np.ndarray]]] = [
+    ("of one shape", [np.full((3, 5), i, np.float32) for i in range(1, 6)]),
+    ("two runs", [np.full(shape, 2, np.float32) for shape in [(4,), (4,), (2, 3), (2, 3), (4,)]]),
+    ("more than are together", [np.full(200, i, np.float64) for i in range(1, 200)]),
+    ("Fortran's order among them", [np.array(np.arange(6.0).reshape(2, 3) + i, order=o) for i, o in enumerate("CFFC")]),
+    ("empty", [*(np.empty((0, 3), np.float32) for _ in range(2)), np.ones(3, np.float32)]),
+]
+
+
+@pytest.mark.parametrize("arrays", [arrays for _, arrays in LAYOUTS], ids=[name for name, _ in LAYOUTS])
+def test_results_that_share_memory_are_apart(arrays: list[np.ndarray]) -> None:
+    was = [x.copy("K") for x in arrays]
+    results = gradclip.clip(arrays, optax.clip_by_global_norm(0.5)).grads
+    factor = 0.5 / math.sqrt(sum(float((x.astype(np.float64) ** 2).sum()) for x in arrays))
+    for result, x, before in zip(results, arrays, was, strict=True):
+        assert (type(result), result.shape, result.strides, result.dtype) == (np.ndarray, x.shape, x.strides, x.dtype)
+        np.testing.assert_allclose(result, x * factor, rtol=3e-7)
+        np.testing.assert_array_equal(x, before)
+    kept = [x.copy() for x in results[1:]]
+    results[0][...] = 99
+    for result, before in zip(results[1:], kept, strict=True):
+        np.testing.assert_array_equal(result, before)
