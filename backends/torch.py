@@ -267,8 +267,9 @@ class TorchBackend(Backend):
             torch_operator.clamp_(tensors, lower, upper)
             return
         kind = torch_memory.kind_of(tensors, "plain")
-        if kind is not None and torch_memory.are_as_stored(tensors):
-            torch_memory.clamp_(tensors, kind, lower, upper)
+        if kind is not None and torch_memory.are_as_stored(tensors, sizes := torch_memory.sizes_of(tensors)):
+            torch_memory.clamp(tensors, sizes, kind, lower, upper)
+            torch.autograd.graph.increment_version(tensors)
             return
         if tensors[0].is_cpu or max(abs(lower), abs(upper)) > 65504.0:  # each has the bounds in the range of its own dtype
             for x in tensors:
@@ -283,7 +284,7 @@ class TorchBackend(Backend):
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         kind = torch_memory.kind_of(tensors, plain) if plain else None
         are_numbers = all(map(_at_once, coefficient)) if isinstance(coefficient, list) else _at_once(coefficient)
-        if kind is not None and are_numbers and torch_memory.are_as_stored(tensors):
+        if kind is not None and are_numbers and torch_memory.are_as_stored(tensors, torch_memory.sizes_of(tensors)):
             return torch_memory.multiplied(tensors, kind, coefficient)
         if not plain.startswith("float") or plain == "float16" or not _at_once(coefficient):
             return super().scaled(tensors, coefficient)

@@ -49,14 +49,19 @@ def kind_of(tensors: Sequence[Tensor], plain: str = "") -> int | None:
     return kind if is_memory else None
 
 
-def are_as_stored(tensors: Sequence[Tensor]) -> bool:
+def are_as_stored(tensors: Sequence[Tensor], sizes: Sequence[int]) -> bool:
     """Whether the memory of dense tensors holds their values, and not the negatives, as of a conjugate's imaginary part."""
-    return 1 not in set(_sizes(tensors)) or not any(map(torch.Tensor.is_neg, tensors))  # a longer part is not dense
+    return 1 not in sizes or not any(map(torch.Tensor.is_neg, tensors))  # a longer part is not dense
+
+
+def sizes_of(tensors: Sequence[Tensor]) -> list[int]:
+    """The numbers of their elements."""
+    return list(map(torch.Tensor.numel, tensors))
 
 
 def squares(tensors: Sequence[Tensor], kind: int) -> list[float]:
     """The sum of the squares of each."""
-    return kernels.squares(_addresses(tensors), _sizes(tensors), kind, torch.get_num_threads)
+    return kernels.squares(_addresses(tensors), sizes_of(tensors), kind, torch.get_num_threads)
 
 
 def multiply_(tensors: Sequence[Tensor], kind: int, coefficient: float) -> None:
@@ -76,19 +81,13 @@ def multiply(made: Sequence[Tensor], tensors: Sequence[Tensor], kind: int, coeff
     """The same into others, or into themselves without a word to autograd."""
     addresses = _addresses(tensors)
     written = addresses if made is tensors else _addresses(made)
-    kernels.multiply(written, addresses, _sizes(tensors), kind, coefficient, torch.get_num_threads)
+    kernels.multiply(written, addresses, sizes_of(tensors), kind, coefficient, torch.get_num_threads)
 
 
-def clamp_(tensors: Sequence[Tensor], kind: int, lower: float, upper: float) -> None:
-    """``x = max(min(x, upper), lower)`` for each."""
-    clamp(tensors, kind, lower, upper)
-    torch.autograd.graph.increment_version(tensors)
-
-
-def clamp(tensors: Sequence[Tensor], kind: int, lower: float, upper: float) -> None:
-    """The same without a word to autograd."""
+def clamp(tensors: Sequence[Tensor], sizes: list[int], kind: int, lower: float, upper: float) -> None:
+    """``x = max(min(x, upper), lower)`` for each, without a word to autograd."""
     addresses = _addresses(tensors)
-    kernels.clamp(addresses, addresses, _sizes(tensors), kind, lower, upper, torch.get_num_threads)
+    kernels.clamp(addresses, addresses, sizes, kind, lower, upper, torch.get_num_threads)
 
 
 def by_rows(x: Tensor, order: float) -> float:
@@ -105,7 +104,3 @@ def by_rows(x: Tensor, order: float) -> float:
 
 def _addresses(tensors: Sequence[Tensor]) -> list[int]:
     return list(map(torch.Tensor.data_ptr, tensors))
-
-
-def _sizes(tensors: Sequence[Tensor]) -> list[int]:
-    return list(map(torch.Tensor.numel, tensors))

@@ -104,7 +104,7 @@ def _clamp_(gradients: list[Tensor], lower: float, upper: float) -> None:
         for x in held:
             x.copy_(x.float().clamp(lower, upper))
         return
-    torch_memory.clamp(held, kind, lower, upper)
+    torch_memory.clamp(held, torch_memory.sizes_of(held), kind, lower, upper)
     torch.autograd.graph.increment_version([x for x in held if not x.is_inference()])
 
 
