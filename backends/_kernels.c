@@ -11,6 +11,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* On x86 the loops are compiled three times, and the loader chooses what the processor has; elsewhere the compiler's target. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
@@ -21,6 +24,7 @@
 
 enum { LANES = 32 };            /* sums side by side, so that no addition waits for the one before it */
 enum { AHEAD = 4096 };          /* bytes: what is asked for so early has come when it is read */
+enum { STREAMED = 1 << 21 };    /* bytes from which on results go past the cache: to memory that is not read first */
 enum { BLOCK = 1 << 12 };       /* elements to a sum, so that float64 is right to some ulp at any length too */
 enum { HOLDS_GIL = 1 << 14 };   /* up to so many elements other threads wait no longer than for a call */
 
@@ -82,16 +86,59 @@ static inline void add(double *sum, double *lost, double value)
     *sum = total;
 }
 
-/* y[i] = VALUE for all of them */
-#define EACH(VALUE)                                                                                                            \
+/* Whether to write past the cache, line by line. */
+static inline int is_streamed(const void *y, const void *x, size_t bytes)
+{
+#ifdef __SSE2__
+    return y != x && bytes >= STREAMED && (uintptr_t)y % 64 == 0;
+#else
+    return (void)y, (void)x, (void)bytes, 0;
+#endif
+}
+
+static inline void stream(void *to, const void *lines, size_t bytes)
+{
+#ifdef __SSE2__
+    for (size_t i = 0; i < bytes; i += 16)
+        _mm_stream_si128((__m128i *)((char *)to + i), _mm_loadu_si128((const __m128i *)((const char *)lines + i)));
+#else
+    memcpy(to, lines, bytes);
+#endif
+}
+
+static inline void end_stream(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+/* y[i] = RESULT for all of them, which is made of x[i], there called v */
+#define EACH(TYPE, RESULT)                                                                                                     \
     Py_ssize_t i = 0;                                                                                                          \
-    while (i + LANES <= size) {                                                                                                \
-        prefetch(x + i, LANES * sizeof *x);                                                                                    \
-        for (Py_ssize_t end = i + LANES; i < end; i++)                                                                         \
-            y[i] = VALUE;                                                                                                      \
+    if (is_streamed(y, x, (size_t)size * sizeof(TYPE))) {                                                                      \
+        for (; i + LANES <= size; i += LANES) {                                                                                \
+            TYPE lines[LANES];                                                                                                 \
+            prefetch(x + i, sizeof lines);                                                                                     \
+            for (int j = 0; j < LANES; j++) {                                                                                  \
+                TYPE v = x[i + j];                                                                                             \
+                lines[j] = RESULT;                                                                                             \
+            }                                                                                                                  \
+            stream(y + i, lines, sizeof lines);                                                                                \
+        }                                                                                                                      \
+        end_stream();                                                                                                          \
     }                                                                                                                          \
-    for (; i < size; i++)                                                                                                      \
-        y[i] = VALUE;
+    while (i + LANES <= size) {                                                                                                \
+        prefetch(x + i, LANES * sizeof(TYPE));                                                                                 \
+        for (Py_ssize_t end = i + LANES; i < end; i++) {                                                                       \
+            TYPE v = x[i];                                                                                                     \
+            y[i] = RESULT;                                                                                                     \
+        }                                                                                                                      \
+    }                                                                                                                          \
+    for (; i < size; i++) {                                                                                                    \
+        TYPE v = x[i];                                                                                                         \
+        y[i] = RESULT;                                                                                                         \
+    }
 
 /* The arithmetic is done in WIDE. */
 #define LOOPS(NAME, TYPE, WIDE)                                                                                                \
@@ -128,7 +175,7 @@ static inline void add(double *sum, double *lost, double value)
         const TYPE *x = from;                                                                                                  \
         TYPE *y = to;                                                                                                          \
         WIDE factor = (WIDE)number;                                                                                            \
-        EACH(to_##NAME(from_##NAME(x[i]) * factor))                                                                            \
+        EACH(TYPE, to_##NAME(from_##NAME(v) * factor))                                                                         \
     }
 
 /* A NaN stays one between two bounds. */
@@ -137,7 +184,7 @@ static inline void add(double *sum, double *lost, double value)
     {                                                                                                                          \
         const TYPE *x = from;                                                                                                  \
         TYPE *y = to, lower = (TYPE)least, upper = (TYPE)most;                                                                 \
-        EACH(x[i] > upper ? upper : x[i] < lower ? lower : x[i])                                                               \
+        EACH(TYPE, v > upper ? upper : v < lower ? lower : v)                                                                  \
     }
 
 /* The bits of halves are in the order of the numbers where those of negative ones are turned round, which undoes itself too. */
@@ -159,7 +206,7 @@ static inline int16_t between_bits(int16_t bits, int16_t lower, int16_t upper, i
         int16_t *y = to, lower = ordered((int16_t)to_##NAME((float)least)), upper = ordered((int16_t)to_##NAME((float)most));  \
         lower = lower == 0 ? -1 : lower;                                                                                       \
         upper = upper == -1 ? 0 : upper;                                                                                       \
-        EACH(between_bits(x[i], lower, upper, INFINITE))                                                                       \
+        EACH(int16_t, between_bits(v, lower, upper, INFINITE))                                                                 \
     }
 
 LOOPS(float32, float, float)

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradclip.backends import _kernels, kernels
+from gradclip.backends import _kernels, host, kernels
 
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
 HALVES = [name for name in DTYPES if name.endswith("16")]
@@ -106,6 +106,22 @@ def test_every_length(dtype: str, size: int) -> None:
     _kernels.multiply([buffer(x)], [buffer(x)], [size], kernels.KINDS[dtype], 0.0)
     assert not x.any()
     assert memory[size:].tobytes() == rest.tobytes()
+
+
+@pytest.mark.parametrize("start", [0, 1, 32])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:
+    """The same from a line's first byte on and from another; and nothing before, nor beyond the end."""
+    kind = DTYPES[dtype]
+    size = (1 << 21) // np.dtype(kind).itemsize + 37  # elements: more bytes than are kept
+    x = np.random.default_rng(0).normal(size=size).astype(kind)
+    for loop, of_few, numbers in ((_kernels.multiply, product, (0.3,)), (_kernels.clamp, between, (-0.5, 0.25))):
+        target = host.new((start + size + 40,), kind)
+        target[...] = 7
+        made = target[start : start + size]
+        loop([buffer(made)], [buffer(x)], [size], kernels.KINDS[dtype], *numbers)
+        assert same(made, np.concatenate([of_few(x[i : i + 1000], *numbers) for i in range(0, size, 1000)]))
+        assert {*target[:start].astype(float), *target[start + size :].astype(float)} == {7.0}
 
 
 @pytest.mark.parametrize("value", [1e30, 1e-30, 1e-45, 3.4e38])
