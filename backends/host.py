@@ -128,11 +128,12 @@ def _bits(magnitude: float, dtype: Any) -> int:
 
 def copied(x: Array, threads: Threads = one) -> Array:
     """A copy of the same layout."""
-    if x.size < kernels.LARGE or not x.flags.forc:
+    if x.nbytes < allocator.LEAST or x.itemsize % 2 or not (kernels.KINDS and x.flags.forc and x.flags.aligned):
         return x.copy("K")
     made = new_like(x)
-    pairs = zip(_parts(made.ravel("K")), _parts(x.ravel("K")), strict=True)
-    in_threads(lambda pair: np.copyto(*pair), list(pairs), threads)
+    # between infinities each half stays what it is, to the bit and a NaN too: read as halves, anything is copied
+    halves = [array.ravel("K").view(np.uint16) for array in (made, x)]
+    kernels.clamp(halves[:1], halves[1:], [x.nbytes // 2], kernels.KINDS["bfloat16"], -math.inf, math.inf, threads)
     return made
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import median_time
-from gradclip.backends import kernels
+from gradclip.backends import host, kernels
 from gradclip.backends.threads import cores
 
 __all__ = ["Moves", "Rates", "cache", "describe", "measure"]
@@ -74,7 +74,8 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
 @contextmanager
 def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
     """Loops over memory, each in so many threads, of which none holds the interpreter's lock."""
-    source, target = np.ones(elements, np.float32), np.ones(elements, np.float32)
+    source, target = (host.new((elements,), np.float32) for _ in range(2))
+    source[...] = target[...] = 1
     length = elements // threads // ROW * ROW
     parts = [slice(i * length, (i + 1) * length if i + 1 < threads else elements) for i in range(threads)]
     factor = np.float32(0.999)
