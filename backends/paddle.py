@@ -17,6 +17,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.backends import paddle_distributed as distributed
 from gradclip.backends import paddle_memory as memory
 from gradclip.backends import paddle_program as program
+from gradclip.backends import paddle_results as results
 from gradclip.backends.paddle_slot import grad_clip, slot, wanted
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, normal_factors
 from gradclip.errors import DTypeError, NotWritableError
@@ -283,14 +284,14 @@ class PaddleBackend(Backend):
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
         if all(isinstance(x, _Value) and isinstance(c, _Value) and not c.shape for x, c in zip(tensors, each, strict=True)):
             return program.scaled(tensors, coefficient, self.scale)
-        if not memory.knows(plain) or not _are_single_factors(each):
+        if not results.knows(plain) or not _are_single_factors(each):
             return super().scaled(tensors, coefficient)
-        return memory.scaled(tensors, each)
+        return results.scaled(tensors, each)
 
     def clipped_apart(
         self, tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
     ) -> tuple[list[Tensor], list[float], list[float]] | None:
-        return memory.clipped_apart(tensors, coefficients)
+        return results.clipped_apart(tensors, coefficients)
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         if isinstance(x, _Value) and isinstance(lower, float) and isinstance(upper, float):
@@ -300,24 +301,24 @@ class PaddleBackend(Backend):
         return super().clamp(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
-        if not memory.knows(self.dtype(tensors[0])):
+        if not results.knows(self.dtype(tensors[0])):
             return super().clamped(tensors, lower, upper)
-        return memory.clamped(tensors, lower, upper, keep)
+        return results.clamped(tensors, lower, upper, keep)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         if plain and _is_one_factor(coefficient):
-            memory.scale_(tensors, coefficient)
+            results.scale_(tensors, coefficient)
             return
         for x in tensors:
             if isinstance(coefficient, float) and self.dtype(x) in memory.SINGLE:
                 for factor in normal_factors(coefficient):
-                    memory.scale_([self.values(x)], factor)
+                    results.scale_([self.values(x)], factor)
             else:
                 merged = self.merge(x)  # a coefficient for each row is one for each row of these
                 self.assign_(x, self.with_values(merged, self.scale(self.values(merged), coefficient)))
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
-        memory.clamp_(tensors, lower, upper)
+        results.clamp_(tensors, lower, upper)
 
     def slot(self, cls: type) -> type:
         return slot(cls)

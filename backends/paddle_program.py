@@ -1,7 +1,7 @@
 """Norms and products in Paddle's static programs, in few operations: each costs more than a small tensor's arithmetic.
 
-A float32 sum in Paddle drifts, by 29 ulp in a million equal numbers. Short rows do not, summed as a product with ones, and the
-sums of those are few enough for float64. No backend itself.
+A float32 sum in Paddle drifts, by 29 ulp in a million equal numbers. Products of short rows with themselves do not, and are few
+enough to be summed in float64. No backend itself.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import paddle
 from paddle import _C_ops
 
 from gradclip.backend import Tensor
-from gradclip.backends.paddle_memory import alike
+from gradclip.backends.paddle_memory import ON_HOST_ONLY, alike
 
 __all__ = ["NARROW", "broadcast", "clamped", "filled", "norms", "scaled", "times", "total", "unbound"]
 
 NARROW = ("float32", "float16", "bfloat16")  #: dtypes whose squares neither overflow nor vanish in float64
-_ROW = 256  # elements to a float32 sum: 1 ulp, where 512 are off by 1.5
+_SHORT = 16  # shorter rows are too many
+_ROW = 256  # elements to a float32 sum: half an ulp, where 512 are off by 1
 _FEW = 1 << 17  # up to so many elements a copy in float64, which stays in the cache, costs less than more operations
-_BLOCK = 1 << 18  # elements whose squares stay in the cache, in memory that the next ones use again
-_STACKED = 1 << 16, 1 << 19  # for their norms: the elements of a small tensor, and of all that are stacked at once
-_STACKED_TO_SCALE = 1 << 13, 1 << 18  # larger ones are not worth a copy before and one after
+_STACKED = 1 << 13, _FEW  # the elements of a tensor that is small enough to be copied, and of all that are stacked at once
 _LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflowed, or vanished that matters
 
 
@@ -33,7 +32,7 @@ def norms(tensors: Sequence[Tensor], dtype: str) -> list[Tensor]:
 
     Nothing looks at a value, and no square overflows or vanishes.
     """
-    alone, together = _batches(tensors, *_STACKED)
+    alone, together = _batches(tensors)
     root = _root(_guarded([tensors[i] for i in alone], _stacks(tensors, together), paddle.concat), tensors)
     places = [*alone, *itertools.chain(*together)]
     each = dict(zip(places, paddle.unbind(paddle.cast(root, dtype)), strict=True))
@@ -42,7 +41,7 @@ def norms(tensors: Sequence[Tensor], dtype: str) -> list[Tensor]:
 
 def total(tensors: Sequence[Tensor]) -> Tensor:
     """The norm over all of some tensors of :data:`NARROW` dtypes, as a 0-d tensor of float64; otherwise as :func:`norms`."""
-    alone, together = _batches(tensors, *_STACKED)
+    alone, together = _batches(tensors)
 
     def summed(found: list[Tensor]) -> Tensor:
         return paddle.sum(paddle.concat(found), keepdim=True)
@@ -50,10 +49,10 @@ def total(tensors: Sequence[Tensor]) -> Tensor:
     return paddle.reshape(_root(_guarded([tensors[i] for i in alone], _stacks(tensors, together), summed), tensors), [])
 
 
-def _batches(tensors: Sequence[Tensor], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
+def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:
     """As :func:`alike`: the float32 tensors whose shapes are known."""
     known = [i for i, x in enumerate(tensors) if x.dtype == paddle.float32 and -1 not in x.shape]
-    alone, together = alike([tuple(tensors[i].shape) for i in known], small, at_once)
+    alone, together = alike([tuple(tensors[i].shape) for i in known], *_STACKED)
     others = set(range(len(tensors))).difference(known)
     return sorted([*others, *(known[i] for i in alone)]), [[known[i] for i in batch] for batch in together]
 
@@ -65,12 +64,12 @@ def _stacks(tensors: Sequence[Tensor], together: list[list[int]]) -> list[Tensor
 def _guarded(alone: list[Tensor], stacks: list[Tensor], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
     """Sums of squares, again in float64 where squares in float32 may have overflowed or vanished."""
 
-    def joined(squares: Callable[[Tensor, int], Tensor]) -> Tensor:
-        found = [*(squares(x, 1) for x in alone), *(squares(x, x.shape[0]) for x in stacks)]
+    def joined(squares: Callable[[Tensor], Tensor]) -> Tensor:
+        found = [*map(squares, alone), *map(_squares_of_each, stacks)]
         return found[0] if len(found) == 1 and found[0].shape == [1] else join(found)
 
     sums = joined(_squares)
-    if all(map(_is_few, [*alone, *stacks])):
+    if not ON_HOST_ONLY or all(map(_is_few, alone)):
         return sums
     least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
     is_right = paddle.all(paddle.logical_and(sums > least, sums < most))
@@ -101,49 +100,42 @@ def _is_few(x: Tensor) -> bool:
     return -1 not in x.shape and math.prod(x.shape) <= _FEW
 
 
-def _squares(x: Tensor, count: int) -> Tensor:
-    """The sums of the squares of so many equal parts, in float64 once they are few."""
-    if _is_few(x) or -1 in x.shape:  # rows of a length that is not known cannot be made
-        return _wide_squares(x, count)
-    blocks = _blocks(x) if count == 1 and x.stop_gradient else [x]  # the derivative of each slice would be as large as x
-    sums = [_row_sums(block, math.prod(block.shape) // count) for block in blocks]
-    each = paddle.reshape(sums[0] if len(sums) == 1 else paddle.concat(sums), [count, -1])
-    return paddle.sum(paddle.cast(each, "float64"), axis=1)
+def _squares(x: Tensor) -> Tensor:
+    """The sum of the squares, in float64 once they are few."""
+    size = math.prod(x.shape)  # negative where it is not known
+    row = next(length for length in range(_ROW, 0, -1) if size % length == 0)
+    # on a GPU a product of matrices may round its numbers to 10 bits
+    if not ON_HOST_ONLY or -1 in x.shape or _is_few(x) or row < _SHORT:
+        return _wide_squares(x)
+    narrow = _shared(x) if x.dtype == paddle.float32 else paddle.cast(x, "float32")
+    rows = paddle.reshape(narrow, [-1, 1, row])
+    sums = paddle.matmul(rows, rows, transpose_y=True)
+    return paddle.sum(paddle.cast(paddle.reshape(sums, [1, -1]), "float64"), axis=1)
 
 
-def _row_sums(x: Tensor, size: int) -> Tensor:
-    """The float32 sums of the squares of rows, of which a part of ``size`` elements has a whole number."""
-    row = next(length for length in range(min(_ROW, size), 0, -1) if size % length == 0)
-    narrow = paddle.cast(x, "float32")
-    return paddle.matmul(paddle.reshape(narrow * narrow, [-1, row]), paddle.ones([row, 1], "float32"))
+def _shared(x: Tensor) -> Tensor:
+    """The same memory: what a program is given, or reads again, it copies where the shape is changed.
+
+    Paddle does not know that it is the same memory, and might let another operation overwrite ``x`` too early. What keeps it
+    from that is the careful branch of :func:`_guarded`, which reads ``x`` itself, and runs after all that reads this.
+    """
+    return _C_ops.share_data(x) if x.stop_gradient else x  # it has no derivative
 
 
-def _blocks(x: Tensor) -> list[Tensor]:
-    """A tensor in slices of about :data:`_BLOCK` elements: what a program is given it copies where its shape is changed."""
-    shape = x.shape
-    size = math.prod(shape)
-    if size <= _BLOCK * 2:
-        return [x]
-    axis = next(i for i, length in enumerate(shape) if length > 1)
-    each = size // shape[axis]
-    step = 1 << max(1, _BLOCK // each).bit_length() - 1  # a power of two, for rows of full length
-    parts = [paddle.slice(x, [axis], [i], [min(i + step, shape[axis])]) for i in range(0, shape[axis], step)]
-    if step * each <= _BLOCK * 2:
-        return parts
-    return [block for part in parts for block in _blocks(paddle.reshape(part, [-1]))]
+def _wide_squares(x: Tensor) -> Tensor:
+    squares: Tensor = _C_ops.squared_l2_norm(paddle.cast(x, "float64"))
+    return squares
 
 
-def _wide_squares(x: Tensor, count: int) -> Tensor:
-    wide = paddle.cast(x, "float64")
-    if count == 1:
-        squares: Tensor = _C_ops.squared_l2_norm(wide)
-        return squares
-    return paddle.sum(wide * wide, axis=list(range(1, len(wide.shape))) or None)
+def _squares_of_each(stack: Tensor) -> Tensor:
+    """The same of every small tensor of a stack."""
+    wide = paddle.reshape(paddle.cast(stack, "float64"), [stack.shape[0], -1])
+    return paddle.sum(wide * wide, axis=1)
 
 
 def scaled(tensors: Sequence[Tensor], factors: Tensor | list[Tensor], scale: Callable[[Tensor, Any], Tensor]) -> list[Tensor]:
     """Each tensor times its 0-d factor, or all times one, by ``scale``; small float32 ones stacked."""
-    alone, together = _batches(tensors, *_STACKED_TO_SCALE)
+    alone, together = _batches(tensors)
     products: dict[int, Tensor] = {}
     for batch in together:
         stacked = paddle.stack([tensors[i] for i in batch])

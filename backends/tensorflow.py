@@ -15,14 +15,6 @@ from gradclip.backends import host, tensorflow_distributed, tensorflow_fused, te
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
 
-try:
-    from tensorflow.python.eager.record import could_possibly_record as _is_recording
-except ImportError:  # there is no public way to ask; taking it for recorded costs speed and nothing else
-
-    def _is_recording() -> bool:
-        return True
-
-
 _EAGER = tf.__internal__.EagerTensor
 _KIND = operator.attrgetter("dtype", "device")
 
@@ -100,7 +92,7 @@ class TensorFlowBackend(Backend):
         return float(x.numpy().item())
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        if not tf.executing_eagerly() or _is_recording():
+        if not tf.executing_eagerly() or tensorflow_fused.is_recording():
             return False
         return all(self.can_look(x) and "CPU:" in self.values(x).device for x in tensors)
 
@@ -180,7 +172,7 @@ class TensorFlowBackend(Backend):
         return tf.reduce_prod(tf.cast(x.dense_shape, tf.int64))
 
     def plain(self, tensors: Sequence[Tensor]) -> str:
-        if not tf.executing_eagerly() or _is_recording():
+        if not tf.executing_eagerly() or tensorflow_fused.is_recording():
             return ""
         if not all(issubclass(kind, _EAGER) for kind in set(map(type, tensors))):
             return ""
@@ -239,10 +231,9 @@ class TensorFlowBackend(Backend):
         dtype = self.dtype(x)
         are_numbers = isinstance(lower, float) and isinstance(upper, float)
         x, lower, upper = self.cast(x, dtype), _operand(lower, dtype), _operand(upper, dtype)
-        if are_numbers and _is_in_graph():
+        if are_numbers and not tf.executing_eagerly():
             return tensorflow_fused.clamped(x, lower, upper)
-        # what fits is not computed with, which would flush subnormal numbers to zero; a NaN does not fit
-        return tf.where((x >= lower) & (x <= upper), x, tf.maximum(tf.minimum(x, upper), lower))
+        return tensorflow_fused.selected(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
         if not lower <= 0 <= upper or "CPU:" not in tensors[0].device:

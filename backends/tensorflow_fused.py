@@ -10,10 +10,20 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Tensor
 from gradclip.dtypes import WIDE
+
+try:
+    from tensorflow.python.eager.record import could_possibly_record as is_recording
+except ImportError:  # there is no public way to ask; taking it for recorded costs speed and nothing else
+
+    def is_recording() -> bool:
+        """Whether a gradient tape or a forward accumulator may be looking."""
+        return True
+
 
 try:
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext as _is_in_xla
@@ -270,11 +280,13 @@ def _parted(joined: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """While tracing, each element between two 0-d bounds; where nothing is clipped ``x`` itself to the bit.
+    """While tracing, each element between two bounds, constants; where nothing is clipped ``x`` itself to the bit.
 
     Arithmetic would flush subnormal numbers to zero, but not those of halves, which TensorFlow compares one by one. What fits
     is found by reading, the first elements first.
     """
+    if is_traced_by_xla():
+        return _clamped_by_xla(x, lower, upper)
     if x.dtype in (tf.bfloat16, tf.float16):
         return between(x, lower, upper)
     if _is_few(x, _FEW):
@@ -285,10 +297,51 @@ def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         return (tf.reduce_max(part) <= upper) & (tf.reduce_min(part) >= lower)
 
     def all_clamped() -> Tensor:
-        return between(x, lower, upper)
+        return tf.maximum(tf.minimum(x, upper), lower)  # vectorised, unlike the one operation that does both
 
     first = fits(tf.reshape(x, [-1])[:_TINY])
     return tf.cond(first, lambda: tf.cond(fits(x), lambda: x, all_clamped), all_clamped)
+
+
+def selected(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Each element between two bounds, numbers or tensors that broadcast; a NaN stays one, and one bound makes one.
+
+    What fits is not computed with, which would flush subnormal numbers to zero; a NaN does not fit.
+    """
+    return tf.where((x >= lower) & (x <= upper), x, tf.maximum(tf.minimum(x, upper), lower))
+
+
+def _clamped_by_xla(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Each element between two constants.
+
+    XLA's compiler for the CPU makes float32 of bfloat16 to compare it, but not of its bits. Next to a bound of infinity it sees
+    through :func:`selected`, and computes with what fits. To forward differentiation bits are constants.
+    """
+    low, high = tf.get_static_value(lower), tf.get_static_value(upper)
+    is_open = not np.isfinite(low) or not np.isfinite(high)
+    if (x.dtype == tf.bfloat16 or is_open) and low < 0 < high and not (is_recording() or _is_vectorized()):
+        return _clamped_by_bits(x, low, high)
+    return selected(x, lower, upper)
+
+
+def _clamped_by_bits(x: Tensor, lower: Any, upper: Any) -> Tensor:
+    """Between constants of both signs. Numbers of one sign are in the order of their bits; a NaN's come after infinity's."""
+    kind = {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]
+    infinity, low, high = (tf.constant(np.array(c, lower.dtype).view(kind.as_numpy_dtype)) for c in (np.inf, lower, upper))
+
+    @tf.custom_gradient
+    def bounded(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        bits = tf.bitcast(x, kind)
+        nearest = tf.minimum(bits, tf.where(bits < 0, low, high))
+        is_nan = tf.bitwise.bitwise_and(bits, tf.constant(kind.max, kind)) > infinity
+
+        def slope(given: Tensor) -> Tensor:
+            return tf.where((x >= lower) & (x <= upper), given, tf.zeros_like(given))
+
+        return tf.bitcast(tf.where(is_nan, bits, nearest), x.dtype), slope
+
+    result: Tensor = bounded(x)
+    return result
 
 
 def between(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:

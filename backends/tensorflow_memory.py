@@ -18,16 +18,13 @@ from gradclip.dtypes import WIDE
 __all__ = ["array", "clamped", "products", "threads"]
 
 _Array = np.ndarray[Any, Any]
-_FEW = 1 << 15  # up to so many bfloat16 TensorFlow clips, or copies, as fast as memory becomes a tensor of that dtype
-_SEVERAL = 8  # from so many on they are looked at for some of one shape
+_EAGER = tf.__internal__.EagerTensor
 
 
 def array(x: Tensor) -> _Array:
     """The memory of a tensor: no copy of it, as ``x.numpy()`` is."""
-    try:
-        return np.asarray(x)
-    except ValueError:  # 0-d of a dtype that NumPy lacks
-        return np.asarray(x.numpy())
+    # NumPy by itself asks for a buffer first; to be told that bfloat16 has none takes longer than to clip a small tensor
+    return np.asarray(x.__array__())
 
 
 def threads() -> int:
@@ -42,28 +39,9 @@ def products(tensors: Sequence[Tensor], factors: list[float], plain: str) -> lis
     kind = _kind_of(tensors, arrays)
     if kind is None:
         return [tensorflow_fused.times(x, tf.constant(c, WIDE[plain])) for x, c in zip(tensors, factors, strict=True)]
-    if arrays[0].dtype.kind == "f" or len(arrays) < _SEVERAL:
-        made = host.new_of_each(arrays)
-        host.compiled(kernels.multiply, kind, arrays, made, factors, threads=threads)
-        return list(map(_tensor, made))
-    results: list[Tensor] = [None] * len(tensors)
-    for places in _alike(arrays):
-        whole = host.new((len(places), *arrays[places[0]].shape), arrays[0].dtype)
-        chosen = [arrays[i] for i in places]
-        rows = [whole[i : i + 1] for i in range(len(places))]
-        host.compiled(kernels.multiply, kind, chosen, rows, [factors[i] for i in places], threads=threads)
-        made = tf.unstack(_tensor(whole)) if len(places) > 1 else [_tensor(whole.reshape(chosen[0].shape))]
-        for i, product in zip(places, made, strict=True):
-            results[i] = product
-    return results
-
-
-def _alike(arrays: Sequence[_Array]) -> list[list[int]]:
-    """The places of small arrays of one shape, whose results become tensors together, and each other place."""
-    places: dict[Any, list[int]] = {}
-    for i, x in enumerate(arrays):
-        places.setdefault(x.shape if x.size <= _FEW else i, []).append(i)
-    return list(places.values())
+    made = host.new_of_each(arrays)
+    host.compiled(kernels.multiply, kind, arrays, made, factors, threads=threads)
+    return _tensors(made, tensors[0].device)
 
 
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
@@ -71,15 +49,16 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tenso
     results, arrays = list(tensors), list(map(array, tensors))
     kind = _kind_of(tensors, arrays)
     places = [i for i, x in enumerate(arrays) if not host.fits(x, lower, upper, threads)]
-    in_memory = [i for i in places if kind is not None and (arrays[i].dtype.kind == "f" or arrays[i].size > _FEW)]
-    for i in set(places).difference(in_memory):
-        bounds = _constant(lower, tensors[i].dtype), _constant(upper, tensors[i].dtype)
-        results[i] = tensorflow_fused.between(tensors[i], *bounds)
-    if in_memory:
-        made = host.new_of_each([arrays[i] for i in in_memory])
-        host.compiled(kernels.clamp, kind, [arrays[i] for i in in_memory], made, lower, upper, threads=threads)
-        for i, x in zip(in_memory, made, strict=True):
-            results[i] = _tensor(x)
+    if kind is None:
+        for i in places:
+            bounds = _constant(lower, tensors[i].dtype), _constant(upper, tensors[i].dtype)
+            results[i] = tensorflow_fused.between(tensors[i], *bounds)
+    elif places:
+        clipped = [arrays[i] for i in places]
+        made = host.new_of_each(clipped)
+        host.compiled(kernels.clamp, kind, clipped, made, lower, upper, threads=threads)
+        for i, x in zip(places, _tensors(made, tensors[0].device), strict=True):
+            results[i] = x
     return results
 
 
@@ -95,8 +74,12 @@ def _kind_of(tensors: Sequence[Tensor], arrays: Sequence[_Array]) -> Any:
     return host.kind_of(arrays) if tensors[0].device.endswith("CPU:0") else None
 
 
-def _tensor(x: _Array) -> Tensor:
-    """A tensor of this memory, which nothing else writes from now on."""
-    if x.dtype.kind == "f":
-        return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
-    return tf.bitcast(tf.experimental.dlpack.from_dlpack(x.view(np.uint16).__dlpack__()), tf.bfloat16)
+def _tensors(arrays: Sequence[_Array], device: str) -> list[Tensor]:
+    """Tensors of this memory on the host, which nothing else writes from now on.
+
+    DLPack is the quicker way, but NumPy gives no bfloat16 by it. The constructor, by which ``tf.constant`` makes a tensor of an
+    array that it has copied, shares memory that starts at a multiple of 64 bytes, and copies any other.
+    """
+    if arrays[0].dtype.kind == "f":
+        return [tf.experimental.dlpack.from_dlpack(x.__dlpack__()) for x in arrays]
+    return [_EAGER(x, device, None) for x in arrays]

@@ -17,12 +17,13 @@ import gradclip
 from gradclip import Backend, Rule
 from gradclip.backends import kernels, threads
 from gradclip.backends import paddle_memory as memory
+from gradclip.backends import paddle_results as results
 from gradclip.backends.paddle import PaddleBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
 
 HOOKS = ("plain", "fast_norm", "fast_norms", "fast_total", "copy", "scaled", "scale_", "clamped", "clamp_")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-MANY, BLOCK, LARGE = memory._ALIKE, 1 << 8, 1 << 12
+MANY, BLOCK, LARGE = memory.ALIKE, 1 << 8, 1 << 12
 SHAPES = {
     "few": [(3, 4), (5,), (), (30, 41)],
     "several of one shape": [(7, 5)] * MANY + [(36,)] * MANY + [(9,)] * MANY + [(16,)],
@@ -44,9 +45,9 @@ pytestmark = pytest.mark.usefixtures("compiled")
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
-    monkeypatch.setattr(memory, "_BLOCK", BLOCK)
-    monkeypatch.setattr(memory, "_LARGE", LARGE)
-    monkeypatch.setattr(memory, "_STACKED", (35, 100))
+    monkeypatch.setattr(memory, "BLOCK", BLOCK)
+    monkeypatch.setattr(results, "_LARGE", LARGE)
+    monkeypatch.setattr(results, "_STACKED", (35, 100))
 
 
 def gradients(name: str, dtype: str) -> list[Any]:
@@ -152,8 +153,8 @@ def test_an_optimizer_clips_each_apart(
 def test_every_order(order: float, dtype: str) -> None:
     rng = np.random.default_rng(1)
     tensors = [framework.make(rng.uniform(-9, 9, n), dtype) for n in (1, 5, 40, *[33] * MANY, 3 * BLOCK // 2)]
-    results = memory.norms(tensors, order)
-    for got, x in zip(results, tensors, strict=True):
+    norms = memory.norms(tensors, order)
+    for got, x in zip(norms, tensors, strict=True):
         if got is None:
             assert dtype in ("float16", "bfloat16"), "left to the arithmetic that all backends share"
             assert order < 1

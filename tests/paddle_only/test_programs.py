@@ -17,6 +17,7 @@ from oracle import ulps
 from paddle_programs import run, static_mode
 
 import gradclip
+from gradclip.backends import paddle_program
 from gradclip.dialects import optax, tensorflow, torch
 from gradclip.dialects import paddle as paddle_dialect
 
@@ -177,8 +178,12 @@ def test_small_gradients_of_one_shape_are_stacked(shapes: list[tuple[int, ...]],
 @pytest.mark.parametrize("shape", [(3 << 18,), (1, 3, 262_147), (700, 1000), (1_000_003,), (1, 2, 1 << 19)], ids=str)
 @pytest.mark.parametrize("size", [1 / 3, 1e25, 1e-25])
 @pytest.mark.parametrize("has_derivative", [False, True])
-def test_a_large_gradient_is_read_in_blocks(shape: tuple[int, ...], size: float, has_derivative: bool) -> None:
+@pytest.mark.parametrize("on_host_only", [True, False])
+def test_a_large_gradient_is_read_in_blocks(
+    shape: tuple[int, ...], size: float, has_derivative: bool, on_host_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Equal elements, whose sum drifts most; also where their squares overflow, or vanish, in float32."""
+    monkeypatch.setattr(paddle_program, "ON_HOST_ONLY", on_host_only)
     array = np.full(shape, size, np.float32)
 
     def build(g: Any) -> list[Any]:
@@ -189,6 +194,28 @@ def test_a_large_gradient_is_read_in_blocks(shape: tuple[int, ...], size: float,
     exact = np.linalg.norm(array.astype(np.float64))
     for got, times in zip(run(build, array), (1.0, 2.0, 5**0.5), strict=True):
         assert ulps(got, exact * times, "float32") <= 4
+
+
+@pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), tensorflow.clip_by_norm(1.0)], ids=["global", "each"])
+def test_a_large_gradient_is_not_overwritten_while_it_is_read(rule: gradclip.Rule) -> None:
+    """A program may let its last operation on a value write over it; the norm reads it as rows of the same memory."""
+
+    def build(g: Any) -> list[Any]:
+        made = g + 1  # what a program is fed itself it never overwrites
+        measured = gradclip.norm([made], rule)
+        return [measured[0] if isinstance(measured, list) else measured, paddle.nn.functional.relu(made)]
+
+    array = -np.random.default_rng(0).random((1 << 12, 1 << 10)).astype(np.float32) - 2
+    for _ in range(3):
+        got, zeros = run(build, array)
+        assert ulps(got, np.linalg.norm((array + 1).astype(np.float64)), "float32") <= 4
+        assert not zeros.any()
+
+
+def test_many_numbers_as_gradients() -> None:
+    fed = [np.array(i, np.float32) for i in range(1, 13)]
+    rule = tensorflow.clip_by_norm(4.0)
+    assert run(lambda *grads: gradclip.clip(list(grads), rule).grads, *fed) == [min(i, 4.0) for i in range(1, 13)]
 
 
 @pytest.mark.parametrize("count", [1, 9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -253,3 +254,43 @@ def test_forward_derivative() -> None:
     with tf.autodiff.ForwardAccumulator(point, direction) as accumulator:
         clipped = gradclip.clip_by_norm(point, 1.0)
     assert ulps(accumulator.jvp(clipped).numpy(), np.array([0.128, -0.096]), "float64") <= 8
+
+
+BOUNDS = [(-1.0, 1.0), (-0.25, 0.5), (-np.inf, 2.0), (-2.0, np.inf), (1.0, -1.0), (0.5, 2.0), (-2.0, 1e-30)]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+def test_by_value_by_xla_to_the_bit(dtype: str, lower: float, upper: float) -> None:
+    kind = tf.as_dtype(dtype).as_numpy_dtype
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    x = bits.view(kind) if dtype != "float32" else (bits.astype(np.uint32) << 16 | bits).view(kind)
+    with np.errstate(invalid="ignore"):
+        x = x[~np.isnan(x)]  # of a NaN it is the kind that stays, and no bits of it
+    got = tf.function(lambda x: gradclip.clip_by_value(x, lower, upper), jit_compile=True)(x)
+    wide, low, high = x.astype(np.float64), np.float64(kind(lower)), np.float64(kind(upper))
+    want = np.where((wide >= low) & (wide <= high), x, np.maximum(np.minimum(wide, high), low).astype(kind))
+    assert np.asarray(got).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_by_value_by_xla_keeps_nan_and_derivatives(dtype: str) -> None:
+    x = tf.constant([1.0, math.nan, -3.0, 3.0, 2.5, 0.0], dtype)
+    clip = tf.function(lambda x: gradclip.clip_by_value(x, -math.inf, 2.5), jit_compile=True)
+    assert np.isnan(np.asarray(clip(x), np.float32)).tolist() == [False, True, False, False, False, False]
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        clipped = clip(x)
+    slopes = [1, 0, 1, 0, 1, 1]
+    assert np.asarray(tape.gradient(clipped, x), np.float32).tolist() == slopes
+    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as forward:
+        clipped = clip(x)
+    assert np.asarray(forward.jvp(clipped), np.float32).tolist() == slopes
+
+    @tf.function(jit_compile=True)
+    def inside(x: tf.Tensor) -> tf.Tensor:
+        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as forward:
+            clipped = gradclip.clip_by_value(x, -math.inf, 2.5)
+        return forward.jvp(clipped)
+
+    assert np.asarray(inside(x), np.float32).tolist() == slopes

@@ -1,0 +1,200 @@
+"""What is made of dense Paddle tensors in the host's memory, as new tensors and in place. No backend itself."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import _C_ops
+
+from gradclip.backend import Tensor
+from gradclip.backends import host, kernels
+from gradclip.backends import paddle_memory as memory
+from gradclip.backends.threads import allowed
+
+__all__ = ["clamp_", "clamped", "clipped_apart", "knows", "scale_", "scaled"]
+
+_LARGE = 1 << 20  # elements from which on new memory is made by NumPy
+_STACKED = 1 << 10, 1 << 17  # the elements of a small one, and of all that are stacked at once
+#: how NumPy's arrays become tensors of these dtypes
+_STORED = {**memory.NUMPY, id(paddle.float16): np.float16, id(paddle.bfloat16): np.uint16}
+
+
+def clipped_apart(
+    tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
+) -> tuple[list[Tensor], list[float], list[float]] | None:
+    """As :meth:`gradclip.Backend.clipped_apart` describes."""
+    kind = memory.kind_of_plain(tensors)
+    if kind is None:
+        return None
+    clipped, norms, factors = list(tensors), [], []
+    addresses, sizes = memory.addresses(tensors), memory.sizes(tensors)
+    for first, end in _in_the_cache(sizes):
+        found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind, allowed)))
+        each = coefficients(found)
+        if not _are_right(found, each, memory.numpy_dtype(tensors[0])):
+            return None
+        norms += found
+        factors += each
+        if max(each) < 1:  # as mostly: without looking for them
+            clipped[first:end] = scaled(clipped[first:end], each)
+            continue
+        places = [i for i, c in enumerate(each, first) if c < 1]
+        if places:
+            products = scaled([tensors[i] for i in places], [factors[i] for i in places])
+            for i, product in zip(places, products, strict=True):
+                clipped[i] = product
+    return clipped, norms, factors
+
+
+def _in_the_cache(sizes: list[int]) -> list[tuple[int, int]]:
+    """So many at a time that they are still in the cache for a second look; large ones all at once, by several threads."""
+    ends = list(itertools.accumulate(sizes))
+    if ends[-1] <= memory.BLOCK or (ends[-1] >= kernels.LARGE and allowed() > 1):
+        return [(0, len(sizes))]
+    parts, first, before = [], 0, 0
+    while first < len(sizes):
+        end = max(first + 1, bisect.bisect_right(ends, before + memory.BLOCK))
+        parts.append((first, end))
+        first, before = end, ends[end - 1]
+    return parts
+
+
+def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
+    """Whether all is finite, no square has left float64, and no coefficient is subnormal in float32."""
+    # the least number of float32 has a square in float64; a norm of 0 does not say whether those of float64 have vanished
+    least = 2.0**-400 if dtype is np.float64 else -1.0
+    # a NaN shows in a sum, but not in the least or the greatest of some numbers
+    return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
+
+
+def knows(dtype: str) -> bool:
+    """Whether :func:`scaled` and :func:`clamped` are for plain tensors of this dtype."""
+    return dtype in memory.SINGLE or dtype in kernels.KINDS
+
+
+def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
+    """A new ``x * coefficient`` for each of some plain tensors, by coefficients that float32 holds."""
+    kind = memory.kind_of_plain(tensors) if len(tensors) >= memory.ALIKE and memory.numpy_dtype(tensors[0]) else None
+    if kind is None:
+        return _scaled_apart(tensors, coefficients)
+    alone, together = memory.alike(list(map(tuple, map(memory.SHAPE, tensors))), *_STACKED)
+    products: list[Tensor] = [None] * len(tensors)
+    for batch in together:
+        rows = _rows_scaled([tensors[i] for i in batch], [coefficients[i] for i in batch], kind)
+        for i, product in zip(batch, rows, strict=True):
+            products[i] = product
+    others = _scaled_apart([tensors[i] for i in alone], [coefficients[i] for i in alone])
+    for i, product in zip(alone, others, strict=True):
+        products[i] = product
+    return products
+
+
+def _scaled_apart(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
+    # with a bias of 0 the product would be 0 where it is -0
+    return _made(kernels.multiply, _C_ops.scale, tensors, [coefficients], -0.0, True)
+
+
+def _rows_scaled(tensors: Sequence[Tensor], coefficients: list[float], kind: int) -> list[Tensor]:
+    """Small tensors of one shape, each times its own coefficient, as the rows of a tensor: in half the time of one by one."""
+    tensors = _in_order(tensors)
+    whole = host.new((len(tensors), *tensors[0].shape), memory.numpy_dtype(tensors[0]))
+    rows = list(range(whole.ctypes.data, whole.ctypes.data + whole.nbytes, whole.strides[0]))
+    kernels.multiply(rows, memory.addresses(tensors), [whole[0].size] * len(tensors), kind, coefficients)
+    return list(_C_ops.unbind(paddle.Tensor(whole, place=tensors[0].place, zero_copy=True), 0))
+
+
+def _in_order(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The tensors, a copy of one that is transposed."""
+    return tensors if all(map(paddle.Tensor.is_contiguous, tensors)) else [x.contiguous() for x in tensors]
+
+
+def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -> list[Tensor]:
+    """``max(min(x, upper), lower)`` for each of some plain tensors.
+
+    A new tensor, or with ``keep`` a large one itself where nothing of it is clipped.
+    """
+    dtype, bounds = memory.numpy_dtype(tensors[0]), (lower, max(lower, upper))
+    operation = _clip(dtype)[0]
+    sizes = memory.sizes(tensors)
+    if not keep or not lower <= 0 <= upper or dtype is None or max(sizes) < memory.BLOCK:
+        return _made(kernels.clamp, operation, tensors, bounds)
+    fit = [
+        size >= memory.BLOCK and host.fits(memory.array(x, dtype), *bounds, allowed)
+        for x, size in zip(tensors, sizes, strict=True)
+    ]
+    rest = [x for x, fits in zip(tensors, fit, strict=True) if not fits]
+    made = iter(_made(kernels.clamp, operation, rest, bounds))
+    return [x if fits else next(made) for x, fits in zip(tensors, fit, strict=True)]
+
+
+def _made(
+    loop: Any, operation: Callable[..., Tensor], tensors: Sequence[Tensor], numbers: Sequence[Any], *also: Any
+) -> list[Tensor]:
+    """New tensors by an operation of Paddle's; those of half precision, and where one is large, by a compiled loop.
+
+    Of the numbers each is one for all tensors, or a list of one for each. Paddle's operation is ``also`` given the rest.
+    """
+    kind = memory.kind_of_plain(tensors) if tensors else None
+    sizes = memory.sizes(tensors)
+    if kind is None or (memory.numpy_dtype(tensors[0]) and max(sizes) < _LARGE):
+        return list(map(operation, tensors, *(n if isinstance(n, list) else itertools.repeat(n) for n in (*numbers, *also))))
+    tensors = _in_order(tensors)
+    dtype, place = tensors[0].dtype, tensors[0].place
+    # large new memory of NumPy's is several times as fast, because it asks for large pages
+    made = [
+        _C_ops.empty_like(x, dtype, place)
+        if size < _LARGE
+        else paddle.Tensor(host.new(x.shape, _STORED[id(dtype)]), place=place, zero_copy=True)
+        for x, size in zip(tensors, sizes, strict=True)
+    ]
+    loop(memory.addresses(made), memory.addresses(tensors), sizes, kind, *numbers, threads=allowed)
+    return made
+
+
+def _clip(dtype: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """The operations to clip, into a new tensor and in place."""
+    # in half the time, with bounds in float32; as the other it leaves NaN and -0
+    return (_C_ops.clip, _C_ops.clip_) if dtype is np.float64 else (_C_ops.hardtanh, _C_ops.hardtanh_)
+
+
+def scale_(tensors: Sequence[Tensor], coefficient: float) -> None:
+    """``x *= coefficient`` for each of some plain tensors."""
+    if not _write_compiled(kernels.multiply, tensors, coefficient):
+        _write(tensors, _C_ops.scale_, coefficient, -0.0, True)
+
+
+def clamp_(tensors: Sequence[Tensor], lower: float, upper: float) -> None:
+    """``x = max(min(x, upper), lower)`` for each of some plain tensors."""
+    if not _write_compiled(kernels.clamp, tensors, lower, max(lower, upper)):
+        _write(tensors, _clip(memory.numpy_dtype(tensors[0]))[1], lower, max(lower, upper))
+
+
+def _write(tensors: Sequence[Tensor], operation: Callable[..., Any], *arguments: Any) -> None:
+    """An operation in place; of half precision in float32, a block at a time."""
+    is_half = memory.numpy_dtype(tensors[0]) is None
+    for x in tensors:
+        if not is_half:
+            operation(x, *arguments)
+            continue
+        for block in memory.blocks(x):
+            wide = _C_ops.cast(block, paddle.float32)
+            operation(wide, *arguments)
+            block.copy_(_C_ops.cast(wide, x.dtype), True)
+
+
+def _write_compiled(loop: Any, tensors: Sequence[Tensor], *numbers: float) -> bool:
+    """A compiled loop in place, where there is one."""
+    kind = memory.kind_of(tensors)
+    if kind is None:
+        return False
+    addresses = memory.addresses(tensors)
+    loop(addresses, addresses, memory.sizes(tensors), kind, *numbers, threads=allowed)
+    for x in tensors:
+        x._bump_inplace_version()  # as Paddle's own functions in place do
+    return True
