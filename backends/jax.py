@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, tree_util
 from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
 
 from gradclip.backend import Backend, Tensor, plain_key
-from gradclip.backends import host, jax_distributed, jax_norm, kernels
+from gradclip.backends import host, jax_distributed, jax_norm, jax_scale, kernels
 from gradclip.backends.threads import cores
 from gradclip.clip import clip
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["JaxBackend", "MissingParamsError", "gradient_transformation"]
 
-_CHUNK, _SMALL = 64, 1 << 17  # so many tensors of up to so many elements are one call of a compiled function
-_LARGE = 1 << 20  # elements from which on NumPy's new memory is in large pages
+_OF_NUMPY = (np.ndarray, np.generic)
 _DTYPE, _SHARDING = map(operator.attrgetter, ("dtype", "sharding"))
+with jax.ensure_compile_time_eval():  # this module may be imported while a function is being traced
+    _OUTSIDE = get_opaque_trace_state()
 
 
 class MissingParamsError(ArgumentError, ArgumentTypeError):
@@ -50,7 +52,7 @@ class JaxBackend(Backend):
         return isinstance(x, jax.Array)  # a tracer is one too
 
     def dtype(self, x: Tensor) -> str:
-        return str(x.dtype)
+        return _name(x.dtype)
 
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
         return tuple(length if isinstance(length, int) else None for length in x.shape)  # symbolic in jax.export
@@ -93,16 +95,16 @@ class JaxBackend(Backend):
         return jnp.where(condition, x, y)
 
     def maximum(self, x: Tensor, y: Any) -> Tensor:
-        return jnp.maximum(x, _like(y, x))
+        return jnp.maximum(x, jax_scale.like(y, x))
 
     def minimum(self, x: Tensor, y: Any) -> Tensor:
-        return jnp.minimum(x, _like(y, x))
+        return jnp.minimum(x, jax_scale.like(y, x))
 
     def number(self, x: Tensor) -> float:
         return float(np.asarray(x).item())
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        return all(_on_host(x) for x in tensors) and not _is_tracing()
+        return all(jax_scale.is_on_host(x) for x in tensors) and not _is_tracing()
 
     def can_look(self, x: Tensor) -> bool:
         return not isinstance(x, Tracer)
@@ -122,7 +124,8 @@ class JaxBackend(Backend):
         return lax.stop_gradient(x)
 
     def size(self, x: Tensor) -> Any:
-        return x.size if isinstance(x.size, int) else jnp.asarray(x.size)
+        size = x.size
+        return size if isinstance(size, int) else jnp.asarray(size)
 
     def plain(self, tensors: Sequence[Tensor]) -> str:
         # asked of all at once: one by one, 2,000 gradients would take longer than their norm
@@ -157,29 +160,25 @@ class JaxBackend(Backend):
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         if not isinstance(coefficient, float):
-            return _times_or_same([x], _beside(coefficient, x))[0]
-        return _times([x], *(np.array(factor, jax_norm.real(x)) for factor in normal_factors(coefficient)))[0]
+            return jax_scale.times_or_same([x], _beside(coefficient, x))[0]
+        return jax_scale.times([x], *(np.array(factor, jax_norm.real(x)) for factor in normal_factors(coefficient)))[0]
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         if isinstance(coefficient, (float, list)):
             each = coefficient if isinstance(coefficient, list) else [coefficient]
             if not plain or any(len(normal_factors(c)) > 1 for c in set(each)):
                 return super().scaled(tensors, coefficient)
-            return _by_size(kernels.multiply, _times, tensors, np.array(coefficient, WIDE[plain]))
+            return jax_scale.by_size(kernels.multiply, jax_scale.times, tensors, np.array(coefficient, WIDE[plain]))
         if not _are_together([*tensors, coefficient]):
             return super().scaled(tensors, coefficient)
-        scaled: list[Tensor] = _times_or_same(list(tensors), coefficient)
+        scaled: list[Tensor] = jax_scale.times_or_same(list(tensors), coefficient)
         return scaled
 
+    def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
+        return jax_scale.between(x, lower, upper)
+
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
-        with np.errstate(over="ignore"):  # beyond the dtype there is no bound
-            bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, max(lower, upper))]
-        # to look at a small one takes as long as to clip it
-        fit = [x.size > _SMALL and lower <= 0 <= upper and _on_host(x) and _fits(x, lower, upper) for x in tensors]
-        if not any(fit):
-            return _by_size(kernels.clamp, _bounded, tensors, *bounds)
-        rest = iter(_by_size(kernels.clamp, _bounded, [x for x, fits in zip(tensors, fit, strict=True) if not fits], *bounds))
-        return [x if fits else next(rest) for x, fits in zip(tensors, fit, strict=True)]
+        return jax_scale.bounded(tensors, lower, upper)
 
 
 def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
@@ -214,36 +213,34 @@ def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
     relative = [group.rule.name for group in check_groups(rule, keeps_shape=True) if group.rule.relative_to is not None]
 
     def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        if not relative:
-            params = None
-        elif params is None:
+        if relative and params is None:
             hint = "call update(updates, state, params)."
             raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
-        return clip(_arrays(updates), rule, params=_arrays(params)).grads, state
+        return clip(_arrays(updates), rule, params=_arrays(params) if relative else None).grads, state
 
     return optax.GradientTransformation(optax.init_empty_state, update)
 
 
 def _arrays(tree: Any) -> Any:
     """A pytree with its NumPy arrays as JAX arrays: optax takes them too."""
-    return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x, tree)
+    if not any(issubclass(kind, _OF_NUMPY) for kind in set(map(type, tree_util.tree_leaves(tree)))):
+        return tree
+    return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) else x, tree)
 
 
 def _is_none(x: object) -> bool:
     return x is None  # a leaf, not the empty node that it is to JAX: results have an entry for it
 
 
-def _like(y: Any, x: Tensor) -> Any:
-    return jnp.asarray(y, x.dtype) if isinstance(y, int) else y  # of itself an int is an int64, or an int32
-
-
-def _on_host(x: Tensor) -> bool:
-    return not isinstance(x, Tracer) and x.is_fully_addressable and all(device.platform == "cpu" for device in x.devices())
+@functools.lru_cache(64)  # NumPy takes 3 us to find the name of a dtype
+def _name(dtype: Any) -> str:
+    return str(dtype)
 
 
 def _is_tracing() -> bool:
     """Whether a function is being traced: an operation on constants is then traced with it, and has no value either."""
-    return isinstance(_nothing(), Tracer)
+    is_outside = bool(get_opaque_trace_state() == _OUTSIDE)  # to ask this takes a tenth of the time of a call
+    return not is_outside and isinstance(_nothing(), Tracer)
 
 
 @jax.jit
@@ -267,83 +264,6 @@ def _beside(x: Tensor, like: Tensor) -> Tensor:
         return x
     mesh = getattr(like.sharding, "mesh", None)
     return jax.device_put(x, like.sharding if mesh is None else jax.NamedSharding(mesh, jax.P()))
-
-
-# ---- what is compiled ------------------------------------------------------------------------------------------------------
-
-
-def _by_size(loop: Any, function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
-    """A compiled function of tensors of one dtype; of large ones in the host's memory a loop of the host, in half the time.
-
-    Of its numbers each is one for all tensors, or a vector of one for each.
-    """
-    large = [i for i, x in enumerate(tensors) if x.size >= _LARGE and _is_in_memory(x)]
-    kind = kernels.KINDS.get(str(tensors[0].dtype)) if large else None
-    if kind is None:
-        return _by_chunks(function, tensors, *numbers)
-    arrays = [np.ascontiguousarray(tensors[i]) for i in large]  # a copy of one whose layout is not the usual one
-    made = [host.new(x.shape, x.dtype) for x in arrays]
-    host.compiled(loop, kind, arrays, made, *(n[large].tolist() if n.ndim else float(n) for n in numbers), threads=cores)
-    new = dict(zip(large, map(_put_beside, made, [tensors[i] for i in large]), strict=True))
-    rest = [i for i in range(len(tensors)) if i not in new]
-    compiled = iter(_by_chunks(function, [tensors[i] for i in rest], *(n[rest] if n.ndim else n for n in numbers)))
-    return [new[i] if i in new else next(compiled) for i in range(len(tensors))]
-
-
-def _is_in_memory(x: Tensor) -> bool:
-    """Whether a result in the host's memory becomes a tensor on the same device without a copy."""
-    # what is on no device on purpose goes where a mesh is, if there is one
-    return _on_host(x) and len(x.devices()) == 1 and (x.committed or jax.sharding.get_abstract_mesh().empty)
-
-
-def _fits(x: Tensor, lower: float, upper: float) -> bool:
-    return host.fits(np.asarray(x), lower, upper, cores)
-
-
-def _put_beside(array: Any, like: Tensor) -> Tensor:
-    return jax.device_put(array, like.sharding if like.committed else None, may_alias=True)
-
-
-def _by_chunks(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
-    """A compiled function of tensors, called for several small ones at a time, and for each large one by itself.
-
-    Of its numbers each is one for all tensors, or a vector of one for each.
-    """
-    results: list[Tensor] = []
-    for start, end in _chunks([x.size for x in tensors]):
-        results += function(list(tensors[start:end]), *(n[start:end] if n.ndim else n for n in numbers))
-    return results
-
-
-def _chunks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for end in range(1, len(sizes) + 1):
-        if end == len(sizes) or end - start == _CHUNK or max(sizes[end - 1], sizes[end]) > _SMALL:
-            yield start, end
-            start = end
-
-
-@functools.partial(jax.jit, inline=True)
-def _times(tensors: list[Tensor], *factors: Tensor) -> list[Tensor]:
-    return [_product(x, *(f[i] if f.ndim else f for f in factors)) for i, x in enumerate(tensors)]
-
-
-@functools.partial(jax.jit, inline=True)
-def _times_or_same(tensors: list[Tensor], coefficient: Tensor) -> list[Tensor]:
-    fits = coefficient >= 1
-    return [jnp.where(fits, x, _product(x, coefficient)) for x in tensors]
-
-
-def _product(x: Tensor, *factors: Tensor) -> Tensor:
-    result = x.astype(WIDE[str(x.dtype)])
-    for factor in factors:
-        result = result * factor.astype(jax_norm.real(x))
-    return result.astype(x.dtype)
-
-
-@functools.partial(jax.jit, inline=True)
-def _bounded(tensors: list[Tensor], lower: Tensor, upper: Tensor) -> list[Tensor]:
-    return [jnp.maximum(jnp.minimum(x, upper), lower) for x in tensors]
 
 
 def _plain(key: Any) -> Any:

@@ -24,6 +24,7 @@ from gradclip.dtypes import COMPLEX, WIDE
 __all__ = ["each", "real", "total", "tree_sum"]
 
 _FEW, _TOGETHER = 1 << 12, 64  # up to so many elements a tensor is small, and so many small ones are summed as one
+_LANES = 8  # sums that are taken at the same time; XLA adds up no more than 32 numbers in one step
 _SOME, _ADDED = 1 << 17, 16  # up to so many elements a sum costs a call something, and of so many tensors squares are added
 _LARGE = 1 << 20  # elements that are checked together
 #: dtype of a norm -> (least, most, scale): between the first two no square has overflowed, or vanished that matters, of up to
@@ -130,7 +131,11 @@ def _are_few(x: Tensor) -> bool:
 def _wide_norm(x: Tensor, rows: int) -> Tensor:
     """In float64, also where JAX is not set to it: there no square of a float32 overflows or vanishes."""
     with jax.enable_x64(True):
-        return jnp.sqrt(_squares(x, rows, "float64")).astype("float32")
+        if not _is_movable(x, _FEW) or math.prod(x.shape[rows:]) % _LANES:
+            return jnp.sqrt(_squares(x, rows, "float64")).astype("float32")
+        # of few XLA adds one square after the other, each waiting for the one before
+        parts = jnp.split(jnp.square(_flat(x, rows).astype("float64")), _LANES, axis=-1)
+        return jnp.sqrt(jnp.sum(sum(parts[1:], parts[0]), -1)).astype("float32")
 
 
 # For every sum in a program XLA does some work in each call, also for those in a branch that is not taken: of hundreds of
@@ -219,6 +224,9 @@ def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
 
 def _squares(x: Tensor, rows: int, dtype: str = "", scaled: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
     """The sum of the squares of what is scaled first, over all but the first axes."""
+    if x.dtype == jnp.bfloat16 and _on_host():
+        # a sum converts what it reads; where the scaling needs it converted too, XLA would write it to memory for both
+        x = lax.optimization_barrier(x)
     parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
     axes = tuple(range(rows, x.ndim))
     sums = [jnp.sum(jnp.square(scaled(part.astype(dtype or real(x)))), axes) for part in parts]

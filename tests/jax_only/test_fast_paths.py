@@ -17,8 +17,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Backend, Rule
-from gradclip.backends import jax as module
-from gradclip.backends import jax_norm, kernels
+from gradclip.backends import jax_norm, jax_scale, kernels
 from gradclip.backends.jax import JaxBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
 
@@ -88,7 +87,7 @@ def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: py
     monkeypatch.setattr(kernels, "LARGE", 5000)
     monkeypatch.setattr(kernels, "PART", 3000)
     want = gradclip.clip(grads, rule).grads
-    monkeypatch.setattr(module, "_LARGE", 5000)
+    monkeypatch.setattr(jax_scale, "_LARGE", 5000)
     got = gradclip.clip(grads, rule).grads
     for mine, theirs in zip(got, want, strict=True):
         assert (mine.shape, mine.dtype, mine.sharding) == (theirs.shape, theirs.dtype, theirs.sharding)
@@ -97,7 +96,7 @@ def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: py
 
 
 def test_a_large_one_in_a_layout_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LARGE", 5000)
+    monkeypatch.setattr(jax_scale, "_LARGE", 5000)
     plain = jnp.arange(6400.0).reshape(80, 80)
     columns = jax.device_put(plain, Format(Layout((1, 0)), plain.sharding))
     assert np.asarray(columns).flags.f_contiguous
@@ -106,7 +105,7 @@ def test_a_large_one_in_a_layout_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_large_one_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LARGE", 5000)
+    monkeypatch.setattr(jax_scale, "_LARGE", 5000)
     g = jax.device_put(jnp.full(9000, np.nan), jax.devices()[-1])
     for rule in (optax.clip(0.01), torch.clip_grad_norm(1.0)):
         made = gradclip.clip(g, rule).grads

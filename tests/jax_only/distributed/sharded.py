@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jax_only.distributed.common import LIMIT, ORDERS, SPECS, clipped, exact, gradients, mesh_of, near, shard
+from jax_only.distributed.common import BOTH, LIMIT, ORDERS, SPECS, clipped, exact, gradients, mesh_of, near, shard
 from jax_only.distributed.counting import compiled
 
 import gradclip
@@ -121,6 +122,29 @@ def check_what_overflows_in_one_place() -> None:
         rule = torch.clip_grad_norm(LIMIT, order)
         _, norm = jax.jit(clipped(rule))(shard(whole, mesh_of()))
         near(norm, exact(whole, order) if order == 2 else exact([x / scale for x in whole], order) * scale)
+
+
+def check_what_overflows_or_vanishes_in_some_gradients() -> None:
+    """One norm over all and one for each, whole and in parts: where a square is lost all take the branch that is careful."""
+    rules = (optax_dialect.clip_by_global_norm(LIMIT), tensorflow.clip_by_norm(LIMIT))
+    for dtype in ("float32", "bfloat16"):
+        sets = []
+        for scales in ((1e30,) * 6, (1e-30,) * 6, (1, 1, 1, 1e30, 1, 1), (1e-30, 1, 1e25, 1, 1e-25, 1e-36)):
+            pairs = zip(gradients(dtype), scales, strict=True)
+            sets.append([(x.astype("float32") * np.float32(scale)).astype(x.dtype) for x, scale in pairs])
+        for rule in rules:
+
+            def measured(tree: Any, rule: gradclip.Rule = rule, reduce: Any = None) -> Any:
+                return jnp.stack(jax.tree.leaves(gradclip.clip(tree, rule, reduce=reduce).norm))
+
+            in_parts = functools.partial(measured, reduce=BOTH)
+            for function in (measured, jax.shard_map(in_parts, mesh=mesh_of(), in_specs=(SPECS,), out_specs=P())):
+                program = jax.jit(function).lower(shard(sets[0], mesh_of())).compile()
+                assert "conditional(" in program.as_text()
+                for whole in sets:
+                    wanted = [exact(whole, 2)] if rule is rules[0] else [exact([x], 2) for x in whole]
+                    for got, want in zip(program(shard(whole, mesh_of())), wanted, strict=True):
+                        near(got, want)
 
 
 def check_no_gradient_travels() -> None:
