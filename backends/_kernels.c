@@ -187,26 +187,26 @@ static inline void end_stream(void)
         EACH(TYPE, v > upper ? upper : v < lower ? lower : v)                                                                  \
     }
 
-/* The bits of halves are in the order of the numbers where those of negative ones are turned round, which undoes itself too. */
+/* The bits of halves, in the order of the numbers: those of negative ones are turned round. */
 static inline int16_t ordered(int16_t bits) { return (int16_t)(bits ^ ((bits >> 15) & 0x7fff)); }
 
-static inline int16_t between_bits(int16_t bits, int16_t lower, int16_t upper, int16_t infinite)
+static inline int16_t between_bits(int16_t bits, int16_t lower, int16_t upper, int16_t low, int16_t high, int16_t infinite)
 {
-    int16_t x = ordered(bits);
-    x = x > upper ? upper : x;
-    x = x < lower ? lower : x;
-    return (bits & 0x7fff) > infinite ? bits : ordered(x);
+    int16_t x = ordered(bits), result = x > high ? upper : bits;
+    result = x < low ? lower : result;
+    return (bits & 0x7fff) > infinite ? bits : result;
 }
 
-/* Without a conversion. To numbers both zeros are one: as a bound it is the one that leaves the other as it is. */
+/* Without a conversion. To numbers both zeros are one: none is below or above the other. */
 #define CLAMP_BITS(NAME, INFINITE)                                                                                             \
     FOR_EACH_PROCESSOR static void clamp_##NAME(void *to, const void *from, Py_ssize_t size, double least, double most)        \
     {                                                                                                                          \
         const int16_t *x = from;                                                                                               \
-        int16_t *y = to, lower = ordered((int16_t)to_##NAME((float)least)), upper = ordered((int16_t)to_##NAME((float)most));  \
-        lower = lower == 0 ? -1 : lower;                                                                                       \
-        upper = upper == -1 ? 0 : upper;                                                                                       \
-        EACH(int16_t, between_bits(v, lower, upper, INFINITE))                                                                 \
+        int16_t *y = to, lower = (int16_t)to_##NAME((float)least), upper = (int16_t)to_##NAME((float)most);                    \
+        int16_t low = ordered(lower), high = ordered(upper);                                                                   \
+        low = low == 0 ? -1 : low;                                                                                             \
+        high = high == -1 ? 0 : high;                                                                                          \
+        EACH(int16_t, between_bits(v, lower, upper, low, high, INFINITE))                                                      \
     }
 
 LOOPS(float32, float, float)

@@ -84,10 +84,7 @@ def squares(arrays: Sequence[Array], kind: int, threads: Threads = one) -> list[
 def compiled(
     loop: Any, kind: Any, arrays: Sequence[Array], made: Sequence[Array], *numbers: Any, threads: Threads = one
 ) -> None:
-    """``kernels.multiply`` or ``kernels.clamp``, of whole arrays into others of the same layout, or into themselves.
-
-    An array is whole that is aligned, and has its elements in one piece of memory.
-    """
+    """``kernels.multiply`` or ``kernels.clamp``, of whole arrays into others of the same layout, or into themselves."""
     sources = _with_buffers(arrays)
     targets = sources if made is arrays else _with_buffers(made)
     loop(targets, sources, list(map(_SIZE, arrays)), kind, *numbers, threads=threads)
@@ -96,6 +93,11 @@ def compiled(
 def _with_buffers(arrays: Sequence[Array]) -> list[Array]:
     """Arrays of one dtype, of one for which NumPy has a buffer."""
     return list(arrays) if arrays[0].dtype.kind == "f" else [x.view(np.uint16) for x in arrays]
+
+
+def is_whole(x: Array) -> bool:
+    """Whether an array is aligned, and has its elements in one piece of memory."""
+    return x.flags.forc and x.flags.aligned
 
 
 def _whole(x: Array) -> Array:
@@ -128,7 +130,7 @@ def _bits(magnitude: float, dtype: Any) -> int:
 
 def copied(x: Array, threads: Threads = one) -> Array:
     """A copy of the same layout."""
-    if x.nbytes < allocator.LEAST or x.itemsize % 2 or not (kernels.KINDS and x.flags.forc and x.flags.aligned):
+    if type(x) is not np.ndarray or x.nbytes < allocator.LARGE or x.itemsize % 2 or not kernels.KINDS or not is_whole(x):
         return x.copy("K")
     made = new_like(x)
     # between infinities each half stays what it is, to the bit and a NaN too: read as halves, anything is copied
@@ -139,18 +141,13 @@ def copied(x: Array, threads: Threads = one) -> Array:
 
 def new(shape: Sequence[int], dtype: Any) -> Array:
     """Memory for a result, from a multiple of 64 bytes on, or frameworks would copy it."""
-    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-    if nbytes >= allocator.LEAST:
-        return allocator.empty(nbytes).view(dtype).reshape(shape)
-    memory = np.empty(nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    made: Array = memory[start : start + nbytes].view(dtype).reshape(shape)
+    made: Array = allocator.empty(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
     return made
 
 
 def new_like(x: Array) -> Array:
     """Memory for a result of the same layout as a whole array."""
-    if x.nbytes < allocator.LEAST:
+    if x.nbytes < allocator.LARGE:
         return np.empty_like(x)
     return new(x.shape, x.dtype) if x.flags.c_contiguous else new(x.shape[::-1], x.dtype).T
 

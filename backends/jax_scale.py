@@ -20,7 +20,7 @@ from gradclip.dtypes import WIDE
 __all__ = ["between", "bounded", "by_size", "is_on_host", "like", "times", "times_or_same"]
 
 _CHUNK, _SMALL = 64, 1 << 17  # so many tensors of up to so many elements are one call of a compiled function
-_LARGE = 1 << 20  # elements from which on NumPy's new memory is in large pages
+_LARGE = 1 << 18  # elements from which on a loop of the host pays
 _SIZE = operator.attrgetter("size")
 
 

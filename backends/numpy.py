@@ -119,7 +119,7 @@ class NumpyBackend(Backend):
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         if _is_simple(x) and _is_one_factor(coefficient):
-            return _products([x], False, coefficient)[0]
+            return _products([x], False, coefficient, are_whole=host.is_whole(x))[0]
         return super().scale(x, coefficient)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
@@ -135,7 +135,7 @@ class NumpyBackend(Backend):
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         if _is_simple(x) and isinstance(lower, float) and isinstance(upper, float):
-            return self.clamped([x], lower, upper)[0]
+            return _between([x], False, lower, max(lower, upper), are_whole=host.is_whole(x))[0]
         return super().clamp(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
@@ -148,9 +148,16 @@ class NumpyBackend(Backend):
         x[...] = value
 
 
-def _made(loop: Any, operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:
-    """Of whole arrays, by a compiled loop, or where it is of no use by the operation, as :func:`_each` describes."""
-    kind = host.kind_of(arrays)
+def _made(
+    loop: Any,
+    operation: Any,
+    arrays: Sequence[Tensor],
+    in_place: bool,
+    *numbers: float | list[float],
+    are_whole: bool = True,
+) -> list[Tensor]:
+    """By a compiled loop, or where it is of no use by the operation, as :func:`_each` describes."""
+    kind = host.kind_of(arrays) if are_whole else None
     if kind is None:
         return _each(operation, arrays, in_place, *numbers)
     made = arrays if in_place else _new_of_each(arrays)
@@ -197,7 +204,7 @@ def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: fl
 
 
 def _is_simple(x: Tensor) -> bool:
-    return type(x) is np.ndarray and _name(x.dtype) in FLOATS and x.flags.forc and x.flags.aligned
+    return type(x) is np.ndarray and _name(x.dtype) in FLOATS
 
 
 def _is_one_factor(coefficient: Any) -> bool:

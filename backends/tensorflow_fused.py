@@ -17,11 +17,10 @@ from gradclip.backend import Tensor
 from gradclip.dtypes import WIDE
 
 try:
-    from tensorflow.python.eager.record import could_possibly_record as is_recording
+    from tensorflow.python.eager.record import could_possibly_record as _could_record
 except ImportError:  # there is no public way to ask; taking it for recorded costs speed and nothing else
 
-    def is_recording() -> bool:
-        """Whether a gradient tape or a forward accumulator may be looking."""
+    def _could_record() -> bool:
         return True
 
 
@@ -277,6 +276,11 @@ def _parted(joined: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
         return [joined]
     parts = tf.split(joined, [x.shape.num_elements() for x in like])
     return [part if x.shape.rank == 1 else tf.reshape(part, x.shape) for part, x in zip(parts, like, strict=True)]
+
+
+def is_recording() -> bool:
+    """Whether a gradient tape or a forward accumulator may be looking."""
+    return bool(_could_record())
 
 
 def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ def _is_transformed() -> bool:
 
 def takes_bounds(tensors: Sequence[Tensor]) -> bool:
     """The same for bounds, which are no faster as an operator while the gradients are in the cache."""
-    return sum(x.numel() * x.itemsize for x in tensors) >= _UNCACHED and takes(tensors)
+    return takes(tensors) and sum(x.numel() * x.itemsize for x in tensors) >= _UNCACHED
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:

@@ -56,11 +56,12 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
 
 def of_results(call: Callable[[], Any]) -> int:
     """The bytes of large results that gradclip has from the system itself, which no framework counts."""
-    before = allocator.held()
+    gc.collect()
+    before = allocator.in_use()
     result = call()
-    taken = allocator.held() - before
+    taken = allocator.in_use() - before
     del result
-    return taken
+    return max(0, taken)
 
 
 @contextmanager

@@ -199,3 +199,15 @@ def test_results_that_share_memory_are_apart(arrays: list[np.ndarray]) -> None:
     results[0][...] = 99
     for result, before in zip(results[1:], kept, strict=True):
         np.testing.assert_array_equal(result, before)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_gaps_change_no_result(dtype: str) -> None:
+    """Bounds and zeros are those of an array without gaps."""
+    values = np.array([-5.0, -0.0, 0.0, 3.0, 1.0, np.inf, 65504.0, 1e-7, np.nan], dtype)
+    gaps = np.zeros((values.size, 2), dtype)[:, 0]
+    gaps[...] = values
+    for lower, upper in ((0.0, 1.0), (-1.0, -0.0), (1 + 2**-11 + 2**-40, 2.0), (-1.0, 65519.99999)):
+        rule = tensorflow.clip_by_value(lower, upper)
+        one, other = (gradclip.clip([x], rule).grads[0] for x in (values, gaps))
+        assert one.tobytes() == np.ascontiguousarray(other).tobytes()

@@ -108,6 +108,19 @@ def test_every_length(dtype: str, size: int) -> None:
     assert memory[size:].tobytes() == rest.tobytes()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 1.0), (-0.0, 1.0), (-1.0, -0.0), (-1.0, 0.0), (0.0, 0.0), (-1e-30, 1e30), (-9.0, 9.0)]
+)
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_half_between_bounds(dtype: str, bounds: tuple[float, float]) -> None:
+    """As in float32, where no zero is below the other, and what is clipped is the bound."""
+    x = EVERY.view(DTYPES[dtype])
+    wide, (lower, upper) = x.astype(np.float32), np.array(bounds, np.float32)
+    want = np.where(wide > upper, upper, np.where(wide < lower, lower, wide)).astype(DTYPES[dtype])
+    assert same(between(x, *bounds), want)
+
+
 @pytest.mark.parametrize("start", [0, 1, 32])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:

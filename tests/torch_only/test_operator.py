@@ -241,6 +241,16 @@ def test_an_exported_program_needs_no_gradclip() -> None:
     assert not [node for node in program.graph.nodes if "gradclip" in str(node.target)]
 
 
+def test_an_exported_program_has_any_length() -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            x = x * 1
+            return gradclip.clip_([x], dialect.clip_grad_value(0.5)).grads[0]
+
+    program = torch.export.export(Module(), (torch.randn(4),), dynamic_shapes={"x": {0: torch.export.Dim("n")}})
+    assert torch.equal(program.module()(torch.full((9,), 2.0)), torch.full((9,), 0.5))
+
+
 def test_in_inference_mode() -> None:
     with torch.inference_mode():
         x = torch.tensor([3.0, 4.0])
