@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import host, kernels
+from gradclip.backends import allocator, host, kernels
 from gradclip.backends.threads import allowed
 from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
 _DTYPE, _LAYOUT = operator.attrgetter("dtype"), operator.attrgetter("shape", "strides")
 _SHARED = 1 << 16  # bytes of small results that are one piece of memory, and stay as long as one of them
+_MANY, _FEW = 32, 8  # results from which on it pays to look for those, and of one shape to have them so
 
 
 class NumpyBackend(Backend):
@@ -170,12 +171,14 @@ _between = functools.partial(_made, kernels.clamp, np.ndarray.clip)
 
 
 def _new_of_each(arrays: Sequence[Tensor]) -> list[Tensor]:
-    """Memory for results like whole arrays of one dtype; for small ones of one shape some at once, in a tenth of the time."""
+    """Memory for results like whole arrays of one dtype; of many small ones some of one shape at once."""
+    if len(arrays) < _MANY:
+        return [np.empty_like(x) if x.nbytes < allocator.LARGE else host.new_like(x) for x in arrays]
     made: list[Tensor] = []
     for (shape, _), alike in itertools.groupby(arrays, _LAYOUT):
         like, count = arrays[len(made)], sum(1 for _ in alike)
         together = _SHARED // like.nbytes if like.nbytes and like.ndim and like.flags.c_contiguous else 1
-        if together < 2 or count < 2:
+        if min(together, count) < _FEW:
             made += [host.new_like(like) for _ in range(count)]
             continue
         for start in range(0, count, together):

@@ -178,11 +178,11 @@ def test_an_array_at_an_odd_address(dtype: str, in_place: bool) -> None:
 
 
 LAYOUTS: list[tuple[str, list[np.ndarray]]] = [
-    ("of one shape", [np.full((3, 5), i, np.float32) for i in range(1, 6)]),
-    ("two runs", [np.full(shape, 2, np.float32) for shape in [(4,), (4,), (2, 3), (2, 3), (4,)]]),
+    ("few", [np.full((3, 5), i, np.float32) for i in range(1, 6)]),
+    ("two runs", [np.full(shape, i, np.float32) for i, shape in enumerate([(4,)] * 20 + [(2, 3)] * 20 + [(4,)] * 3)]),
     ("more than are together", [np.full(200, i, np.float64) for i in range(1, 200)]),
-    ("Fortran's order among them", [np.array(np.arange(6.0).reshape(2, 3) + i, order=o) for i, o in enumerate("CFFC")]),
-    ("empty", [*(np.empty((0, 3), np.float32) for _ in range(2)), np.ones(3, np.float32)]),
+    ("Fortran's order among them", [np.array(np.arange(6.0).reshape(2, 3) + i, order=o) for i, o in enumerate("CFFC" * 10)]),
+    ("empty", [*(np.empty((0, 3), np.float32) for _ in range(40)), np.ones(3, np.float32)]),
 ]
 
 
