@@ -197,7 +197,7 @@ def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: fl
         return [_each(operation, [x], in_place, *row)[0] for x, row in zip(arrays, rows, strict=False)]
     outs: list[Any] = [arrays] if in_place else []
     if dtype.itemsize < 4:  # in float32, to which NumPy converts a few thousand elements at a time
-        outs = outs or [map(host.new_like, arrays)]
+        outs = outs or [map(np.empty_like, arrays)]
         operation, dtype = functools.partial(operation, dtype=np.float32, casting="unsafe"), np.float32
     made: list[Any] = []  # as arrays they take half the time that numbers do
     for n in numbers:

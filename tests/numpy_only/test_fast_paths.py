@@ -211,3 +211,7 @@ def test_gaps_change_no_result(dtype: str) -> None:
         rule = tensorflow.clip_by_value(lower, upper)
         one, other = (gradclip.clip([x], rule).grads[0] for x in (values, gaps))
         assert one.tobytes() == np.ascontiguousarray(other).tobytes()
+    large = np.ones((1 << 11, 1 << 11), dtype)[:, ::2]
+    clipped = gradclip.clip([large], tensorflow.clip_by_value(0.0, 0.5)).grads[0]
+    assert clipped.flags.c_contiguous
+    assert (clipped == 0.5).all()
