@@ -73,8 +73,8 @@ REASONS: tuple[Reason, ...] = (
         ("*/ClipGradByValue/*/clipped", "*/clip*value/tensor/clipped", "jax/*clip*/tensor/clipped/*/eager"),
     ),
     Reason(
-        "What is compiled is near the limit of the machine on both sides, so that the mean of those ratios is near 1.1; with "
-        "them the eager ones, which have one of 4.4, would need one of 5.4.",
+        "What is compiled is near the limit of the machine on both sides, so that the mean of those ratios is 1.2; with them "
+        "the eager ones would need one of 5.3.",
         ("* cases",),
     ),
     Reason(
