@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -52,7 +51,7 @@ class JaxBackend(Backend):
         return isinstance(x, jax.Array)  # a tracer is one too
 
     def dtype(self, x: Tensor) -> str:
-        return _name(x.dtype)
+        return host.dtype_name(x.dtype)
 
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
         return tuple(length if isinstance(length, int) else None for length in x.shape)  # symbolic in jax.export
@@ -230,11 +229,6 @@ def _arrays(tree: Any) -> Any:
 
 def _is_none(x: object) -> bool:
     return x is None  # a leaf, not the empty node that it is to JAX: results have an entry for it
-
-
-@functools.lru_cache(64)  # NumPy takes 3 us to find the name of a dtype
-def _name(dtype: Any) -> str:
-    return str(dtype)
 
 
 def _is_tracing() -> bool:

@@ -31,7 +31,7 @@ class NumpyBackend(Backend):
         return isinstance(x, (np.ndarray, np.generic))
 
     def dtype(self, x: Tensor) -> str:
-        return _name(x.dtype)
+        return host.dtype_name(x.dtype)
 
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
         return tuple(x.shape)
@@ -101,9 +101,9 @@ class NumpyBackend(Backend):
         if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
             return ""
         if len(dtypes) == 1:
-            name = _name(dtypes.pop())
+            name = host.dtype_name(dtypes.pop())
             return name if name in FLOATS else ""
-        names = set(map(_name, dtypes))
+        names = set(map(host.dtype_name, dtypes))
         return "float32" if names <= set(FLOATS) - {"float64"} else ""
 
     def copy(self, x: Tensor) -> Tensor:
@@ -207,17 +207,12 @@ def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: fl
 
 
 def _is_simple(x: Tensor) -> bool:
-    return type(x) is np.ndarray and _name(x.dtype) in FLOATS
+    return type(x) is np.ndarray and host.dtype_name(x.dtype) in FLOATS
 
 
 def _is_one_factor(coefficient: Any) -> bool:
     """Whether a coefficient is a number that float32 holds to its last bit."""
     return isinstance(coefficient, float) and (coefficient >= 2.0**-126 or len(normal_factors(coefficient)) == 1)
-
-
-@functools.lru_cache(maxsize=64)
-def _name(dtype: np.dtype[Any]) -> str:
-    return str(dtype)  # takes longer than a small array's norm
 
 
 def _dtype(name: str) -> Any:

@@ -69,7 +69,7 @@ def _guarded(alone: list[Tensor], stacks: list[Tensor], join: Callable[[list[Ten
         return found[0] if len(found) == 1 and found[0].shape == [1] else join(found)
 
     sums = joined(_squares)
-    if not ON_HOST_ONLY or all(map(_is_few, alone)):
+    if not any(map(_row, alone)):
         return sums
     least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
     is_right = paddle.all(paddle.logical_and(sums > least, sums < most))
@@ -96,16 +96,19 @@ def unbound(tensors: Sequence[Tensor]) -> Tensor | None:
     return operation.operand_source(0) if operation.name() == "pd_op.unbind" else None
 
 
-def _is_few(x: Tensor) -> bool:
-    return -1 not in x.shape and math.prod(x.shape) <= _FEW
+def _row(x: Tensor) -> int:
+    """The elements of the rows that :func:`_squares` sums in float32; 0 where it computes in float64 all along."""
+    size = math.prod(x.shape)
+    # on a GPU a product of matrices may round its numbers to 10 bits
+    if not ON_HOST_ONLY or -1 in x.shape or size <= _FEW:
+        return 0
+    return next((length for length in range(_ROW, _SHORT - 1, -1) if size % length == 0), 0)
 
 
 def _squares(x: Tensor) -> Tensor:
     """The sum of the squares, in float64 once they are few."""
-    size = math.prod(x.shape)  # negative where it is not known
-    row = next(length for length in range(_ROW, 0, -1) if size % length == 0)
-    # on a GPU a product of matrices may round its numbers to 10 bits
-    if not ON_HOST_ONLY or -1 in x.shape or _is_few(x) or row < _SHORT:
+    row = _row(x)
+    if not row:
         return _wide_squares(x)
     narrow = _shared(x) if x.dtype == paddle.float32 else paddle.cast(x, "float32")
     rows = paddle.reshape(narrow, [-1, 1, row])
