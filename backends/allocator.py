@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LARGE", "empty", "in_use", "release"]
+__all__ = ["HUGE", "LARGE", "empty", "in_use", "release"]
 
 LARGE = 1 << 20  #: bytes of a result from which on its memory is reused; what is smaller the C library reuses by itself
-_HUGE = 1 << 22  # bytes from which on large pages pay
+HUGE = 1 << 21  #: bytes of a large page, which the system hands out at once, and of a result from which on they pay
 _CAN_REUSE = hasattr(mmap, "MADV_FREE")  # not on Windows
 
 _lock = threading.Lock()
@@ -42,7 +42,7 @@ def empty(nbytes: int) -> np.ndarray[Any, Any]:
         finally:
             _lock.release()
     memory = np.empty(nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
+    start = -memory.__array_interface__["data"][0] % 64  # a third of the time of memory.ctypes
     return memory[start : start + nbytes]
 
 
@@ -103,13 +103,12 @@ def _taken(size: int) -> mmap.mmap | None:
 def _new(size: int) -> mmap.mmap:
     try:
         block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError:
-        _free.clear()  # it may be this that is lacking
-        try:
-            block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except OSError as error:
+    except OSError as error:
+        if not _free:
             raise MemoryError(f"The system has no {size} bytes for a result.") from error
-    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        _free.clear()  # it may be this that is lacking
+        return _new(size)
+    if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without them
             block.madvise(mmap.MADV_HUGEPAGE)
     return block

@@ -8,7 +8,6 @@ compiled loops these take the Euclidean norms.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
@@ -24,10 +23,12 @@ from gradclip.norms import combine
 
 Array = np.ndarray[Any, Any]
 
-_DTYPE, _SIZE = operator.attrgetter("dtype"), operator.attrgetter("size")
+_LAYOUT = operator.attrgetter("shape", "strides")
+_DTYPE, _SIZE, _NBYTES = operator.attrgetter("dtype"), operator.attrgetter("size"), operator.attrgetter("nbytes")
 _BLOCK = 1 << 16  # elements that are looked at at once: those stay in the cache, and fewer would keep threads waiting
 _WIDE = 3 << 12  # elements that a thread has in float64 at once: some 100 KiB
-_SHARED = 1 << 16  # bytes that several small results have together
+_SMALL, _TOGETHER = 1 << 12, 1 << 16  # bytes up to which results lie in so many together; larger ones lie in a large page
+_NOTHING = np.empty(0, np.uint8)
 _INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 
 
@@ -75,11 +76,10 @@ def kind_of(arrays: Sequence[Array]) -> int | None:
 
 def squares(arrays: Sequence[Array], kind: int, threads: Threads = one) -> list[float]:
     """The sum of the squares of each, by the compiled loops."""
-    sizes = list(map(_SIZE, arrays))
-    if sum(sizes) < kernels.LARGE:
-        with contextlib.suppress(BufferError):  # to ask thousands of small arrays whether they are whole takes longer
-            return kernels.squares(_with_buffers(arrays), sizes, kind)
-    return kernels.squares(_with_buffers(list(map(_whole, arrays))), sizes, kind, threads)
+    try:
+        return kernels.squares(_with_buffers(arrays), None, kind, threads)
+    except BufferError:  # to ask thousands of small arrays first whether they are whole takes longer
+        return kernels.squares(_with_buffers(list(map(_whole, arrays))), None, kind, threads)
 
 
 def compiled(
@@ -87,8 +87,7 @@ def compiled(
 ) -> None:
     """``kernels.multiply`` or ``kernels.clamp``, of whole arrays into others of the same layout, or into themselves."""
     sources = _with_buffers(arrays)
-    targets = sources if made is arrays else _with_buffers(made)
-    loop(targets, sources, list(map(_SIZE, arrays)), kind, *numbers, threads=threads)
+    loop(sources if made is arrays else _with_buffers(made), sources, None, kind, *numbers, threads)
 
 
 def _with_buffers(arrays: Sequence[Array]) -> list[Array]:
@@ -107,20 +106,25 @@ def _whole(x: Array) -> Array:
     return flat if flat.flags.aligned else flat.copy("K")
 
 
-def fits(x: Array, lower: float, upper: float, threads: Threads = one) -> bool:
-    """Whether all floats, no NaN among them, lie between two bounds of which one is not above and one not below 0.
+def fit(arrays: Sequence[Array], lower: float, upper: float, threads: Threads = one) -> list[bool]:
+    """Whether all floats of each, no NaN among them, lie between two bounds of which one is not above and one not below 0."""
+    kind = kind_of(arrays)
+    if kind is None:
+        return [_fits(x, lower, upper, threads) for x in arrays]
+    return kernels.fit(_with_buffers(list(map(_whole, arrays))), None, kind, lower, upper, threads)
 
-    Those of one sign are in the order of their bits, which makes halves as quick to compare as integers.
-    """
+
+def _fits(x: Array, lower: float, upper: float, threads: Threads) -> bool:
+    """Those of one sign are in the order of their bits, which makes halves as quick to compare as integers."""
     signed, unsigned = _INTEGERS[x.itemsize]
     most, least = _bits(abs(upper), x.dtype), _bits(abs(lower), x.dtype) + (1 << 8 * x.itemsize - 1)
 
-    def fit(part: Array) -> bool:
+    def fit_all(part: Array) -> bool:
         blocks = (part[start : start + _BLOCK] for start in range(0, part.size, _BLOCK))
         return all(b.view(signed).max() <= most and b.view(unsigned).max() <= least for b in blocks)
 
     flat = x.ravel("K")
-    return fit(flat[:_BLOCK]) and (flat.size <= _BLOCK or all(in_threads(fit, _parts(flat[_BLOCK:]), threads)))
+    return fit_all(flat[:_BLOCK]) and (flat.size <= _BLOCK or all(in_threads(fit_all, _parts(flat[_BLOCK:]), threads)))
 
 
 @functools.lru_cache(256)
@@ -129,44 +133,51 @@ def _bits(magnitude: float, dtype: Any) -> int:
         return int(np.array(magnitude).astype(dtype).view(f"i{dtype.itemsize}"))
 
 
-def copied(x: Array, threads: Threads = one) -> Array:
-    """A copy of the same layout."""
-    if type(x) is not np.ndarray or x.nbytes < allocator.LARGE or x.itemsize % 2 or not kernels.KINDS or not is_whole(x):
-        return x.copy("K")
-    made = new_like(x)
-    # between infinities each half stays what it is, to the bit and a NaN too: read as halves, anything is copied
-    halves = [array.ravel("K").view(np.uint16) for array in (made, x)]
-    kernels.clamp(halves[:1], halves[1:], [x.nbytes // 2], kernels.KINDS["bfloat16"], -math.inf, math.inf, threads)
-    return made
-
-
 def new(shape: Sequence[int], dtype: Any) -> Array:
     """Memory for a result, from a multiple of 64 bytes on, or frameworks would copy it."""
     made: Array = allocator.empty(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
     return made
 
 
-def new_like(x: Array) -> Array:
-    """Memory for a result of the same layout as a whole array."""
-    if x.nbytes < allocator.LARGE:
-        return np.empty_like(x)
-    return new(x.shape, x.dtype) if x.flags.c_contiguous else new(x.shape[::-1], x.dtype).T
-
-
 def new_of_each(arrays: Sequence[Array]) -> list[Array]:
-    """:func:`new` memory for results like contiguous arrays of one dtype, small ones side by side."""
-    made, memory = [], np.empty(0, np.uint8)
-    rest = sum(x.nbytes + -x.nbytes % 64 for x in arrays if x.nbytes <= _SHARED)
-    for x in arrays:
-        if x.nbytes > _SHARED:
-            made.append(new(x.shape, x.dtype))
-            continue
-        if x.nbytes > memory.size:
-            memory = new((min(_SHARED, rest),), np.uint8)
-        made.append(memory[: x.nbytes].view(x.dtype).reshape(x.shape))
-        memory = memory[x.nbytes + -x.nbytes % 64 :]
-        rest -= x.nbytes + -x.nbytes % 64
+    """:func:`new` memory for results like whole arrays of one dtype, of the same layouts.
+
+    Small ones lie side by side, for the system takes longer to hand out memory than it takes to fill it. What lies together
+    stays as long as one of them is held, so that those of a few bytes do not lie with many.
+    """
+    layouts = list(map(_LAYOUT, arrays))
+    if arrays and arrays[0].ndim and layouts.count(layouts[0]) == len(layouts):
+        return _new_alike(arrays[0], len(arrays))
+    made: list[Array] = []
+    rest = sum(map(_NBYTES, arrays)) + 64 * len(arrays)
+    free: dict[int, tuple[Array, int]] = {}
+    for x, (shape, strides) in zip(arrays, layouts, strict=True):
+        size = x.nbytes
+        room = _room(size)
+        memory, start = free.get(room, (_NOTHING, 0))
+        if start + size > memory.size:
+            memory, start = allocator.empty(max(size, min(room, rest))), 0
+        made.append(np.ndarray(shape, x.dtype, memory, start, strides))
+        free[room] = memory, start + size + -size % 64
+        rest -= size
     return made
+
+
+def _new_alike(x: Array, count: int) -> list[Array]:
+    """Memory for results like one array, which takes a third of the time where that of some is cut up by NumPy."""
+    made: list[Array] = []
+    length = x.nbytes + -x.nbytes % 64
+    together = max(_room(length) // max(length, 1), 1)
+    for start in range(0, count, together):
+        several = min(together, count - start)
+        memory = allocator.empty(several * length)
+        made.extend(np.ndarray((several, *x.shape), x.dtype, memory, 0, (length, *x.strides)))
+    return made
+
+
+def _room(size: int) -> int:
+    """How many bytes a result shares with others."""
+    return _TOGETHER if size <= _SMALL else allocator.HUGE if size < allocator.LARGE else size
 
 
 def _parts(flat: Array) -> list[Array]:

@@ -25,14 +25,12 @@ _SIZE = operator.attrgetter("size")
 
 
 def bounded(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
-    """Each element of tensors of one dtype between two bounds; a large tensor that fits is returned itself."""
+    """Each element of tensors of one dtype between two bounds; a tensor that fits is returned itself."""
+    fit = _fit(tensors, lower, upper) if lower <= 0 <= upper else [False] * len(tensors)
+    if all(fit):
+        return list(tensors)
     with np.errstate(over="ignore"):  # beyond the dtype there is no bound
         bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, max(lower, upper))]
-    fit: list[bool] = []
-    if max(map(_SIZE, tensors)) > _SMALL and lower <= 0 <= upper:  # to look at a small one takes as long as to clip it
-        fit = [x.size > _SMALL and is_on_host(x) and _fits(x, lower, upper) for x in tensors]
-    if not any(fit):
-        return by_size(kernels.clamp, _bounded, tensors, *bounds)
     rest = iter(by_size(kernels.clamp, _bounded, [x for x, fits in zip(tensors, fit, strict=True) if not fits], *bounds))
     return [x if fits else next(rest) for x, fits in zip(tensors, fit, strict=True)]
 
@@ -71,8 +69,21 @@ def _is_in_memory(x: Tensor) -> bool:
     return is_on_host(x) and len(x.devices()) == 1 and (x.committed or jax.sharding.get_abstract_mesh().empty)
 
 
-def _fits(x: Tensor, lower: float, upper: float) -> bool:
-    return host.fits(np.asarray(x), lower, upper, cores)
+def _fit(tensors: Sequence[Tensor], lower: float, upper: float) -> list[bool]:
+    """Which lie between two bounds. Small ones are looked at if the largest does: to clip them takes as long."""
+
+    def look(places: list[int]) -> list[bool]:
+        return host.fit([np.asarray(tensors[i]) for i in places], lower, upper, cores)
+
+    sizes = list(map(_SIZE, tensors))
+    fit = [False] * len(sizes)
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    all_may = is_on_host(tensors[largest]) and look([largest])[0]
+    places = [i for i, size in enumerate(sizes) if (all_may or size > _SMALL) and is_on_host(tensors[i])]
+    if places:
+        for i, fits in zip(places, look(places), strict=True):
+            fit[i] = fits
+    return fit
 
 
 def _put_beside(array: Any, x: Tensor) -> Tensor:

@@ -17,9 +17,8 @@ from gradclip.backends.threads import allowed
 from gradclip.dtypes import FLOATS, normal_factors
 from gradclip.errors import NotWritableError
 
-_DTYPE, _LAYOUT = operator.attrgetter("dtype"), operator.attrgetter("shape", "strides")
-_SHARED = 1 << 16  # bytes of small results that are one piece of memory, and stay as long as one of them
-_MANY, _FEW = 32, 8  # results from which on it pays to look for those, and of one shape to have them so
+_DTYPE, _NBYTES, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("nbytes"), operator.attrgetter("flags.num")
+_WHOLE, _ALIGNED, _WRITEABLE = 0x1 | 0x2, 0x100, 0x400  # in NumPy's number for the flags; the first of either order
 
 
 class NumpyBackend(Backend):
@@ -89,17 +88,13 @@ class NumpyBackend(Backend):
     # ---- the fast ways ---------------------------------------------------------------------------------------------------
 
     def plain(self, tensors: Sequence[Tensor]) -> str:
-        dtypes: set[Any] = set()
-        is_writeable = tensors[0].flags.writeable
-        for x in tensors:
-            if type(x) is not np.ndarray:
-                return ""
-            flags = x.flags
-            if not flags.forc or not flags.aligned or flags.writeable is not is_writeable:
-                return ""
-            dtypes.add(x.dtype)
-        if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
+        if set(map(type, tensors)) != {np.ndarray} or len(set(map(id, tensors))) < len(tensors):
             return ""
+        first = tensors[0].flags.num
+        for flags in set(map(_FLAGS, tensors)):
+            if not flags & _WHOLE or not flags & _ALIGNED or (flags ^ first) & _WRITEABLE:
+                return ""
+        dtypes = set(map(_DTYPE, tensors))
         if len(dtypes) == 1:
             name = host.dtype_name(dtypes.pop())
             return name if name in FLOATS else ""
@@ -107,7 +102,11 @@ class NumpyBackend(Backend):
         return "float32" if names <= set(FLOATS) - {"float64"} else ""
 
     def copy(self, x: Tensor) -> Tensor:
-        return host.copied(x, allowed)
+        return self.copies([x])[0] if type(x) is np.ndarray and host.is_whole(x) else x.copy("K")
+
+    def copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        kind = host.kind_of(tensors)
+        return [x.copy("K") for x in tensors] if kind is None else _new(kernels.copy, kind, tensors)
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
         return host.norm(x, order, allowed)
@@ -161,29 +160,22 @@ def _made(
     kind = host.kind_of(arrays) if are_whole else None
     if kind is None:
         return _each(operation, arrays, in_place, *numbers)
-    made = arrays if in_place else _new_of_each(arrays)
+    if in_place:
+        host.compiled(loop, kind, arrays, arrays, *numbers, threads=allowed)
+        return list(arrays)
+    return _new(loop, kind, arrays, *numbers)
+
+
+def _new(loop: Any, kind: int, arrays: Sequence[Tensor], *numbers: float | list[float]) -> list[Tensor]:
+    """What a compiled loop makes of whole arrays."""
+    is_little = sum(map(_NBYTES, arrays)) < allocator.LARGE  # that memory is no matter
+    made = list(map(np.empty_like, arrays)) if is_little else host.new_of_each(arrays)
     host.compiled(loop, kind, arrays, made, *numbers, threads=allowed)
-    return list(made)
+    return made
 
 
 _products = functools.partial(_made, kernels.multiply, np.multiply)
 _between = functools.partial(_made, kernels.clamp, np.ndarray.clip)
-
-
-def _new_of_each(arrays: Sequence[Tensor]) -> list[Tensor]:
-    """Memory for results like whole arrays of one dtype; of many small ones some of one shape at once."""
-    if len(arrays) < _MANY:
-        return [np.empty_like(x) if x.nbytes < allocator.LARGE else host.new_like(x) for x in arrays]
-    made: list[Tensor] = []
-    for (shape, _), alike in itertools.groupby(arrays, _LAYOUT):
-        like, count = arrays[len(made)], sum(1 for _ in alike)
-        together = _SHARED // like.nbytes if like.nbytes and like.ndim and like.flags.c_contiguous else 1
-        if min(together, count) < _FEW:
-            made += [host.new_like(like) for _ in range(count)]
-            continue
-        for start in range(0, count, together):
-            made.extend(np.empty((min(together, count - start), *shape), like.dtype))
-    return made
 
 
 def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: float | list[float]) -> list[Tensor]:

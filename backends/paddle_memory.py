@@ -22,7 +22,6 @@ __all__ = [
     "BLOCK",
     "NUMPY",
     "ON_HOST_ONLY",
-    "SHAPE",
     "SINGLE",
     "addresses",
     "alike",
@@ -34,6 +33,7 @@ __all__ = [
     "norms",
     "numpy_dtype",
     "plain",
+    "shapes",
     "sizes",
     "total",
 ]
@@ -52,7 +52,7 @@ ON_HOST_ONLY = not (
 # by the dtype's id, because hashing one takes long
 NUMPY = {id(getattr(paddle, name)): getattr(np, name) for name in (*SINGLE, "complex64", "complex128")}
 _FLOATS = {id(getattr(paddle, name)): name for name in ("float16", "bfloat16", *SINGLE)}
-_DTYPE, SHAPE, _IS_CONSTANT = map(operator.attrgetter, ("dtype", "shape", "stop_gradient"))
+_DTYPE, _SHAPE, _IS_CONSTANT = map(operator.attrgetter, ("dtype", "shape", "stop_gradient"))
 
 
 def plain(tensors: Sequence[Tensor]) -> str:
@@ -70,7 +70,7 @@ def plain(tensors: Sequence[Tensor]) -> str:
     return _FLOATS.get(dtypes.pop(), "")
 
 
-def alike(shapes: Sequence[tuple[int, ...]], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
+def alike(shapes: Sequence[Sequence[int]], small: int, at_once: int) -> tuple[list[int], list[list[int]]]:
     """The places of tensors that are worked on alone, and of small ones of one shape that are stacked.
 
     A small one has ``small`` elements at the most, those that are stacked ``at_once``.
@@ -78,8 +78,11 @@ def alike(shapes: Sequence[tuple[int, ...]], small: int, at_once: int) -> tuple[
     if len(shapes) < ALIKE:
         return list(range(len(shapes))), []
     places: dict[tuple[int, ...], list[int]] = {}
-    for i, shape in enumerate(shapes):
-        places.setdefault(shape, []).append(i)
+    if shapes.count(shapes[0]) == len(shapes):  # sooner told of all than of each
+        places[tuple(shapes[0])] = list(range(len(shapes)))
+    else:
+        for i, shape in enumerate(map(tuple, shapes)):
+            places.setdefault(shape, []).append(i)
     alone: list[int] = []
     together: list[list[int]] = []
     for shape, found in places.items():
@@ -180,9 +183,14 @@ def addresses(tensors: Sequence[Tensor]) -> list[int]:
     return list(map(paddle.Tensor.data_ptr, tensors))
 
 
+def shapes(tensors: Sequence[Tensor]) -> list[Any]:
+    """The shape of each."""
+    return list(map(_SHAPE, tensors))
+
+
 def sizes(tensors: Sequence[Tensor]) -> list[int]:
     """How many elements each has."""
-    return list(map(math.prod, map(SHAPE, tensors)))
+    return list(map(math.prod, map(_SHAPE, tensors)))
 
 
 def blocks(x: Tensor) -> Iterator[Tensor]:

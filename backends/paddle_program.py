@@ -42,11 +42,8 @@ def norms(tensors: Sequence[Tensor], dtype: str) -> list[Tensor]:
 def total(tensors: Sequence[Tensor]) -> Tensor:
     """The norm over all of some tensors of :data:`NARROW` dtypes, as a 0-d tensor of float64; otherwise as :func:`norms`."""
     alone, together = _batches(tensors)
-
-    def summed(found: list[Tensor]) -> Tensor:
-        return paddle.sum(paddle.concat(found), keepdim=True)
-
-    return paddle.reshape(_root(_guarded([tensors[i] for i in alone], _stacks(tensors, together), summed), tensors), [])
+    whole = [*(tensors[i] for i in alone), *_stacks(tensors, together)]  # of what is stacked one sum is enough
+    return paddle.reshape(_root(_guarded(whole, [], paddle.add_n), tensors), [])
 
 
 def _batches(tensors: Sequence[Tensor]) -> tuple[list[int], list[list[int]]]:

@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -25,6 +25,18 @@ _STACKED = 1 << 10, 1 << 17  # the elements of a small one, and of all that are 
 _STORED = {**memory.NUMPY, id(paddle.float16): np.float16, id(paddle.bfloat16): np.uint16}
 
 
+class _Way(NamedTuple):
+    """How new tensors are made: of numbers, each one for all tensors, or a list of one for each."""
+
+    loop: Any  #: compiled
+    operation: Callable[..., Tensor]  #: Paddle's
+    also: tuple[Any, ...] = ()  #: what that takes beside the numbers
+
+
+#: with a bias of 0 the product would be 0 where it is -0
+_MULTIPLY = _Way(kernels.multiply, _C_ops.scale, (-0.0, True))
+
+
 def clipped_apart(
     tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
 ) -> tuple[list[Tensor], list[float], list[float]] | None:
@@ -33,16 +45,17 @@ def clipped_apart(
     if kind is None:
         return None
     clipped, norms, factors = list(tensors), [], []
-    addresses, sizes = memory.addresses(tensors), memory.sizes(tensors)
+    addresses, shapes, dtype = memory.addresses(tensors), memory.shapes(tensors), memory.numpy_dtype(tensors[0])
+    sizes = list(map(math.prod, shapes))
     for first, end in _in_the_cache(sizes):
         found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind, allowed)))
         each = coefficients(found)
-        if not _are_right(found, each, memory.numpy_dtype(tensors[0])):
+        if not _are_right(found, each, dtype):
             return None
         norms += found
         factors += each
         if max(each) < 1:  # as mostly: without looking for them
-            clipped[first:end] = scaled(clipped[first:end], each)
+            clipped[first:end] = _scaled(clipped[first:end], shapes[first:end], each)
             continue
         places = [i for i, c in enumerate(each, first) if c < 1]
         if places:
@@ -80,33 +93,11 @@ def knows(dtype: str) -> bool:
 
 def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
     """A new ``x * coefficient`` for each of some plain tensors, by coefficients that float32 holds."""
-    kind = memory.kind_of_plain(tensors) if len(tensors) >= memory.ALIKE and memory.numpy_dtype(tensors[0]) else None
-    if kind is None:
-        return _scaled_apart(tensors, coefficients)
-    alone, together = memory.alike(list(map(tuple, map(memory.SHAPE, tensors))), *_STACKED)
-    products: list[Tensor] = [None] * len(tensors)
-    for batch in together:
-        rows = _rows_scaled([tensors[i] for i in batch], [coefficients[i] for i in batch], kind)
-        for i, product in zip(batch, rows, strict=True):
-            products[i] = product
-    others = _scaled_apart([tensors[i] for i in alone], [coefficients[i] for i in alone])
-    for i, product in zip(alone, others, strict=True):
-        products[i] = product
-    return products
+    return _scaled(tensors, memory.shapes(tensors), coefficients)
 
 
-def _scaled_apart(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
-    # with a bias of 0 the product would be 0 where it is -0
-    return _made(kernels.multiply, _C_ops.scale, tensors, [coefficients], -0.0, True)
-
-
-def _rows_scaled(tensors: Sequence[Tensor], coefficients: list[float], kind: int) -> list[Tensor]:
-    """Small tensors of one shape, each times its own coefficient, as the rows of a tensor: in half the time of one by one."""
-    tensors = _in_order(tensors)
-    whole = host.new((len(tensors), *tensors[0].shape), memory.numpy_dtype(tensors[0]))
-    rows = list(range(whole.ctypes.data, whole.ctypes.data + whole.nbytes, whole.strides[0]))
-    kernels.multiply(rows, memory.addresses(tensors), [whole[0].size] * len(tensors), kind, coefficients)
-    return list(_C_ops.unbind(paddle.Tensor(whole, place=tensors[0].place, zero_copy=True), 0))
+def _scaled(tensors: Sequence[Tensor], shapes: list[Any], coefficients: list[float]) -> list[Tensor]:
+    return _made(_MULTIPLY, tensors, shapes, [coefficients])
 
 
 def _in_order(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -117,34 +108,55 @@ def _in_order(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -> list[Tensor]:
     """``max(min(x, upper), lower)`` for each of some plain tensors.
 
-    A new tensor, or with ``keep`` a large one itself where nothing of it is clipped.
+    A new tensor, or with ``keep`` and the compiled loops the same one where nothing of it is clipped.
     """
-    dtype, bounds = memory.numpy_dtype(tensors[0]), (lower, max(lower, upper))
-    operation = _clip(dtype)[0]
-    sizes = memory.sizes(tensors)
-    if not keep or not lower <= 0 <= upper or dtype is None or max(sizes) < memory.BLOCK:
-        return _made(kernels.clamp, operation, tensors, bounds)
-    fit = [
-        size >= memory.BLOCK and host.fits(memory.array(x, dtype), *bounds, allowed)
-        for x, size in zip(tensors, sizes, strict=True)
-    ]
+    bounds = lower, max(lower, upper)
+    way, kind = _Way(kernels.clamp, _clip(memory.numpy_dtype(tensors[0]))[0]), memory.kind_of_plain(tensors)
+    if not keep or kind is None or not _fit(tensors[:1], kind, bounds)[0]:  # where that does not fit, hardly any does
+        return _made(way, tensors, memory.shapes(tensors), bounds)
+    fit = _fit(tensors, kind, bounds)
     rest = [x for x, fits in zip(tensors, fit, strict=True) if not fits]
-    made = iter(_made(kernels.clamp, operation, rest, bounds))
+    made = iter(_made(way, rest, memory.shapes(rest), bounds))
     return [x if fits else next(made) for x, fits in zip(tensors, fit, strict=True)]
 
 
-def _made(
-    loop: Any, operation: Callable[..., Tensor], tensors: Sequence[Tensor], numbers: Sequence[Any], *also: Any
-) -> list[Tensor]:
-    """New tensors by an operation of Paddle's; those of half precision, and where one is large, by a compiled loop.
+def _fit(tensors: Sequence[Tensor], kind: int, bounds: tuple[float, float]) -> list[bool]:
+    return kernels.fit(memory.addresses(tensors), memory.sizes(tensors), kind, *bounds, allowed)
 
-    Of the numbers each is one for all tensors, or a list of one for each. Paddle's operation is ``also`` given the rest.
-    """
-    kind = memory.kind_of_plain(tensors) if tensors else None
-    sizes = memory.sizes(tensors)
-    if kind is None or (memory.numpy_dtype(tensors[0]) and max(sizes) < _LARGE):
-        return list(map(operation, tensors, *(n if isinstance(n, list) else itertools.repeat(n) for n in (*numbers, *also))))
-    tensors = _in_order(tensors)
+
+def _made(way: _Way, tensors: Sequence[Tensor], shapes: list[Any], numbers: Sequence[Any]) -> list[Tensor]:
+    """New tensors; small ones of one shape as the rows of a tensor, in half the time of one by one."""
+    if len(tensors) < memory.ALIKE or not kernels.KINDS or not all(map(paddle.Tensor.is_contiguous, tensors)):
+        return _made_apart(way, tensors, shapes, numbers)
+    made: list[Tensor] = [None] * len(tensors)
+    alone, stacks = memory.alike(shapes, *_STACKED)
+    for places in (alone, *stacks):
+        some, of_some = [tensors[i] for i in places], [shapes[i] for i in places]
+        each = [[n[i] for i in places] if isinstance(n, list) else n for n in numbers]
+        found = _made_apart(way, some, of_some, each) if places is alone else _rows(way.loop, some, each)
+        for i, x in zip(places, found, strict=True):
+            made[i] = x
+    return made
+
+
+def _rows(loop: Any, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> list[Tensor]:
+    """The results of a compiled loop for contiguous tensors of one shape, as the rows of a new one."""
+    like, count = tensors[0], len(tensors)
+    whole = _C_ops.empty([count, *like.shape], like.dtype, like.place)
+    size, first = math.prod(like.shape), whole.data_ptr()
+    step = size * like.element_size()
+    rows = list(range(first, first + count * step, step))
+    loop(rows, memory.addresses(tensors), [size] * count, memory.kind_of_plain(tensors), *numbers)
+    return list(_C_ops.unbind(whole, 0))
+
+
+def _made_apart(way: _Way, tensors: Sequence[Tensor], shapes: list[Any], numbers: Sequence[Any]) -> list[Tensor]:
+    """New tensors by an operation of Paddle's; those of half precision, and where one is large, by a compiled loop."""
+    sizes = list(map(math.prod, shapes))
+    if not tensors or (max(sizes) < _LARGE and memory.numpy_dtype(tensors[0])) or not kernels.KINDS:
+        given = (*numbers, *way.also)
+        return list(map(way.operation, tensors, *(n if isinstance(n, list) else itertools.repeat(n) for n in given)))
+    tensors, kind = _in_order(tensors), memory.kind_of_plain(tensors)
     dtype, place = tensors[0].dtype, tensors[0].place
     # large new memory of NumPy's is several times as fast, because it asks for large pages
     made = [
@@ -153,7 +165,7 @@ def _made(
         else paddle.Tensor(host.new(x.shape, _STORED[id(dtype)]), place=place, zero_copy=True)
         for x, size in zip(tensors, sizes, strict=True)
     ]
-    loop(memory.addresses(made), memory.addresses(tensors), sizes, kind, *numbers, threads=allowed)
+    way.loop(memory.addresses(made), memory.addresses(tensors), sizes, kind, *numbers, threads=allowed)
     return made
 
 

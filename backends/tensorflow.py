@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor, plain_key
-from gradclip.backends import host, tensorflow_distributed, tensorflow_fused, tensorflow_memory
+from gradclip.backends import host, tensorflow_bounds, tensorflow_distributed, tensorflow_fused, tensorflow_memory
 from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
 
@@ -232,8 +232,8 @@ class TensorFlowBackend(Backend):
         are_numbers = isinstance(lower, float) and isinstance(upper, float)
         x, lower, upper = self.cast(x, dtype), _operand(lower, dtype), _operand(upper, dtype)
         if are_numbers and not tf.executing_eagerly():
-            return tensorflow_fused.clamped(x, lower, upper)
-        return tensorflow_fused.selected(x, lower, upper)
+            return tensorflow_bounds.clamped(x, lower, upper)
+        return tensorflow_bounds.selected(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
         if not lower <= 0 <= upper or "CPU:" not in tensors[0].device:

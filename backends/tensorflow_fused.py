@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Tensor
@@ -87,11 +86,11 @@ def _measured(groups: list[list[Tensor]]) -> Tensor:
     groups = [_with_tiny_joined(group) for group in groups]
     if tf.executing_eagerly():  # where both ways would be gone, so that the one that is always right is the faster
         return _roots([_wide_halves(group, _BLOCK) for group in groups])
-    if _is_vectorized() or is_traced_by_xla():
+    if is_vectorized() or is_traced_by_xla():
         return _stacked(list(map(_plain, groups)))
     most = _SOME if _are_few(groups) else _TINY
-    halves = [_wide_halves([x for x in group if _is_few(x, most)], _FEW) for group in groups]
-    long = {i: rest for i, group in enumerate(groups) if (rest := [x for x in group if not _is_few(x, most)])}
+    halves = [_wide_halves([x for x in group if is_few(x, most)], _FEW) for group in groups]
+    long = {i: rest for i, group in enumerate(groups) if (rest := [x for x in group if not is_few(x, most)])}
     if long:
         found = _checked_or_plain(list(long.values()))
         for i, half in zip(long, _unstacked(found * found / 2, len(long)), strict=True):
@@ -109,7 +108,7 @@ def _roots(halves: Sequence[list[Tensor]]) -> Tensor:
     return tf.sqrt(2 * _stacked([each[0] if len(each) == 1 else tf.add_n(each) for each in halves]))
 
 
-def _is_vectorized() -> bool:
+def is_vectorized() -> bool:
     """Whether ``tf.vectorized_map`` traces this, which takes the fused operation for one example after the other."""
     graph = tf.compat.v1.get_default_graph()
     while graph is not None:
@@ -139,7 +138,7 @@ def _checked(groups: list[list[Tensor]]) -> Tensor:
 def _with_tiny_joined(group: Sequence[Tensor]) -> list[Tensor]:
     """The same elements, those of tiny tensors of one dtype in one tensor."""
     joined = [_joined([group[i] for i in places]) for places in _tiny(group)]
-    return [x for x in group if not _is_few(x, _TINY)] + joined
+    return [x for x in group if not is_few(x, _TINY)] + joined
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -154,12 +153,12 @@ def _tiny(tensors: Sequence[Tensor]) -> list[list[int]]:
     """Where there are tiny tensors, those of one dtype in one list."""
     places: dict[Any, list[int]] = {}
     for i, x in enumerate(tensors):
-        if _is_few(x, _TINY):
+        if is_few(x, _TINY):
             places.setdefault(x.dtype, []).append(i)
     return list(places.values())
 
 
-def _is_few(x: Tensor, most: int) -> bool:
+def is_few(x: Tensor, most: int) -> bool:
     """Whether it is known that there are no more elements."""
     count = x.shape.num_elements()
     return count is not None and count <= most
@@ -218,7 +217,7 @@ def _plain(tensors: Sequence[Tensor]) -> Tensor:
     squares = []
     for x in tensors:
         rest: Tensor | None = x
-        if not _is_few(x, _TINY) and x.shape.num_elements() is not None:  # XLA cannot slice at a place that it does not know
+        if not is_few(x, _TINY) and x.shape.num_elements() is not None:  # XLA cannot slice at a place that it does not know
             rows, rest = _divided(x, _LANES[0] * _LANES[1])
             sums = tf.reduce_sum(tf.square(tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64)), 1)
             squares.append(tf.reduce_sum(tf.abs(sums)))  # or XLA would make one sum of both, one after the other
@@ -253,13 +252,13 @@ def clipped(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
     def scaled(x: Tensor) -> Tensor:
         return times(x, tf.cast(factor, WIDE[x.dtype.name]))
 
-    large = [i for i, x in enumerate(tensors) if not _is_few(x, _FEW)]
+    large = [i for i, x in enumerate(tensors) if not is_few(x, _FEW)]
     if large:
         given = [tensors[i] for i in large]
         products = tf.cond(fits, lambda: given, lambda: list(map(scaled, given)))
         for i, product in zip(large, tf.nest.flatten(products), strict=True):
             results[i] = product
-    small = [[i] for i, x in enumerate(tensors) if _is_few(x, _FEW) and not _is_few(x, _TINY)]
+    small = [[i] for i, x in enumerate(tensors) if is_few(x, _FEW) and not is_few(x, _TINY)]
     for places in (*small, *_tiny(tensors)):
         given = [tensors[i] for i in places]
         joined = _joined(given)
@@ -281,73 +280,3 @@ def _parted(joined: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 def is_recording() -> bool:
     """Whether a gradient tape or a forward accumulator may be looking."""
     return bool(_could_record())
-
-
-def clamped(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """While tracing, each element between two bounds, constants; where nothing is clipped ``x`` itself to the bit.
-
-    Arithmetic would flush subnormal numbers to zero, but not those of halves, which TensorFlow compares one by one. What fits
-    is found by reading, the first elements first.
-    """
-    if is_traced_by_xla():
-        return _clamped_by_xla(x, lower, upper)
-    if x.dtype in (tf.bfloat16, tf.float16):
-        return between(x, lower, upper)
-    if _is_few(x, _FEW):
-        result = between(x, lower, upper)
-        return tf.raw_ops.Select(condition=result == x, x=x, y=result)  # tf.where, which broadcasts, takes twice as long
-
-    def fits(part: Tensor) -> Tensor:
-        return (tf.reduce_max(part) <= upper) & (tf.reduce_min(part) >= lower)
-
-    def all_clamped() -> Tensor:
-        return tf.maximum(tf.minimum(x, upper), lower)  # vectorised, unlike the one operation that does both
-
-    first = fits(tf.reshape(x, [-1])[:_TINY])
-    return tf.cond(first, lambda: tf.cond(fits(x), lambda: x, all_clamped), all_clamped)
-
-
-def selected(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """Each element between two bounds, numbers or tensors that broadcast; a NaN stays one, and one bound makes one.
-
-    What fits is not computed with, which would flush subnormal numbers to zero; a NaN does not fit.
-    """
-    return tf.where((x >= lower) & (x <= upper), x, tf.maximum(tf.minimum(x, upper), lower))
-
-
-def _clamped_by_xla(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """Each element between two constants.
-
-    XLA's compiler for the CPU makes float32 of bfloat16 to compare it, but not of its bits. Next to a bound of infinity it sees
-    through :func:`selected`, and computes with what fits. To forward differentiation bits are constants.
-    """
-    low, high = tf.get_static_value(lower), tf.get_static_value(upper)
-    is_open = not np.isfinite(low) or not np.isfinite(high)
-    if (x.dtype == tf.bfloat16 or is_open) and low < 0 < high and not (is_recording() or _is_vectorized()):
-        return _clamped_by_bits(x, low, high)
-    return selected(x, lower, upper)
-
-
-def _clamped_by_bits(x: Tensor, lower: Any, upper: Any) -> Tensor:
-    """Between constants of both signs. Numbers of one sign are in the order of their bits; a NaN's come after infinity's."""
-    kind = {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]
-    infinity, low, high = (tf.constant(np.array(c, lower.dtype).view(kind.as_numpy_dtype)) for c in (np.inf, lower, upper))
-
-    @tf.custom_gradient
-    def bounded(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        bits = tf.bitcast(x, kind)
-        nearest = tf.minimum(bits, tf.where(bits < 0, low, high))
-        is_nan = tf.bitwise.bitwise_and(bits, tf.constant(kind.max, kind)) > infinity
-
-        def slope(given: Tensor) -> Tensor:
-            return tf.where((x >= lower) & (x <= upper), given, tf.zeros_like(given))
-
-        return tf.bitcast(tf.where(is_nan, bits, nearest), x.dtype), slope
-
-    result: Tensor = bounded(x)
-    return result
-
-
-def between(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """The operation that clips by value."""
-    return tf.raw_ops.ClipByValue(t=x, clip_value_min=lower, clip_value_max=upper)

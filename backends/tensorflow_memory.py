@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Tensor
-from gradclip.backends import host, kernels, tensorflow_fused
+from gradclip.backends import host, kernels, tensorflow_bounds, tensorflow_fused
 from gradclip.backends.threads import cores
 from gradclip.dtypes import WIDE
 
@@ -27,6 +27,7 @@ def array(x: Tensor) -> _Array:
     return np.asarray(x.__array__())
 
 
+@functools.cache  # they are not asked for before there is a tensor, and cannot be changed then; to ask takes 10 us
 def threads() -> int:
     """As many as TensorFlow's own operations take."""
     count = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS", "")
@@ -47,13 +48,15 @@ def products(tensors: Sequence[Tensor], factors: list[float], plain: str) -> lis
 def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
     """Each of some plain tensors with its elements between two bounds, itself where nothing is clipped; 0 fits."""
     results, arrays = list(tensors), list(map(array, tensors))
+    places = [i for i, fits in enumerate(host.fit(arrays, lower, upper, threads)) if not fits]
+    if not places:
+        return results
     kind = _kind_of(tensors, arrays)
-    places = [i for i, x in enumerate(arrays) if not host.fits(x, lower, upper, threads)]
     if kind is None:
         for i in places:
             bounds = _constant(lower, tensors[i].dtype), _constant(upper, tensors[i].dtype)
-            results[i] = tensorflow_fused.between(tensors[i], *bounds)
-    elif places:
+            results[i] = tensorflow_bounds.between(tensors[i], *bounds)
+    else:
         clipped = [arrays[i] for i in places]
         made = host.new_of_each(clipped)
         host.compiled(kernels.clamp, kind, clipped, made, lower, upper, threads=threads)

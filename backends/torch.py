@@ -13,10 +13,13 @@ import torch
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends import torch_memory, torch_operator
+from gradclip.backends.torch_operator import clip
+from gradclip.backends.torch_operator import plain as plain_while_compiling
 from gradclip.backends.torch_step import step_pre_hook
 from gradclip.dtypes import normal_factors
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.parts import Parts, Processes
+from gradclip.rule import Rule
 
 __all__ = ["TorchBackend", "step_pre_hook"]
 
@@ -189,7 +192,9 @@ class TorchBackend(Backend):
         return x.numel()
 
     def plain(self, tensors: Sequence[Tensor]) -> str:
-        if torch.compiler.is_compiling() or torch._C._functorch.maybe_current_level() is not None:
+        if torch.compiler.is_compiling():  # to ask here spares many questions, which would be asked again in each compiled call
+            return plain_while_compiling(tensors)
+        if torch._C._functorch.maybe_current_level() is not None:
             return ""
         # asked of all at once, one thing after the other: one by one, 2,000 gradients would take longer than their norm
         dtypes = set(map(_dtype, tensors))
@@ -221,7 +226,7 @@ class TorchBackend(Backend):
         return float(torch.linalg.vector_norm(x, order, dtype=torch.float64))
 
     def euclidean(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
-        if torch_operator.takes(tensors):
+        if torch_operator.takes(tensors, measures=True):
             return list(torch_operator.norms(tensors))
         # torch's float32 norms of a whole tensor are running sums; compiled, the cast is part of the loop
         if not torch.compiler.is_compiling() and self.plain(tensors):
@@ -229,7 +234,7 @@ class TorchBackend(Backend):
         return [torch.linalg.vector_norm(x, dtype=_DTYPES[_wide(x)]) for x in tensors]
 
     def euclidean_total(self, tensors: Sequence[Tensor]) -> Tensor | None:
-        if not torch_operator.takes(tensors):
+        if not torch_operator.takes(tensors, measures=True):
             return None
         each = torch_operator.norms(tensors)
         return torch.sqrt(torch.sum(each * each))
@@ -264,7 +269,10 @@ class TorchBackend(Backend):
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:
         upper = max(lower, upper)
         if torch.compiler.is_compiling():
-            torch_operator.clamp_(tensors, lower, upper)
+            if self.clamps_together(tensors):
+                torch_operator.clamp_(tensors, lower, upper)
+            else:
+                super().clamp_(tensors, lower, upper)
             return
         kind = torch_memory.kind_of(tensors, "plain")
         if kind is not None and torch_memory.are_as_stored(tensors, sizes := torch_memory.sizes_of(tensors)):
@@ -278,10 +286,14 @@ class TorchBackend(Backend):
             torch._foreach_clamp_max_(tensors, upper)
             torch._foreach_clamp_min_(tensors, lower)
 
+    def clip_at_once(self, tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
+        return clip(tensors, rule, stage) if torch.compiler.is_dynamo_compiling() else None
+
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
+        plain = "" if torch.compiler.is_compiling() else plain
         kind = torch_memory.kind_of(tensors, plain) if plain else None
         are_numbers = all(map(_at_once, coefficient)) if isinstance(coefficient, list) else _at_once(coefficient)
         if kind is not None and are_numbers and torch_memory.are_as_stored(tensors, torch_memory.sizes_of(tensors)):
@@ -292,6 +304,7 @@ class TorchBackend(Backend):
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         is_tensor = isinstance(coefficient, torch.Tensor)
+        plain = "" if torch.compiler.is_compiling() else plain
         kind = torch_memory.kind_of(tensors, plain) if plain and _at_once(coefficient) else None
         if kind is not None:
             torch_memory.multiply_(tensors, kind, coefficient)

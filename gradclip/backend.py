@@ -335,6 +335,10 @@ class Backend:
         """``x`` in memory of its own; ``x`` itself where tensors are immutable."""
         return x
 
+    def copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """:meth:`copy` of each of several plain tensors."""
+        return list(map(self.copy, tensors))
+
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         """A new ``x * coefficient`` of the same dtype, rounded once; ``x`` to the bit where the coefficient is 1."""
         dtype = self.dtype(x)
@@ -382,6 +386,12 @@ class Backend:
         """:meth:`clamp` each of several plain tensors in place."""
         for x in tensors:
             self.assign_(x, self.clamp(x, lower, upper))
+
+    def clip_at_once(self, tensors: Sequence[Tensor], rule: Any, stage: str) -> tuple[Any, Any] | None:
+        """Plain tensors clipped in place, or with the stage "norm" measured, by one operation that a tracer puts into its
+        program: the norm and the coefficient. None where there is none, or none for this rule.
+        """
+        return None
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         """Write ``value``, of the same shape and dtype, into the memory of ``x``."""

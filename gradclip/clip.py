@@ -11,7 +11,7 @@ from gradclip.distributed import Shared, shared
 from gradclip.groups import Rules
 from gradclip.norms import measure
 from gradclip.registry import Gradients, open_
-from gradclip.rule import EXAMPLE, VALUE, ClipResult, Rule, check_rule
+from gradclip.rule import EXAMPLE, ClipResult, Rule, check_rule
 from gradclip.several import UNKNOWN, clip_groups, is_idle, of_nothing
 from gradclip.tracing import as_it_is
 
@@ -152,9 +152,9 @@ def carry_out(
     if not isinstance(rule, Rule):
         ways: dict[str, Any] = {"in_place": in_place, "keep": keep, "known": known, "stage": stage, "reduce": reduce}
         return clip_groups(opened, rule, params, **ways)
-    if in_place:
+    if in_place and not rule.is_plain:
         check_rule(rule, keeps_shape=True)
-    no_norm = rule.scope is VALUE
+    no_norm = rule.is_by_value
     several = None
     if reduce is not None or not opened.plain or len(opened.present) < len(opened.leaves):
         several = shared(opened, [(range(len(opened.leaves)), rule)], reduce, differentiates=stage == "all" and not in_place)
@@ -173,7 +173,11 @@ def carry_out(
         check(opened, backend, rule, in_place=in_place)
         if known is not UNKNOWN:
             known = check_known(opened, backend, rule, known)
-    elif in_place:
+    elif several is None and (in_place if stage == "all" else stage == "norm" and not no_norm):
+        found = backend.clip_at_once(opened.present, rule, stage)
+        if found is not None:
+            return ClipResult(opened.rebuild(opened.leaves) if in_place else None, *found)
+    if is_plain and in_place:
         backend.check_writable(opened.present[0])
     with backend.arithmetic(in_place and not is_plain):  # of what is plain nobody records what is written
         if no_norm:

@@ -81,6 +81,16 @@ class Rule:
             self.check_limit(self.limit)
 
     @property
+    def is_by_value(self) -> bool:
+        """Whether it has no norm."""
+        return self.scope is VALUE
+
+    @property
+    def is_total(self) -> bool:
+        """Whether it has one norm over all gradients."""
+        return self.scope is GLOBAL
+
+    @property
     def is_plain(self) -> bool:
         """Whether there is nothing in it but numbers, and no axis: what needs no checking against plain gradients."""
         if self.scope is VALUE:

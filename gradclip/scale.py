@@ -77,8 +77,11 @@ def scaled(opened: Gradients, backend: Backend, factors: Any, in_place: bool, ke
         if not isinstance(factors, float) or factors != 1.0:
             backend.scale_(opened.present if opened.plain else [leaves[i] for i in opened.unique()], factors, opened.plain)
         return leaves
-    if not in_place and not isinstance(factors, list) and not (isinstance(factors, float) and factors == 1.0):
-        return opened.placed(_products(backend, opened.present, factors, opened.plain))
+    if not in_place and not isinstance(factors, list):
+        if not isinstance(factors, float) or factors != 1.0:
+            return opened.placed(_products(backend, opened.present, factors, opened.plain))
+        if opened.plain and not keep:
+            return opened.placed(backend.copies(opened.present))
     each = factors if isinstance(factors, list) else [factors] * len(leaves)
     if not in_place:
         return _each_scaled(opened, backend, each, keep)
@@ -99,8 +102,12 @@ def _each_scaled(opened: Gradients, backend: Backend, factors: list[Any], keep: 
     scaled = _products(backend, chosen, each, opened.plain if type(each[0]) is float else "") if places else []
     if is_all:
         return scaled
-    clipped = dict(zip(places, scaled, strict=True))
-    return [clipped[i] if i in clipped else x if keep or x is None else backend.copy(x) for i, x in enumerate(leaves)]
+    new = dict(zip(places, scaled, strict=True))
+    if not keep:
+        rest = [i for i, x in enumerate(leaves) if x is not None and i not in new]
+        unclipped = [leaves[i] for i in rest]
+        new.update(zip(rest, backend.copies(unclipped) if opened.plain else map(backend.copy, unclipped), strict=True))
+    return [new.get(i, x) for i, x in enumerate(leaves)]
 
 
 def _products(backend: Backend, tensors: list[Tensor], factors: Any, plain: str) -> list[Tensor]:

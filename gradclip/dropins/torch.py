@@ -11,7 +11,7 @@ from typing import Any
 
 from gradclip import registry
 from gradclip.clip import carry_out
-from gradclip.dialects import torch as dialect
+from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
 from gradclip.dropins.common import native_norm
 from gradclip.errors import TensorTypeError
 from gradclip.registry import Gradients, Holders, open_
@@ -65,7 +65,7 @@ def clip_grad_norm_(
     >>> gradient.round(3)
     array([0.6, 0.8])
     """
-    rule = dialect.clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
+    rule = clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
     opened = _opened(parameters, reduce=reduce)
     return native_norm(opened, carry_out(opened, rule, in_place=True, reduce=reduce).norm, "torch")
 
@@ -93,7 +93,7 @@ def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = No
     >>> gradient
     array([ 1. , -0.5])
     """
-    carry_out(_opened(parameters), dialect.clip_grad_value(clip_value, foreach), in_place=True)
+    carry_out(_opened(parameters), clip_grad_value(clip_value, foreach), in_place=True)
 
 
 @as_it_is
@@ -125,7 +125,7 @@ def get_total_norm(
     >>> float(gradclip.get_total_norm([np.array([3.0]), np.array([4.0])]))
     5.0
     """
-    rule = dialect.clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
+    rule = clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
     opened = _opened(tensors, "tensors", holders="none", reduce=reduce)
     norm = native_norm(opened, carry_out(opened, rule, stage="norm", reduce=reduce).norm, "torch")
     # torch's is never differentiable
@@ -157,7 +157,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, forea
     >>> gradient.round(3)
     array([0.3, 0.4])
     """
-    carry_out(_opened(parameters), dialect.clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm)
+    carry_out(_opened(parameters), clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm)
 
 
 def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all", reduce: Any = None) -> Gradients:

@@ -172,7 +172,7 @@ def test_a_forked_process_has_its_own() -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_results_of_either_layout(order: Any) -> None:
     x = np.asarray(np.arange(1 << 20, dtype=np.float32).reshape(1 << 9, 1 << 11), order=order)
-    made = host.new_like(x)
+    (made,) = host.new_of_each([x])
     assert (made.shape, made.strides, made.dtype) == (x.shape, x.strides, x.dtype)
     clipped = gradclip.clip([x], tensorflow.clip_by_value(1.0, 9.0)).grads[0]
     assert clipped.strides == x.strides

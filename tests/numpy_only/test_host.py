@@ -18,6 +18,7 @@ from frameworks.numpy import framework
 from oracle import norm, ulps
 
 from gradclip.backends import host, kernels, threads
+from gradclip.backends.numpy import NumpyBackend
 
 PART, LARGE = 1 << 10, 1 << 11
 SIZES = [LARGE + 1, 5, 1, 3 * PART, PART - 1, 40] + [7] * 32
@@ -72,23 +73,25 @@ def test_what_is_no_finite_number_warns_in_no_thread(value: float) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("place", [0, host._BLOCK, 2 * host._BLOCK - 1])
 @pytest.mark.parametrize("value", [2.0, -4.0, math.nan, math.inf])
+@pytest.mark.usefixtures("compiled")
 def test_what_does_not_fit(value: float, place: int, dtype: str) -> None:
     values = np.random.default_rng(1).uniform(-3, 1, size=2 * host._BLOCK)
     for shape in ((-1,), (LARGE, -1), (8, 2, -1)):
         for count in (threads_of_three, threads.one):
             x = framework.make(values.reshape(shape), dtype)
-            assert host.fits(x, -3.0, 1.0, count)
-            assert host.fits(x.T, -3.0, 1.0, count)
+            assert host.fit([x], -3.0, 1.0, count) == [True]
+            assert host.fit([x.T], -3.0, 1.0, count) == [True]
             x.reshape(-1)[place] = value
-            assert not host.fits(x, -3.0, 1.0, count)
-            assert not host.fits(x.T, -3.0, 1.0, count)
-            assert host.fits(x, -math.inf, math.inf, count) == (value == value)
+            assert host.fit([x], -3.0, 1.0, count) == [False]
+            assert host.fit([x.T], -3.0, 1.0, count) == [False]
+            assert host.fit([x], -math.inf, math.inf, count) == [value == value]
 
 
+@pytest.mark.usefixtures("compiled")
 def test_what_fits_bounds_of_0_and_of_no_elements() -> None:
-    assert host.fits(np.array([-0.0, 0.0]), 0.0, 0.0)
-    assert not host.fits(np.array([-0.0, 5e-324]), 0.0, 0.0)
-    assert host.fits(np.zeros((0, 3), np.float32), -1.0, 1.0)
+    assert host.fit([np.array([-0.0, 0.0])], 0.0, 0.0) == [True]
+    assert host.fit([np.array([-0.0, 5e-324])], 0.0, 0.0) == [False]
+    assert host.fit([np.zeros((0, 3), np.float32)], -1.0, 1.0) == [True]
 
 
 def test_a_fault_in_a_thread_is_told() -> None:
@@ -162,7 +165,7 @@ def test_copies_are_the_same_to_the_bit(shape: tuple[int, ...], order: Any, monk
     monkeypatch.setattr(threads, "cores", lambda: 3)
     bits = np.random.default_rng(0).integers(0, 2**32, shape, np.uint32)
     x = np.asarray(bits, order=order).view(np.float32)
-    made = host.copied(x, threads.allowed)
+    made = NumpyBackend().copies([x])[0]
     assert np.array_equal(made.view(np.uint32), bits)
     assert made.strides == x.strides
     assert not np.shares_memory(made, x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import math
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -121,6 +122,32 @@ def test_every_half_between_bounds(dtype: str, bounds: tuple[float, float]) -> N
     assert same(between(x, *bounds), want)
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [(0.0, 1.0), (-0.0, -0.0), (-1.0, -0.0), (-1e-30, 1e30), (0.1, 0.2), (-math.inf, 0.5), (-math.inf, math.inf)],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", HALVES)
+def test_which_halves_fit(dtype: str, bounds: tuple[float, float]) -> None:
+    """One that is between, as float32 compares them, is no NaN, and would not be written by ``clamp``."""
+    with np.errstate(over="ignore"):
+        lower, upper = np.array(bounds, DTYPES[dtype]).astype(np.float32)
+    wide = EVERY.view(DTYPES[dtype]).astype(np.float32)
+    found = _kernels.fit([EVERY[i : i + 1] for i in range(EVERY.size)], None, kernels.KINDS[dtype], *bounds)
+    assert np.array_equal(found, (wide >= lower) & (wide <= upper))
+
+
+@pytest.mark.parametrize("size", LENGTHS[1:])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_that_does_not_fit_wherever_it_is(dtype: str, size: int) -> None:
+    x = np.random.default_rng(size).uniform(-0.5, 0.25, size).astype(DTYPES[dtype])
+    for place in {0, size // 2, size - 1}:
+        for value, fits in ((0.25, True), (-0.5, True), (0.26, False), (-0.6, False), (math.nan, False), (-math.inf, False)):
+            kept, x[place] = x[place], value
+            assert _kernels.fit([buffer(x)] * 2, None, kernels.KINDS[dtype], -0.5, 0.25) == [fits, fits], (place, value)
+            x[place] = kept
+
+
 @pytest.mark.parametrize("start", [0, 1, 32])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:
@@ -128,13 +155,101 @@ def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:
     kind = DTYPES[dtype]
     size = (1 << 21) // np.dtype(kind).itemsize + 37  # elements: more bytes than are kept
     x = np.random.default_rng(0).normal(size=size).astype(kind)
-    for loop, of_few, numbers in ((_kernels.multiply, product, (0.3,)), (_kernels.clamp, between, (-0.5, 0.25))):
+    loops: list[tuple[Any, Any, tuple[float, ...]]] = [
+        (_kernels.multiply, product, (0.3,)),
+        (_kernels.clamp, between, (-0.5, 0.25)),
+        (_kernels.copy, np.copy, ()),
+    ]
+    for loop, of_few, numbers in loops:
         target = host.new((start + size + 40,), kind)
         target[...] = 7
         made = target[start : start + size]
         loop([buffer(made)], [buffer(x)], [size], kernels.KINDS[dtype], *numbers)
         assert same(made, np.concatenate([of_few(x[i : i + 1000], *numbers) for i in range(0, size, 1000)]))
         assert {*target[:start].astype(float), *target[start + size :].astype(float)} == {7.0}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_small_results_that_go_past_the_cache_together(dtype: str) -> None:
+    """Each in memory of its own, of sizes that are no multiple of a line, with and without numbers of elements."""
+    rng = np.random.default_rng(1)
+    sources = [rng.normal(size=1 + 977 * i).astype(DTYPES[dtype]) for i in range(56)]
+    assert sum(x.nbytes for x in sources) > 1 << 21
+    for loop, of_one, numbers in ((_kernels.multiply, product, (0.3,)), (_kernels.clamp, between, (-0.5, 0.25))):
+        for sizes in (None, [x.size for x in sources]):
+            made = host.new_of_each(sources)
+            loop(list(map(buffer, made)), list(map(buffer, sources)), sizes, kernels.KINDS[dtype], *numbers)
+            assert all(same(got, of_one(x, *numbers)) for got, x in zip(made, sources, strict=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_copies_are_the_same_to_the_bit(dtype: str) -> None:
+    itemsize = np.dtype(DTYPES[dtype]).itemsize
+    for size in (0, 1, 255, 100_003, 1 << 21):
+        bits = np.random.default_rng(size).integers(0, 256, size * itemsize, np.uint8)
+        x = bits.view(DTYPES[dtype])
+        made = host.new((size,), DTYPES[dtype])
+        _kernels.copy([buffer(made)], [buffer(x)], None, kernels.KINDS[dtype])
+        assert np.array_equal(made.view(np.uint8), bits)
+
+
+def in_three(work: object) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(_kernels.take, [work] * 3))
+
+
+@pytest.mark.parametrize("part", [1, 7, 1000, 1 << 20])
+def test_what_several_threads_take_parts_of(part: int) -> None:
+    sources = [np.arange(size, dtype=np.float32) for size in (0, 1, 999, 1000, 1001, 5000, 0)]
+    made = [np.zeros_like(x) for x in sources]
+    assert _kernels.squares(sources, None, 0, in_three, 1, part) == [float((x.astype(np.float64) ** 2).sum()) for x in sources]
+    _kernels.multiply(made, sources, None, 0, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], in_three, 1, part)
+    assert all(np.array_equal(got, x * (i + 1)) for i, (got, x) in enumerate(zip(made, sources, strict=True)))
+    _kernels.clamp(made, sources, None, 0, 3.0, 900.0, in_three, 1, part)
+    assert all(np.array_equal(got, x.clip(3, 900)) for got, x in zip(made, sources, strict=True))
+    _kernels.copy(made, sources, None, 0, in_three, 1, part)
+    assert all(map(np.array_equal, made, sources))
+
+
+def test_little_work_is_done_here() -> None:
+    x = np.ones(9, np.float32)
+    assert _kernels.squares([x], None, 0, pytest.fail, 10, 2) == [9.0]
+
+
+def test_work_holds_its_memory_as_long_as_anybody_holds_the_work() -> None:
+    """A thread may be the last, after an interrupt; and then there is nothing to do for it."""
+    held: list[object] = []
+    x = array.array("f", [3.0] * 9)
+    assert _kernels.squares([x], None, 0, held.append, 9, 2) == [0.0]  # of which nobody has taken a part
+    _kernels.multiply([x], [x], None, 0, 0.5, held.append, 9, 2)
+    with pytest.raises(BufferError):
+        x.append(1.0)
+    for work in held:
+        _kernels.take(work)
+    assert x.tolist() == [3.0] * 9
+    del held[:], work
+    x.append(1.0)
+
+
+def test_memory_that_is_written_twice_is_written_in_order() -> None:
+    """By one thread, also where it is only in part the same."""
+    x = np.ones(1000, np.float32)
+    for other in (x, x[5:], x[:1]):
+        x[:] = 1
+        both = [other, np.zeros(0, np.float32), x]
+        _kernels.multiply(both, both, None, 0, 0.5, pytest.fail, 1, 10)
+        assert x.sum() == 500 - other.size * 0.25
+
+
+def test_an_exception_of_who_runs_it() -> None:
+    def fail(work: object) -> None:
+        _kernels.take(work)
+        raise KeyboardInterrupt
+
+    x = np.ones(100, np.float32)
+    with pytest.raises(KeyboardInterrupt):
+        _kernels.squares([x], None, 0, fail, 1, 10)
+    memoryview(x).release()
 
 
 @pytest.mark.parametrize("value", [1e30, 1e-30, 1e-45, 3.4e38])
@@ -195,8 +310,19 @@ WRONG: list[tuple[Any, ...]] = [
     (_kernels.multiply, [X], [X], [4], 0, []),
     (_kernels.multiply, [X], [X], [4], 0, "0.5"),
     (_kernels.multiply, [X], [X], [4], 0, ["0.5"]),
+    (_kernels.multiply, [X, X], [X], None, 0, 0.5),
+    (_kernels.multiply, [X], [X[:3]], None, 0, 0.5),
+    (_kernels.squares, [X.astype(np.float64)], None, 0),
+    (_kernels.squares, [X], 4, 0),
+    (_kernels.squares, [X.ctypes.data], None, 0),
+    (_kernels.copy, [READ_ONLY], [X], None, 0),
+    (_kernels.copy, [X.reshape(2, 2)], [X.reshape(2, 2).T], None, 0),
+    (_kernels.copy, [X], [], None, 0),
+    (_kernels.take, X),
     (_kernels.clamp, [READ_ONLY], [X], [4], 0, 0.0, 0.5),
     (_kernels.clamp, [X], [X], [4], 0, "0", 0.5),
+    (_kernels.fit, [X], [5], 0, 0.0, 0.5),
+    (_kernels.fit, [X], [4], 0, 0.0, "1"),
 ]
 
 

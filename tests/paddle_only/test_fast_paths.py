@@ -234,8 +234,8 @@ def test_every_element_is_clipped_alike(bounds: tuple[float, float], dtype: str)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("bounds", [(2.0, None), (0.0, -2.0), (3.0, 0.5)])
-def test_by_value_an_optimizer_is_given_a_large_gradient_itself(bounds: tuple[float, float | None], dtype: str) -> None:
-    """Where nothing of it is clipped, which a NaN, the last element or bounds of one sign can say."""
+def test_by_value_an_optimizer_is_given_the_gradient_itself(bounds: tuple[float, float | None], dtype: str) -> None:
+    """Where nothing of it is clipped, which a NaN or the last element can say, and the compiled loops see that."""
     upper, lower = bounds[0], -bounds[0] if bounds[1] is None else bounds[1]
     inside = (upper + lower) / 2
     for size, transposed in ((BLOCK, False), (LARGE, False), (LARGE, True)):
@@ -246,7 +246,7 @@ def test_by_value_an_optimizer_is_given_a_large_gradient_itself(bounds: tuple[fl
             x = x.t() if transposed else x
             was = framework.read(x)
             ((_, new),) = gradclip.ClipGradByValue(*bounds)([(paddle.zeros([1]), x)])
-            assert (new is x) is (spoilt is None and lower <= 0 <= upper)
+            assert (new is x) is (spoilt is None and bool(kernels.KINDS))
             assert np.array_equal(framework.read(x), was, equal_nan=True)
             assert np.array_equal(framework.read(new), np.clip(was, lower, upper), equal_nan=True)
             assert gradclip.clip(x, tensorflow.clip_by_value(lower, upper)).grads is not x

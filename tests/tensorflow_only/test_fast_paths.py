@@ -16,6 +16,7 @@ from oracle import ulps
 import gradclip
 from gradclip import Backend, Rule
 from gradclip.backends import kernels
+from gradclip.backends import tensorflow_bounds as bounds
 from gradclip.backends import tensorflow_fused as fused
 from gradclip.backends.tensorflow import TensorFlowBackend
 from gradclip.dialects import keras, optax, tensorflow, torch
@@ -57,6 +58,8 @@ def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
     for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_SOME", 8 * SMALL), ("_BLOCK", LARGE)):
         monkeypatch.setattr(fused, name, size)
+    for name, size in (("_FEW", 4 * SMALL), ("_FIRST", SMALL), ("_LARGE", 2 * LARGE)):
+        monkeypatch.setattr(bounds, name, size)
     for name, size in (("LARGE", LARGE), ("PART", LARGE // 2)):
         monkeypatch.setattr(kernels, name, size)
 

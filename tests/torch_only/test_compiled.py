@@ -59,6 +59,42 @@ def test_a_training_step_is_compiled_once(clip: Clip) -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
+def test_a_limit_that_changes_is_compiled_for_any_value() -> None:
+    torch._dynamo.utils.counters.clear()
+    clip = torch.compile(lambda ps, limit: gradclip.clip_grad_norm_(ps, limit), fullgraph=True, backend="aot_eager")
+    for limit in (0.5, 1.0, 2.0, 4.0, 8.0):
+        p = torch.nn.Parameter(torch.zeros(2))
+        p.grad = torch.tensor([3.0, 4.0])
+        assert clip([p], limit).item() == 5.0
+        assert torch.allclose(p.grad, torch.tensor([3.0, 4.0]) * min(1.0, limit / (5.0 + 1e-6)), rtol=2e-7)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+
+
+BY_ONE_OPERATOR: dict[str, tuple[Clip, str]] = {
+    "norm": (lambda ps: gradclip.clip_grad_norm_(ps, 0.5), "clip_by_norm_"),
+    "value": (lambda ps: gradclip.clip_grad_value_(ps, 0.5), "clip_by_value_"),
+    "measured": (lambda ps: gradclip.get_total_norm(gradients(ps)), "norm"),
+}
+
+
+@pytest.mark.parametrize(("clip", "name"), BY_ONE_OPERATOR.values(), ids=BY_ONE_OPERATOR)
+def test_dynamo_reads_little(clip: Clip, name: str) -> None:
+    """What it reads of gradclip it checks in each call."""
+    parameters = [torch.nn.Parameter(torch.zeros(n)) for n in (2, 3)]
+    for p in parameters:
+        p.grad = torch.ones_like(p)
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compile(clip, fullgraph=True, backend=keep)(parameters)
+    called = [str(node.target) for node in graphs[0].graph.nodes if node.op == "call_function"]
+    assert [target.split(".")[1] for target in called if target.startswith("gradclip.")] == [name]
+    assert not [target for target in called if "vector_norm" in target or "clamp" in target]
+
+
 @torch._dynamo.config.patch(error_on_recompile=True)
 def test_other_parameters_are_no_reason_to_compile_again() -> None:
     step = torch.compile(lambda ps: gradclip.clip_grad_norm_(ps, 0.5), fullgraph=True, backend="eager")

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 import gradclip
 from gradclip.backends import torch_operator
 from gradclip.dialects import keras, tensorflow
 from gradclip.dialects import torch as dialect
 
-OPERATORS = {"gradclip.norms", "gradclip.scale_"}
+CLIP = {"gradclip.clip_"}
+APART = {"gradclip.norms", "gradclip.scale_"}
 CLAMP = {"gradclip.clamp_"}
 
 
@@ -31,23 +34,29 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Seen:
-    """A backend of ``torch.compile`` that runs the graph, and knows what was called."""
+    """A backend of ``torch.compile`` that runs the graph which AOTAutograd has traced, and knows what was called."""
 
     def __init__(self) -> None:
         self.operators: set[str] = set()
+        self.trace = aot_autograd(fw_compiler=self.look)
+
+    def look(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        for node in graph.graph.nodes:  # what writes is the first argument of another operator
+            self.operators |= {str(x).removesuffix(".default") for x in (node.target, *node.args[:1])}
+        return make_boxed_func(graph.forward)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        self.operators |= {str(node.target).rpartition(".default")[0] or str(node.target) for node in graph.graph.nodes}
-        return graph.forward
+        traced: Callable[..., Any] = self.trace(graph, inputs)
+        return traced
 
 
-def compiled(function: Callable[..., Any], expected: set[str] = OPERATORS) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], expected: set[str] = CLIP) -> Callable[..., Any]:
     """The function compiled in one graph, of which it is checked which operators it has."""
 
     def call(*args: Any) -> Any:
         seen = Seen()
         result = torch.compile(function, fullgraph=True, backend=seen)(*args)
-        assert (OPERATORS | CLAMP) & seen.operators == expected
+        assert (CLIP | APART | CLAMP) & seen.operators == expected
         return result
 
     return call
@@ -106,7 +115,7 @@ def test_by_value_what_the_operator_is_not_for() -> None:
 
 def test_each_by_its_own_norm() -> None:
     grads, expected = some(), some()
-    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(0.5)).norm)(grads)
+    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(0.5)).norm, APART)(grads)
     gradclip.clip_(expected, keras.clipnorm(0.5))
     assert [float(n) for n in norms] == [float(torch.linalg.vector_norm(g, dtype=torch.float64).float()) for g in some()]
     for found, wanted in zip(grads, expected, strict=True):
@@ -151,6 +160,12 @@ def test_a_negated_element() -> None:
     assert math.isclose(float(x), -0.5, rel_tol=1e-6)
 
 
+def test_a_rule_by_value_measures_nothing() -> None:
+    x = torch.tensor([3.0, 4.0])
+    assert torch.compile(lambda g: gradclip.norm([g], dialect.clip_grad_value(1.0)), backend="aot_eager")(x) is None
+    assert torch.equal(x, torch.tensor([3.0, 4.0]))
+
+
 def test_a_coefficient_that_float32_lacks() -> None:
     grads, expected = some(magnitude=1e30), some(magnitude=1e30)
     rule = dialect.clip_grad_norm(1e-10)
@@ -163,7 +178,7 @@ def test_a_coefficient_that_float32_lacks() -> None:
 
 def test_empty_ones_among_others() -> None:
     grads = [torch.randn(0, 3), torch.tensor([3.0, 4.0])]
-    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(1.0)).norm)(grads)
+    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(1.0)).norm, APART)(grads)
     assert list(map(float, norms)) == [0.0, 5.0]
     assert torch.allclose(grads[1], torch.tensor([0.6, 0.8]))
 
@@ -199,7 +214,7 @@ def test_in_forward_mode_torch_computes() -> None:
 
 def test_autograd_hears_of_it() -> None:
     weight, x = torch.randn(3, requires_grad=True), torch.randn(3)
-    for rule, operators in ((dialect.clip_grad_norm(0.1), OPERATORS), (dialect.clip_grad_value(0.1), CLAMP)):
+    for rule, operators in ((dialect.clip_grad_norm(0.1), CLIP), (dialect.clip_grad_value(0.1), CLAMP)):
         loss = (weight * x).sum()
         compiled(lambda g, rule=rule: gradclip.clip_([g], rule).norm, operators)(x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -269,6 +284,7 @@ def test_few_small_ones_are_left_to_inductor(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_operators_hold_to_their_schemas() -> None:
     torch.library.opcheck(torch.ops.gradclip.norms.default, (some(),))
+    torch.library.opcheck(torch.ops.gradclip.clip_.default, (some(), 0.5, 1e-6))
     torch.library.opcheck(torch.ops.gradclip.scale_.default, (some(), torch.tensor(0.5)))
     torch.library.opcheck(torch.ops.gradclip.clamp_.default, (some(), -0.5, 0.5))
 
