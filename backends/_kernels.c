@@ -85,7 +85,7 @@ static void look_at_part(Work *work, Part *part) /* 1 for what does not fit */
 }
 
 /* Whoever comes takes the next part, until there is none. */
-static void take_part(Work *work)
+static void take_parts(Work *work)
 {
     for (long i = ADD(work->next, 1); i < work->count; i = ADD(work->next, 1))
         work->loop(work, &work->parts[i]);
@@ -181,29 +181,37 @@ static int is_written_twice(const Work *work)
     return found;
 }
 
+static void do_here(Work *work)
+{
+    PyThreadState *state = work->x.elements > HOLDS_GIL ? PyEval_SaveThread() : NULL;
+    for (Py_ssize_t i = 0; i < work->x.count; i++) {
+        Part all = {i, 0, work->x.pieces[i].size, 0};
+        work->loop(work, &all);
+        work->x.pieces[i].sum = all.sum;
+    }
+    if (state)
+        PyEval_RestoreThread(state);
+}
+
 /* Do it here, or have ``run`` call ``take`` in several threads where there are ``large`` elements or more. */
 static int do_work(PyObject *capsule, Work *work, const Sharing *how)
 {
     int is_shared = how->run != Py_None && work->x.elements >= how->large && how->part > 0;
-    if (is_shared) {
-        int twice = is_written_twice(work);
-        if (twice < 0)
-            return -1;
-        is_shared = !twice;
-    }
-    if (divide(work, is_shared ? how->part : PY_SSIZE_T_MAX) < 0)
+    int twice = is_shared ? is_written_twice(work) : 0;
+    if (twice < 0)
         return -1;
-    if (is_shared) {
-        PyObject *result = PyObject_CallFunctionObjArgs(how->run, capsule, NULL);
-        ADD(work->next, work->count); /* who comes late, or works on after an exception, finds nothing more to do */
-        Py_XDECREF(result);
-        return result ? 0 : -1;
+    if (!is_shared || twice) {
+        do_here(work);
+        return 0;
     }
-    PyThreadState *state = work->x.elements > HOLDS_GIL ? PyEval_SaveThread() : NULL;
-    take_part(work);
-    if (state)
-        PyEval_RestoreThread(state);
-    return 0;
+    if (divide(work, how->part) < 0)
+        return -1;
+    PyObject *result = PyObject_CallFunctionObjArgs(how->run, capsule, NULL);
+    ADD(work->next, work->count); /* who comes late, or works on after an exception, finds nothing more to do */
+    for (long i = 0; i < work->count; i++)
+        work->x.pieces[work->parts[i].piece].sum += work->parts[i].sum;
+    Py_XDECREF(result);
+    return result ? 0 : -1;
 }
 
 static PyObject *py_take(PyObject *module, PyObject *capsule)
@@ -212,18 +220,9 @@ static PyObject *py_take(PyObject *module, PyObject *capsule)
     if (!work)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    take_part(work);
+    take_parts(work);
     Py_END_ALLOW_THREADS
     return Py_NewRef(Py_None);
-}
-
-/* What the parts of a piece have found, added up. */
-static double sum_of(const Work *work, Py_ssize_t piece, long *next)
-{
-    double sum = 0;
-    for (; *next < work->count && work->parts[*next].piece == piece; ++*next)
-        sum += work->parts[*next].sum;
-    return sum;
 }
 
 static PyObject *is_zero(double sum) { return PyBool_FromLong(sum == 0); }
@@ -232,9 +231,8 @@ static PyObject *is_zero(double sum) { return PyBool_FromLong(sum == 0); }
 static PyObject *found_by(const Work *work, PyObject *(*make)(double))
 {
     PyObject *result = PyList_New(work->x.count);
-    long next = 0;
     for (Py_ssize_t i = 0; result && i < work->x.count; i++) {
-        PyObject *item = make(sum_of(work, i, &next));
+        PyObject *item = make(work->x.pieces[i].sum);
         if (!item || PyList_SetItem(result, i, item) < 0)
             Py_CLEAR(result);
     }

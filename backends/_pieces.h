@@ -4,6 +4,7 @@
 typedef struct {
     char *data;
     Py_ssize_t size;
+    double sum;       /* what a loop that only reads has found */
     Py_buffer buffer; /* held where there is one, so that the memory stays */
 } Piece;
 
@@ -33,8 +34,9 @@ static int open_address(Piece *piece, PyObject *address)
 /* An address, or an object whose buffer is one piece of memory without gaps; -1 elements are as many as the buffer has. */
 static int open_piece(Piece *piece, PyObject *item, Py_ssize_t size, Py_ssize_t itemsize, int writable)
 {
-    memset(piece, 0, sizeof *piece);
     piece->size = size;
+    piece->sum = 0;
+    piece->buffer.obj = NULL;
     if (size > PY_SSIZE_T_MAX / itemsize) {
         PyErr_Format(PyExc_ValueError, "A piece cannot have %zd elements.", size);
         return -1;

@@ -24,10 +24,10 @@ from gradclip.norms import combine
 Array = np.ndarray[Any, Any]
 
 _LAYOUT = operator.attrgetter("shape", "strides")
-_DTYPE, _SIZE, _NBYTES = operator.attrgetter("dtype"), operator.attrgetter("size"), operator.attrgetter("nbytes")
+_DTYPE, _SIZE = operator.attrgetter("dtype"), operator.attrgetter("size")
 _BLOCK = 1 << 16  # elements that are looked at at once: those stay in the cache, and fewer would keep threads waiting
 _WIDE = 3 << 12  # elements that a thread has in float64 at once: some 100 KiB
-_SMALL, _TOGETHER = 1 << 12, 1 << 16  # bytes up to which results lie in so many together; larger ones lie in a large page
+_TOGETHER, _MOST = 1 << 16, 64  # bytes that small results have together; those of others are so many times as long as one
 _NOTHING = np.empty(0, np.uint8)
 _INTEGERS = {2: (np.int16, np.uint16), 4: (np.int32, np.uint32), 8: (np.int64, np.uint64)}
 
@@ -149,7 +149,7 @@ def new_of_each(arrays: Sequence[Array]) -> list[Array]:
     if arrays and arrays[0].ndim and layouts.count(layouts[0]) == len(layouts):
         return _new_alike(arrays[0], len(arrays))
     made: list[Array] = []
-    rest = sum(map(_NBYTES, arrays)) + 64 * len(arrays)
+    rest = sum(x.nbytes + 64 for x in arrays if x.nbytes < allocator.LARGE)
     free: dict[int, tuple[Array, int]] = {}
     for x, (shape, strides) in zip(arrays, layouts, strict=True):
         size = x.nbytes
@@ -159,7 +159,7 @@ def new_of_each(arrays: Sequence[Array]) -> list[Array]:
             memory, start = allocator.empty(max(size, min(room, rest))), 0
         made.append(np.ndarray(shape, x.dtype, memory, start, strides))
         free[room] = memory, start + size + -size % 64
-        rest -= size
+        rest -= size + 64 if size < allocator.LARGE else 0
     return made
 
 
@@ -177,7 +177,7 @@ def _new_alike(x: Array, count: int) -> list[Array]:
 
 def _room(size: int) -> int:
     """How many bytes a result shares with others."""
-    return _TOGETHER if size <= _SMALL else allocator.HUGE if size < allocator.LARGE else size
+    return size if size >= allocator.LARGE else min(allocator.HUGE, max(_TOGETHER, _MOST * size))
 
 
 def _parts(flat: Array) -> list[Array]:

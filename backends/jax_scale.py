@@ -78,8 +78,8 @@ def _fit(tensors: Sequence[Tensor], lower: float, upper: float) -> list[bool]:
     sizes = list(map(_SIZE, tensors))
     fit = [False] * len(sizes)
     largest = max(range(len(sizes)), key=sizes.__getitem__)
-    all_may = is_on_host(tensors[largest]) and look([largest])[0]
-    places = [i for i, size in enumerate(sizes) if (all_may or size > _SMALL) and is_on_host(tensors[i])]
+    fit[largest] = is_on_host(tensors[largest]) and look([largest])[0]
+    places = [i for i, size in enumerate(sizes) if i != largest and (fit[largest] or size > _SMALL) and is_on_host(tensors[i])]
     if places:
         for i, fits in zip(places, look(places), strict=True):
             fit[i] = fits

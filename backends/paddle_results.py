@@ -112,9 +112,11 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -
     """
     bounds = lower, max(lower, upper)
     way, kind = _Way(kernels.clamp, _clip(memory.numpy_dtype(tensors[0]))[0]), memory.kind_of_plain(tensors)
-    if not keep or kind is None or not _fit(tensors[:1], kind, bounds)[0]:  # where that does not fit, hardly any does
+    if not keep:  # one by one: rows count together how often they are written, which a derivative looks at
+        return _made_apart(way, tensors, memory.shapes(tensors), bounds)
+    if kind is None or not _fit(tensors[:1], kind, bounds)[0]:  # where that does not fit, hardly any does
         return _made(way, tensors, memory.shapes(tensors), bounds)
-    fit = _fit(tensors, kind, bounds)
+    fit = [True, *_fit(tensors[1:], kind, bounds)]
     rest = [x for x, fits in zip(tensors, fit, strict=True) if not fits]
     made = iter(_made(way, rest, memory.shapes(rest), bounds))
     return [x if fits else next(made) for x, fits in zip(tensors, fit, strict=True)]

@@ -70,7 +70,10 @@ def in_threads(function: Callable[[Any], Any], parts: Sequence[Any], threads: Th
         for _ in parts:
             i, result, error = finished.get()
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # or its traceback would hold this frame, and that it
             results[i] = result
     except BaseException:
         rest.clear()

@@ -293,7 +293,8 @@ class TorchBackend(Backend):
         x.copy_(value)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
-        plain = "" if torch.compiler.is_compiling() else plain
+        if torch.compiler.is_compiling():
+            return super().scaled(tensors, coefficient)
         kind = torch_memory.kind_of(tensors, plain) if plain else None
         are_numbers = all(map(_at_once, coefficient)) if isinstance(coefficient, list) else _at_once(coefficient)
         if kind is not None and are_numbers and torch_memory.are_as_stored(tensors, torch_memory.sizes_of(tensors)):

@@ -1,7 +1,7 @@
-"""What ``torch.compile`` calls as it is, for all gradients of the host at once: the compiled loops. No backend itself.
+"""What ``torch.compile`` calls as it is: a whole clip, and the compiled loops, as operators. No backend itself.
 
-Inductor would make loops for each gradient, which for some hundred takes it a minute, and always writes them. As operators
-these are as fast as eagerly, and where nothing is clipped only read.
+Inductor would make loops for each gradient, which for some hundred takes it a minute, and always writes them. The compiled
+loops take all gradients of the host at once, as fast as eagerly, and where nothing is clipped only read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gradclip.registry import Gradients, get
 from gradclip.rule import GLOBAL, VALUE, Rule
 from gradclip.tracing import constant
 
-__all__ = ["clamp_", "norms", "scale_", "takes", "takes_bounds"]
+__all__ = ["clamp_", "clip", "norms", "plain", "scale_", "takes", "takes_bounds"]
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
 #: below so many gradients, and elements of all, Inductor's loops take less than a call; norms of halves are slower in them
@@ -92,6 +92,8 @@ def clip(tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] |
         return None, None
     if not rule.is_total or rule.floor or rule.nan_if_infinite or rule.keep_if_nan or rule.error_if_nonfinite:
         return None
+    if not 0 < rule.order < math.inf:  # whose errors would come as the compiler's
+        return None
     if stage == "norm":
         return _NORM(tensors, rule.order), None
     found: tuple[Tensor, Tensor] = _CLIP_BY_NORM_(tensors, rule.order, rule.limit, rule.eps)
@@ -133,8 +135,6 @@ def _clip_by_value_(gradients: list[Tensor], lower: float, upper: float) -> None
 
 
 def _norm(gradients: list[Tensor], order: float) -> Tensor:
-    if order == 2 and takes(gradients, measures=True):
-        return torch.sqrt(norms(gradients).square().sum()).float()
     return _tensor(carry_out(_opened(gradients), Rule(name="norm", scope=GLOBAL, order=order), stage="norm").norm)
 
 

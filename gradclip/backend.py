@@ -144,8 +144,9 @@ class Backend:
     def plain(self, tensors: Sequence[Tensor]) -> str:
         """The dtype of tensors that need no looking at one by one, "" for all others: what makes many small gradients fast.
 
-        Plain are tensors of one floating dtype that are dense, without a gap in memory, eager, not recorded for a derivative,
-        and no two of them the same gradient. What :meth:`is_concrete` and :meth:`check_writable` say of one holds for all.
+        Plain are tensors of one floating dtype that are dense, without a gap in memory, not recorded for a derivative, and no
+        two of them the same gradient. What :meth:`is_concrete` and :meth:`check_writable` say of one holds for all. They are
+        eager, but for a backend that has :meth:`clip_at_once` for those of a tracer.
         """
         return ""
 
@@ -379,7 +380,7 @@ class Backend:
         return [self.clamp(x, lower, upper) for x in tensors]
 
     def clamps_together(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether :meth:`clamp_` takes several dense tensors that are not plain, as while they are traced."""
+        """Whether :meth:`clamp_` takes several dense tensors that may not be plain, as while they are traced."""
         return False
 
     def clamp_(self, tensors: Sequence[Tensor], lower: float, upper: float) -> None:

@@ -79,6 +79,7 @@ class Rule:
     def __post_init__(self) -> None:
         if isinstance(self.limit, float) and not self.limit >= 0:
             self.check_limit(self.limit)
+            self.limit = 0.0
 
     @property
     def is_by_value(self) -> bool:

@@ -51,6 +51,20 @@ def test_what_somebody_holds_is_not(what: Any) -> None:
     np.testing.assert_array_equal(np.array(kept), before)
 
 
+@keeps
+def test_a_small_one_that_is_kept_keeps_little() -> None:
+    """No more than 64 times its own memory; and none of large ones, nor for others that there are not."""
+    grads = [np.ones(n, np.float32) for n in (1 << 20, 1536, 1 << 20)]
+    for sizes in ((0, 1, 2), (1,) * 400):
+        kept = gradclip.clip([grads[i].copy() for i in sizes], tensorflow.clip_by_norm(1.0)).grads[1]
+        gc.collect()
+        assert allocator.in_use() == 0
+        base = kept
+        while isinstance(base.base, np.ndarray):
+            base = base.base
+        assert base.nbytes <= 64 * kept.nbytes + 64
+
+
 def free() -> int:
     return sum(size * len(blocks) for size, blocks in allocator._free.items())
 

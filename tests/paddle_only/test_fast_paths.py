@@ -263,6 +263,16 @@ def test_bounds_that_cross() -> None:
             assert got[0] == got[2] == got[-1] == 2.0
 
 
+def test_to_write_one_result_is_no_matter_to_a_derivative_through_another() -> None:
+    weight = paddle.ones([4])
+    weight.stop_gradient = False
+    clipped = gradclip.clip([paddle.full([4], 2.0) for _ in range(12)], torch.clip_grad_value(1.0)).grads
+    loss = (weight * clipped[1]).sum()
+    clipped[2].add_(paddle.ones([4]))
+    loss.backward()
+    assert weight.grad.tolist() == [1.0] * 4
+
+
 @pytest.mark.parametrize("limit", [1.0, 1e30], ids=["clipped", "unclipped"])
 @pytest.mark.parametrize("size", [4, LARGE])
 def test_new_gradients_have_memory_of_their_own(size: int, limit: float) -> None:

@@ -256,6 +256,25 @@ def test_forward_derivative() -> None:
     assert ulps(accumulator.jvp(clipped).numpy(), np.array([0.128, -0.096]), "float64") <= 8
 
 
+@pytest.mark.parametrize("size", [6, 40_002], ids=["few", "many"])
+def test_slopes_by_value_in_a_function(size: int) -> None:
+    """In both modes 1 between the bounds, and 0 elsewhere, where there is a NaN too."""
+    x = tf.constant(np.tile([0.5, 1.0, -1.0, 2.0, np.nan, -3.0], size // 6), tf.float32)
+    expected = np.tile([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], size // 6)
+
+    @tf.function
+    def slopes(x: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            clipped = gradclip.clip_by_value(x, -1.0, 1.0)
+        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
+            also = gradclip.clip_by_value(x, -1.0, 1.0)
+        return tape.gradient(clipped, x), accumulator.jvp(also)
+
+    for found in slopes(x):
+        assert np.array_equal(found, expected)
+
+
 BOUNDS = [(-1.0, 1.0), (-0.25, 0.5), (-np.inf, 2.0), (-2.0, np.inf), (1.0, -1.0), (0.5, 2.0), (-2.0, 1e-30)]
 
 
