@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of compilers beside what is measured
-os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # which do not see that gradclip's sources have changed
+os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")  # these caches do not see that gradclip's sources have changed
+os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
 import numpy as np
 import torch
