@@ -26,11 +26,13 @@ _SIZE = operator.attrgetter("size")
 
 def bounded(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tensor]:
     """Each element of tensors of one dtype between two bounds; a tensor that fits is returned itself."""
-    fit = _fit(tensors, lower, upper) if lower <= 0 <= upper else [False] * len(tensors)
+    fit = _fit(tensors, lower, upper) if lower <= 0 <= upper else [False]
     if all(fit):
         return list(tensors)
     with np.errstate(over="ignore"):  # beyond the dtype there is no bound
         bounds = [np.array(bound, tensors[0].dtype) for bound in (lower, max(lower, upper))]
+    if not any(fit):
+        return by_size(kernels.clamp, _bounded, tensors, *bounds)
     rest = iter(by_size(kernels.clamp, _bounded, [x for x, fits in zip(tensors, fit, strict=True) if not fits], *bounds))
     return [x if fits else next(rest) for x, fits in zip(tensors, fit, strict=True)]
 
@@ -71,17 +73,17 @@ def _is_in_memory(x: Tensor) -> bool:
 
 def _fit(tensors: Sequence[Tensor], lower: float, upper: float) -> list[bool]:
     """Which lie between two bounds. Small ones are looked at if the largest does: to clip them takes as long."""
-
-    def look(places: list[int]) -> list[bool]:
-        return host.fit([np.asarray(tensors[i]) for i in places], lower, upper, cores)
-
     sizes = list(map(_SIZE, tensors))
     fit = [False] * len(sizes)
-    largest = max(range(len(sizes)), key=sizes.__getitem__)
-    fit[largest] = is_on_host(tensors[largest]) and look([largest])[0]
+    largest = sizes.index(max(sizes))
+    if is_on_host(tensors[largest]):
+        fit[largest] = host.fit([np.asarray(tensors[largest])], lower, upper, cores)[0]
+    if not fit[largest] and sizes[largest] <= _SMALL:
+        return fit
     places = [i for i, size in enumerate(sizes) if i != largest and (fit[largest] or size > _SMALL) and is_on_host(tensors[i])]
     if places:
-        for i, fits in zip(places, look(places), strict=True):
+        found = host.fit([np.asarray(tensors[i]) for i in places], lower, upper, cores)
+        for i, fits in zip(places, found, strict=True):
             fit[i] = fits
     return fit
 
