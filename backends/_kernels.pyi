@@ -1,49 +1,15 @@
-from collections.abc import Callable
 from typing import Any
 
-_Run = Callable[[object], object] | None
+_Sizes = list[int] | None
 
-def squares(
-    pieces: list[Any], sizes: list[int] | None, kind: int, run: _Run = None, large: int = 0, part: int = 0
-) -> list[float]: ...
+# last, all take how large work is done: who runs it, from how many elements on, and how many to a part
+def squares(pieces: list[Any], sizes: _Sizes, kind: int, *shared: Any) -> list[float]: ...
+def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, *shared: Any) -> list[bool]: ...
 def multiply(
-    targets: list[Any],
-    sources: list[Any],
-    sizes: list[int] | None,
-    kind: int,
-    factor: float | list[float],
-    run: _Run = None,
-    large: int = 0,
-    part: int = 0,
+    targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, factor: float | list[float], *shared: Any
 ) -> None: ...
 def clamp(
-    targets: list[Any],
-    sources: list[Any],
-    sizes: list[int] | None,
-    kind: int,
-    lower: float,
-    upper: float,
-    run: _Run = None,
-    large: int = 0,
-    part: int = 0,
+    targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, *shared: Any
 ) -> None: ...
-def fit(
-    pieces: list[Any],
-    sizes: list[int] | None,
-    kind: int,
-    lower: float,
-    upper: float,
-    run: _Run = None,
-    large: int = 0,
-    part: int = 0,
-) -> list[bool]: ...
-def copy(
-    targets: list[Any],
-    sources: list[Any],
-    sizes: list[int] | None,
-    kind: int,
-    run: _Run = None,
-    large: int = 0,
-    part: int = 0,
-) -> None: ...
+def copy(targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, *shared: Any) -> None: ...
 def take(work: object) -> None: ...
