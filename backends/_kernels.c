@@ -10,6 +10,7 @@
 #endif
 
 #include "_loops.h"
+#include "_avx2.h"
 #include "_pieces.h"
 
 enum { HOLDS_GIL = 1 << 14 };   /* up to so many elements other threads wait no longer than for a call */
@@ -343,5 +344,6 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL,
 
 PyMODINIT_FUNC PyInit__kernels(void)
 {
+    choose_loops();
     return PyModuleDef_Init(&definition);
 }

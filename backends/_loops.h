@@ -137,11 +137,39 @@ static inline void end_stream(void)
         y[i] = RESULT;                                                                                                         \
     }
 
+/* What are less than LANES numbers, and the sums of all others. */
+#define LAST(NAME, TYPE)                                                                                                       \
+    static double last_##NAME(const TYPE *x, Py_ssize_t size, double *lanes)                                                   \
+    {                                                                                                                          \
+        double sum = 0;                                                                                                        \
+        for (Py_ssize_t i = 0; i < size; i++) {                                                                                \
+            double value = from_##NAME(x[i]);                                                                                  \
+            sum += value * value;                                                                                              \
+        }                                                                                                                      \
+        for (int half = LANES / 2; half; half /= 2)                                                                            \
+            for (int j = 0; j < half; j++)                                                                                     \
+                lanes[j] += lanes[j + half];                                                                                   \
+        return sum + lanes[0];                                                                                                 \
+    }
+
+/* WAY is that of the processor: nothing, or _avx2. */
+#define SQUARES(NAME, TYPE, WAY)                                                                                               \
+    static double squares_##NAME##WAY(const void *data, Py_ssize_t size)                                                       \
+    {                                                                                                                          \
+        const TYPE *x = data;                                                                                                  \
+        double sum = 0, lost = 0;                                                                                              \
+        for (; size > BLOCK; x += BLOCK, size -= BLOCK)                                                                        \
+            add(&sum, &lost, block_##NAME##WAY(x, BLOCK));                                                                     \
+        add(&sum, &lost, block_##NAME##WAY(x, size));                                                                          \
+        return sum < INFINITY ? sum + lost : sum;                                                                              \
+    }
+
 /* The arithmetic is done in WIDE. */
 #define LOOPS(NAME, TYPE, WIDE)                                                                                                \
+    LAST(NAME, TYPE)                                                                                                           \
     FOR_EACH_PROCESSOR static double block_##NAME(const TYPE *x, Py_ssize_t size)                                              \
     {                                                                                                                          \
-        double lanes[LANES] = {0}, sum = 0;                                                                                    \
+        double lanes[LANES] = {0};                                                                                             \
         Py_ssize_t i = 0;                                                                                                      \
         for (; i + LANES <= size; i += LANES) {                                                                                \
             prefetch(x + i, LANES * sizeof *x);                                                                                \
@@ -150,23 +178,9 @@ static inline void end_stream(void)
                 lanes[j] += value * value;                                                                                     \
             }                                                                                                                  \
         }                                                                                                                      \
-        for (; i < size; i++) {                                                                                                \
-            double value = from_##NAME(x[i]);                                                                                  \
-            sum += value * value;                                                                                              \
-        }                                                                                                                      \
-        for (int j = 0; j < LANES; j++)                                                                                        \
-            sum += lanes[j];                                                                                                   \
-        return sum;                                                                                                            \
+        return last_##NAME(x + i, size - i, lanes);                                                                            \
     }                                                                                                                          \
-    static double squares_##NAME(const void *data, Py_ssize_t size)                                                            \
-    {                                                                                                                          \
-        const TYPE *x = data;                                                                                                  \
-        double sum = 0, lost = 0;                                                                                              \
-        for (; size > BLOCK; x += BLOCK, size -= BLOCK)                                                                        \
-            add(&sum, &lost, block_##NAME(x, BLOCK));                                                                          \
-        add(&sum, &lost, block_##NAME(x, size));                                                                               \
-        return sum < INFINITY ? sum + lost : sum;                                                                              \
-    }                                                                                                                          \
+    SQUARES(NAME, TYPE, )                                                                                                      \
     FOR_EACH_PROCESSOR static void multiply_##NAME(void *to, const void *from, Py_ssize_t size, int is_large, double number)   \
     {                                                                                                                          \
         const TYPE *x = from;                                                                                                  \
@@ -177,12 +191,17 @@ static inline void end_stream(void)
 
 /* A NaN stays one between two bounds. */
 #define CLAMP(NAME, TYPE)                                                                                                      \
+    static inline TYPE between_##NAME(TYPE v, TYPE lower, TYPE upper)                                                          \
+    {                                                                                                                          \
+        v = upper < v ? upper : v; /* in this order one instruction of x86 */                                                  \
+        return lower > v ? lower : v;                                                                                          \
+    }                                                                                                                          \
     FOR_EACH_PROCESSOR static void clamp_##NAME(void *to, const void *from, Py_ssize_t size,                                   \
                                                 int is_large, double least, double most)                                       \
     {                                                                                                                          \
         const TYPE *x = from;                                                                                                  \
         TYPE *y = to, lower = (TYPE)least, upper = (TYPE)most;                                                                 \
-        EACH(TYPE, v > upper ? upper : v < lower ? lower : v)                                                                  \
+        EACH(TYPE, between_##NAME(v, lower, upper))                                                                            \
     }
 
 /* The bits of halves, in the order of the numbers: those of negative ones are turned round. */
@@ -262,7 +281,7 @@ static void copy_bytes(void *to, const void *from, size_t bytes, int is_large)
     memcpy(y, x, bytes);
 }
 
-static const struct {
+static struct {
     Py_ssize_t itemsize;
     double (*squares)(const void *, Py_ssize_t);
     void (*multiply)(void *, const void *, Py_ssize_t, int, double);

@@ -284,7 +284,7 @@ class PaddleBackend(Backend):
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
         if all(isinstance(x, _Value) and isinstance(c, _Value) and not c.shape for x, c in zip(tensors, each, strict=True)):
             return program.scaled(tensors, coefficient, self.scale)
-        if not results.knows(plain) or not _are_single_factors(each):
+        if not plain or not results.knows(tensors[0]) or not _are_single_factors(each):
             return super().scaled(tensors, coefficient)
         return results.scaled(tensors, each)
 
@@ -301,7 +301,7 @@ class PaddleBackend(Backend):
         return super().clamp(x, lower, upper)
 
     def clamped(self, tensors: Sequence[Tensor], lower: float, upper: float, keep: bool = False) -> list[Tensor]:
-        if not results.knows(self.dtype(tensors[0])):
+        if not results.knows(tensors[0]):
             return super().clamped(tensors, lower, upper)
         return results.clamped(tensors, lower, upper, keep)
 

@@ -26,15 +26,18 @@ _STORED = {**memory.NUMPY, id(paddle.float16): np.float16, id(paddle.bfloat16): 
 
 
 class _Way(NamedTuple):
-    """How new tensors are made: of numbers, each one for all tensors, or a list of one for each."""
+    """How new tensors are made of some, by numbers, each one for all or a list of one for each."""
 
     loop: Any  #: compiled
-    operation: Callable[..., Tensor]  #: Paddle's
-    also: tuple[Any, ...] = ()  #: what that takes beside the numbers
+    operations: Callable[..., list[Tensor]]  #: Paddle's
 
 
-#: with a bias of 0 the product would be 0 where it is -0
-_MULTIPLY = _Way(kernels.multiply, _C_ops.scale, (-0.0, True))
+def _products(tensors: Sequence[Tensor], factors: list[float]) -> list[Tensor]:
+    # with a bias of 0 the product would be 0 where it is -0
+    return list(map(_C_ops.scale, tensors, factors, itertools.repeat(-0.0), itertools.repeat(True)))
+
+
+_MULTIPLY = _Way(kernels.multiply, _products)
 
 
 def clipped_apart(
@@ -86,9 +89,9 @@ def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> boo
     return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
 
 
-def knows(dtype: str) -> bool:
-    """Whether :func:`scaled` and :func:`clamped` are for plain tensors of this dtype."""
-    return dtype in memory.SINGLE or dtype in kernels.KINDS
+def knows(x: Tensor) -> bool:
+    """Whether :func:`scaled` and :func:`clamped` are for plain tensors of the dtype of this one."""
+    return bool(kernels.KINDS) or memory.numpy_dtype(x) is not None
 
 
 def scaled(tensors: Sequence[Tensor], coefficients: list[float]) -> list[Tensor]:
@@ -111,7 +114,9 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float, keep: bool) -
     A new tensor, or with ``keep`` and the compiled loops the same one where nothing of it is clipped.
     """
     bounds = lower, max(lower, upper)
-    way, kind = _Way(kernels.clamp, _clip(memory.numpy_dtype(tensors[0]))[0]), memory.kind_of_plain(tensors)
+    operation, _ = _clip(memory.numpy_dtype(tensors[0]))
+    way = _Way(kernels.clamp, lambda some, *bounds: [operation(x, *bounds) for x in some])
+    kind = memory.kind_of_plain(tensors)
     if not keep:  # one by one: rows count together how often they are written, which a derivative looks at
         return _made_apart(way, tensors, memory.shapes(tensors), bounds)
     if kind is None or not _fit(tensors[:1], kind, bounds)[0]:  # where that does not fit, hardly any does
@@ -156,8 +161,7 @@ def _made_apart(way: _Way, tensors: Sequence[Tensor], shapes: list[Any], numbers
     """New tensors by an operation of Paddle's; those of half precision, and where one is large, by a compiled loop."""
     sizes = list(map(math.prod, shapes))
     if not tensors or (max(sizes) < _LARGE and memory.numpy_dtype(tensors[0])) or not kernels.KINDS:
-        given = (*numbers, *way.also)
-        return list(map(way.operation, tensors, *(n if isinstance(n, list) else itertools.repeat(n) for n in given)))
+        return way.operations(tensors, *numbers)
     tensors, kind = _in_order(tensors), memory.kind_of_plain(tensors)
     dtype, place = tensors[0].dtype, tensors[0].place
     # large new memory of NumPy's is several times as fast, because it asks for large pages

@@ -50,20 +50,27 @@ def test_every_dtype_is_known(dtype: str) -> None:
     assert dtype in kernels.KINDS
 
 
+@pytest.mark.parametrize("times", [1, 32, 33])
 @pytest.mark.parametrize("dtype", HALVES)
-def test_the_square_of_every_half(dtype: str) -> None:
+def test_the_square_of_every_half(dtype: str, times: int) -> None:
+    """By itself, and among as many as are added side by side."""
     values = EVERY.view(DTYPES[dtype])
-    found = _kernels.squares([EVERY[i : i + 1] for i in range(EVERY.size)], [1] * EVERY.size, kernels.KINDS[dtype])
+    found = _kernels.squares(list(np.repeat(EVERY[:, None], times, axis=1)), None, kernels.KINDS[dtype])
     with np.errstate(invalid="ignore"):
-        assert np.array_equal(found, values.astype(np.float64) ** 2, equal_nan=True)
+        assert np.array_equal(found, times * values.astype(np.float64) ** 2, equal_nan=True)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("factor", [1.0, 1 / 3, 0.999, 2.0**-8, 1e-4, 1e-30, 3.7, 0.0, math.inf, math.nan])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_every_half_times_a_number(dtype: str, factor: float) -> None:
+    """All together, and each by itself."""
     values = EVERY.view(DTYPES[dtype])
-    assert same(product(values, factor), (values.astype(np.float32) * np.float32(factor)).astype(values.dtype))
+    want = (values.astype(np.float32) * np.float32(factor)).astype(values.dtype)
+    alone = np.empty_like(EVERY)
+    _kernels.multiply(list(alone[:, None]), list(EVERY[:, None]), None, kernels.KINDS[dtype], factor)
+    assert same(product(values, factor), want)
+    assert same(alone.view(values.dtype), want)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
