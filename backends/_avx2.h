@@ -82,10 +82,12 @@ static void choose_loops(void)
 {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
         return;
-    LOOPS_OF[FLOAT32].squares = squares_float32_avx2;
     LOOPS_OF[FLOAT16].squares = squares_float16_avx2;
-    LOOPS_OF[BFLOAT16].squares = squares_bfloat16_avx2;
     LOOPS_OF[FLOAT16].multiply = multiply_float16_avx2;
+    if (__builtin_cpu_supports("avx512f") && !__builtin_cpu_is("amd")) /* there the compiler's, of 512 bits, need fewer steps */
+        return;
+    LOOPS_OF[FLOAT32].squares = squares_float32_avx2;
+    LOOPS_OF[BFLOAT16].squares = squares_bfloat16_avx2;
 }
 #else
 static void choose_loops(void) {}

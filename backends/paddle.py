@@ -307,12 +307,13 @@ class PaddleBackend(Backend):
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         if plain and _is_one_factor(coefficient):
-            results.scale_(tensors, coefficient)
+            results.scale_(tensors, coefficient, memory.kind_of_plain(tensors))
             return
         for x in tensors:
             if isinstance(coefficient, float) and self.dtype(x) in memory.SINGLE:
+                values = [self.values(x)]
                 for factor in normal_factors(coefficient):
-                    results.scale_([self.values(x)], factor)
+                    results.scale_(values, factor, memory.kind_of(values))
             else:
                 merged = self.merge(x)  # a coefficient for each row is one for each row of these
                 self.assign_(x, self.with_values(merged, self.scale(self.values(merged), coefficient)))

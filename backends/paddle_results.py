@@ -181,15 +181,15 @@ def _clip(dtype: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     return (_C_ops.clip, _C_ops.clip_) if dtype is np.float64 else (_C_ops.hardtanh, _C_ops.hardtanh_)
 
 
-def scale_(tensors: Sequence[Tensor], coefficient: float) -> None:
-    """``x *= coefficient`` for each of some plain tensors."""
-    if not _write_compiled(kernels.multiply, tensors, coefficient):
+def scale_(tensors: Sequence[Tensor], coefficient: float, kind: int | None) -> None:
+    """``x *= coefficient`` for each of some tensors, of a dtype as the compiled loops call it."""
+    if not _write_compiled(kernels.multiply, tensors, kind, coefficient):
         _write(tensors, _C_ops.scale_, coefficient, -0.0, True)
 
 
 def clamp_(tensors: Sequence[Tensor], lower: float, upper: float) -> None:
     """``x = max(min(x, upper), lower)`` for each of some plain tensors."""
-    if not _write_compiled(kernels.clamp, tensors, lower, max(lower, upper)):
+    if not _write_compiled(kernels.clamp, tensors, memory.kind_of_plain(tensors), lower, max(lower, upper)):
         _write(tensors, _clip(memory.numpy_dtype(tensors[0]))[1], lower, max(lower, upper))
 
 
@@ -206,9 +206,8 @@ def _write(tensors: Sequence[Tensor], operation: Callable[..., Any], *arguments:
             block.copy_(_C_ops.cast(wide, x.dtype), True)
 
 
-def _write_compiled(loop: Any, tensors: Sequence[Tensor], *numbers: float) -> bool:
+def _write_compiled(loop: Any, tensors: Sequence[Tensor], kind: int | None, *numbers: float) -> bool:
     """A compiled loop in place, where there is one."""
-    kind = memory.kind_of(tensors)
     if kind is None:
         return False
     addresses = memory.addresses(tensors)
