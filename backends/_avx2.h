@@ -5,8 +5,7 @@
 #include <immintrin.h>
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
-enum { FOUR = 4 }; /* numbers of float64 to a register, and EIGHT of float32 */
-enum { EIGHT = 8 };
+enum { FOUR = 4, EIGHT = 8 }; /* numbers to a register, of float64 and of float32 */
 
 AVX2 static inline void add_squares(__m256d *sums, __m128 four)
 {

@@ -312,8 +312,9 @@ class PaddleBackend(Backend):
         for x in tensors:
             if isinstance(coefficient, float) and self.dtype(x) in memory.SINGLE:
                 values = [self.values(x)]
+                kind = memory.kind_of(values)
                 for factor in normal_factors(coefficient):
-                    results.scale_(values, factor, memory.kind_of(values))
+                    results.scale_(values, factor, kind)
             else:
                 merged = self.merge(x)  # a coefficient for each row is one for each row of these
                 self.assign_(x, self.with_values(merged, self.scale(self.values(merged), coefficient)))

@@ -81,7 +81,7 @@ class Rule:
             self.check_limit(self.limit)
             self.limit = 0.0
 
-    # These ask for a constant of this module, where others would import it: TorchDynamo guards every name that it goes through.
+    # Asked here, and not by constants that others import: TorchDynamo checks in each call every name that it went through.
     @property
     def is_by_value(self) -> bool:
         """Whether it has no norm."""
