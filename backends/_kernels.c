@@ -69,10 +69,21 @@ static void multiply_part(Work *work, Part *part)
                                   work->factors[part->piece]);
 }
 
+/* In place what is large is looked at as it comes into the cache, so that what fits need not go back to memory; but for halves,
+ * of which a look and bounds take longer than memory.
+ */
 static void clamp_part(Work *work, Part *part)
 {
-    LOOPS_OF[work->kind].clamp(target_of(work, part), source_of(work, part), part->size, is_large(work), work->least,
-                               work->most);
+    Py_ssize_t itemsize = LOOPS_OF[work->kind].itemsize;
+    const char *x = source_of(work, part);
+    char *y = target_of(work, part);
+    int looks = y == x && is_large(work) && itemsize > 2;
+    Py_ssize_t most = looks ? LOOK : part->size;
+    for (Py_ssize_t start = 0, size; start < part->size; start += size, x += size * itemsize, y += size * itemsize) {
+        size = part->size - start < most ? part->size - start : most;
+        if (!looks || !LOOPS_OF[work->kind].fits(x, size, work->least, work->most))
+            LOOPS_OF[work->kind].clamp(y, x, size, is_large(work), work->least, work->most);
+    }
 }
 
 static void copy_part(Work *work, Part *part)
@@ -86,8 +97,9 @@ static void look_at_part(Work *work, Part *part) /* 1 for what does not fit */
 }
 
 /* Whoever comes takes the next part, until there is none. */
-static void take_parts(Work *work)
+static void take_parts(void *of)
 {
+    Work *work = of;
     for (long i = ADD(work->next, 1); i < work->count; i = ADD(work->next, 1))
         work->loop(work, &work->parts[i]);
 }
@@ -215,13 +227,23 @@ static int do_work(PyObject *capsule, Work *work, const Sharing *how)
     return result ? 0 : -1;
 }
 
-static PyObject *py_take(PyObject *module, PyObject *capsule)
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned); /* GOMP_parallel: of GNU's OpenMP, LLVM's, Intel's */
+
+static PyObject *py_take(PyObject *module, PyObject *arguments)
 {
+    PyObject *capsule, *address = NULL;
+    unsigned threads = 1;
+    if (!PyArg_ParseTuple(arguments, "O|O!I", &capsule, &PyLong_Type, &address, &threads))
+        return NULL;
     Work *work = PyCapsule_GetPointer(capsule, NAME);
-    if (!work)
+    Parallel parallel = address ? (Parallel)(uintptr_t)PyLong_AsVoidPtr(address) : NULL;
+    if (!work || PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    take_parts(work);
+    if (parallel)
+        parallel(take_parts, work, threads, 0);
+    else
+        take_parts(work);
     Py_END_ALLOW_THREADS
     return Py_NewRef(Py_None);
 }
@@ -336,7 +358,9 @@ static PyMethodDef methods[] = {
     {"clamp", py_clamp, METH_VARARGS, "clamp(targets, sources, sizes, kind, lower, upper): source between lower <= upper."},
     {"copy", py_copy, METH_VARARGS, "copy(targets, sources, sizes, kind): source as it is, to the bit."},
     {"fit", py_fit, METH_VARARGS, "fit(pieces, sizes, kind, lower, upper): whether all of a piece is between, and no NaN."},
-    {"take", py_take, METH_O, "take(work): do parts of what ``run`` was given, until there are none left."},
+    {"take", py_take, METH_VARARGS,
+     "take(work, parallel, threads): do parts of what ``run`` was given, until there are none left; here, or in threads of OpenMP,\n"
+     "where ``parallel`` is the address of its ``GOMP_parallel``."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -63,7 +63,10 @@ static inline uint16_t to_float16(float x)
     return (uint16_t)(sign | (magnitude > 0x7f800000 ? 0x7e00 : result));
 }
 
-static inline void prefetch(const void *data, size_t bytes)
+static int asks_ahead = 1; /* unless the processor finds out what is read next, and is held up by being asked for it */
+
+/* Also where results go past the cache, which keeps processors from finding out. */
+static inline void prefetch_always(const void *data, size_t bytes)
 {
 #ifdef __GNUC__
     for (size_t line = 0; line < bytes; line += 64)
@@ -71,6 +74,12 @@ static inline void prefetch(const void *data, size_t bytes)
 #else
     (void)data, (void)bytes;
 #endif
+}
+
+static inline void prefetch(const void *data, size_t bytes)
+{
+    if (asks_ahead)
+        prefetch_always(data, bytes);
 }
 
 /* ---- the loops ----------------------------------------------------------------------------------------------------------- */
@@ -116,7 +125,7 @@ static inline void end_stream(void)
     if (is_streamed(y, x, (size_t)size * sizeof(TYPE), is_large)) {                                                            \
         for (; i + LANES <= size; i += LANES) {                                                                                \
             TYPE lines[LANES];                                                                                                 \
-            prefetch(x + i, sizeof lines);                                                                                     \
+            prefetch_always(x + i, sizeof lines);                                                                              \
             for (int j = 0; j < LANES; j++) {                                                                                  \
                 TYPE v = x[i + j];                                                                                             \
                 lines[j] = RESULT;                                                                                             \
@@ -229,14 +238,14 @@ static inline int16_t highest(int16_t upper) { return ordered(upper) == -1 ? 0 :
         EACH(int16_t, between_bits(v, lower, upper, low, high, INFINITE))                                                      \
     }
 
-/* Whether a block of numbers, called v, are all IN; the first one with another ends the search. */
-#define FITS(NAME, TYPE, LOW, HIGH, IN)                                                                                        \
+/* Whether a block of numbers, called v, are all IN, of a type as wide; the first one with another ends the search. */
+#define FITS(NAME, TYPE, FLAG, LOW, HIGH, IN)                                                                                  \
     FOR_EACH_PROCESSOR static int block_fits_##NAME(const TYPE *x, Py_ssize_t size, TYPE low, TYPE high)                       \
     {                                                                                                                          \
-        int are_in = 1;                                                                                                        \
+        FLAG are_in = 1;                                                                                                       \
         for (Py_ssize_t i = 0; i < size; i++) {                                                                                \
             TYPE v = x[i];                                                                                                     \
-            are_in &= IN;                                                                                                      \
+            are_in &= (FLAG)(IN);                                                                                              \
         }                                                                                                                      \
         return are_in;                                                                                                         \
     }                                                                                                                          \
@@ -260,12 +269,12 @@ CLAMP(float32, float)
 CLAMP_BITS(float16, 0x7c00)
 CLAMP_BITS(bfloat16, 0x7f80)
 CLAMP(float64, double)
-FITS(float32, float, (float)least, (float)most, (v >= low) & (v <= high))
-FITS(float16, int16_t, lowest((int16_t)to_float16((float)least)), highest((int16_t)to_float16((float)most)),
+FITS(float32, float, int32_t, (float)least, (float)most, (v >= low) & (v <= high))
+FITS(float16, int16_t, int16_t, lowest((int16_t)to_float16((float)least)), highest((int16_t)to_float16((float)most)),
      (ordered(v) >= low) & (ordered(v) <= high))
-FITS(bfloat16, int16_t, lowest((int16_t)to_bfloat16((float)least)), highest((int16_t)to_bfloat16((float)most)),
+FITS(bfloat16, int16_t, int16_t, lowest((int16_t)to_bfloat16((float)least)), highest((int16_t)to_bfloat16((float)most)),
      (ordered(v) >= low) & (ordered(v) <= high))
-FITS(float64, double, least, most, (v >= low) & (v <= high))
+FITS(float64, double, int64_t, least, most, (v >= low) & (v <= high))
 
 static void copy_bytes(void *to, const void *from, size_t bytes, int is_large)
 {
@@ -273,7 +282,7 @@ static void copy_bytes(void *to, const void *from, size_t bytes, int is_large)
     const char *x = from;
     if (is_streamed(y, x, bytes, is_large)) {
         for (; bytes >= 128; bytes -= 128, x += 128, y += 128) {
-            prefetch(x, 128);
+            prefetch_always(x, 128);
             stream(y, x, 128);
         }
         end_stream();

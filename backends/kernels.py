@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradclip.backends.threads import Threads, in_threads, one
+from gradclip.backends.threads import OpenMP, Threads, in_threads, one
 
 try:
     from gradclip.backends import _kernels
@@ -60,6 +60,9 @@ def _shared(threads: Threads) -> tuple[Any, ...]:
 
     def run(work: object) -> None:
         count = threads()
-        in_threads(lambda _: _kernels.take(work), range(count), lambda: count)
+        if isinstance(threads, OpenMP) and count > 1 and threads.parallel:
+            _kernels.take(work, threads.parallel, count)
+        else:
+            in_threads(lambda _: _kernels.take(work), range(count), lambda: count)
 
     return () if threads is one else (run, LARGE, PART)

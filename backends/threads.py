@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import functools
 import os
 import queue
@@ -29,6 +30,35 @@ def allowed() -> int:
     """As many as the environment allows numerical libraries, which is one where Paddle was imported and nothing else said."""
     said = (os.environ.get(name, "").partition(",")[0].strip() for name in _LIMITS)  # OpenMP lists those of its inner loops too
     return min([cores(), *(int(count) for count in said if count.isdecimal() and int(count) > 0)])
+
+
+class OpenMP:
+    """How many threads a framework has, and those threads themselves where they are OpenMP's.
+
+    For some milliseconds after an operation of the framework they wait without sleeping, each on a core of its own, which any
+    others would have to share with them.
+    """
+
+    def __init__(self, count: Threads, library: str) -> None:
+        """
+        Args:
+            count: asked for large arrays only.
+            library: the file of a shared library of the framework's, loaded already.
+        """
+        self._count = count
+        self._process = os.getpid()
+        self._parallel = 0
+        with contextlib.suppress(OSError, AttributeError):  # another OpenMP, or none
+            found = ctypes.CDLL(library).GOMP_parallel  # searched for in what that library was linked with
+            self._parallel = ctypes.cast(found, ctypes.c_void_p).value or 0
+
+    def __call__(self) -> int:
+        return self._count()
+
+    @property
+    def parallel(self) -> int:
+        """The address of its ``GOMP_parallel``; 0 where there is none, and in a child process, which has no such threads."""
+        return self._parallel if os.getpid() == self._process else 0
 
 
 @functools.cache

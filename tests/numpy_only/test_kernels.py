@@ -176,6 +176,20 @@ def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:
         assert {*target[:start].astype(float), *target[start + size :].astype(float)} == {7.0}
 
 
+@pytest.mark.parametrize("most", [0.25, 100.0], ids=["everywhere", "in-places"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bounds_in_place_of_what_is_large(dtype: str, most: float) -> None:
+    """Where only some of it has to change, which is then all that is written, and where much of it has to."""
+    size = (1 << 21) // np.dtype(DTYPES[dtype]).itemsize + 37
+    x = np.random.default_rng(0).normal(size=size).astype(DTYPES[dtype])
+    x[[0, 511, 512, size // 2, size - 38, size - 1]] = [200, -200, math.inf, -math.inf, math.nan, 300]
+    want = np.concatenate([between(x[i : i + 1000], -50, most) for i in range(0, size, 1000)])
+    for sharing in ((), (in_three, 1, 1001)):
+        made = x.copy()
+        _kernels.clamp([buffer(made)], [buffer(made)], None, kernels.KINDS[dtype], -50, most, *sharing)
+        assert same(made, want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_small_results_that_go_past_the_cache_together(dtype: str) -> None:
     """Each in memory of its own, of sizes that are no multiple of a line, with and without numbers of elements."""
@@ -246,6 +260,12 @@ def test_memory_that_is_written_twice_is_written_in_order() -> None:
         both = [other, np.zeros(0, np.float32), x]
         _kernels.multiply(both, both, None, 0, 0.5, pytest.fail, 1, 10)
         assert x.sum() == 500 - other.size * 0.25
+
+
+def test_who_takes_parts_of_no_work() -> None:
+    for arguments, error in (((), TypeError), ((1,), ValueError), ((1, "here", 2), TypeError)):
+        with pytest.raises(error):
+            _kernels.take(*arguments)  # type: ignore[arg-type]
 
 
 def test_an_exception_of_who_runs_it() -> None:
