@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import util
@@ -87,6 +88,7 @@ class _Framework:
         self.name, self.outcome, self.progress, self.save = name, outcome, progress, save
         self.known = outcome.frameworks.setdefault(name, {})
         self.running = ""  #: the case that is being measured
+        self.since = 0.0  #: when that began
 
     def measure(self, options: Options, child: Child) -> None:
         """Where a process dies of a case, another goes on after it."""
@@ -98,6 +100,8 @@ class _Framework:
             why = child("benchmarks.worker", [options.text()], self.receive, variables, LONGEST)
             if why is None or not self.running:
                 break
+            if time.monotonic() - self.since >= options.patience:
+                why = f"given up after {options.patience:g} seconds: --patience"
             self.outcome.cases.append({"key": self.running, "failures": {"process": why}})
             self.progress.done()
             options = replace(options, after=self.running)
@@ -108,7 +112,7 @@ class _Framework:
     def receive(self, message: children.Message) -> None:
         """What a worker sends."""
         if "start" in message:
-            self.running = message["start"]
+            self.running, self.since = message["start"], time.monotonic()
             self.progress.step(message["start"])
         elif "case" in message:
             self.running = ""

@@ -79,6 +79,12 @@ def test_a_case_that_kills_its_process_is_reported_and_the_others_are_measured(p
     assert "failure" not in found.frameworks["numpy"]
 
 
+def test_a_case_that_takes_too_long_is_said_to() -> None:
+    found, _, _ = measured(Worker(dies_in=KEYS[1]), patience=0)
+    assert found.cases[1]["failures"] == {"process": "given up after 0 seconds: --patience"}
+    assert [bool(entry["failures"]) for entry in found.cases] == [False, True, False]
+
+
 def test_a_process_that_dies_of_nothing_in_particular_is_not_started_again() -> None:
     started: list[int] = []
 
