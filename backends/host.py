@@ -149,17 +149,19 @@ def new_of_each(arrays: Sequence[Array]) -> list[Array]:
     if arrays and arrays[0].ndim and layouts.count(layouts[0]) == len(layouts):
         return _new_alike(arrays[0], len(arrays))
     made: list[Array] = []
-    rest = sum(x.nbytes + 64 for x in arrays if x.nbytes < allocator.LARGE)
+    rooms = [_room(x.nbytes) for x in arrays]
+    rest = dict.fromkeys(rooms, 0)  # bytes that are still to come in rooms of a size
+    for x, room in zip(arrays, rooms, strict=True):
+        rest[room] += x.nbytes + -x.nbytes % 64
     free: dict[int, tuple[Array, int]] = {}
-    for x, (shape, strides) in zip(arrays, layouts, strict=True):
+    for x, room, (shape, strides) in zip(arrays, rooms, layouts, strict=True):
         size = x.nbytes
-        room = _room(size)
         memory, start = free.get(room, (_NOTHING, 0))
         if start + size > memory.size:
-            memory, start = allocator.empty(max(size, min(room, rest))), 0
+            memory, start = allocator.empty(max(size, min(room, rest[room]))), 0
         made.append(np.ndarray(shape, x.dtype, memory, start, strides))
         free[room] = memory, start + size + -size % 64
-        rest -= size + 64 if size < allocator.LARGE else 0
+        rest[room] -= size + -size % 64
     return made
 
 
@@ -176,8 +178,8 @@ def _new_alike(x: Array, count: int) -> list[Array]:
 
 
 def _room(size: int) -> int:
-    """How many bytes a result shares with others."""
-    return size if size >= allocator.LARGE else min(allocator.HUGE, max(_TOGETHER, _MOST * size))
+    """How many bytes a result shares with others; 0 if it has memory of its own."""
+    return 0 if size >= allocator.LARGE else min(allocator.HUGE, max(_TOGETHER, _MOST * size))
 
 
 def _parts(flat: Array) -> list[Array]:

@@ -199,3 +199,17 @@ def test_copies_keep_their_type() -> None:
     assert type(copy) is np.ma.MaskedArray
     assert copy is not masked
     np.testing.assert_array_equal(copy.mask, masked.mask)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_results_of_many_sizes_take_little_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    asked: list[int] = []
+    real = allocator.empty
+    monkeypatch.setattr(allocator, "empty", lambda nbytes: asked.append(nbytes) or real(nbytes))
+    for sizes in ([784 * 128, 128, 128 * 64, 64, 640, 10], [2**n for n in range(20)], [3, 70_000, 1_000_000, 5, 70_000, 3]):
+        del asked[:]
+        arrays = [np.empty(size, dtype) for size in sizes]
+        made = host.new_of_each(arrays)
+        assert [x.size for x in made] == sizes
+        assert all(where(x) % 64 == 0 for x in made)
+        assert sum(asked) <= 1.05 * sum(x.nbytes + 64 for x in arrays)
