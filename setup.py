@@ -12,7 +12,7 @@ setup(
         Extension(
             "gradclip.backends._kernels",
             ["backends/_kernels.c"],
-            depends=["backends/_avx2.h", "backends/_loops.h", "backends/_pieces.h"],
+            depends=["backends/_avx2.h", "backends/_loops.h", "backends/_pieces.h", "backends/_work.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             # without the second the choices in the loops are branches; the third, so that two builds are the same to the bit
             extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3", "-fno-trapping-math", "-g0"],

@@ -1,36 +1,17 @@
-/* The loops of _loops.h over the pieces of _pieces.h, in as many threads as come for the work.
+/* The module: what Python calls.
  *
  * gradclip works without this module; kernels.py says what is done then.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
-#ifdef _MSC_VER
-#include <intrin.h>
-#endif
 
 #include "_loops.h"
 #include "_avx2.h"
 #include "_pieces.h"
+#include "_work.h"
 
 enum { HOLDS_GIL = 1 << 14 };   /* up to so many elements other threads wait no longer than for a call */
-
-typedef struct {
-    Py_ssize_t piece, start, size;
-    double sum;
-} Part;
-
-typedef struct Work Work;
-typedef void (*Loop)(Work *, Part *);
-
-struct Work {
-    Loop loop;
-    Kind kind;
-    Pieces y, x; /* the first are written, and may be none */
-    double *factors, least, most;
-    Part *parts;
-    long count, next;
-};
 
 /* How large work is done: by a function that is handed it, from so many elements on, in parts of so many. */
 typedef struct {
@@ -42,67 +23,6 @@ typedef struct {
 #define SHARING(HOW) &(HOW).run, &(HOW).large, &(HOW).part
 
 static const char NAME[] = "gradclip work";
-
-#ifdef _MSC_VER
-#define ADD(COUNTER, NUMBER) _InterlockedExchangeAdd(&(COUNTER), NUMBER)
-#else
-#define ADD(COUNTER, NUMBER) __atomic_fetch_add(&(COUNTER), NUMBER, __ATOMIC_RELAXED)
-#endif
-
-static const void *source_of(const Work *work, const Part *part)
-{
-    return work->x.pieces[part->piece].data + part->start * LOOPS_OF[work->kind].itemsize;
-}
-
-static void *target_of(const Work *work, const Part *part)
-{
-    return work->y.pieces[part->piece].data + part->start * LOOPS_OF[work->kind].itemsize;
-}
-
-static int is_large(const Work *work) { return work->x.elements >= STREAMED / LOOPS_OF[work->kind].itemsize; }
-
-static void square_part(Work *work, Part *part) { part->sum = LOOPS_OF[work->kind].squares(source_of(work, part), part->size); }
-
-static void multiply_part(Work *work, Part *part)
-{
-    LOOPS_OF[work->kind].multiply(target_of(work, part), source_of(work, part), part->size, is_large(work),
-                                  work->factors[part->piece]);
-}
-
-/* In place what is large is looked at as it comes into the cache, so that what fits need not go back to memory; but for halves,
- * of which a look and bounds take longer than memory.
- */
-static void clamp_part(Work *work, Part *part)
-{
-    Py_ssize_t itemsize = LOOPS_OF[work->kind].itemsize;
-    const char *x = source_of(work, part);
-    char *y = target_of(work, part);
-    int looks = y == x && is_large(work) && itemsize > 2;
-    Py_ssize_t most = looks ? LOOK : part->size;
-    for (Py_ssize_t start = 0, size; start < part->size; start += size, x += size * itemsize, y += size * itemsize) {
-        size = part->size - start < most ? part->size - start : most;
-        if (!looks || !LOOPS_OF[work->kind].fits(x, size, work->least, work->most))
-            LOOPS_OF[work->kind].clamp(y, x, size, is_large(work), work->least, work->most);
-    }
-}
-
-static void copy_part(Work *work, Part *part)
-{
-    copy_bytes(target_of(work, part), source_of(work, part), part->size * LOOPS_OF[work->kind].itemsize, is_large(work));
-}
-
-static void look_at_part(Work *work, Part *part) /* 1 for what does not fit */
-{
-    part->sum = !LOOPS_OF[work->kind].fits(source_of(work, part), part->size, work->least, work->most);
-}
-
-/* Whoever comes takes the next part, until there is none. */
-static void take_parts(void *of)
-{
-    Work *work = of;
-    for (long i = ADD(work->next, 1); i < work->count; i = ADD(work->next, 1))
-        work->loop(work, &work->parts[i]);
-}
 
 static void close_work(PyObject *capsule)
 {
@@ -151,49 +71,6 @@ static PyObject *open_work(Loop loop, int kind, PyObject *targets, PyObject *sou
     return capsule;
 }
 
-static int divide(Work *work, Py_ssize_t most)
-{
-    size_t count = 0;
-    for (Py_ssize_t i = 0; i < work->x.count; i++)
-        count += (size_t)(work->x.pieces[i].size / most) + 1;
-    work->parts = count < PY_SSIZE_T_MAX / sizeof(Part) ? PyMem_Malloc((count + 1) * sizeof(Part)) : NULL;
-    if (!work->parts) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < work->x.count; i++)
-        for (Py_ssize_t start = 0, rest = work->x.pieces[i].size; rest > 0; start += most, rest -= most)
-            work->parts[work->count++] = (Part){i, start, rest < most ? rest : most, 0};
-    return 0;
-}
-
-static int compare(const void *one, const void *other)
-{
-    const Piece *x = *(const Piece *const *)one, *y = *(const Piece *const *)other;
-    return (x->data > y->data) - (x->data < y->data);
-}
-
-/* Whether some memory is written twice, which only one thread does in order; -1 with an exception. */
-static int is_written_twice(const Work *work)
-{
-    int found = 0;
-    const Piece **sorted = PyMem_Malloc((work->y.count + 1) * sizeof *sorted), *last = NULL;
-    if (!sorted) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < work->y.count; i++)
-        sorted[i] = &work->y.pieces[i];
-    qsort(sorted, (size_t)work->y.count, sizeof *sorted, compare);
-    for (Py_ssize_t i = 0; i < work->y.count; i++)
-        if (sorted[i]->size) {
-            found |= last && last->data + last->size * LOOPS_OF[work->kind].itemsize > sorted[i]->data;
-            last = sorted[i];
-        }
-    PyMem_Free(sorted);
-    return found;
-}
-
 static void do_here(Work *work)
 {
     PyThreadState *state = work->x.elements > HOLDS_GIL ? PyEval_SaveThread() : NULL;
@@ -227,7 +104,10 @@ static int do_work(PyObject *capsule, Work *work, const Sharing *how)
     return result ? 0 : -1;
 }
 
-typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned); /* GOMP_parallel: of GNU's OpenMP, LLVM's, Intel's */
+/* GOMP_parallel(function, data, threads, flags), of GNU's OpenMP, LLVM's or Intel's. It runs the function in this thread and
+ * others, of which there may be none, and waits for them.
+ */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 
 static PyObject *py_take(PyObject *module, PyObject *arguments)
 {

@@ -63,9 +63,9 @@ static inline uint16_t to_float16(float x)
     return (uint16_t)(sign | (magnitude > 0x7f800000 ? 0x7e00 : result));
 }
 
-static int asks_ahead = 1; /* unless the processor finds out what is read next, and is held up by being asked for it */
+static int prefetches = 1; /* not where the processor's own prefetching does as well, and these instructions only take time */
 
-/* Also where results go past the cache, which keeps processors from finding out. */
+/* Also there beside results that go past the cache, which hinder the processor's own. */
 static inline void prefetch_always(const void *data, size_t bytes)
 {
 #ifdef __GNUC__
@@ -78,7 +78,7 @@ static inline void prefetch_always(const void *data, size_t bytes)
 
 static inline void prefetch(const void *data, size_t bytes)
 {
-    if (asks_ahead)
+    if (prefetches)
         prefetch_always(data, bytes);
 }
 
@@ -238,7 +238,7 @@ static inline int16_t highest(int16_t upper) { return ordered(upper) == -1 ? 0 :
         EACH(int16_t, between_bits(v, lower, upper, low, high, INFINITE))                                                      \
     }
 
-/* Whether a block of numbers, called v, are all IN, of a type as wide; the first one with another ends the search. */
+/* Whether a block of numbers, called v, are all IN; the first one with another ends the search. FLAG is an integer as wide. */
 #define FITS(NAME, TYPE, FLAG, LOW, HIGH, IN)                                                                                  \
     FOR_EACH_PROCESSOR static int block_fits_##NAME(const TYPE *x, Py_ssize_t size, TYPE low, TYPE high)                       \
     {                                                                                                                          \

@@ -152,7 +152,7 @@ def new_of_each(arrays: Sequence[Array]) -> list[Array]:
     rooms = [_room(x.nbytes) for x in arrays]
     rest = dict.fromkeys(rooms, 0)  # bytes that are still to come in rooms of a size
     for x, room in zip(arrays, rooms, strict=True):
-        rest[room] += x.nbytes + -x.nbytes % 64
+        rest[room] += _padded(x.nbytes)
     free: dict[int, tuple[Array, int]] = {}
     for x, room, (shape, strides) in zip(arrays, rooms, layouts, strict=True):
         size = x.nbytes
@@ -160,21 +160,26 @@ def new_of_each(arrays: Sequence[Array]) -> list[Array]:
         if start + size > memory.size:
             memory, start = allocator.empty(max(size, min(room, rest[room]))), 0
         made.append(np.ndarray(shape, x.dtype, memory, start, strides))
-        free[room] = memory, start + size + -size % 64
-        rest[room] -= size + -size % 64
+        free[room] = memory, start + _padded(size)
+        rest[room] -= _padded(size)
     return made
 
 
 def _new_alike(x: Array, count: int) -> list[Array]:
     """Memory for results like one array, which takes a third of the time where that of some is cut up by NumPy."""
     made: list[Array] = []
-    length = x.nbytes + -x.nbytes % 64
+    length = _padded(x.nbytes)
     together = max(_room(length) // max(length, 1), 1)
     for start in range(0, count, together):
         several = min(together, count - start)
         memory = allocator.empty(several * length)
         made.extend(np.ndarray((several, *x.shape), x.dtype, memory, 0, (length, *x.strides)))
     return made
+
+
+def _padded(size: int) -> int:
+    """Rounded up to a multiple of 64, from which the next result begins."""
+    return size + -size % 64
 
 
 def _room(size: int) -> int:

@@ -60,8 +60,9 @@ def _shared(threads: Threads) -> tuple[Any, ...]:
 
     def run(work: object) -> None:
         count = threads()
-        if isinstance(threads, OpenMP) and count > 1 and threads.parallel:
-            _kernels.take(work, threads.parallel, count)
+        parallel = threads.gomp_parallel if isinstance(threads, OpenMP) and count > 1 else 0
+        if parallel:
+            _kernels.take(work, parallel, count)
         else:
             in_threads(lambda _: _kernels.take(work), range(count), lambda: count)
 

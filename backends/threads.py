@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import functools
 import os
 import queue
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -33,32 +33,44 @@ def allowed() -> int:
 
 
 class OpenMP:
-    """How many threads a framework has, and those threads themselves where they are OpenMP's.
+    """A framework's threads of OpenMP.
 
-    For some milliseconds after an operation of the framework they wait without sleeping, each on a core of its own, which any
-    others would have to share with them.
+    They spin for some milliseconds after each operation, so that any others would compete with them for the cores.
     """
 
-    def __init__(self, count: Threads, library: str) -> None:
+    def __init__(self, count: Threads, is_used: bool) -> None:
         """
         Args:
-            count: asked for large arrays only.
-            library: the file of a shared library of the framework's, loaded already.
+            count: how many there are.
+            is_used: whether the framework, which is loaded already, has OpenMP.
         """
         self._count = count
         self._process = os.getpid()
-        self._parallel = 0
-        with contextlib.suppress(OSError, AttributeError):  # another OpenMP, or none
-            found = ctypes.CDLL(library).GOMP_parallel  # searched for in what that library was linked with
-            self._parallel = ctypes.cast(found, ctypes.c_void_p).value or 0
+        self._gomp_parallel = _gomp_parallel() if is_used else 0
 
     def __call__(self) -> int:
         return self._count()
 
     @property
-    def parallel(self) -> int:
-        """The address of its ``GOMP_parallel``; 0 where there is none, and in a child process, which has no such threads."""
-        return self._parallel if os.getpid() == self._process else 0
+    def gomp_parallel(self) -> int:
+        """The address of the function that runs another in all of them; 0 where there is none.
+
+        There is none either in a process that was forked off, for that has not got the threads. A fork before this was made is
+        not noticed; large operations of the framework's own hang there as well: https://github.com/pytorch/pytorch/issues/89693
+        """
+        return self._gomp_parallel if os.getpid() == self._process else 0
+
+
+def _gomp_parallel() -> int:
+    """Of the library of OpenMP that the framework's own calls are bound to, which an ``LD_PRELOAD`` may have chosen."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        import ctypes
+
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value or 0
+    except (ImportError, OSError, AttributeError):  # a Python without libffi, or no such library in the global scope
+        return 0
 
 
 @functools.cache

@@ -179,7 +179,7 @@ def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:
 @pytest.mark.parametrize("most", [0.25, 100.0], ids=["everywhere", "in-places"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bounds_in_place_of_what_is_large(dtype: str, most: float) -> None:
-    """Where only some of it has to change, which is then all that is written, and where much of it has to."""
+    """The same numbers whether most of it fits, or little of it."""
     size = (1 << 21) // np.dtype(DTYPES[dtype]).itemsize + 37
     x = np.random.default_rng(0).normal(size=size).astype(DTYPES[dtype])
     x[[0, 511, 512, size // 2, size - 38, size - 1]] = [200, -200, math.inf, -math.inf, math.nan, 300]
@@ -262,7 +262,7 @@ def test_memory_that_is_written_twice_is_written_in_order() -> None:
         assert x.sum() == 500 - other.size * 0.25
 
 
-def test_who_takes_parts_of_no_work() -> None:
+def test_take_refuses_wrong_arguments() -> None:
     for arguments, error in (((), TypeError), ((1,), ValueError), ((1, "here", 2), TypeError)):
         with pytest.raises(error):
             _kernels.take(*arguments)  # type: ignore[arg-type]

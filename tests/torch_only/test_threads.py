@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +16,7 @@ import torch
 
 import gradclip
 from gradclip.backends import kernels, torch_memory
-from gradclip.backends.threads import OpenMP, one
+from gradclip.backends.threads import OpenMP
 from gradclip.dialects import torch as dialect
 from gradclip.rule import Rule
 
@@ -41,7 +45,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def two_threads() -> Any:
+def two_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -54,10 +58,13 @@ def clipped(rule: Rule) -> tuple[torch.Tensor, Any]:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_torchs_own_threads_do_it(taken: list[tuple[Any, ...]]) -> None:
+def test_torchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch, taken: list[tuple[Any, ...]]) -> None:
+    monkeypatch.setattr(kernels, "in_threads", None)
+    torch.ones(SIZE).mul_(2)
+    before = len(os.listdir("/proc/self/task"))
     clipped(dialect.clip_grad_norm(1.0))
-    assert torch_memory._THREADS.parallel
-    assert taken == [(torch_memory._THREADS.parallel, 2)] * 2  # the squares, and the products
+    assert taken == [(torch_memory._THREADS.gomp_parallel, 2)] * 2  # the squares, and the products
+    assert len(os.listdir("/proc/self/task")) == before  # another library would have started others
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -69,19 +76,30 @@ def test_one_thread_needs_none(taken: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("rule", [dialect.clip_grad_norm(1.0), dialect.clip_grad_value(0.5)], ids=["norm", "value"])
-def test_whoever_does_it(monkeypatch: pytest.MonkeyPatch, rule: gradclip.Rule) -> None:
+def test_whoever_does_it(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     want, norm = clipped(rule)
-    for threads in (torch.get_num_threads, one):
-        monkeypatch.setattr(torch_memory, "_THREADS", threads)
-        found, found_norm = clipped(rule)
-        assert torch.equal(want, found)
-        assert norm == found_norm
+    monkeypatch.setattr(torch_memory, "_THREADS", torch.get_num_threads)
+    found, found_norm = clipped(rule)
+    assert torch.equal(want, found)
+    assert norm == found_norm
 
 
-@pytest.mark.parametrize("library", [kernels._kernels.__file__, "/no/such/library.so"] if kernels.KINDS else [])
-def test_another_library(library: str) -> None:
-    threads = OpenMP(lambda: 3, library)
-    assert (threads(), threads.parallel) == (3, 0)
+@pytest.mark.usefixtures("two_threads")
+def test_several_callers_at_once() -> None:
+    want, _ = clipped(dialect.clip_grad_norm(1.0))
+    with ThreadPoolExecutor(3) as pool:
+        for found, _ in pool.map(clipped, [dialect.clip_grad_norm(1.0)] * 6):
+            assert torch.equal(want, found)
+
+
+def test_a_framework_without_openmp() -> None:
+    threads = OpenMP(lambda: 3, is_used=False)
+    assert (threads(), threads.gomp_parallel) == (3, 0)
+
+
+def test_a_process_in_which_none_is_loaded() -> None:
+    code = "from gradclip.backends.threads import OpenMP; print(OpenMP(int, is_used=True).gomp_parallel)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout == "0\n"
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -91,10 +109,12 @@ def test_a_forked_process_has_none_of_them() -> None:
     want = gradclip.get_total_norm([x]).item()  # from here on there are threads, which a fork does not copy
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
-    child = context.Process(target=lambda: answers.put((gradclip.get_total_norm([x]).item(), torch_memory._THREADS.parallel)))
+
+    def answer() -> None:
+        answers.put((gradclip.get_total_norm([x]).item(), torch_memory._THREADS.gomp_parallel))
+
+    child = context.Process(target=answer, daemon=True)
     child.start()
     child.join(60)
-    if child.is_alive():
-        child.kill()
-        pytest.fail("the child process waits for threads that it has not")
+    assert child.exitcode == 0
     assert answers.get() == (want, 0)

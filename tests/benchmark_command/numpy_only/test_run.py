@@ -23,8 +23,8 @@ KEYS = [f"numpy/clip_grad_norm_/{name}/clipped/float32/eager" for name in ("mlp"
 class Worker:
     """A process that measures KEYS, and dies in one of them."""
 
-    def __init__(self, dies_in: str = "") -> None:
-        self.dies_in, self.started = dies_in, 0
+    def __init__(self, dies_in: str = "", of: str = "crashed with SIGSEGV") -> None:
+        self.dies_in, self.of, self.started = dies_in, of, 0
 
     def __call__(self, module: str, arguments: Sequence[str], receive: Callable[[Any], None], *rest: Any) -> str | None:
         self.started += 1
@@ -35,7 +35,7 @@ class Worker:
         for key in keys:
             receive({"start": key})
             if key == self.dies_in:
-                return "crashed with SIGSEGV"
+                return self.of
             receive({"case": case(key, 2.0)})
         return None
 
@@ -79,9 +79,17 @@ def test_a_case_that_kills_its_process_is_reported_and_the_others_are_measured(p
     assert "failure" not in found.frameworks["numpy"]
 
 
-def test_a_case_that_takes_too_long_is_said_to() -> None:
-    found, _, _ = measured(Worker(dies_in=KEYS[1]), patience=0)
-    assert found.cases[1]["failures"] == {"process": "given up after 0 seconds: --patience"}
+@pytest.mark.parametrize(
+    ("of", "patience", "said"),
+    [
+        ('ended with exit status 1: File "worker.py", line 1', 0, "given up after 0 seconds: --patience"),
+        ("ended with exit status 1", 900, "ended with exit status 1"),
+        ("crashed with SIGSEGV", 0, "crashed with SIGSEGV"),
+    ],
+)
+def test_a_case_that_exceeds_the_patience_is_reported_as_given_up(of: str, patience: float, said: str) -> None:
+    found, _, _ = measured(Worker(KEYS[1], of), patience=patience)
+    assert found.cases[1]["failures"] == {"process": said}
     assert [bool(entry["failures"]) for entry in found.cases] == [False, True, False]
 
 
