@@ -31,6 +31,15 @@ REASONS: tuple[Reason, ...] = (
         ("numpy/clip_grad_norm_/resnet50", "numpy/clip_grad_norm_/gpt2", "paddle/ClipGradByNorm/resnet50/unclipped/*/eager"),
     ),
     Reason(
+        "The limit was measured some seconds before, on a machine whose memory is up to 1.7 times as fast in some minutes as "
+        "in others. In another run these were 1.01 and 1.18 of it.",
+        ("torch/clip_grad_norm_/gpt2/*/float32/eager",),
+    ),
+    Reason(
+        "To ask what each of 161 tensors is, and where, takes a tenth of the time; the rest is the limit's own noise.",
+        ("paddle/ClipGradByGlobalNorm/resnet50/*/float32/eager", "paddle/clip_grad_norm_/resnet50/*/float32/eager"),
+    ),
+    Reason(
         "What is right in bfloat16 is computed in float32 and rounded once: a program converts a whole tensor, which is "
         "twice as much memory, and back. (Of Paddle there is no native for it.)",
         ("paddle/*/*/*/bfloat16/static", "tensorflow/global_norm/*/*/bfloat16/function"),
@@ -91,7 +100,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "Nobody may look at a value here, so the check that no square overflowed or vanished is part of the program, and a "
-        "branch to the careful norm. XLA does some work in each call for every sum, in a branch that is not taken too.",
+        "branch to the careful norm. XLA does some work in each call for every sum, in a branch that is not taken too; and a "
+        "branch by itself, whatever is in it, takes 1.1 of the 11 ms of ResNet-50's gradients, each by its own norm.",
         ("tensorflow/*/function", "jax/*/jit", "jax/*/donated", "torch/*/compile"),
     ),
     Reason(
