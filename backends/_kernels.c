@@ -4,7 +4,6 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdlib.h>
 
 #include "_loops.h"
 #include "_avx2.h"

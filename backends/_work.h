@@ -1,4 +1,5 @@
 /* Work: one of the loops of _loops.h over the pieces of _pieces.h, divided into parts that several threads take. */
+#include <stdlib.h>
 #ifdef _MSC_VER
 #include <intrin.h>
 #endif

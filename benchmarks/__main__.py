@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks", description="Time gradclip and the natives in turn, and both against the machine."
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="small gradients and few rounds: some two minutes for everything")
+    add("--quick", action="store_true", help="small gradients and few rounds: some four minutes for everything")
     add("--only", metavar="PATTERN", action="append", default=[], help="only cases of this name: 'torch/*/gpt2/*' (repeatable)")
     add("--frameworks", metavar="A,B", type=_names, default=list(FRAMEWORKS), help=f"of {','.join(FRAMEWORKS)} (default: all)")
     add("--accuracy", action="store_true", help="only the errors of norms (a run without --only has them too)")

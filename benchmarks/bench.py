@@ -139,7 +139,8 @@ def moves(function: Function, key: Key, subject: Subject) -> Moves:
     if key.clipped == CLIPPED or key.mode != EAGER or subject.device != "cpu":
         read = int(function.kind is not Kind.VALUE)
         return Moves(read, scale=1) if in_place else Moves(read, copy=1)
-    return Moves(read=1, copy=int(subject.mutable and not in_place))
+    copy = int(subject.mutable and not in_place)
+    return Moves(read=int(not copy or function.kind is not Kind.VALUE), copy=copy)
 
 
 def _threads(call: Call, restore: Call | None) -> float:

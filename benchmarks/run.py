@@ -100,8 +100,8 @@ class _Framework:
             why = child("benchmarks.worker", [options.text()], self.receive, variables, LONGEST)
             if why is None or not self.running:
                 break
-            # of the worker's timer, which began when it had sent what was received somewhat later
-            if why.startswith("ended with exit status 1") and time.monotonic() - self.since >= 0.9 * options.patience:
+            # the worker's timer began somewhat before its message was received
+            if why.partition(":")[0] == "ended with exit status 1" and time.monotonic() - self.since >= 0.9 * options.patience:
                 why = f"given up after {options.patience:g} seconds: --patience"
             self.outcome.cases.append({"key": self.running, "failures": {"process": why}})
             self.progress.done()

@@ -125,7 +125,8 @@ def test_the_least_moves(subject: Subject) -> None:
             if mode != EAGER:
                 assert unclipped == clipped  # nothing can be looked at
             else:
-                assert unclipped == Moves(1, copy=int(subject.mutable and not function.in_place))
+                copies = int(subject.mutable and not function.in_place)
+                assert unclipped == Moves(reads or 1 - copies, copy=copies)
 
 
 def _key(subject: Subject, function: Function, state: str, mode: str) -> Key:
