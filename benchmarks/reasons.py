@@ -99,10 +99,6 @@ REASONS: tuple[Reason, ...] = (
         ("torch/clip_grad_value_/mlp/clipped/float32/eager",),
     ),
     Reason(
-        "Inductor takes minutes for a clip of 2,000 tensors, the native's alone too, which was given up here.",
-        ("torch/*/vectors/*/*/compile",),
-    ),
-    Reason(
         "Nobody may look at a value here, so the check that no square overflowed or vanished is part of the program, and a "
         "branch to the careful norm. XLA does some work in each call for every sum, in a branch that is not taken too; and a "
         "branch by itself, whatever is in it, takes 1.1 of the 11 ms of ResNet-50's gradients, each by its own norm.",
