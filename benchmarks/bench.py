@@ -136,11 +136,11 @@ def moves(function: Function, key: Key, subject: Subject) -> Moves:
     if function.kind is Kind.NORM:
         return Moves(read=1)
     in_place = subject.writes(function, key.mode)
-    if key.clipped == CLIPPED or key.mode != EAGER or subject.device != "cpu":
-        read = int(function.kind is not Kind.VALUE)
-        return Moves(read, scale=1) if in_place else Moves(read, copy=1)
-    copy = int(subject.mutable and not in_place)
-    return Moves(read=int(not copy or function.kind is not Kind.VALUE), copy=copy)
+    looks = key.clipped != CLIPPED and key.mode == EAGER and subject.device == "cpu"
+    if looks and (in_place or not subject.mutable):
+        return Moves(read=1)
+    read = int(function.kind is not Kind.VALUE)
+    return Moves(read, scale=1) if in_place else Moves(read, copy=1)
 
 
 def _threads(call: Call, restore: Call | None) -> float:
