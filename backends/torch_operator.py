@@ -29,8 +29,8 @@ __all__ = ["clamp_", "clip", "norms", "plain", "scale_", "takes", "takes_bounds"
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
 #: below so many gradients, and elements of all, Inductor's loops take less than a call; norms of halves are slower in them
 _MANY, _LARGE, _LARGE_HALVES = 32, 1 << 18, 1 << 15
-#: bytes that no cache holds: of fewer, Inductor's bounds take less than a call
-_UNCACHED = 1 << 27
+#: the same for bounds, which gain less by a call
+_LARGE_BOUNDS, _LARGE_BOUNDS_OF_HALVES = 1 << 25, 1 << 24
 _VERSION = "v" + re.sub(r"\W", "_", __version__)
 
 
@@ -78,7 +78,10 @@ def _is_transformed() -> bool:
 
 def takes_bounds(tensors: Sequence[Tensor]) -> bool:
     """The same for bounds, which are no faster as an operator while the gradients are in the cache."""
-    return takes(tensors) and sum(x.numel() * x.itemsize for x in tensors) >= _UNCACHED
+    if not takes(tensors):
+        return False
+    large = _LARGE_BOUNDS if tensors[0].dtype == torch.float32 else _LARGE_BOUNDS_OF_HALVES
+    return sum(x.numel() for x in tensors) >= large
 
 
 def clip(tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:

@@ -24,10 +24,8 @@ CLAMP = {"gradclip.clamp_"}
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For small gradients too."""
-    monkeypatch.setattr(torch_operator, "_MANY", 0)
-    monkeypatch.setattr(torch_operator, "_LARGE", 0)
-    monkeypatch.setattr(torch_operator, "_LARGE_HALVES", 0)
-    monkeypatch.setattr(torch_operator, "_UNCACHED", 0)
+    for threshold in ("_MANY", "_LARGE", "_LARGE_HALVES", "_LARGE_BOUNDS", "_LARGE_BOUNDS_OF_HALVES"):
+        monkeypatch.setattr(torch_operator, threshold, 0)
     torch.compiler.reset()
     yield
     torch.compiler.reset()
