@@ -8,6 +8,7 @@ way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from gradclip.backends.threads import OpenMP, Threads, in_threads, one
@@ -21,6 +22,17 @@ else:
 
 PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; from so many on another is worth being woken
 _Sizes = list[int] | None
+
+
+def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
+    """Whether elements in a layout fill one piece of memory, in order or transposed."""
+    expected = 1
+    for stride, length in sorted(zip(strides, shape, strict=True)):
+        if length != 1:
+            if stride != expected:
+                return False
+            expected *= length
+    return True
 
 
 def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> list[float]:

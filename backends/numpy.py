@@ -14,7 +14,7 @@ import numpy as np
 from gradclip.backend import Backend, Tensor
 from gradclip.backends import allocator, host, kernels
 from gradclip.backends.threads import allowed
-from gradclip.dtypes import FLOATS, normal_factors
+from gradclip.dtypes import FLOATS, is_one_factor
 from gradclip.errors import NotWritableError
 
 _DTYPE, _NBYTES, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("nbytes"), operator.attrgetter("flags.num")
@@ -74,7 +74,7 @@ class NumpyBackend(Backend):
         return float(np.asarray(x).item())
 
     def is_mutable(self, x: Tensor) -> bool:
-        return isinstance(x, np.ndarray)
+        return isinstance(x, np.ndarray) and bool(x.flags.writeable)
 
     def check_writable(self, x: Tensor) -> None:
         if not isinstance(x, np.ndarray) or not x.flags.writeable:
@@ -118,17 +118,17 @@ class NumpyBackend(Backend):
         return host.total(tensors, order, allowed)
 
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
-        if _is_simple(x) and _is_one_factor(coefficient):
+        if _is_simple(x) and is_one_factor(coefficient):
             return _products([x], False, coefficient, are_whole=host.is_whole(x))[0]
         return super().scale(x, coefficient)
 
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
-        if plain and (all(map(_is_one_factor, coefficient)) if isinstance(coefficient, list) else _is_one_factor(coefficient)):
+        if plain and (all(map(is_one_factor, coefficient)) if isinstance(coefficient, list) else is_one_factor(coefficient)):
             return _products(tensors, False, coefficient)
         return super().scaled(tensors, coefficient)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
-        if plain and _is_one_factor(coefficient):
+        if plain and is_one_factor(coefficient):
             _products(tensors, True, coefficient)
         else:
             super().scale_(tensors, coefficient)
@@ -200,11 +200,6 @@ def _each(operation: Any, arrays: Sequence[Tensor], in_place: bool, *numbers: fl
 
 def _is_simple(x: Tensor) -> bool:
     return type(x) is np.ndarray and host.dtype_name(x.dtype) in FLOATS
-
-
-def _is_one_factor(coefficient: Any) -> bool:
-    """Whether a coefficient is a number that float32 holds to its last bit."""
-    return isinstance(coefficient, float) and (coefficient >= 2.0**-126 or len(normal_factors(coefficient)) == 1)
 
 
 def _dtype(name: str) -> Any:

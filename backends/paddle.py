@@ -19,7 +19,7 @@ from gradclip.backends import paddle_memory as memory
 from gradclip.backends import paddle_program as program
 from gradclip.backends import paddle_results as results
 from gradclip.backends.paddle_slot import grad_clip, slot, wanted
-from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, normal_factors
+from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, is_one_factor, normal_factors
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.parts import Parts, Processes
 
@@ -264,7 +264,7 @@ class PaddleBackend(Backend):
             return paddle.as_complex(self.scale(paddle.as_real(x), factor))
         wide = self.cast(x, WIDE[dtype])
         if not isinstance(coefficient, float) and isinstance(x, _Value):  # times a 1 every bit stays
-            return self.cast(program.times(wide, self.cast(coefficient, WIDE[dtype]), memory.ON_HOST_ONLY), dtype)
+            return self.cast(program.times(wide, self.cast(coefficient, WIDE[dtype])), dtype)
         if not isinstance(coefficient, float):
             return super().scale(x, _beside(coefficient, x))
         for factor in normal_factors(coefficient):
@@ -295,7 +295,7 @@ class PaddleBackend(Backend):
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         if isinstance(x, _Value) and isinstance(lower, float) and isinstance(upper, float):
-            clipped = program.clamped(x, lower, upper, memory.ON_HOST_ONLY)
+            clipped = program.clamped(x, lower, upper)
             if clipped is not None:
                 return clipped
         return super().clamp(x, lower, upper)
@@ -306,7 +306,7 @@ class PaddleBackend(Backend):
         return results.clamped(tensors, lower, upper, keep)
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
-        if plain and _is_one_factor(coefficient):
+        if plain and is_one_factor(coefficient):
             results.scale_(tensors, coefficient, memory.kind_of_plain(tensors))
             return
         for x in tensors:
@@ -326,16 +326,11 @@ class PaddleBackend(Backend):
         return slot(cls)
 
 
-def _is_one_factor(coefficient: Any) -> bool:
-    """Whether a coefficient is a number that float32 holds to its last bit."""
-    return isinstance(coefficient, float) and len(normal_factors(coefficient)) == 1
-
-
 def _are_single_factors(coefficients: list[Any]) -> bool:
     """The same of several, sooner."""
     if set(map(type, coefficients)) != {float}:
         return False
-    return min(coefficients) >= 2.0**-126 or all(map(_is_one_factor, coefficients))
+    return min(coefficients) >= 2.0**-126 or all(map(is_one_factor, coefficients))
 
 
 def _beside(x: Tensor, like: Tensor) -> Tensor:

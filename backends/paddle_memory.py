@@ -96,18 +96,7 @@ def alike(shapes: Sequence[Sequence[int]], small: int, at_once: int) -> tuple[li
 
 def _are_whole(tensors: Sequence[Tensor]) -> bool:
     """Whether the elements of each fill one piece of memory."""
-    return all(map(paddle.Tensor.is_contiguous, tensors)) or all(map(_is_whole, tensors))
-
-
-def _is_whole(x: Tensor) -> bool:
-    """The same of one, in order or transposed."""
-    expected = 1
-    for stride, length in sorted(zip(x.strides, x.shape, strict=True)):
-        if length != 1:
-            if stride != expected:
-                return False
-            expected *= length
-    return True
+    return all(map(paddle.Tensor.is_contiguous, tensors)) or all(kernels.fills(x.strides, x.shape) for x in tensors)
 
 
 def numpy_dtype(x: Tensor) -> Any:
@@ -131,7 +120,7 @@ def norm(x: Tensor, order: float) -> float | None:
 def norms(tensors: Sequence[Tensor], order: float) -> list[float | None]:
     """As :meth:`gradclip.Backend.fast_norms` describes."""
     if not _are_whole(tensors):
-        tensors = [x if _is_whole(x) else x.contiguous() for x in tensors]
+        tensors = [x if kernels.fills(x.strides, x.shape) else x.contiguous() for x in tensors]
     kind = kind_of(tensors) if order == 2 else None
     if kind is not None:
         return list(map(math.sqrt, _squares(tensors, kind)))

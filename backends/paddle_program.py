@@ -149,17 +149,17 @@ def scaled(tensors: Sequence[Tensor], factors: Tensor | list[Tensor], scale: Cal
     return [products[i] for i in range(len(tensors))]
 
 
-def clamped(x: Tensor, lower: float, upper: float, on_host: bool) -> Tensor | None:
+def clamped(x: Tensor, lower: float, upper: float) -> Tensor | None:
     """``max(min(x, upper), lower)`` in one operation instead of four; None where that would be another thing."""
-    if not on_host or x.dtype != paddle.float32 or not x.stop_gradient:  # at a bound its derivative is another one
+    if not ON_HOST_ONLY or x.dtype != paddle.float32 or not x.stop_gradient:  # at a bound its derivative is another one
         return None
     clipped: Tensor = _C_ops.hardtanh(x, lower, max(lower, upper))
     return clipped
 
 
-def times(x: Tensor, factor: Tensor, on_host: bool) -> Tensor:
-    """``x * factor``, of one dtype; ``on_host`` says that they can be nowhere else."""
-    if on_host and factor.stop_gradient and not factor.shape:
+def times(x: Tensor, factor: Tensor) -> Tensor:
+    """``x * factor``, of one dtype."""
+    if ON_HOST_ONLY and factor.stop_gradient and not factor.shape:
         # in an eighth of the time; with a bias of 0 the product would be 0 where it is -0
         return _C_ops.scale(x, factor, -0.0, True)
     return x * factor

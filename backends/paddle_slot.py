@@ -9,19 +9,13 @@ from typing import Any
 import paddle
 
 from gradclip.clip import carry_out, clip
+from gradclip.dropins.paddle import Pairs, wanted
 from gradclip.errors import ArgumentError
 from gradclip.groups import Rules, check_groups
 from gradclip.registry import open_
 from gradclip.rule import Rule, Scope
 
-__all__ = ["Pairs", "grad_clip", "slot", "wanted"]
-
-Pairs = list[tuple[Any, Any]]
-
-
-def wanted(parameter: Any) -> bool:
-    """Whether the gradient of a parameter is to be clipped."""
-    return getattr(parameter, "need_clip", True) is not False
+__all__ = ["grad_clip", "slot"]
 
 
 def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:

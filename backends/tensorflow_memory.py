@@ -36,8 +36,8 @@ def threads() -> int:
 
 def products(tensors: Sequence[Tensor], factors: list[float], plain: str) -> list[Tensor]:
     """Each of some plain tensors times its own factor, which float32 holds."""
-    arrays = list(map(array, tensors))
-    kind = _kind_of(tensors, arrays)
+    arrays = list(map(array, tensors)) if _is_on_host(tensors[0]) else []
+    kind = host.kind_of(arrays)
     if kind is None:
         return [tensorflow_fused.times(x, tf.constant(c, WIDE[plain])) for x, c in zip(tensors, factors, strict=True)]
     made = host.new_of_each(arrays)
@@ -51,7 +51,7 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tenso
     places = [i for i, fits in enumerate(host.fit(arrays, lower, upper, threads)) if not fits]
     if not places:
         return results
-    kind = _kind_of(tensors, arrays)
+    kind = host.kind_of(arrays) if _is_on_host(tensors[0]) else None
     if kind is None:
         for i in places:
             bounds = _constant(lower, tensors[i].dtype), _constant(upper, tensors[i].dtype)
@@ -72,9 +72,9 @@ def _constant(value: float, dtype: Any) -> Tensor:
         return tf.constant(value, dtype)
 
 
-def _kind_of(tensors: Sequence[Tensor], arrays: Sequence[_Array]) -> Any:
-    """The dtype as the compiled loops call it; None where these, or memory that they write, are of no use."""
-    return host.kind_of(arrays) if tensors[0].device.endswith("CPU:0") else None
+def _is_on_host(x: Tensor) -> bool:
+    """Whether its memory is where the compiled loops write theirs; to have another device's in an array is a copy."""
+    return bool(x.device.endswith("CPU:0"))
 
 
 def _tensors(arrays: Sequence[_Array], device: str) -> list[Tensor]:

@@ -16,7 +16,7 @@ from gradclip.backends import torch_memory, torch_operator
 from gradclip.backends.torch_operator import clip
 from gradclip.backends.torch_operator import plain as plain_while_compiling
 from gradclip.backends.torch_step import step_pre_hook
-from gradclip.dtypes import normal_factors
+from gradclip.dtypes import is_one_factor
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.parts import Parts, Processes
 from gradclip.rule import Rule
@@ -258,7 +258,7 @@ class TorchBackend(Backend):
     def scale(self, x: Tensor, coefficient: Any) -> Tensor:
         if isinstance(coefficient, torch.Tensor) and coefficient.device != x.device:
             coefficient = coefficient.to(x.device)
-        if _at_once(coefficient) and x.is_floating_point():
+        if is_one_factor(coefficient) and x.is_floating_point():
             return x * coefficient  # torch multiplies halves in float32
         return super().scale(x, coefficient)
 
@@ -286,7 +286,7 @@ class TorchBackend(Backend):
             torch._foreach_clamp_max_(tensors, upper)
             torch._foreach_clamp_min_(tensors, lower)
 
-    def clip_at_once(self, tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
+    def clipis_one_factor(self, tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
         return clip(tensors, rule, stage) if torch.compiler.is_dynamo_compiling() else None
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
@@ -296,25 +296,25 @@ class TorchBackend(Backend):
         if torch.compiler.is_compiling():
             return super().scaled(tensors, coefficient)
         kind = torch_memory.kind_of(tensors, plain) if plain else None
-        are_numbers = all(map(_at_once, coefficient)) if isinstance(coefficient, list) else _at_once(coefficient)
+        are_numbers = all(map(is_one_factor, coefficient)) if isinstance(coefficient, list) else is_one_factor(coefficient)
         if kind is not None and are_numbers and torch_memory.are_as_stored(tensors, torch_memory.sizes_of(tensors)):
             return torch_memory.multiplied(tensors, kind, coefficient)
-        if not plain.startswith("float") or plain == "float16" or not _at_once(coefficient):
+        if not plain.startswith("float") or plain == "float16" or not is_one_factor(coefficient):
             return super().scaled(tensors, coefficient)
-        return list(torch._foreach_mul(tensors, torch.scalar_tensor(coefficient, dtype=_DTYPES[plain])))
+        return list(torch._foreach_mul(tensors, _number(coefficient, _DTYPES[plain])))
 
     def scale_(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> None:
         is_tensor = isinstance(coefficient, torch.Tensor)
         plain = "" if torch.compiler.is_compiling() else plain
-        kind = torch_memory.kind_of(tensors, plain) if plain and _at_once(coefficient) else None
+        kind = torch_memory.kind_of(tensors, plain) if plain and is_one_factor(coefficient) else None
         if kind is not None:
             torch_memory.multiply_(tensors, kind, coefficient)
             return
-        if plain and (_at_once(coefficient) or (is_tensor and coefficient.dim() == 0)):
+        if plain and (is_one_factor(coefficient) or (is_tensor and coefficient.dim() == 0)):
             # a 0-d tensor is several times faster here than a number, which would be rounded to bfloat16 first; times a 1
             # that nobody has looked at every bit stays
             wide = torch.float64 if plain == "float64" else torch.float32
-            factor = coefficient.to(wide) if is_tensor else torch.scalar_tensor(coefficient, dtype=wide)
+            factor = coefficient.to(tensors[0].device, wide) if is_tensor else _number(coefficient, wide)
             torch._foreach_mul_(tensors, factor)
             return
         if is_tensor and coefficient.dim() == 0 and coefficient.is_cpu and torch_operator.takes(tensors):
@@ -333,6 +333,6 @@ def _in_range(value: Any, dtype: torch.dtype) -> Any:
     return math.copysign(math.inf, value) if abs(value) > torch.finfo(dtype).max else value
 
 
-def _at_once(coefficient: Any) -> bool:
-    """Whether a coefficient is a number that float32, in which torch multiplies halves, holds to its last bit."""
-    return isinstance(coefficient, float) and len(normal_factors(coefficient)) == 1
+def _number(value: float, dtype: torch.dtype) -> Tensor:
+    """On the host, whatever device is the default: torch's operations take such a number beside tensors of any other."""
+    return torch.scalar_tensor(value, dtype=dtype, device="cpu")

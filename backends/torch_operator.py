@@ -168,7 +168,7 @@ def _norms(gradients: list[Tensor]) -> Tensor:
         found: Iterator[float] = map(math.sqrt, torch_memory.squares(held, kind))
     else:  # in a graph that is run by other means
         found = (float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in held)
-    return torch.tensor([next(found) if x.numel() else 0.0 for x in gradients], dtype=torch.float64)
+    return torch.tensor([next(found) if x.numel() else 0.0 for x in gradients], dtype=torch.float64, device="cpu")
 
 
 def _scale_(gradients: list[Tensor], coefficient: Tensor) -> None:

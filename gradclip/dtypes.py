@@ -28,6 +28,11 @@ def promote(dtypes: Sequence[str]) -> str:
     return "float64" if "float64" in real else "float32"
 
 
+def is_one_factor(coefficient: object) -> bool:
+    """Whether a coefficient is a number that float32 holds to its last bit."""
+    return isinstance(coefficient, float) and (coefficient >= 2.0**-126 or len(normal_factors(coefficient)) == 1)
+
+
 def normal_factors(coefficient: float) -> tuple[float, ...]:
     """Factors whose product is ``coefficient``, none of them subnormal in float32.
 

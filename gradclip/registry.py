@@ -83,9 +83,9 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
 def _sources() -> dict[str, str | Callable[[], Backend]]:
     global _entry_points_read
     if not _entry_points_read:
-        _entry_points_read = True
         for point in metadata.entry_points(group=GROUP):
             _SOURCES.setdefault(point.name, point.value)
+        _entry_points_read = True  # not before: another thread would take a third party's tensors for none
     return _SOURCES
 
 

@@ -131,7 +131,7 @@ def summed(opened: Gradients, backend: Backend, factors: Tensor) -> list[Tensor 
             summed.append(None)
             continue
         ones = tuple(1 for _ in (backend.shape(x) or ())[1:])
-        factor = backend.reshape(backend.cast(factors, WIDE[backend.dtype(x)]), (-1, *ones))
+        factor = backend.reshape(backend.asarray(factors, WIDE[backend.dtype(x)], x), (-1, *ones))  # on its device
         total = backend.sum(backend.cast(x, WIDE[backend.dtype(x)]) * factor, (0,))
         summed.append(backend.cast(total[0, ...], backend.dtype(x)))
     return summed

@@ -143,14 +143,13 @@ def _is_in_parts(opened: Gradients) -> bool:
 
 
 def _clips(held: Gradients, rules: Sequence[Rule], chosen: Chosen, params: Any) -> list[_Clip]:
+    relative = [rule for rule in rules if rule.relative_to is not None]
+    owners = parameters(held, relative[0], params) if relative and params is not None else None  # once: it may be an iterator
     clips = []
     for rule, scaled, counted in zip(rules, chosen.scaled, chosen.counted, strict=True):
-        if rule.relative_to is not None and params is not None:
-            all_ = parameters(held, rule, params)
-            gradients = held.only(scaled)
-            gradients.owners = [all_[i] for i in scaled]
-        else:
-            gradients = held.only(scaled)
+        gradients = held.only(scaled)
+        if rule.relative_to is not None and owners is not None:
+            gradients.owners = [owners[i] for i in scaled]
         clips.append(_Clip(rule, scaled, counted, gradients))
     return clips
 

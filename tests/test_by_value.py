@@ -109,3 +109,5 @@ def test_arrays_of_numpy_as_bounds(backend: Framework) -> None:
 def test_numbers_too_large_for_int32_become_int64() -> None:
     got = gradclip.clip_by_value([2**40, 3], 5, 2**50)  # a tensor of TensorFlow where that is imported, else of NumPy
     assert np.asarray(got).tolist() == [2**40, 5]
+    assert "int32" in str(np.asarray(gradclip.clip_by_value((1, 2), 0, 1)).dtype)
+    assert "int32" in str(np.asarray(gradclip.clip_by_value([(1, 2)], 0, 1)).dtype)

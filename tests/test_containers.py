@@ -197,6 +197,20 @@ def test_the_same_gradient_twice(backend: Framework) -> None:
             assert backend.read(other).tolist() == [want, 0.0]
 
 
+def test_a_scalar_of_numpy_is_an_array_among_others() -> None:
+    (scalar, array), norm = gradclip.clip_by_global_norm([np.float64(3.0), np.array([4.0])], 1.0)
+    assert (type(scalar), array.dtype, norm.dtype) == (np.float64, np.float64, np.float64)
+    assert ulps(np.array([scalar, *array]), [0.6, 0.8], "float64") <= 1
+
+
+def test_arrays_that_cannot_be_written_are_clipped_into_new_ones() -> None:
+    fixed = np.array([3.0, 4.0])
+    fixed.flags.writeable = False
+    [(_, clipped)] = gradclip.ClipGradByGlobalNorm(1.0)([("w", fixed)])
+    assert ulps(clipped, [0.6, 0.8], "float64") <= 1
+    assert fixed.tolist() == [3.0, 4.0]
+
+
 class TestParameters:
     """Frameworks whose parameters hold their gradient; in the others the gradients themselves are passed."""
 

@@ -111,6 +111,11 @@ def test_a_limit_relative_to_the_parameters(backend: Framework) -> None:
     assert ulps(float(result.norm[1]), length([*DECODER, "head"], 2.0), "float32") <= 4
     with pytest.raises(TypeError, match=r"adaptive_grad_clip needs the parameters"):
         gradclip.clip(gradients(backend), groups)
+    by_place = [Group(rule, "0"), Group(optax.adaptive_grad_clip(0.2), "1")]
+    listed, of_list = ([tree[n] for n in ENCODER[:2]] for tree in (gradients(backend), params))
+    want = gradclip.clip(listed, by_place, params=of_list).grads
+    got = gradclip.clip(listed, by_place, params=iter(of_list)).grads  # which is read once, for both groups
+    assert [backend.read(x).tolist() for x in got] == [backend.read(x).tolist() for x in want]
 
 
 def test_dtypes_together(backend: Framework) -> None:

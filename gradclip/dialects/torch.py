@@ -87,5 +87,5 @@ def order(name: str, value: Any) -> float:
         return float(value)
     except TypeError:
         raise ArgumentTypeError(f"{name} must be a number.", f"{name}={value!r}", "2.0, 1.0, or float('inf').") from None
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ArgumentError(f"{name} must be a number.", f"{name}={value!r}", "2.0, 1.0, or float('inf').") from None

@@ -27,6 +27,11 @@ __all__ = [
 Pairs = list[tuple[Any, Any]]
 
 
+def wanted(parameter: Any) -> bool:
+    """Whether the gradient of a parameter is to be clipped."""
+    return getattr(parameter, "need_clip", True) is not False
+
+
 class ClipGrad:
     """What the three share: pairs in, pairs out. Make one of the three."""
 
@@ -52,12 +57,12 @@ class ClipGrad:
             TypeError: for what is no pair.
         """
         pairs = [pair for pair in _pairs(params_grads) if pair[1] is not None]
-        wanted = [getattr(p, "need_clip", True) is not False for p, _ in pairs]
-        if all(wanted):
+        chosen = [wanted(p) for p, _ in pairs]
+        if all(chosen):
             return list(zip([p for p, _ in pairs], self._clipped(open_([g for _, g in pairs], holders="none")), strict=True))
-        gradients = [g for (_, g), is_wanted in zip(pairs, wanted, strict=True) if is_wanted]
+        gradients = [g for (_, g), is_wanted in zip(pairs, chosen, strict=True) if is_wanted]
         clipped = iter(self._clipped(open_(gradients, holders="none")))
-        return [(p, next(clipped) if is_wanted else g) for (p, g), is_wanted in zip(pairs, wanted, strict=True)]
+        return [(p, next(clipped) if is_wanted else g) for (p, g), is_wanted in zip(pairs, chosen, strict=True)]
 
     def _clipped(self, opened: Gradients) -> list[Any]:
         # an optimizer only reads them, so that what is not clipped need not be copied, which takes several times its norm
@@ -126,7 +131,7 @@ class ClipGradByGlobalNorm(ClipGrad):
     @as_it_is
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         pairs = _pairs(params_grads)
-        if all(g is None or getattr(p, "need_clip", True) is False for p, g in pairs):
+        if all(g is None or not wanted(p) for p, g in pairs):
             return pairs  # Paddle leaves pairs without a gradient out only where it clips
         return super().__call__(pairs)
 

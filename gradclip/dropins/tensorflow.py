@@ -155,7 +155,7 @@ def _limit(opened: Gradients, limit: Any) -> Any:
 
 def _within(numbers: Any, least: int, most: int) -> Any:
     if isinstance(numbers, (list, tuple)):
-        return [_within(number, least, most) for number in numbers]
+        return type(numbers)(_within(number, least, most) for number in numbers)
     return min(max(numbers, least), most)
 
 
@@ -180,7 +180,7 @@ def _tensors(t_list: Any, function: str) -> Gradients:
     if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
         hint = "gradclip.clip takes dicts, iterators and nests too."
         raise TensorTypeError("t_list must be a list or tuple of tensors.", f"t_list of type {type(t_list).__name__}", hint)
-    tensors = [_tensor(t) if _is_numbers(t) else t for t in t_list]
+    tensors = [_tensor(t) if find(t) is None and _is_numbers(t) else t for t in t_list]
     return _no_parameters(open_(tensors, holders="none"), function)
 
 

@@ -144,6 +144,19 @@ def test_a_backend_that_is_registered_is_the_one_that_is_used() -> None:
 
 
 @pytest.mark.usefixtures("registered")
+def test_entry_points_that_could_not_be_read_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(**given: Any) -> Any:
+        raise OSError("disk")
+
+    monkeypatch.setattr(registry, "_entry_points_read", False)
+    with monkeypatch.context() as broken:
+        broken.setattr(registry.metadata, "entry_points", unreadable)
+        with pytest.raises(OSError, match="disk"):
+            registry.installed()
+    assert "numpy" in registry.installed()
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_framework_with_several_modules_has_one_backend() -> None:
     assert registry.get("numpy") is registry.get("ml_dtypes")
     gradclip.register("aaa", Own)
