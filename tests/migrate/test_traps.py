@@ -103,6 +103,10 @@ FIRES = {
     ),
     # 9: wrappers
     "FSDP": ("GM109", TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(m)\n" + CLIP),
+    "FSDP of its module": (
+        "GM109",
+        TORCH + "import torch.distributed.fsdp as fsdp\nmodel = fsdp.FullyShardedDataParallel(m)\n" + CLIP,
+    ),
     "DeepSpeed": ("GM109", TORCH + "import deepspeed\n" + CLIP),
     "Accelerate": ("GM109", TORCH + "from accelerate import Accelerator\n" + CLIP),
     "Opacus": ("GM109", TORCH + "from opacus import PrivacyEngine\n" + CLIP),
@@ -246,6 +250,7 @@ SILENT = {
         OPTAX + "optax.chain(optax.zero_nans(), optax.clip_by_global_norm(1.0), optax.adam(1e-3))\n",
     ],
     "GM109": [
+        TORCH + "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n" + CLIP,
         TORCH + "import accelerate_me\n" + CLIP,
         TORCH
         + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nif isinstance(model, FSDP):\n"

@@ -10,11 +10,11 @@ from gradclip.migrate.codemod.source import last_name
 
 __all__ = ["check"]
 
-# what is imported -> whose it is, and what to call
+# what is imported or called -> whose it is, and what to call
 _WRAPPERS = {
-    "torch.distributed.fsdp": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
-    "torch.distributed._composable": ("FSDP shards the gradients", "torch's own clip, which knows DTensors"),
-    "torch.distributed.tensor": ("DTensors are sharded", "torch's own clip, which knows them"),
+    # not fully_shard, of the same module: its gradients are DTensors, which say how they are split
+    "torch.distributed.fsdp.FullyShardedDataParallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
+    "torch.distributed.fsdp.fully_sharded_data_parallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
     "fairscale": ("fairscale shards the gradients", "model.clip_grad_norm_(max_norm)"),
     "deepspeed": ("DeepSpeed's engine partitions the gradients", '"gradient_clipping" of its configuration'),
     "accelerate.Accelerator": (
@@ -37,9 +37,10 @@ def check(found: ApiCall) -> Finding | None:
         name = last_name(call.func) if isinstance(call.func, cst.Attribute) else ""
         if name.startswith("clip_grad_norm") and context.source.exclusive(call, found.call):
             return None
-    imported = [binding.qualified for binding in context.resolver.bindings]
+    used = {binding.qualified for binding in context.resolver.bindings}
+    used |= {context.resolver.name(call.func) for call in context.source.any(cst.Call)}
     for module, (whose, own) in _WRAPPERS.items():
-        if any(name == module or name.startswith(module + ".") for name in imported):
+        if any(name == module or name.startswith(module + ".") for name in used):
             return _finding(whose, own)
     return _finding(*_WRAPPERS["accelerate.Accelerator"]) if _is_accelerated(found) else None
 
