@@ -21,6 +21,7 @@ from gradclip.dtypes import FLOATS, WIDE, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.groups import Rules, check_groups
 from gradclip.parts import Processes
+from gradclip.rule import ClipResult
 
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
@@ -35,6 +36,10 @@ with jax.ensure_compile_time_eval():  # this module may be imported while a func
 
 class MissingParamsError(ArgumentError, ArgumentTypeError):
     """A rule relative to the parameters, in an optax chain that was not given them."""
+
+
+# so that a compiled function can return one
+tree_util.register_dataclass(ClipResult, ["grads", "norm", "coefficient"], [])
 
 
 class JaxBackend(Backend):

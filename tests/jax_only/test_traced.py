@@ -95,6 +95,15 @@ def test_vmap_without_jit() -> None:
     assert_close(list(got), [gradclip.clip(row, torch.clip_grad_norm(1.0)).grads for row in rows])
 
 
+def test_a_compiled_function_returns_a_result() -> None:
+    rule = torch.clip_grad_norm(1.0)
+    grads = {"w": framework.make([3.0, 4.0]), "b": framework.make([12.0])}
+    result = jax.jit(lambda grads: gradclip.clip(grads, rule))(grads)
+    assert isinstance(result, gradclip.ClipResult)
+    assert ulps(framework.read(result.norm), np.array(13.0), "float32") <= 4
+    assert_close(list(result.grads.values()), list(gradclip.clip(grads, rule).grads.values()))
+
+
 def test_scan() -> None:
     rule = torch.clip_grad_norm(1.0)
 
