@@ -11,7 +11,7 @@ from importlib import util
 from pathlib import Path
 
 from benchmarks import readme, report
-from benchmarks.floors import FLOORS, QUICK_FLOORS, missed
+from benchmarks.floors import FLOORS, QUICK_FLOORS, missed, unmeasured
 from benchmarks.outcome import Outcome, replaced
 from benchmarks.progress import shown
 from benchmarks.run import FRAMEWORKS, run
@@ -163,9 +163,9 @@ def _shown(chosen: argparse.Namespace, outcome: Outcome) -> int:
     if not chosen.check:
         return 0
     floors = QUICK_FLOORS if chosen.quick else FLOORS
-    misses = missed(outcome, floors)
-    print(f"\n{report.verdict(misses, len(floors))}")
-    return 1 if misses else 0
+    misses, without = missed(outcome, floors), len(unmeasured(outcome, floors))
+    print(f"\n{report.verdict(misses, len(floors), without)}")
+    return 1 if misses or without == len(floors) else 0
 
 
 if __name__ == "__main__":

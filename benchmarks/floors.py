@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.case import Key, matches
 from benchmarks.outcome import Outcome, mean
 
-__all__ = ["FLOORS", "QUICK_FLOORS", "Floor", "Miss", "missed"]
+__all__ = ["COMPILED", "FLOORS", "QUICK_FLOORS", "Floor", "Miss", "missed", "unmeasured"]
 
 Entry = dict[str, Any]
 
@@ -138,6 +138,11 @@ def missed(outcome: Outcome, floors: tuple[Floor, ...]) -> list[Miss]:
             if not (best >= floor.bound if floor.at_least else best <= floor.bound):
                 misses.append(Miss(floor, name, value))
     return misses
+
+
+def unmeasured(outcome: Outcome, floors: tuple[Floor, ...]) -> list[Floor]:
+    """The floors of which there is no case."""
+    return [floor for floor in floors if next(_values(floor, outcome), None) is None]
 
 
 def _failures(outcome: Outcome) -> Iterator[tuple[str, str]]:

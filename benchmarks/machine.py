@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import gradclip
 from benchmarks.timing import median_time
 from gradclip.backends import host, kernels
 from gradclip.backends.threads import cores
@@ -71,7 +73,7 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
     return Rates(**{name: elements * 4 / taken for name, taken in best.items()}) if best else None
 
 
-@contextmanager
+@contextlib.contextmanager
 def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
     """Loops over memory, each in so many threads, of which none holds the interpreter's lock."""
     source, target = (host.new((elements,), np.float32) for _ in range(2))
@@ -124,7 +126,7 @@ def _bytes(text: str) -> int:
 
 
 def describe() -> dict[str, Any]:
-    """The machine, in a few words."""
+    """The machine, in a few words, and which gradclip runs on it."""
     pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     chosen = pages.read_text().partition("[")[2].partition("]")[0] if pages.exists() else ""
     return {
@@ -136,7 +138,16 @@ def describe() -> dict[str, Any]:
         "load": os.getloadavg()[0],  # of others, where this is called first
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "gradclip": " ".join(filter(None, (gradclip.__version__, _commit()))),
     }
+
+
+def _commit() -> str:
+    """The commit of the checkout, with ``-dirty`` where files have changed; "" where there is none."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    with contextlib.suppress(OSError):
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return ""
 
 
 def _processor() -> str:

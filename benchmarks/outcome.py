@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.case import EAGER
 
 __all__ = ["Outcome", "mean", "replaced"]
 
@@ -56,22 +55,20 @@ class Outcome:
     def read(paths: Sequence[Path]) -> Outcome:
         """What was written; of several files a later one's cases stand for an earlier one's."""
         outcomes = [Outcome(**_numbers(json.loads(path.read_text()))) for path in paths]
+        sources = dict.fromkeys(outcome.machine["gradclip"] for outcome in outcomes)
         merged = outcomes[0]
         for later in outcomes[1:]:
             merged.machine = later.machine
             merged.frameworks |= later.frameworks
             merged.cases = replaced(merged.cases, later.cases, ("key",))
             merged.accuracy = replaced(merged.accuracy, later.accuracy, ("framework", "mode", "dtype", "order"))
+        merged.machine["gradclip"] = ", ".join(sources)
         return merged
 
 
 def mean(cases: Iterable[Entry]) -> float:
-    """The geometric mean of the ratios. Where a framework compiles in two ways, both count as one, by their own mean."""
-    ways: dict[tuple[str, bool], list[float]] = {}
-    for case in cases:
-        name, _, mode = case["key"].rpartition("/")
-        ways.setdefault((name, mode == EAGER), []).append(case["ratio"])
-    return statistics.geometric_mean(map(statistics.geometric_mean, ways.values()))
+    """The geometric mean of the ratios."""
+    return statistics.geometric_mean(case["ratio"] for case in cases)
 
 
 def replaced(earlier: list[Entry], later: list[Entry], names: tuple[str, ...]) -> list[Entry]:

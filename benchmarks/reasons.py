@@ -26,9 +26,19 @@ class Reason:
 #: the first that fits a case is its reason
 REASONS: tuple[Reason, ...] = (
     Reason(
+        "Almost half of the cases are compiled ones, where the compiler makes much the same loops of both sides and the floor is "
+        "1: their mean is 1.3, that of the eager ones 5.4.",
+        ("* cases",),
+    ),
+    Reason(
         "gradclip takes what the machine needs to move the bytes, or nearly that, as the multiples of the limit show. The "
         "native is nearer to that than the floor supposes where its tensors fit the cache one by one.",
-        ("numpy/clip_grad_norm_/resnet50", "numpy/clip_grad_norm_/gpt2", "paddle/ClipGradByNorm/resnet50/unclipped/*/eager"),
+        (
+            "numpy/clip_grad_norm_/resnet50",
+            "numpy/clip_grad_norm_/gpt2",
+            "paddle/ClipGradByNorm/resnet50/unclipped/*/eager",
+            "paddle/ClipGradByNorm/gpt2/unclipped/*/eager",
+        ),
     ),
     Reason(
         "The limit was measured some seconds before, on a machine whose memory is up to 1.7 times as fast in some minutes as "
@@ -36,7 +46,9 @@ REASONS: tuple[Reason, ...] = (
         ("torch/clip_grad_norm_/gpt2/*/float32/eager",),
     ),
     Reason(
-        "To ask what each of 161 tensors is, and where, takes a tenth of the time; the rest is not explained.",
+        "The loops take as long as for one array of the size, 3.7 ms. The other millisecond goes to Python, and to code and "
+        "objects that 100 MB of gradients have driven out of the caches: 0.3 to have 161 gradients of their parameters, 0.4 to "
+        "ask what each is and where, 0.25 to make a tensor of the norm, which takes 6 us where all that is in the cache.",
         ("paddle/ClipGradByGlobalNorm/resnet50/*/float32/eager", "paddle/clip_grad_norm_/resnet50/*/float32/eager"),
     ),
     Reason(

@@ -43,6 +43,7 @@ def machine_lines(outcome: Outcome) -> Iterator[str]:
     host = outcome.machine
     cache, memory = host["cache"] / 2**20, host["memory"] / 2**30
     yield f"{host['processor']}, {host['cores']} cores, {cache:.0f} MiB of cache, {memory:.0f} GiB of memory"
+    yield f"gradclip {host['gradclip']}"
     yield f"{host['system']}, Python {host['python']}, huge pages: {host['huge pages']}, load before: {host['load']:.1f}"
     for name, known in outcome.frameworks.items():
         if "skipped" in known:
@@ -54,10 +55,17 @@ def machine_lines(outcome: Outcome) -> Iterator[str]:
             yield "; ".join([versions, *_rates(known), *known["notes"]])
 
 
-def verdict(misses: Sequence[Miss], count: int) -> str:
-    """What ``--check`` found."""
+def verdict(misses: Sequence[Miss], floors: int, without: int) -> str:
+    """What ``--check`` found; of some floors there may be no case."""
     lines = [f"MISSED: {miss}" for miss in misses]
-    return "\n".join([*lines, f"{len(misses)} misses of {count} floors." if misses else f"All {count} floors are reached."])
+    if misses:
+        found = len({miss.floor for miss in misses})
+        lines.append(f"{found} of {floors} floors are missed, by {len({miss.name for miss in misses})} cases.")
+    elif without < floors:
+        lines.append(f"All {floors - without} floors are reached.")
+    if without:
+        lines.append(f"Of {without} floors nothing was measured.")
+    return "\n".join(lines)
 
 
 def means(outcome: Outcome) -> Iterator[tuple[str, int, float]]:

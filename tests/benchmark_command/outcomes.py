@@ -21,7 +21,7 @@ def case(key: str, ratio: float | None = None, **more: Any) -> dict[str, Any]:
 def outcome(*cases: dict[str, Any], accuracy: list[dict[str, Any]] | None = None, **frameworks: dict[str, Any]) -> Outcome:
     """A run of a machine with 32 MiB of cache."""
     machine = {"processor": "Abacus", "cores": 2, "cache": 32 * MIB, "memory": 16 * 2**30, "huge pages": "never"}
-    machine |= {"system": "Linux 6", "python": "3.11", "load": 0.04}
+    machine |= {"system": "Linux 6", "python": "3.11", "load": 0.04, "gradclip": "0.1"}
     return Outcome(machine, frameworks, list(cases), accuracy or [])
 
 

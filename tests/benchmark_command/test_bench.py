@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import accuracy, exact, machine
 from benchmarks.bench import Bench, moves
-from benchmarks.case import CLIPPED, DONATED, EAGER, UNCLIPPED, Function, Key, Kind, limit
+from benchmarks.case import CLIPPED, EAGER, UNCLIPPED, Function, Key, Kind, limit
 from benchmarks.machine import Moves, Rates
 from benchmarks.subjects.base import NoDeviceError, Sample, Subject
 from benchmarks.timing import Budget
@@ -76,8 +76,9 @@ def test_a_case_from_end_to_end(subject: Subject) -> None:
         assert entry["ratio"] == entry["native seconds"] / entry["gradclip seconds"] > 0
         assert entry["bytes"] == 4 * 109_386
         assert entry["limit seconds"] == pytest.approx(entry["bytes"] / 1e9 * sum(entry["moves"].values()))
-        assert entry["gradclip threads"] >= 0
-        assert entry["gradclip memory"] is None or entry["gradclip memory"] >= 0
+        assert entry["gradclip threads"] > 0
+        if subject.name == "numpy":  # of others it is the process that shows it, by pages
+            assert entry["gradclip memory"] == pytest.approx(entry["moves"]["copy"], abs=0.05)
         if function.kind is not Kind.VALUE:
             assert entry["gradclip error"] <= 4, function.name
         assert bench.sample is not None
@@ -133,11 +134,6 @@ def _key(subject: Subject, function: Function, state: str, mode: str) -> Key:
     return Key(subject.name, function.name, "mlp", state, "float32", mode)
 
 
-def test_donated_gradients_are_written(subject: Subject) -> None:
-    function = subject.functions()[0]
-    assert subject.writes(function, DONATED) or subject.name == "paddle"
-
-
 def test_keys_are_cases_of_this_framework(subject: Subject) -> None:
     keys = list(subject.keys(["mlp", "vectors"]))
     assert len(set(keys)) == len(keys)
@@ -159,7 +155,8 @@ def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> N
             assert "gradclip" not in entry["failures"], entry
             assert entry["gradclip error"] < 100  # how good they are is for the floors
             assert " in " in entry["gradclip where"]
-            assert entry["dtype"] != "float32" or entry["order"] != "2.0" or entry.get("native error", 0) < 1000
+            if (entry["dtype"], entry["order"], mode) == ("float32", "2.0", EAGER):
+                assert entry["native error"] < 1000
 
 
 def test_a_framework_without_such_a_device() -> None:

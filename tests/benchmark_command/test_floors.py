@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from benchmark_command.outcomes import MIB, case, norm, outcome
 
-from benchmarks.case import Key, matches
-from benchmarks.floors import FLOORS, QUICK_FLOORS, Floor, missed
-from benchmarks.sets import QUICK, SETS
+from benchmarks.case import EAGER, Key, matches
+from benchmarks.floors import COMPILED, FLOORS, QUICK_FLOORS, Floor, missed, unmeasured
+from benchmarks.sets import SETS
 
 if TYPE_CHECKING:
     from frameworks.base import Framework
@@ -22,15 +22,24 @@ TENSOR = "torch/clip_grad_norm_/tensor/unclipped/float32/eager"
 def test_every_floor_selects_a_case(backend: Framework) -> None:
     """A floor of a function that is not there would always be reached."""
     subject = importlib.import_module(f"benchmarks.subjects.{backend.name}").subject("cpu")
-    for floors, sets, quick in ((FLOORS, SETS, False), (QUICK_FLOORS, QUICK, True)):
-        keys = list(subject.keys(sets, quick))
-        for floor in floors:
-            patterns = [p for p in floor.only if p.partition("/")[0] in ("*", backend.name)]
-            for pattern in patterns:
-                one_of_several = pattern.startswith("*/")
-                assert one_of_several or any(matches(key, [pattern]) for key in keys), pattern
-            if floor.only and patterns == list(floor.only) and not patterns[0].startswith("*/"):
-                assert any(matches(key, floor.only) for key in keys), floor
+    keys = list(subject.keys(SETS, False))
+    of_all = {f"*/{function.name}" for function in subject.functions()}  # some floors are one for several frameworks
+    chosen = [
+        pattern
+        for floor in FLOORS
+        for pattern in floor.only
+        if pattern.startswith(f"{backend.name}/") or "/".join(pattern.split("/")[:2]) in of_all
+    ]
+    assert chosen
+    for pattern in chosen:
+        assert any(matches(key, [pattern]) for key in keys), pattern
+
+
+def test_what_is_compiled_is_bounded(backend: Framework) -> None:
+    """But Paddle's programs, for which no floor but the first is set."""
+    subject = importlib.import_module(f"benchmarks.subjects.{backend.name}").subject("cpu")
+    for key in subject.keys(SETS, False):
+        assert matches(key, COMPILED) == (key.mode not in (EAGER, "static")), key
 
 
 def test_every_case_is_bounded_by_the_first() -> None:
@@ -60,6 +69,13 @@ def test_the_mean_is_over_all() -> None:
     [miss] = missed(outcome(case(MLP, 1.0), case(TENSOR, 8.0)), floors)
     assert miss.value == pytest.approx(8**0.5)
     assert missed(outcome(), floors) == []
+
+
+def test_floors_of_which_nothing_was_measured() -> None:
+    floors = (Floor("any", 0.5), Floor("mean", 3.0, quantity="mean"), Floor("of jax", 1.0, ("jax/*",)))
+    assert unmeasured(outcome(), floors) == list(floors)
+    assert unmeasured(outcome(case(MLP, 1.0)), floors) == [floors[2]]
+    assert unmeasured(outcome(case(MLP, failures={"native": "RuntimeError: no kernel"})), floors) == list(floors)
 
 
 def test_limits_memory_and_errors_are_at_most() -> None:

@@ -65,13 +65,6 @@ def test_the_worst_comes_first() -> None:
     assert mean(run.compared) == pytest.approx((0.9 * 0.2 * 1.1) ** (1 / 3))
 
 
-def test_two_ways_to_compile_are_one_case_of_the_mean() -> None:
-    ratios = {"eager": 8.0, "function": 1.0, "xla": 4.0}
-    cases = [case(f"tensorflow/global_norm/mlp/measured/float32/{mode}", ratio) for mode, ratio in ratios.items()]
-    assert mean(cases) == pytest.approx(4.0)  # of 8 and 2
-    assert mean(cases[1:]) == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize(("seconds", "text"), [(None, "-"), (1.5, "1500"), (0.0123456, "12.3"), (2e-6, "0.00200")])
 def test_three_digits(seconds: float | None, text: str) -> None:
     assert report.milliseconds(seconds) == text

@@ -160,7 +160,7 @@ def test_a_quick_check_times_again_what_it_misses(monkeypatch: pytest.MonkeyPatc
     assert asked == [[], KEYS[:2]]
     verdict = capsys.readouterr().out.partition("MISSED: ")[2]
     assert verdict.startswith(f"{KEYS[1]}: {floor - 0.01:.2f}, at least {floor:g}")
-    assert verdict.endswith("1 misses of 3 floors.\n")
+    assert verdict.endswith("1 of 3 floors are missed, by 1 cases.\nOf 1 floors nothing was measured.\n")
 
 
 def test_what_is_measured(fake: list[Any]) -> None:
