@@ -230,7 +230,7 @@ static PyObject *py_copy(PyObject *module, PyObject *arguments)
     return is_done ? Py_NewRef(Py_None) : NULL;
 }
 
-/* After these arguments all take three more: who runs large work, from how many elements on, and how many to a part. */
+/* After these arguments all but take have three more: who runs large work, from how many elements on, and how many to a part. */
 static PyMethodDef methods[] = {
     {"squares", py_squares, METH_VARARGS, "squares(pieces, sizes, kind): the sum of the squares of each piece, in float64."},
     {"multiply", py_multiply, METH_VARARGS, "multiply(targets, sources, sizes, kind, factor): source * factor, or its own."},

@@ -35,7 +35,8 @@ def empty(nbytes: int) -> np.ndarray[Any, Any]:
 
     They are free as soon as nobody holds an array whose memory is there; who keeps no more than an address has nothing.
     """
-    # by another thread, or by this one before a signal or the garbage collector called: then it is done without
+    # the lock may be held by another thread, or by this one, interrupted by a signal's handler or the garbage collector: to
+    # wait could last for ever, so that this result has ordinary memory then
     if nbytes >= LARGE and _CAN_REUSE and _lock.acquire(blocking=False):
         try:
             return _reusable(nbytes)

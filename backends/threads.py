@@ -17,7 +17,7 @@ _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def one() -> int:
-    """For whose framework has no more."""
+    """For callers that use a single thread."""
     return 1
 
 

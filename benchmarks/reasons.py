@@ -26,8 +26,8 @@ class Reason:
 #: the first that fits a case is its reason
 REASONS: tuple[Reason, ...] = (
     Reason(
-        "Almost half of the cases are compiled ones, where the compiler makes much the same loops of both sides and the floor is "
-        "1: their mean is 1.3, that of the eager ones 5.4.",
+        "Almost half of the cases are compiled ones, where the compiler makes much the same loops of both sides and the floor "
+        "is 1: their mean is 1.3, that of the eager ones 5.4.",
         ("* cases",),
     ),
     Reason(

@@ -24,9 +24,9 @@ class Backend:
     ``gradclip.backends`` whose name is the top-level module of the tensors' type.
 
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
-    reduction over None reduces to a 0-d tensor. Nothing but :meth:`number`, :meth:`fast_norm` and :meth:`is_concrete` may look
-    at a value. Besides these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with
-    numbers, and ``x[0, ...]``.
+    reduction over None reduces to a 0-d tensor. Nothing but :meth:`number` and :meth:`is_concrete`, the ``fast_`` methods and
+    those that only plain tensors are given may look at a value. Besides these methods gradclip uses Python's arithmetic and
+    comparisons of tensors with each other and with numbers, and ``x[0, ...]``.
 
     >>> import gradclip
     >>> class Decimals(gradclip.Backend):  # of the primitives, those of the example: examples/own_backend has them all
@@ -145,8 +145,9 @@ class Backend:
         """The dtype of tensors that need no looking at one by one, "" for all others: what makes many small gradients fast.
 
         Plain are tensors of one floating dtype that are dense, without a gap in memory, not recorded for a derivative, and no
-        two of them the same gradient. What :meth:`is_concrete` and :meth:`check_writable` say of one holds for all. They are
-        eager, but for a backend that has :meth:`clip_at_once` for those of a tracer.
+        two of them the same gradient; they may be empty. A backend whose fast ways take halves and float32 mixed may call those
+        plain too, and answer "float32", to which they promote. What :meth:`is_concrete` and :meth:`check_writable` say of one
+        holds for all. They are eager, but for a backend that has :meth:`clip_at_once` for those of a tracer.
         """
         return ""
 

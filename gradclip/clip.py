@@ -59,7 +59,10 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
 
 @as_it_is
 def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
-    """Clip gradients in place, where the framework's tensors can be written; otherwise as :func:`clip`.
+    """Clip gradients in place. Arguments and result are those of :func:`clip`; the gradients in the result are the given ones.
+
+    NumPy arrays, tensors of PyTorch and Paddle, and ``tf.Variable`` can be written. JAX arrays and ``tf.Tensor`` cannot: they
+    raise, and :func:`clip` is for them.
 
     Raises:
         TypeError, ValueError, RuntimeError: one exception that is all three, where a gradient cannot be written; none has been
@@ -112,7 +115,7 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
 
 @as_it_is
 def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult:
-    """:func:`scale_by_norm` in place, where the framework's tensors can be written.
+    """:func:`scale_by_norm` in place, for tensors that :func:`clip_` can write.
 
     Args:
         grads, rule, norm, params: as for :func:`scale_by_norm`.
@@ -147,7 +150,8 @@ def carry_out(
     """Clip gradients that have been found already: what every public function comes to.
 
     Everything is checked and computed before the first gradient is written. With ``keep`` a gradient that is not clipped is
-    returned itself, and not copied.
+    returned itself, and not copied. ``known`` is a norm that was measured before. ``stage`` is how far to go: "norm" measures,
+    "coefficient" computes what to multiply by too, "all" multiplies.
     """
     if not isinstance(rule, Rule):
         ways: dict[str, Any] = {"in_place": in_place, "keep": keep, "known": known, "stage": stage, "reduce": reduce}
