@@ -17,7 +17,7 @@ from gradclip.backend import Backend, Tensor, plain_key
 from gradclip.backends import host, jax_distributed, jax_norm, jax_scale, kernels
 from gradclip.backends.threads import cores
 from gradclip.clip import clip
-from gradclip.dtypes import FLOATS, WIDE, normal_factors
+from gradclip.dtypes import FLOATS, WIDE, is_one_factor, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.groups import Rules, check_groups
 from gradclip.parts import Processes
@@ -114,14 +114,14 @@ class JaxBackend(Backend):
         return not isinstance(x, Tracer)
 
     def is_container(self, x: object) -> bool:
-        return not tree_util.all_leaves([x])
+        return not isinstance(x, ClipResult) and not tree_util.all_leaves([x])
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-        leaves, structure = tree_util.tree_flatten(tree, _is_none)
+        leaves, structure = tree_util.tree_flatten(tree, _is_leaf)
         return leaves, structure.unflatten
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-        for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_none)[0]:
+        for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_leaf)[0]:
             yield path + tree_util.keystr(tuple(map(_plain, keys))), leaf
 
     def detach(self, x: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class JaxBackend(Backend):
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         if isinstance(coefficient, (float, list)):
             each = coefficient if isinstance(coefficient, list) else [coefficient]
-            if not plain or any(len(normal_factors(c)) > 1 for c in set(each)):
+            if not plain or not all(map(is_one_factor, set(each))):
                 return super().scaled(tensors, coefficient)
             return jax_scale.by_size(kernels.multiply, jax_scale.times, tensors, np.array(coefficient, WIDE[plain]))
         if not _are_together([*tensors, coefficient]):
@@ -232,8 +232,9 @@ def _arrays(tree: Any) -> Any:
     return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) else x, tree)
 
 
-def _is_none(x: object) -> bool:
-    return x is None  # a leaf, not the empty node that it is to JAX: results have an entry for it
+def _is_leaf(x: object) -> bool:
+    # a leaf, not the empty node that it is to JAX: results have an entry for it; and a clip's result is not the gradients
+    return x is None or isinstance(x, ClipResult)
 
 
 def _is_tracing() -> bool:

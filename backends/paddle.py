@@ -18,7 +18,8 @@ from gradclip.backends import paddle_distributed as distributed
 from gradclip.backends import paddle_memory as memory
 from gradclip.backends import paddle_program as program
 from gradclip.backends import paddle_results as results
-from gradclip.backends.paddle_slot import grad_clip, slot, wanted
+from gradclip.backends.paddle_slot import grad_clip, slot
+from gradclip.dropins.paddle import wanted
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, is_one_factor, normal_factors
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.parts import Parts, Processes
@@ -327,7 +328,7 @@ class PaddleBackend(Backend):
 
 
 def _are_single_factors(coefficients: list[Any]) -> bool:
-    """The same of several, sooner."""
+    """Whether float32 holds each of several numbers to its last bit, sooner told of all."""
     if set(map(type, coefficients)) != {float}:
         return False
     return min(coefficients) >= 2.0**-126 or all(map(is_one_factor, coefficients))

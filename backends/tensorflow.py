@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor, plain_key
 from gradclip.backends import host, tensorflow_bounds, tensorflow_distributed, tensorflow_fused, tensorflow_memory
-from gradclip.dtypes import FLOATS, WIDE, normal_factors
+from gradclip.dtypes import FLOATS, WIDE, is_one_factor
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
 
 _EAGER = tf.__internal__.EagerTensor
@@ -219,7 +219,7 @@ class TensorFlowBackend(Backend):
     def scaled(self, tensors: Sequence[Tensor], coefficient: Any, plain: str = "") -> list[Tensor]:
         each = coefficient if isinstance(coefficient, list) else [coefficient] * len(tensors)
         if each and isinstance(each[0], float):
-            if plain and all(len(normal_factors(c)) == 1 for c in each):
+            if plain and all(map(is_one_factor, each)):
                 return tensorflow_memory.products(tensors, each, plain)
         elif isinstance(coefficient, list):
             return list(map(self.scale, tensors, each))

@@ -286,7 +286,7 @@ class TorchBackend(Backend):
             torch._foreach_clamp_max_(tensors, upper)
             torch._foreach_clamp_min_(tensors, lower)
 
-    def clipis_one_factor(self, tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
+    def clip_at_once(self, tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
         return clip(tensors, rule, stage) if torch.compiler.is_dynamo_compiling() else None
 
     def assign_(self, x: Tensor, value: Tensor) -> None:

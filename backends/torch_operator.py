@@ -81,7 +81,7 @@ def takes_bounds(tensors: Sequence[Tensor]) -> bool:
     if not takes(tensors):
         return False
     large = _LARGE_BOUNDS if tensors[0].dtype == torch.float32 else _LARGE_BOUNDS_OF_HALVES
-    return sum(x.numel() for x in tensors) >= large
+    return bool(sum(x.numel() for x in tensors) >= large)
 
 
 def clip(tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:

@@ -1,4 +1,4 @@
-"""The command: its arguments. It ends with 0; with 1 if a floor is missed; with 2 for wrong usage."""
+"""The command: its arguments. It ends with 0; 1 if a floor is missed; 2 for wrong usage; 130 when interrupted."""
 
 from __future__ import annotations
 

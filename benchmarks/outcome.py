@@ -55,7 +55,7 @@ class Outcome:
     def read(paths: Sequence[Path]) -> Outcome:
         """What was written; of several files a later one's cases stand for an earlier one's."""
         outcomes = [Outcome(**_numbers(json.loads(path.read_text()))) for path in paths]
-        sources = dict.fromkeys(outcome.machine["gradclip"] for outcome in outcomes)
+        sources = dict.fromkeys(outcome.machine.get("gradclip", "of an unknown version") for outcome in outcomes)
         merged = outcomes[0]
         for later in outcomes[1:]:
             merged.machine = later.machine

@@ -318,7 +318,7 @@ class Backend:
         return size
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
-        """The norm of a whole concrete tensor that is not empty, however is fastest, within an ulp or two of float32.
+        """The norm of a whole concrete tensor, however is fastest, within an ulp or two of float32. Empty are only plain ones.
 
         As right as if it had been computed in float64: what overflows float32 on the way is to be computed again. What
         overflows float64 is the caller's business. None says that this backend has nothing faster for this order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["COMPLEX", "FLOATS", "INTEGERS", "LARGEST", "WIDE", "normal_factors", "promote"]
+__all__ = ["COMPLEX", "FLOATS", "INTEGERS", "LARGEST", "WIDE", "is_one_factor", "normal_factors", "promote"]
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 #: dtype -> the least and the most of the integers that are clipped by value

@@ -155,7 +155,8 @@ def _limit(opened: Gradients, limit: Any) -> Any:
 
 def _within(numbers: Any, least: int, most: int) -> Any:
     if isinstance(numbers, (list, tuple)):
-        return type(numbers)(_within(number, least, most) for number in numbers)
+        bounded = [_within(number, least, most) for number in numbers]
+        return tuple(bounded) if isinstance(numbers, tuple) else bounded
     return min(max(numbers, least), most)
 
 
@@ -180,7 +181,13 @@ def _tensors(t_list: Any, function: str) -> Gradients:
     if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
         hint = "gradclip.clip takes dicts, iterators and nests too."
         raise TensorTypeError("t_list must be a list or tuple of tensors.", f"t_list of type {type(t_list).__name__}", hint)
-    tensors = [_tensor(t) if find(t) is None and _is_numbers(t) else t for t in t_list]
+    tensors = list(t_list)
+    numbers = [i for i, t in enumerate(tensors) if _is_numbers(t)]
+    # NumPy's scalars are numbers too, and stay its own unless there are tensors of another framework
+    are_mixed = bool(numbers) and len(set(map(find, tensors)) - {None}) > 1
+    for i in numbers:
+        if are_mixed or find(tensors[i]) is None:
+            tensors[i] = _tensor(tensors[i])
     return _no_parameters(open_(tensors, holders="none"), function)
 
 

@@ -102,6 +102,9 @@ def test_a_compiled_function_returns_a_result() -> None:
     assert isinstance(result, gradclip.ClipResult)
     assert ulps(framework.read(result.norm), np.array(13.0), "float32") <= 4
     assert_close(list(result.grads.values()), list(gradclip.clip(grads, rule).grads.values()))
+    for taken in (result, [result]):  # its norm is no gradient
+        with pytest.raises(TypeError, match=r"ClipResult"):
+            gradclip.clip(taken, rule)
 
 
 def test_scan() -> None:

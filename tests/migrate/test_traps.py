@@ -107,6 +107,17 @@ FIRES = {
         "GM109",
         TORCH + "import torch.distributed.fsdp as fsdp\nmodel = fsdp.FullyShardedDataParallel(m)\n" + CLIP,
     ),
+    "FSDP of its module, named": (
+        "GM109",
+        TORCH + "import torch.distributed.fsdp as fsdp\nwrap = partial(fsdp.FullyShardedDataParallel, m)\n" + CLIP,
+    ),
+    "FSDP2's norm as a DTensor": (
+        "GM109",
+        TORCH
+        + "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\nnorm = "
+        + CLIP
+        + "norm = norm.full_tensor()\n",
+    ),
     "DeepSpeed": ("GM109", TORCH + "import deepspeed\n" + CLIP),
     "Accelerate": ("GM109", TORCH + "from accelerate import Accelerator\n" + CLIP),
     "Opacus": ("GM109", TORCH + "from opacus import PrivacyEngine\n" + CLIP),

@@ -340,3 +340,9 @@ def test_signatures(name: str) -> None:
         return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
 
     assert bare(getattr(gradclip, name)) == bare(getattr(tf, name, None) or getattr(tf.linalg, name))
+
+
+def test_a_scalar_of_numpy_among_tensors() -> None:
+    clipped, norm = gradclip.clip_by_global_norm([tf.constant([3.0]), np.float64(4.0)], 1.0)
+    assert [x.dtype for x in clipped] == [tf.float32] * 2
+    assert ulps(norm.numpy(), 5.0, "float32") <= 1

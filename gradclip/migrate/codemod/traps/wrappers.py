@@ -10,7 +10,7 @@ from gradclip.migrate.codemod.source import last_name
 
 __all__ = ["check"]
 
-# what is imported or called -> whose it is, and what to call
+# what is imported or named -> whose it is, and what to call
 _WRAPPERS = {
     # not fully_shard, of the same module: its gradients are DTensors, which say how they are split
     "torch.distributed.fsdp.FullyShardedDataParallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
@@ -38,7 +38,10 @@ def check(found: ApiCall) -> Finding | None:
         if name.startswith("clip_grad_norm") and context.source.exclusive(call, found.call):
             return None
     used = {binding.qualified for binding in context.resolver.bindings}
-    used |= {context.resolver.name(call.func) for call in context.source.any(cst.Call)}
+    used |= {context.resolver.name(attribute) for attribute in context.source.any(cst.Attribute)}
+    if any(last_name(attribute) == "full_tensor" for attribute in context.source.any(cst.Attribute)):
+        reason = "torch's norm of DTensors is one too; gradclip's is a plain tensor, which has no full_tensor()."
+        return Finding("GM109", reason, "Take the .full_tensor() of the norm out, then rewrite the call.")
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
             return _finding(whose, own)
