@@ -261,7 +261,7 @@ SILENT = {
         OPTAX + "optax.chain(optax.zero_nans(), optax.clip_by_global_norm(1.0), optax.adam(1e-3))\n",
     ],
     "GM109": [
-        TORCH + "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n" + CLIP,
+        TORCH + "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\nsave(weight.full_tensor())\n" + CLIP,
         TORCH + "import accelerate_me\n" + CLIP,
         TORCH
         + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nif isinstance(model, FSDP):\n"

@@ -39,13 +39,19 @@ def check(found: ApiCall) -> Finding | None:
             return None
     used = {binding.qualified for binding in context.resolver.bindings}
     used |= {context.resolver.name(attribute) for attribute in context.source.any(cst.Attribute)}
-    if any(last_name(attribute) == "full_tensor" for attribute in context.source.any(cst.Attribute)):
+    if any(map(_is_a_norm_put_together, context.source.any(cst.Attribute))):
         reason = "torch's norm of DTensors is one too; gradclip's is a plain tensor, which has no full_tensor()."
         return Finding("GM109", reason, "Take the .full_tensor() of the norm out, then rewrite the call.")
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
             return _finding(whose, own)
     return _finding(*_WRAPPERS["accelerate.Accelerator"]) if _is_accelerated(found) else None
+
+
+def _is_a_norm_put_together(attribute: cst.Attribute) -> bool:
+    """Whether this is the ``full_tensor`` of a norm, by its name or that of the function; parameters are saved by it too."""
+    owner = attribute.value.func if isinstance(attribute.value, cst.Call) else attribute.value
+    return last_name(attribute) == "full_tensor" and "norm" in last_name(owner).lower()
 
 
 def _finding(whose: str, own: str) -> Finding:
