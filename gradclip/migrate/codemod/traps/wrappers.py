@@ -24,6 +24,7 @@ _WRAPPERS = {
     "opacus": ("Opacus clips per example, which its privacy accounting is about", "max_grad_norm of make_private"),
     "colossalai": ("ColossalAI shards the gradients", "booster's or the engine's own clip"),
 }
+_LAST_NAMES = {name.rpartition(".")[2] for name in _WRAPPERS}  # of no other attribute need be known what it stands for
 
 
 def check(found: ApiCall) -> Finding | None:
@@ -37,11 +38,12 @@ def check(found: ApiCall) -> Finding | None:
         name = last_name(call.func) if isinstance(call.func, cst.Attribute) else ""
         if name.startswith("clip_grad_norm") and context.source.exclusive(call, found.call):
             return None
-    used = {binding.qualified for binding in context.resolver.bindings}
-    used |= {context.resolver.name(attribute) for attribute in context.source.any(cst.Attribute)}
-    if any(map(_is_a_norm_put_together, context.source.any(cst.Attribute))):
+    attributes = context.source.any(cst.Attribute)
+    if any(map(_is_a_norm_put_together, attributes)):
         reason = "torch's norm of DTensors is one too; gradclip's is a plain tensor, which has no full_tensor()."
         return Finding("GM109", reason, "Take the .full_tensor() of the norm out, then rewrite the call.")
+    used = {binding.qualified for binding in context.resolver.bindings}
+    used |= {context.resolver.name(attribute) for attribute in attributes if last_name(attribute) in _LAST_NAMES}
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
             return _finding(whose, own)
