@@ -30,7 +30,7 @@ _Value = paddle.pir.Value
 
 
 class PaddleBackend(Backend):
-    """A parameter stands for its gradient; any other tensor, and the second of a pair, is a gradient."""
+    """A parameter, and any leaf that wants a gradient, stands for it; any other tensor, and the second of a pair, is one."""
 
     name = "paddle"
     holds_gradients = True
@@ -132,7 +132,10 @@ class PaddleBackend(Backend):
         if isinstance(x, _Value):
             operation = x.get_defining_op()
             return operation is not None and operation.name() == "builtin.parameter"
-        return isinstance(x, EagerParamBase)
+        if isinstance(x, EagerParamBase):
+            return True
+        # a ``.grad`` is a leaf with stop_gradient=False too, but holds no gradient itself
+        return isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient and x._grad_ivar() is not None
 
     def gradient(self, parameter: Any) -> Tensor | None:
         gradient = None if isinstance(parameter, _Value) else parameter._grad_ivar()
@@ -165,6 +168,13 @@ class PaddleBackend(Backend):
         if not self.can_look(x):
             hint = "use gradclip.clip, which returns new ones."
             raise NotWritableError("A value of a static program cannot be written in place.", f"{x.dtype} {x.shape}", hint)
+        if x.persistable and x.stop_gradient:
+            hint = "pass the parameters, or their gradients."
+            raise NotWritableError("A buffer or an optimizer's state is no gradient.", f"persistable, {x.name}", hint)
+        if x.is_leaf and not x.stop_gradient and x.grad_fn is not None:
+            what = "This leaf wants a gradient and has none: it is a weight, or a gradient that an operation has used."
+            hint = "call backward() first; a gradient is passed as x.detach(), which shares its memory."
+            raise NotWritableError(what, f"{x.name}, shape {tuple(x.shape)}", hint)
         if _is_expanded(x):
             what, received = "An expanded gradient cannot be written in place.", f"strides {x.strides}, shape {tuple(x.shape)}"
             raise NotWritableError(what, received, "use gradclip.clip, or make it contiguous first.")
@@ -180,7 +190,9 @@ class PaddleBackend(Backend):
 
     def values(self, x: Tensor) -> Tensor:
         if not self.is_sparse(x):
-            return x
+            # an operation on a ``.grad`` itself would make a leaf of it that wants a gradient of its own
+            is_grad = isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient and x.grad_fn is None
+            return x.detach() if is_grad else x
         return x._get_tensor_from_selected_rows() if x.rows() else paddle.zeros(x.shape, x.dtype)  # no rows, no memory
 
     def with_values(self, x: Tensor, values: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ ON_HOST_ONLY = not (
 # by the dtype's id, because hashing one takes long
 NUMPY = {id(getattr(paddle, name)): getattr(np, name) for name in (*SINGLE, "complex64", "complex128")}
 _FLOATS = {id(getattr(paddle, name)): name for name in ("float16", "bfloat16", *SINGLE)}
-_DTYPE, _SHAPE, _IS_CONSTANT = map(operator.attrgetter, ("dtype", "shape", "stop_gradient"))
+_DTYPE, _SHAPE = map(operator.attrgetter, ("dtype", "shape"))
+_IS_CONSTANT, _IS_PERSISTABLE = map(operator.attrgetter, ("stop_gradient", "persistable"))
 
 
 def plain(tensors: Sequence[Tensor]) -> str:
@@ -65,7 +66,7 @@ def plain(tensors: Sequence[Tensor]) -> str:
         return ""
     if paddle.is_grad_enabled() and not all(map(_IS_CONSTANT, tensors)):
         return ""
-    if not _are_whole(tensors) or not _are_on_host(tensors):
+    if not _are_whole(tensors) or not _are_on_host(tensors) or any(map(_IS_PERSISTABLE, tensors)):
         return ""
     return _FLOATS.get(dtypes.pop(), "")
 

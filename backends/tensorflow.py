@@ -14,13 +14,14 @@ from gradclip.backend import Backend, Tensor, plain_key
 from gradclip.backends import host, tensorflow_bounds, tensorflow_distributed, tensorflow_fused, tensorflow_memory
 from gradclip.dtypes import FLOATS, WIDE, is_one_factor
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
+from gradclip.mistakes import is_keras_variable, keras_variable
 
 _EAGER = tf.__internal__.EagerTensor
 _KIND = operator.attrgetter("dtype", "device")
 
 
 class TensorFlowBackend(Backend):
-    """Tensors are gradients themselves and cannot be written; a ``tf.Variable`` that holds a gradient can."""
+    """Tensors are gradients and cannot be written. A ``tf.Variable`` can, unless it is trainable: then it is a weight."""
 
     name = "tensorflow"
 
@@ -100,13 +101,22 @@ class TensorFlowBackend(Backend):
         values = self.values(x)
         return isinstance(values, tf.__internal__.EagerTensor) or (_is_variable(values) and tf.executing_eagerly())
 
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        for x in tensors:
+            if _is_variable(x) and is_keras_variable(type(x)):
+                raise keras_variable(x)
+
     def is_mutable(self, x: Tensor) -> bool:
         return _is_variable(x)
 
     def check_writable(self, x: Tensor) -> None:
         if not _is_variable(x):
-            hint = "use gradclip.clip, which returns new ones; a tf.Variable can be written."
+            hint = "use gradclip.clip, which returns new ones; a tf.Variable with trainable=False can be written."
             raise NotWritableError("This gradient cannot be written in place.", f"an immutable {type(x).__name__}", hint)
+        if getattr(x, "trainable", False):
+            hint = "pass tape.gradient(loss, variables). A variable that holds a gradient is made with trainable=False; "
+            hint += "a weight is clipped by w.assign(gradclip.clip(w, rule).grads)."
+            raise NotWritableError("A trainable variable is a weight, not a gradient.", f"a variable named {x.name!r}", hint)
         if not tf.executing_eagerly() and not tf.compat.v1.get_default_graph().building_function:
             what = "In a graph of TensorFlow 1 nothing would run the assignment."
             raise NotWritableError(what, f"a {type(x).__name__}", "use gradclip.clip, and assign what it returns.")

@@ -35,13 +35,20 @@ def _wide(x: Tensor) -> str:
     return "complex128" if x.is_complex() else "float64"
 
 
+def _is_input_of_a_transform(x: Tensor) -> bool:
+    """Whether this stands for a gradient inside ``torch.func.grad`` or the like, where it is a leaf that requires one too."""
+    if torch.compiler.is_compiling():
+        return torch_operator.is_transformed()
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+
 def _beside(tensors: Sequence[Tensor]) -> bool:
     """Whether all are on one device."""
     return len({x.device for x in tensors}) == 1
 
 
 class TorchBackend(Backend):
-    """A ``torch.nn.Parameter`` stands for its ``.grad``; any other tensor is a gradient."""
+    """A ``torch.nn.Parameter``, and any leaf that requires a gradient, stands for its ``.grad``; all else is a gradient."""
 
     name = "torch"
     holds_gradients = True
@@ -49,7 +56,9 @@ class TorchBackend(Backend):
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
 
-    def is_parameter(self, x: object) -> bool:
+    def is_parameter(self, x: Any) -> bool:
+        if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
+            return not _is_input_of_a_transform(x)
         return isinstance(x, torch.nn.Parameter)
 
     def identity(self, x: Tensor) -> Hashable:

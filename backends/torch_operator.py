@@ -24,7 +24,7 @@ from gradclip.registry import Gradients, get
 from gradclip.rule import GLOBAL, VALUE, Rule
 from gradclip.tracing import constant
 
-__all__ = ["clamp_", "clip", "norms", "plain", "scale_", "takes", "takes_bounds"]
+__all__ = ["clamp_", "clip", "is_transformed", "norms", "plain", "scale_", "takes", "takes_bounds"]
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
 #: below so many gradients, and elements of all, Inductor's loops take less than a call; norms of halves are slower in them
@@ -42,7 +42,7 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
     if not torch.compiler.is_compiling() or torch.compiler.is_exporting() or not kernels.KINDS or not tensors:
         return False
     dtype = tensors[0].dtype
-    if dtype not in _NARROW or _is_transformed():
+    if dtype not in _NARROW or is_transformed():
         return False
     large = _LARGE_HALVES if measures and dtype != torch.float32 else _LARGE
     if len(tensors) < _MANY and sum(x.numel() for x in tensors) < large:
@@ -65,13 +65,13 @@ def plain(tensors: Sequence[Tensor]) -> str:
 
 @constant
 def _plain(types: list[type], dtypes: list[torch.dtype], layouts: list[torch.layout]) -> str:
-    if torch.compiler.is_exporting() or _is_transformed() or not _NARROW.issuperset(dtypes) or len(set(dtypes)) > 1:
+    if torch.compiler.is_exporting() or is_transformed() or not _NARROW.issuperset(dtypes) or len(set(dtypes)) > 1:
         return ""
     return str(dtypes[0]).removeprefix("torch.") if set(types) <= torch_memory.TYPES and set(layouts) == {torch.strided} else ""
 
 
 @constant
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether this is inside ``torch.func.vmap``, ``grad`` or the like, or a derivative in forward mode is taken."""
     return torch._C._functorch.maybe_current_level() is not None or torch.autograd.forward_ad._current_level >= 0
 

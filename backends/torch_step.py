@@ -35,6 +35,8 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Ho
             or ``Adagrad`` that was made with ``fused=True``, with gradients of at most float32. After the step the gradients
             are the clipped ones, as otherwise. No other hook may change the gradients after this one.
 
+    A closure that ``step`` is given makes new gradients, several times in ``torch.optim.LBFGS``; they are clipped each time.
+
     Under a ``torch.amp.GradScaler``, ``scaler.unscale_(optimizer)`` goes before ``scaler.step(optimizer)`` if that is fused.
 
     Returns:
@@ -63,10 +65,7 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Ho
     if fused:
         return _fused(rule, reduce)
 
-    def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if isinstance(optimizer, _Twin):
-            return
-        _check_untouched(optimizer, args)
+    def clip_now(optimizer: torch.optim.Optimizer) -> None:
         parameters: Any = _parameters(optimizer)
         if not isinstance(rule, Rule):
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
@@ -74,7 +73,47 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Ho
                 parameters = dict(zip(names, parameters, strict=True))
         carry_out(_opened(parameters), rule, in_place=True, reduce=reduce)
 
+    def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if isinstance(optimizer, _Twin):
+            return None
+        _check_untouched(optimizer, args)
+        if _closure(args, kwargs) is not None:
+            return _with_clips_inside(clip_now, optimizer, args, kwargs)
+        clip_now(optimizer)
+        return None
+
     return clip_before_step
+
+
+class _ClippedClosure:
+    """A closure of ``step`` that clips the gradients which it has just made."""
+
+    def __init__(self, closure: Callable[[], Any], clip: Callable[[torch.optim.Optimizer], None], optimizer: Any) -> None:
+        self.closure, self.clip, self.optimizer = closure, clip, optimizer
+
+    def __call__(self) -> Any:
+        loss = self.closure()
+        self.clip(self.optimizer)
+        return loss
+
+
+def _closure(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The function that ``step`` was given, None where it was given none."""
+    return next((x for x in (*args[1:], *kwargs.values()) if callable(x)), None)
+
+
+def _with_clips_inside(
+    clip: Callable[[torch.optim.Optimizer], None], optimizer: torch.optim.Optimizer, args: Any, kwargs: Any
+) -> tuple[Any, Any] | None:
+    """The arguments of ``step`` with a closure that clips; None where it does, as when a subclass's step calls its base's."""
+    closure = _closure(args, kwargs)
+    if isinstance(closure, _ClippedClosure) and closure.clip is clip:
+        return None
+
+    def wrapped(x: Any) -> Any:
+        return _ClippedClosure(closure, clip, optimizer) if x is closure else x
+
+    return tuple(map(wrapped, args)), {name: wrapped(x) for name, x in kwargs.items()}
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -169,8 +208,8 @@ def _check_untouched(optimizer: torch.optim.Optimizer, args: Sequence[Any]) -> N
 
 
 def _check_closure(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    if any(x is not None for x in (*args[1:], *kwargs.values())):
-        hint = "call backward() and then step(), or leave fused=True out and clip in the closure."
+    if _closure(args, kwargs) is not None:
+        hint = "call backward() and then step(), or leave fused=True out: the closure is clipped then."
         raise ArgumentError("A closure makes other gradients than the hook has measured.", "closure", hint)
 
 

@@ -9,6 +9,7 @@ from gradclip.check import check, check_known, check_limits, is_finite, not_fini
 from gradclip.coefficient import coefficients, settled
 from gradclip.distributed import Shared, shared
 from gradclip.groups import Rules
+from gradclip.mistakes import refuse_states
 from gradclip.norms import measure
 from gradclip.registry import Gradients, open_
 from gradclip.rule import EXAMPLE, ClipResult, Rule, check_rule
@@ -23,8 +24,9 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
     """Clip gradients into new ones.
 
     Args:
-        grads: a tensor, a parameter (which stands for its gradient), or any container of them that their framework uses: a
-            list, tuple, dict, iterator, JAX pytree, TF nest, Paddle ``(parameter, gradient)`` pairs. None stays where it is.
+        grads: a tensor, a parameter (which stands for its gradient, as does any leaf of torch or Paddle that requires one), or
+            any container of them that their framework uses: a list, tuple, dict, iterator, JAX pytree, TF nest, Paddle
+            ``(parameter, gradient)`` pairs. None stays where it is.
             Any floating dtype, complex where the framework has the arithmetic; dtypes and devices may be mixed.
         rule: what to do, from a dialect; or a :class:`gradclip.Group`, which is a rule for some of the gradients, or a list of
             them.
@@ -61,8 +63,10 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
 def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
     """Clip gradients in place. Arguments and result are those of :func:`clip`; the gradients in the result are the given ones.
 
-    NumPy arrays, tensors of PyTorch and Paddle, and ``tf.Variable`` can be written. JAX arrays and ``tf.Tensor`` cannot: they
-    raise, and :func:`clip` is for them.
+    NumPy arrays, tensors of PyTorch and Paddle, and a ``tf.Variable`` with ``trainable=False`` can be written. JAX arrays and
+    ``tf.Tensor`` cannot: they raise, and :func:`clip` is for them. Only gradients are written. A parameter, and any leaf that
+    requires a gradient, stands for its gradient; trainable variables, a model's ``state_dict()``, an optimizer's state and a
+    loss are refused.
 
     Raises:
         TypeError, ValueError, RuntimeError: one exception that is all three, where a gradient cannot be written; none has been
@@ -153,6 +157,8 @@ def carry_out(
     returned itself, and not copied. ``known`` is a norm that was measured before. ``stage`` is how far to go: "norm" measures,
     "coefficient" computes what to multiply by too, "all" multiplies.
     """
+    if in_place and opened.backend is not None:
+        refuse_states(opened.backend, opened.tree, opened.present, opened.owners)
     if not isinstance(rule, Rule):
         ways: dict[str, Any] = {"in_place": in_place, "keep": keep, "known": known, "stage": stage, "reduce": reduce}
         return clip_groups(opened, rule, params, **ways)

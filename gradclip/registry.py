@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from gradclip.backend import Backend, Tensor
 from gradclip.errors import TensorTypeError
+from gradclip.mistakes import advice
 from gradclip.tracing import as_it_is, constant
 
 __all__ = [
@@ -329,14 +330,11 @@ def _not_a_gradient(x: object, backend: Backend | None) -> TensorTypeError:
             f"tensors of {backend.name} and of {other.name}",
             "convert them, or clip each framework's by themselves.",
         )
-    if isinstance(x, (str, bytes)):
-        hint = "pass the tensors without their names, or as a dict: dict(model.named_parameters())."
-        return TensorTypeError("A name is no tensor.", repr(x), hint)
     if isinstance(x, Mapping) and backend is not None:
         return TensorTypeError(f"To {backend.name} this is no container.", kind, "pass a dict of it.")
-    if callable(getattr(x, "parameters", None)):
-        what = f"A {kind} is neither a tensor nor a container of tensors."
-        return TensorTypeError(what, kind, "pass its parameters: model.parameters().")
+    error = advice(x)
+    if error is not None:
+        return error
     names = ", ".join(sorted({module for module, here in installed().items() if here} - {"jaxlib", "ml_dtypes"}))
     return TensorTypeError(
         f"No backend knows tensors of type {kind}.",

@@ -138,13 +138,18 @@ def test_complex_has_no_order(backend: Framework, rule: gradclip.Rule) -> None:
             gradclip.clip(backend.make([1 + 1j], "complex64"), rule)
 
 
-@pytest.mark.parametrize("thing", [object(), SimpleNamespace(), 3.0, lambda: None])
+@pytest.mark.parametrize("thing", [object(), SimpleNamespace(), 3.0])
 def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
     for grads in ([thing], {"w": thing}, [backend.make([1.0]), thing]):
         with pytest.raises(
             TypeError, match=r"(?s)No backend knows tensors of type .*installed backends: .*numpy.*\nHint: gradclip.register"
         ):
             gradclip.clip(grads, torch.clip_grad_norm(1.0))
+
+
+def test_a_function_among_the_tensors(backend: Framework) -> None:
+    with pytest.raises(TypeError, match=r"(?s)A function is no gradient.\nReceived: .*\nHint: pass the gradients: jax.grad"):
+        gradclip.clip([backend.make([1.0]), lambda: None], torch.clip_grad_norm(1.0))
 
 
 def test_names_among_the_tensors(backend: Framework) -> None:

@@ -77,7 +77,8 @@ class PaddleArrays:
         inputs = [array.detach().clone() for array in arrays]
         for array in inputs:
             array.stop_gradient = False
-        total = sum((output.sum() for output in function(inputs) if output is not None), paddle.zeros([], inputs[0].dtype))
+        outputs = function([x.clone() for x in inputs])  # copies, because a leaf stands for the gradient that it holds
+        total = sum((output.sum() for output in outputs if output is not None), paddle.zeros([], inputs[0].dtype))
         total.backward()
         return [paddle.zeros_like(array) if array.grad is None else array.grad for array in inputs]
 

@@ -57,7 +57,8 @@ class TorchArrays:
 
     def derivative(self, function: Function, arrays: Sequence[Any]) -> list[Any]:
         inputs = [array.detach().clone().requires_grad_() for array in arrays]
-        outputs = [output for output in function(inputs) if output is not None]
+        # copies, because a leaf stands for the gradient that it holds
+        outputs = [output for output in function([x.clone() for x in inputs]) if output is not None]
         return list(torch.autograd.grad(sum(output.sum() for output in outputs), inputs, materialize_grads=True))
 
     def hold(self, gradients: Sequence[Any]) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """``torch.nn.utils``: in place, over parameters that hold their gradient.
 
 For torch and Paddle tensors the gradient is the parameter's ``.grad``, as in torch. The other frameworks keep no gradient in a
-parameter: there the functions take the gradients themselves, and write NumPy arrays and ``tf.Variable``.
+parameter: there the functions take the gradients themselves, and write NumPy arrays and variables that are not trainable.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class PaddleFramework(Framework):
         inputs = [tensor.detach().clone() for tensor in tensors]
         for tensor in inputs:
             tensor.stop_gradient = False
-        function(inputs).backward()
+        function([tensor.clone() for tensor in inputs]).backward()  # a leaf would stand for its own gradient
         return [self.read(tensor.grad) for tensor in inputs]
 
 

@@ -64,7 +64,7 @@ class TorchFramework(Framework):
 
     def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
         inputs = [tensor.clone().requires_grad_() for tensor in tensors]
-        function(inputs).backward()
+        function([tensor.clone() for tensor in inputs]).backward()  # a leaf would stand for its own gradient
         return [self.read(tensor.grad) for tensor in inputs]
 
 

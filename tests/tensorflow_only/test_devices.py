@@ -40,7 +40,7 @@ for is_concrete in (eager, lambda self, tensors: False):
         assert np.array_equal(bounded[0], here) and np.array_equal(bounded[1], [0, 6.5]), bounded
     clipped, norm = gradclip.clip_by_global_norm([there, here], 6.5)
     assert close(norm, 13) and close(clipped[1], [1.5, 2])
-    variables = [on(place, tf.Variable, value) for place, value in zip(PLACES, ([3, 4], [0, 12]))]
+    variables = [on(place, lambda x: tf.Variable(x, trainable=False), value) for place, value in zip(PLACES, ([3, 4], [0, 12]))]
     assert close(gradclip.clip_grad_norm_(variables, 6.5), 13)
     assert places(variables) == ["CPU:0", "CPU:1"]
     assert close(variables[0], np.array([1.5, 2]) / (1 + 1e-6 / 13)) and close(variables[1], np.array([0, 6]) / (1 + 1e-6 / 13))

@@ -222,9 +222,9 @@ def test_autograd_hears_of_it() -> None:
 def test_where_a_derivative_is_wanted_torch_computes() -> None:
     rule = dialect.clip_grad_norm(1.0)
     x = torch.tensor([3.0, 4.0], requires_grad=True)
-    compiled(lambda g: gradclip.clip([g], rule).grads[0].sum(), set())(x).backward()
+    compiled(lambda g: gradclip.clip([g * 1], rule).grads[0].sum(), set())(x).backward()
     y = torch.tensor([3.0, 4.0], requires_grad=True)
-    gradclip.clip([y], rule).grads[0].sum().backward()
+    gradclip.clip([y * 1], rule).grads[0].sum().backward()
     assert x.grad is not None
     assert y.grad is not None
     assert torch.allclose(x.grad, y.grad)
