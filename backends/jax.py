@@ -13,13 +13,15 @@ from jax import lax, tree_util
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
-from gradclip.backend import Backend, Tensor, plain_key
+from gradclip.backend import Tensor
 from gradclip.backends import host, jax_distributed, jax_norm, jax_scale, kernels
 from gradclip.backends.threads import cores
 from gradclip.clip import clip
+from gradclip.containers import plain_key
 from gradclip.dtypes import FLOATS, WIDE, is_one_factor, normal_factors
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.groups import Rules, check_groups
+from gradclip.legacy import LegacyBackend
 from gradclip.parts import Processes
 from gradclip.rule import ClipResult
 
@@ -42,7 +44,7 @@ class MissingParamsError(ArgumentError, ArgumentTypeError):
 tree_util.register_dataclass(ClipResult, ["grads", "norm", "coefficient"], [])
 
 
-class JaxBackend(Backend):
+class JaxBackend(LegacyBackend):
     """Arrays are gradients themselves and cannot be written: ``clip_`` refuses them, ``clip`` returns new ones.
 
     XLA's own reductions of many elements are trees, accurate at any size; those of few are done in ``jax_norm``.

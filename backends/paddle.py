@@ -13,7 +13,7 @@ from typing import Any
 import paddle
 from paddle.base.framework import EagerParamBase
 
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Tensor
 from gradclip.backends import paddle_distributed as distributed
 from gradclip.backends import paddle_memory as memory
 from gradclip.backends import paddle_program as program
@@ -22,6 +22,7 @@ from gradclip.backends.paddle_slot import grad_clip, slot
 from gradclip.dropins.paddle import wanted
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE, is_one_factor, normal_factors
 from gradclip.errors import DTypeError, NotWritableError
+from gradclip.legacy import LegacyBackend
 from gradclip.parts import Parts, Processes
 
 __all__ = ["PaddleBackend", "grad_clip"]
@@ -29,7 +30,7 @@ __all__ = ["PaddleBackend", "grad_clip"]
 _Value = paddle.pir.Value
 
 
-class PaddleBackend(Backend):
+class PaddleBackend(LegacyBackend):
     """A parameter, and any leaf that wants a gradient, stands for it; any other tensor, and the second of a pair, is one."""
 
     name = "paddle"
@@ -300,11 +301,6 @@ class PaddleBackend(Backend):
         if not plain or not results.knows(tensors[0]) or not _are_single_factors(each):
             return super().scaled(tensors, coefficient)
         return results.scaled(tensors, each)
-
-    def clipped_apart(
-        self, tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
-    ) -> tuple[list[Tensor], list[float], list[float]] | None:
-        return results.clipped_apart(tensors, coefficients)
 
     def clamp(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
         if isinstance(x, _Value) and isinstance(lower, float) and isinstance(upper, float):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from gradclip.backends import host, kernels
 from gradclip.backends import paddle_memory as memory
 from gradclip.backends.threads import allowed
 
-__all__ = ["clamp_", "clamped", "clipped_apart", "knows", "scale_", "scaled"]
+__all__ = ["clamp_", "clamped", "knows", "scale_", "scaled"]
 
 _LARGE = 1 << 20  # elements from which on new memory is made by NumPy
 _STACKED = 1 << 10, 1 << 17  # the elements of a small one, and of all that are stacked at once
@@ -38,55 +37,6 @@ def _products(tensors: Sequence[Tensor], factors: list[float]) -> list[Tensor]:
 
 
 _MULTIPLY = _Way(kernels.multiply, _products)
-
-
-def clipped_apart(
-    tensors: Sequence[Tensor], coefficients: Callable[[list[float]], list[float]]
-) -> tuple[list[Tensor], list[float], list[float]] | None:
-    """As :meth:`gradclip.Backend.clipped_apart` describes."""
-    kind = memory.kind_of_plain(tensors)
-    if kind is None:
-        return None
-    clipped, norms, factors = list(tensors), [], []
-    addresses, shapes, dtype = memory.addresses(tensors), memory.shapes(tensors), memory.numpy_dtype(tensors[0])
-    sizes = list(map(math.prod, shapes))
-    for first, end in _in_the_cache(sizes):
-        found = list(map(math.sqrt, kernels.squares(addresses[first:end], sizes[first:end], kind, allowed)))
-        each = coefficients(found)
-        if not _are_right(found, each, dtype):
-            return None
-        norms += found
-        factors += each
-        if max(each) < 1:  # as mostly: without looking for them
-            clipped[first:end] = _scaled(clipped[first:end], shapes[first:end], each)
-            continue
-        places = [i for i, c in enumerate(each, first) if c < 1]
-        if places:
-            products = scaled([tensors[i] for i in places], [factors[i] for i in places])
-            for i, product in zip(places, products, strict=True):
-                clipped[i] = product
-    return clipped, norms, factors
-
-
-def _in_the_cache(sizes: list[int]) -> list[tuple[int, int]]:
-    """So many at a time that they are still in the cache for a second look; large ones all at once, by several threads."""
-    ends = list(itertools.accumulate(sizes))
-    if ends[-1] <= memory.BLOCK or (ends[-1] >= kernels.LARGE and allowed() > 1):
-        return [(0, len(sizes))]
-    parts, first, before = [], 0, 0
-    while first < len(sizes):
-        end = max(first + 1, bisect.bisect_right(ends, before + memory.BLOCK))
-        parts.append((first, end))
-        first, before = end, ends[end - 1]
-    return parts
-
-
-def _are_right(norms: list[float], coefficients: list[float], dtype: Any) -> bool:
-    """Whether all is finite, no square has left float64, and no coefficient is subnormal in float32."""
-    # the least number of float32 has a square in float64; a norm of 0 does not say whether those of float64 have vanished
-    least = 2.0**-400 if dtype is np.float64 else -1.0
-    # a NaN shows in a sum, but not in the least or the greatest of some numbers
-    return sum(norms) < 2.0**400 and min(norms) > least and min(coefficients) >= 2.0**-126
 
 
 def knows(x: Tensor) -> bool:

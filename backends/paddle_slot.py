@@ -10,9 +10,10 @@ import paddle
 
 from gradclip.clip import carry_out, clip
 from gradclip.dropins.paddle import Pairs, wanted
+from gradclip.engine import Asked
 from gradclip.errors import ArgumentError
+from gradclip.gradients import open_
 from gradclip.groups import Rules, check_groups
-from gradclip.registry import open_
 from gradclip.rule import Rule, Scope
 
 __all__ = ["grad_clip", "slot"]
@@ -65,7 +66,7 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
             else:  # which are by the names of the parameters
                 opened = open_(chosen)
                 opened.is_excerpt = True  # there are no pairs of what has no gradient at this step, or is of another group
-                clipped = (g for _, g in carry_out(opened, self.rule, reduce=self.reduce).grads)
+                clipped = (g for _, g in carry_out(opened, self.rule, Asked(reduce=self.reduce)).grads)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:

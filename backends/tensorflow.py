@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import Backend, Tensor, plain_key
+from gradclip.backend import Tensor
 from gradclip.backends import host, tensorflow_bounds, tensorflow_distributed, tensorflow_fused, tensorflow_memory
+from gradclip.containers import plain_key
 from gradclip.dtypes import FLOATS, WIDE, is_one_factor
 from gradclip.errors import GradclipError, NotWritableError, ShapeError
+from gradclip.legacy import LegacyBackend
 from gradclip.mistakes import is_keras_variable, keras_variable
 
 _EAGER = tf.__internal__.EagerTensor
 _KIND = operator.attrgetter("dtype", "device")
 
 
-class TensorFlowBackend(Backend):
+class TensorFlowBackend(LegacyBackend):
     """Tensors are gradients and cannot be written. A ``tf.Variable`` can, unless it is trainable: then it is a weight."""
 
     name = "tensorflow"

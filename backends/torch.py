@@ -11,15 +11,14 @@ from typing import Any
 
 import torch
 
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Tensor
 from gradclip.backends import torch_memory, torch_operator
-from gradclip.backends.torch_operator import clip
 from gradclip.backends.torch_operator import plain as plain_while_compiling
 from gradclip.backends.torch_step import step_pre_hook
 from gradclip.dtypes import is_one_factor
 from gradclip.errors import DTypeError, NotWritableError
+from gradclip.legacy import LegacyBackend
 from gradclip.parts import Parts, Processes
-from gradclip.rule import Rule
 
 __all__ = ["TorchBackend", "step_pre_hook"]
 
@@ -47,11 +46,12 @@ def _beside(tensors: Sequence[Tensor]) -> bool:
     return len({x.device for x in tensors}) == 1
 
 
-class TorchBackend(Backend):
+class TorchBackend(LegacyBackend):
     """A ``torch.nn.Parameter``, and any leaf that requires a gradient, stands for its ``.grad``; all else is a gradient."""
 
     name = "torch"
     holds_gradients = True
+    whole = "gradclip.backends.torch_operator:whole"
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
@@ -294,9 +294,6 @@ class TorchBackend(Backend):
         else:
             torch._foreach_clamp_max_(tensors, upper)
             torch._foreach_clamp_min_(tensors, lower)
-
-    def clip_at_once(self, tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
-        return clip(tensors, rule, stage) if torch.compiler.is_dynamo_compiling() else None
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)

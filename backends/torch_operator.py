@@ -18,13 +18,16 @@ import torch
 from gradclip import __version__
 from gradclip.backend import Tensor
 from gradclip.backends import kernels, torch_memory
-from gradclip.clip import carry_out
 from gradclip.dtypes import normal_factors
-from gradclip.registry import Gradients, get
-from gradclip.rule import GLOBAL, VALUE, Rule
+from gradclip.engine import UNKNOWN, Asked, run
+from gradclip.gradients import Gradients
+from gradclip.groups import Rules
+from gradclip.legacy import LegacyLane
+from gradclip.registry import get
+from gradclip.rule import GLOBAL, VALUE, ClipResult, Rule
 from gradclip.tracing import constant
 
-__all__ = ["clamp_", "clip", "is_transformed", "norms", "plain", "scale_", "takes", "takes_bounds"]
+__all__ = ["clamp_", "clip", "is_transformed", "norms", "plain", "scale_", "takes", "takes_bounds", "whole"]
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
 #: below so many gradients, and elements of all, Inductor's loops take less than a call; norms of halves are slower in them
@@ -84,6 +87,18 @@ def takes_bounds(tensors: Sequence[Tensor]) -> bool:
     return bool(sum(x.numel() for x in tensors) >= large)
 
 
+def whole(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult | None:
+    """A whole clip while compiling as a single operation; None for the engine."""
+    if not torch.compiler.is_dynamo_compiling() or not isinstance(rules, Rule) or asked.norm is not UNKNOWN:
+        return None
+    if asked.reduce is not None or len(opened.present) < len(opened.leaves) or not rules.is_plain or not opened.present:
+        return None
+    if (asked.into != "place") if asked.until == "scale" else (asked.until != "norm" or rules.is_by_value):
+        return None
+    found = clip(opened.present, rules, asked.until) if opened.lane.dtype else None
+    return None if found is None else ClipResult(opened.rebuild(opened.leaves) if asked.until == "scale" else None, *found)
+
+
 def clip(tensors: Sequence[Tensor], rule: Rule, stage: str) -> tuple[Any, Any] | None:
     """Plain gradients clipped in place, or measured only, by a single operator; None where there is none for this rule.
 
@@ -134,16 +149,16 @@ def _clip_by_norm_(gradients: list[Tensor], order: float, limit: Any, eps: float
 
 
 def _clip_by_value_(gradients: list[Tensor], lower: float, upper: float) -> None:
-    carry_out(_opened(gradients), Rule(name="clip", scope=VALUE, lower=lower, upper=upper), in_place=True)
+    run(_opened(gradients), Rule(name="clip", scope=VALUE, lower=lower, upper=upper), Asked("place"))
 
 
 def _norm(gradients: list[Tensor], order: float) -> Tensor:
-    return _tensor(carry_out(_opened(gradients), Rule(name="norm", scope=GLOBAL, order=order), stage="norm").norm)
+    return _tensor(run(_opened(gradients), Rule(name="norm", scope=GLOBAL, order=order), Asked(until="norm")).norm)
 
 
 def _carried_out(gradients: list[Tensor], limit: Any, eps: float, order: float = 2.0) -> tuple[Tensor, Tensor]:
     rule = Rule(name="clip", scope=GLOBAL, order=order, limit=limit, eps=eps)
-    result = carry_out(_opened(gradients), rule, in_place=True)
+    result = run(_opened(gradients), rule, Asked("place"))
     return _tensor(result.norm), _tensor(result.coefficient)
 
 
@@ -151,7 +166,8 @@ def _opened(gradients: list[Tensor]) -> Gradients:
     """Gradients that are known to be plain where they are traced: what stands for them there does not show it."""
     backend = get("torch")
     plain = backend.dtype(gradients[0]) if torch.compiler.is_compiling() else backend.plain(gradients)
-    return Gradients(backend, gradients, gradients, [None] * len(gradients), list, gradients, plain=plain)
+    lane = LegacyLane(backend, plain)
+    return Gradients(backend, gradients, gradients, [None] * len(gradients), list, gradients, chosen_lane=lane)
 
 
 def _tensor(found: Any) -> Tensor:

@@ -10,9 +10,10 @@ import torch
 
 from gradclip.clip import carry_out
 from gradclip.dtypes import LARGEST
+from gradclip.engine import Asked
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
+from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, check_groups
-from gradclip.registry import Gradients, open_
 from gradclip.rule import Rule, Scope
 
 __all__ = ["step_pre_hook"]
@@ -71,7 +72,7 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Ho
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):
                 parameters = dict(zip(names, parameters, strict=True))
-        carry_out(_opened(parameters), rule, in_place=True, reduce=reduce)
+        carry_out(_opened(parameters), rule, Asked("place", reduce=reduce))
 
     def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if isinstance(optimizer, _Twin):
@@ -142,13 +143,13 @@ def _fused(rule: Rules, reduce: Any) -> Hook:
         with torch.no_grad():  # of what an optimizer does nothing is recorded
             opened = _opened(parameters)
             _check_gradients(opened)
-            result = carry_out(opened, rule, stage="coefficient", reduce=reduce)
+            result = carry_out(opened, rule, Asked(until="coefficient", reduce=reduce))
             coefficient = result.coefficient
             if not isinstance(coefficient, float):
                 return (_twin(optimizer, coefficient.float().reciprocal()), *args[1:]), kwargs
             divisor = 1 / coefficient if coefficient else math.inf
             if LARGEST["float32"] < divisor < math.inf:  # the kernels take it in float32
-                carry_out(opened, rule, in_place=True, known=result.norm)
+                carry_out(opened, rule, Asked("place", norm=result.norm))
                 return None
         if divisor == 1:
             return None  # the step is to the bit what it is without a hook

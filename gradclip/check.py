@@ -15,12 +15,14 @@ from gradclip.errors import (
     DTypeError,
     GradclipWarning,
     NonFiniteError,
+    NotWritableError,
     ShapeError,
     TensorTypeError,
     message,
 )
+from gradclip.gradients import Gradients
 from gradclip.norms import axes_of, check_dtypes
-from gradclip.registry import Gradients, find, looked_at
+from gradclip.registry import find, looked_at
 from gradclip.rule import Rule, Scope
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "check_known",
     "check_limits",
     "is_finite",
+    "is_writable",
     "not_finite",
     "warn_of_doubt",
     "warn_of_no_match",
@@ -87,7 +90,7 @@ def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
         raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={norm!r}", hint)
     if owner is not None and owner.dtype(norm) not in FLOATS + tuple(INTEGERS):
         raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {owner.dtype(norm)}"))
-    norm = norm if owner is None else owner.together(norm)
+    norm = norm if owner is None else owner.distributed.together(norm)
     _check_known_shape(backend, rule, x, norm, () if owner is None else owner.shape(norm))
     extremes = _extremes(norm)
     if extremes is not None and extremes[0] < 0:
@@ -130,7 +133,7 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
             _check_fits(backend, x, limit)
     if rule.scope is Scope.AXES:
         for x in present:
-            if len(backend.shape(x) or ()) != len(backend.shape(backend.values(x)) or ()):
+            if len(backend.shape(x) or ()) != len(backend.shape(backend.rows(x)[0]) or ()):
                 what = "A gradient with more than one sparse dimension has no slices to take a norm over."
                 raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "clip it whole, or make it dense."))
             if 0 not in (axes_of(backend, x, rule) or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
@@ -139,6 +142,15 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
     if in_place:
         for x in present:
             backend.check_writable(x)
+
+
+def is_writable(backend: Backend, x: Tensor) -> bool:
+    """Whether a gradient can be written in place."""
+    try:
+        backend.check_writable(x)
+    except NotWritableError:
+        return False
+    return True
 
 
 def _check_fits(backend: Backend, x: Tensor, limit: Any, kind: str = "limit") -> None:
@@ -218,11 +230,12 @@ def not_finite(
     paths = opened.paths()
     culprits = []
     for i in opened.unique() if places is None else sorted(set(places).intersection(opened.unique())):
-        values = backend.values(opened.leaves[i])
+        values, _ = backend.rows(opened.leaves[i])
         wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
         bad = backend.size(wide) - backend.number(backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
         if bad:
-            culprits.append(f"{backend.whose(opened.leaves[i])}{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
+            whose = backend.distributed.whose(opened.leaves[i])
+            culprits.append(f"{whose}{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
     if everywhere is not None:
         culprits = everywhere(culprits)
     return backend.error(
@@ -236,7 +249,7 @@ def not_finite(
 
 def warn_of_doubt(opened: Gradients) -> None:
     """These are most likely not yet the gradients to clip."""
-    doubt = None if opened.backend is None else opened.backend.doubt(opened.present)
+    doubt = None if opened.backend is None else opened.backend.distributed.doubt(opened.present)
     if doubt is not None:
         warnings.warn(doubt, GradclipWarning, stacklevel=_outside())
 

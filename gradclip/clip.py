@@ -1,22 +1,16 @@
-"""The clip, once: norm -> coefficient -> scale, for any rule on any backend's tensors."""
+"""What a user calls: the clip as one function, in place or not, and in two stages."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gradclip import scale
-from gradclip.check import check, check_known, check_limits, is_finite, not_finite, warn_of_doubt, warn_of_nothing
-from gradclip.coefficient import coefficients, settled
-from gradclip.distributed import Shared, shared
+from gradclip.engine import Asked, run
+from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
-from gradclip.mistakes import refuse_states
-from gradclip.norms import measure
-from gradclip.registry import Gradients, open_
-from gradclip.rule import EXAMPLE, ClipResult, Rule, check_rule
-from gradclip.several import UNKNOWN, clip_groups, is_idle, of_nothing
+from gradclip.rule import ClipResult
 from gradclip.tracing import as_it_is
 
-__all__ = ["UNKNOWN", "carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
+__all__ = ["carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
 
 
 @as_it_is
@@ -56,7 +50,7 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
         >>> result.grads["w"].round(3), result.norm
         (array([0.6, 0.8]), 5.0)
     """
-    return carry_out(open_(grads), rule, params, reduce=reduce)
+    return carry_out(open_(grads), rule, Asked(params=params, reduce=reduce))
 
 
 @as_it_is
@@ -81,7 +75,7 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) ->
         >>> gradient.round(3)
         array([0.6, 0.8])
     """
-    return carry_out(open_(grads), rule, params, in_place=True, reduce=reduce)
+    return carry_out(open_(grads), rule, Asked("place", params=params, reduce=reduce))
 
 
 @as_it_is
@@ -96,7 +90,7 @@ def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
         >>> gradclip.norm([np.array([3.0]), np.array([4.0])], torch.clip_grad_norm(max_norm=1.0))
         5.0
     """
-    return carry_out(open_(grads), rule, stage="norm", reduce=reduce).norm
+    return carry_out(open_(grads), rule, Asked(until="norm", reduce=reduce)).norm
 
 
 @as_it_is
@@ -114,7 +108,7 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
         >>> gradclip.scale_by_norm(np.array([3.0, 4.0]), rule, norm=10.0).grads.round(3)
         array([0.3, 0.4])
     """
-    return carry_out(open_(grads), rule, params, known=norm)
+    return carry_out(open_(grads), rule, Asked(norm=norm, params=params))
 
 
 @as_it_is
@@ -136,85 +130,12 @@ def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) ->
         >>> gradient.round(3)
         array([0.3, 0.4])
     """
-    return carry_out(open_(grads), rule, params, in_place=True, known=norm)
+    return carry_out(open_(grads), rule, Asked("place", norm=norm, params=params))
 
 
 @as_it_is
-def carry_out(
-    opened: Gradients,
-    rule: Rules,
-    params: Any = None,
-    *,
-    in_place: bool = False,
-    keep: bool = False,
-    known: Any = UNKNOWN,
-    stage: str = "all",
-    reduce: Any = None,
-) -> ClipResult:
-    """Clip gradients that have been found already: what every public function comes to.
-
-    Everything is checked and computed before the first gradient is written. With ``keep`` a gradient that is not clipped is
-    returned itself, and not copied. ``known`` is a norm that was measured before. ``stage`` is how far to go: "norm" measures,
-    "coefficient" computes what to multiply by too, "all" multiplies.
-    """
-    if in_place and opened.backend is not None:
-        refuse_states(opened.backend, opened.tree, opened.present, opened.owners)
-    if not isinstance(rule, Rule):
-        ways: dict[str, Any] = {"in_place": in_place, "keep": keep, "known": known, "stage": stage, "reduce": reduce}
-        return clip_groups(opened, rule, params, **ways)
-    if in_place and not rule.is_plain:
-        check_rule(rule, keeps_shape=True)
-    no_norm = rule.is_by_value
-    several = None
-    if reduce is not None or not opened.plain or len(opened.present) < len(opened.leaves):
-        several = shared(opened, [(range(len(opened.leaves)), rule)], reduce, differentiates=stage == "all" and not in_place)
-        opened = opened if several is None else several.held
-    backend = opened.backend
-    if backend is None or (not opened.present and is_idle((rule,), several)):
-        warn_of_nothing(opened)
-        (measured,), (factor,) = of_nothing(opened, (rule,), known if known is UNKNOWN else (known,))
-        return ClipResult(opened.rebuild(opened.leaves), measured, factor)
-    if stage == "all" and known is UNKNOWN:
-        warn_of_doubt(opened)
-    is_plain = opened.plain and known is UNKNOWN and rule.is_plain
-    if not is_plain:
-        check_limits(rule)
-        rule = settled(rule)
-        check(opened, backend, rule, in_place=in_place)
-        if known is not UNKNOWN:
-            known = check_known(opened, backend, rule, known)
-    elif several is None and (in_place if stage == "all" else stage == "norm" and not no_norm):
-        found = backend.clip_at_once(opened.present, rule, stage)
-        if found is not None:
-            return ClipResult(opened.rebuild(opened.leaves) if in_place else None, *found)
-    if is_plain and in_place:
-        backend.check_writable(opened.present[0])
-    with backend.arithmetic(in_place and not is_plain):  # of what is plain nobody records what is written
-        if no_norm:
-            return ClipResult(opened.rebuild(scale.clamped(opened, backend, rule, in_place, keep)), None, None)
-        apart = scale.apart(opened, backend, rule) if is_plain and keep and several is None else None
-        if apart is not None:
-            return apart
-        measured = _measured(opened, rule, several) if known is UNKNOWN else known
-        if rule.error_if_nonfinite and not is_finite(backend, measured):
-            raise not_finite(opened, rule, everywhere=None if several is None else several.culprits)
-        if stage == "norm":
-            return ClipResult(None, measured, None)
-        factors = coefficients(opened, rule, measured, params)
-        if stage == "coefficient":
-            return ClipResult(None, measured, factors)
-        if rule.scope is EXAMPLE:
-            scaled = scale.summed(opened, backend, factors)
-        else:
-            scaled = scale.scaled(opened, backend, factors, in_place, keep)
-        return ClipResult(opened.rebuild(scaled), measured, factors)
-
-
-def _measured(opened: Gradients, rule: Rule, several: Shared | None) -> Any:
-    """The norm of these gradients, or with those of several processes."""
-    if several is None:
-        return measure(opened, rule)
-    (measured,) = several.measure([(range(len(opened.leaves)), rule)])
-    if not opened.present and measured == 0:
-        warn_of_nothing(opened)
-    return measured
+def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult:
+    """What every public function comes to: the engine, or where a framework has one a single operation for the whole clip."""
+    as_a_whole = None if opened.backend is None else opened.backend.as_a_whole
+    result: ClipResult | None = None if as_a_whole is None else as_a_whole(opened, rules, asked)
+    return run(opened, rules, asked) if result is None else result

@@ -10,7 +10,8 @@ from gradclip import norms, slices
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST, WIDE
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
-from gradclip.registry import Gradients, looked_at, open_
+from gradclip.gradients import Gradients, open_
+from gradclip.registry import looked_at
 from gradclip.rule import EXAMPLE, GLOBAL, TENSOR, Rule
 
 __all__ = ["coefficient", "coefficients", "of_floats", "parameters", "settled"]
@@ -26,7 +27,7 @@ def settled(rule: Rule) -> Rule:
     return dataclasses.replace(rule, limit=max(limit, 0.0) if rule.negative_is_zero else limit)
 
 
-def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> Any:
+def coefficients(opened: Gradients, rule: Rule, measured: Any) -> Any:
     """The coefficient or coefficients of a rule, in the form of the norm."""
     backend = opened.backend
     assert backend is not None
@@ -47,10 +48,10 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any, params: Any) -> A
         if rule.relative_to is None and type(rule.limit) is float:
             if is_looked_at:
                 return of_floats(backend, rule, measured)
-            if _are_alike(backend, measured):
-                return _together(backend, rule, measured)
+            if opened.lane.stacks_norms and _are_alike(backend, measured):
+                return _together(opened, backend, rule, measured)
             return [None if n is None else coefficient(backend, rule, n, rule.limit) for n in measured]
-    limits = _relative_limits(opened, rule, params)
+    limits = _relative_limits(opened, rule)
     return [
         None if x is None else coefficient(backend, rule, n, limit)
         for x, n, limit in zip(opened.leaves, measured, limits, strict=True)
@@ -66,18 +67,16 @@ def of_floats(backend: Backend, rule: Rule, norms: list[float]) -> list[float]:
 
 
 def _are_alike(backend: Backend, norms: list[Any]) -> bool:
-    """Whether these are several tensors of one dtype, and one vector of them costs less."""
+    """Whether these are several tensors of one dtype."""
     present = [n for n in norms if n is not None]
-    if backend.fuses_numbers and present and not backend.can_look(present[0]):
-        return False
     return len(present) > 1 and not any(isinstance(n, float) for n in present) and len(set(map(backend.dtype, present))) == 1
 
 
-def _together(backend: Backend, rule: Rule, norms: list[Any]) -> list[Any]:
+def _together(opened: Gradients, backend: Backend, rule: Rule, norms: list[Any]) -> list[Any]:
     """The coefficients for one limit in a single computation: it has a dozen operations, each of which costs."""
     present = [n for n in norms if n is not None]
     found = coefficient(backend, rule, backend.stack(present, backend.dtype(present[0])), rule.limit)
-    each = iter([found] * len(present) if isinstance(found, float) else backend.unstack(found))
+    each = iter([found] * len(present) if isinstance(found, float) else opened.lane.unstack(found, len(present)))
     return [None if n is None else next(each) for n in norms]
 
 
@@ -103,7 +102,7 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     where = _where if on_host else backend.where
     divisor = distance
     if rule.floor:
-        divisor = max(distance, rule.floor) if on_host else backend.maximum(distance, rule.floor)
+        divisor = max(distance, rule.floor) if on_host else backend.clip(distance, rule.floor, None)
     if isinstance(limit, float) and limit >= 2.0**-126:  # what is 0 fits, and in float32 too the limit is not
         result = where(fits, 1.0, limit / where(fits, 1.0, divisor))
     else:
@@ -125,10 +124,10 @@ def _limit(backend: Backend, rule: Rule, like: Tensor) -> Any:
     if isinstance(rule.limit, float):
         return rule.limit
     # nobody may look at it, so that a negative one counts as 0
-    return backend.maximum(backend.asarray(rule.limit, norms.wide_real(backend, like), like), 0.0)
+    return backend.clip(backend.asarray(rule.limit, norms.wide_real(backend, like), like), 0.0, None)
 
 
-def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
+def _relative_limits(opened: Gradients, rule: Rule) -> list[Any]:
     """The limit of each gradient: the rule's own, or so many times the norm of its parameter."""
     backend = opened.backend
     assert backend is not None
@@ -136,19 +135,19 @@ def _relative_limits(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
     if rule.relative_to is None:
         return own
     limits: list[Any] = []
-    for x, n, limit in zip(opened.leaves, _parameter_norms(opened, backend, rule, params), own, strict=True):
+    for x, n, limit in zip(opened.leaves, _parameter_norms(opened, backend, rule), own, strict=True):
         if x is not None:
-            norm = backend.maximum(backend.cast(n, norms.wide_real(backend, x)), rule.relative_to)
+            norm = backend.clip(backend.cast(n, norms.wide_real(backend, x)), rule.relative_to, None)
             if not isinstance(limit, float) or limit != math.inf:  # an infinite one only measures
                 limit = norm * (backend.constant(limit, norm) if isinstance(limit, float) else limit)
         limits.append(limit)
     return limits
 
 
-def _parameter_norms(opened: Gradients, backend: Backend, rule: Rule, params: Any) -> list[Any]:
+def _parameter_norms(opened: Gradients, backend: Backend, rule: Rule) -> list[Any]:
     """The norms of the parameters, over the axes of the rule."""
-    given = parameters(opened, rule, params)
-    parts = backend.parts(given, given)
+    given = parameters(opened, rule, None)
+    parts = backend.distributed.parts(given, given)
     if parts is not None and parts.across is None:
         parts = None
     for x, p in zip(opened.leaves, given if parts is None else parts.held, strict=True):

@@ -16,8 +16,9 @@ from typing import Any
 from gradclip import norms, slices, subsets
 from gradclip.backend import Backend, Tensor
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.gradients import Gradients
 from gradclip.parts import Parts, Processes
-from gradclip.registry import Gradients, of_type
+from gradclip.registry import of_type
 from gradclip.rule import Rule, Scope
 from gradclip.subsets import Wanted
 
@@ -41,8 +42,8 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
     if reduce is not None:
         backend, combine = _reducer(opened, [rule for _, rule in wanted], reduce)
     has_gaps = len(opened.present) < len(opened.leaves)
-    look = backend is not None and bool(opened.leaves) and (has_gaps or not opened.plain)
-    parts = backend.parts(opened.leaves, opened.owners) if look and backend is not None else None
+    look = backend is not None and bool(opened.leaves) and (has_gaps or not opened.lane.dtype)
+    parts = backend.distributed.parts(opened.leaves, opened.owners) if look and backend is not None else None
     if backend is not None and parts is None and isinstance(combine, Processes):
         parts = combine.parts(opened.leaves)
         combine = combine if parts is None else None
@@ -56,7 +57,8 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
         received = f"gradients on ranks {sorted(parts.ranks)}, reduce= over ranks {sorted(combine.ranks)}"
         hint = "leave reduce= out, or give the group of the processes that hold other layers."
         raise ArgumentError(what, received, hint)
-    if differentiates and (parts is not None or isinstance(combine, Processes)) and backend.is_recorded(opened.present):
+    is_joined = parts is not None or isinstance(combine, Processes)
+    if differentiates and is_joined and backend.distributed.is_recorded(opened.present):
         what = "A clip over several processes has no derivative."  # what the others hold would have no part in it
         raise ArgumentError(what, "gradients that require a gradient", "clip them in place, or detach them first.")
     return Shared(opened, backend, parts, combine)
@@ -64,7 +66,7 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
 
 def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Backend, Reduce]:
     backend = opened.backend or of_type(type(reduce))
-    group = None if backend is None else backend.group(reduce)
+    group = None if backend is None else backend.distributed.group(reduce)
     divides = group is not None and group.parts(opened.leaves) is not None  # each process has a part of every gradient
     uses = [rule.scope is Scope.GLOBAL or (divides and rule.scope is Scope.TENSOR and not rule.mean) for rule in rules]
     refused = [
@@ -122,10 +124,9 @@ class Shared:
         self.held = opened if parts is None and opened.backend is not None else self._of(held, opened.owners)
 
     def _of(self, leaves: list[Any], owners: list[Any]) -> Gradients:
-        present = [x for x in leaves if x is not None]
-        plain = self.backend.plain(present) if present else ""
-        opened = dataclasses.replace(self.whole, backend=self.backend, leaves=leaves, present=present, owners=owners)
-        return dataclasses.replace(opened, plain=plain, rebuild=self._rebuild)
+        opened = self.whole.of(leaves, owners, self._rebuild)
+        opened.backend = self.backend
+        return opened
 
     def _rebuild(self, leaves: list[Any]) -> Any:
         """The container as it was given, with new parts in new gradients, and the given ones where nothing is new."""
@@ -251,7 +252,7 @@ class Shared:
 
     def _called(self, reduce: Callable[[Tensor], Any], found: list[Any], order: float, shape: tuple[int, ...]) -> list[Any]:
         """Norms of one order from the sums of powers that the caller's own function has reduced."""
-        backend, wide, on_host = self.backend, self.backend.widest(), all(isinstance(n, float) for n in found)
+        backend, wide, on_host = self.backend, self.backend.distributed.widest(), all(isinstance(n, float) for n in found)
         exponent = 1.0 if math.isinf(order) else order
         if on_host:
             like = next((x for x in (*self.held.present, *self.held.owners) if x is not None), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.registry import Gradients
+from gradclip.gradients import Gradients
 from gradclip.rule import Rule, Scope, check_rule
 from gradclip.tracing import constant
 

@@ -1,4 +1,4 @@
-"""What a backend says of gradients that lie in parts on several processes. The mathematics is :mod:`gradclip.distributed`."""
+"""What a backend says of gradients that lie on several processes. The mathematics is :mod:`gradclip.distributed`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Parts", "Processes"]
+__all__ = ["Distributed", "Parts", "Processes"]
 
 
 class Processes:
@@ -52,3 +52,38 @@ class Parts:
     #: which processes share the slices of a leaf (by its place) along these axes; None where each slice lies on one, and the
     #: same object for the same processes. Itself None where the backend cannot tell
     across: Callable[[int, Sequence[int]], Processes | None] | None = None
+
+
+class Distributed:
+    """A framework's tensors on several processes; for one that has none these defaults are enough."""
+
+    def parts(self, leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
+        """What this process holds of gradients that lie on several; None where every process has its own.
+
+        Asked where no lane vouches for the gradients, or where a parameter has none here, which others may have.
+        """
+        return None
+
+    def together(self, x: Any) -> Any:
+        """A tensor that lies in parts on several processes, put together on each of them; any other itself."""
+        return x
+
+    def whose(self, x: Any) -> str:
+        """For a tensor on several processes "process 3: ", those on which it is not finite; for any other nothing."""
+        return ""
+
+    def doubt(self, tensors: Sequence[Any]) -> str | None:
+        """Why these are most likely not yet the gradients to clip, as the text of a warning; None for all others."""
+        return None
+
+    def is_recorded(self, tensors: Sequence[Any]) -> bool:
+        """Whether what is done to them now is recorded for a derivative, by a framework that records eagerly."""
+        return False
+
+    def widest(self) -> str:
+        """The widest real dtype that a tensor can have now: that of a sum which is handed out to be reduced."""
+        return "float64"
+
+    def group(self, reduce: object) -> Processes | None:
+        """The processes behind a process group or mesh of the framework's own engine; None for anything else."""
+        return None

@@ -24,7 +24,7 @@ def measure(backend: Backend, leaves: Sequence[Any], owners: Sequence[Any], part
     assert parts.across is not None
     given = [owner if x is None else x for x, owner in zip(leaves, owners, strict=True)]
     has_gaps = any(x is None and owner is not None for x, owner in zip(leaves, owners, strict=True))
-    every = backend.parts(given, given) if has_gaps else parts
+    every = backend.distributed.parts(given, given) if has_gaps else parts
     held = given if every is None else every.held
     each: list[Any] = []
     waiting: dict[Processes, list[int]] = {}

@@ -14,23 +14,25 @@ from typing import Any
 from gradclip import norms
 from gradclip.backend import Backend
 from gradclip.dtypes import promote
-from gradclip.registry import Gradients
-from gradclip.rule import Rule, Scope
+from gradclip.gradients import Gradients
+from gradclip.rule import EXAMPLE, GLOBAL, TENSOR, Rule
 
-__all__ = ["Wanted", "combined", "measure", "nothing"]
+__all__ = ["Wanted", "combined", "measure", "nothing", "of_rule"]
 
 Wanted = tuple[Sequence[int], Rule]  #: the places of some gradients, and the rule by whose norm they are measured
 
 
 def measure(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
     """The norm or norms of each set of gradients, in the form of its rule; lists have an entry for each leaf of ``opened``."""
+    if len(wanted) == 1 and opened.present and len(wanted[0][0]) == len(opened.leaves):
+        return [of_rule(opened, wanted[0][1])]  # every gradient, by one rule: what most calls want
     present = [([i for i in places if opened.leaves[i] is not None], rule) for places, rule in wanted]
     found: list[Any] = [None] * len(wanted)
     by_order: dict[float, list[int]] = {}
     for k, (places, rule) in enumerate(present):
         if not places:
-            found[k] = nothing(rule.order) if rule.scope is Scope.GLOBAL else [None] * len(opened.leaves)
-        elif rule.scope is Scope.GLOBAL or (rule.scope is Scope.TENSOR and _is_of_one_dtype(opened, present)):
+            found[k] = nothing(rule.order) if rule.scope is GLOBAL else [None] * len(opened.leaves)
+        elif rule.scope is GLOBAL or (rule.scope is TENSOR and _is_of_one_dtype(opened, present)):
             by_order.setdefault(rule.order, []).append(k)
         else:
             found[k] = _of_one(opened, places, rule)
@@ -50,7 +52,7 @@ def combined(backend: Backend, found: Sequence[Any], order: float) -> Any:
     tensor = next((n for n in found if not isinstance(n, float)), None)
     if tensor is None:
         return norms.combine(found, order) if found else 0.0
-    tensors = [backend.asarray(n, backend.widest(), tensor) if isinstance(n, float) else n for n in found]
+    tensors = [backend.asarray(n, backend.distributed.widest(), tensor) if isinstance(n, float) else n for n in found]
     return norms.total(backend, tensors, order)
 
 
@@ -63,15 +65,37 @@ def _is_of_one_dtype(opened: Gradients, wanted: Sequence[Wanted]) -> bool:
     """Whether each gradient's norm is as right as one over all of them has to be."""
     backend = opened.backend
     assert backend is not None
-    return bool(opened.plain) or len({backend.dtype(opened.leaves[i]) for places, _ in wanted for i in places}) == 1
+    return bool(opened.lane.dtype) or len({backend.dtype(opened.leaves[i]) for places, _ in wanted for i in places}) == 1
 
 
 def _of_one(opened: Gradients, places: Sequence[int], rule: Rule, wide: str = "") -> Any:
-    view = opened.only(places)
-    if wide == "float64" and view.plain != wide:
-        view.plain = ""  # fast ways are as right as float32 has to be
-    found = norms.measure(view, rule, wide)
+    """The norm or norms by one rule of the gradients at some places."""
+    if len(places) == len(opened.leaves):
+        return of_rule(opened, rule, wide)
+    found = of_rule(opened.only(places), rule, wide)
     return opened.spread(places, found) if isinstance(found, list) else found
+
+
+def of_rule(opened: Gradients, rule: Rule, wide: str = "") -> Any:
+    """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents.
+
+    One norm over all gradients is computed in ``wide`` where that is wider than they are themselves.
+    """
+    backend, leaves = opened.backend, opened.leaves
+    assert backend is not None
+    if rule.scope is GLOBAL:
+        tensors = opened.present if opened.lane.dtype else [leaves[i] for i in opened.unique()]
+        return opened.lane.total(tensors, rule.order, wide)
+    if rule.scope is TENSOR:
+        each = opened.lane.each(opened.present, rule.order)
+        if rule.mean:
+            each = [norms.mean(backend, x, n, rule) for x, n in zip(opened.present, each, strict=True)]
+        return opened.placed(each)
+    if rule.scope is EXAMPLE:
+        wide = wide or promote([backend.dtype(x) for x in opened.present])
+        of_each = [norms.per_example(backend, leaves[i], rule.order, wide) for i in opened.unique()]
+        return norms.total(backend, of_each, rule.order)
+    return [None if x is None else norms.norm(backend, x, rule.order, norms.axes_of(backend, x, rule)) for x in leaves]
 
 
 def _overlapping(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
@@ -81,7 +105,7 @@ def _overlapping(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
     of_each: dict[int, Any] = {}
     of_all: list[list[Any]] = [[] for _ in wanted]
     for which, places in _classes(opened, wanted).items():
-        together = [k for k in which if wanted[k][1].scope is Scope.GLOBAL]
+        together = [k for k in which if wanted[k][1].scope is GLOBAL]
         if len(together) == len(which):
             n = _of_one(opened, places, wanted[which[0]][1], _width(opened, [wanted[k][0] for k in which]))
             found = [n]
@@ -97,7 +121,7 @@ def _overlapping(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
     firsts = opened.firsts()
     results: list[Any] = []
     for (chosen, rule), found in zip(wanted, of_all, strict=True):
-        if rule.scope is Scope.GLOBAL:
+        if rule.scope is GLOBAL:
             results.append(found[0] if len(found) == 1 else combined(backend, found, order or 1.0))  # counts add up
         else:
             means = [norms.mean(backend, opened.leaves[i], of_each[firsts[i]], rule) for i in chosen]
@@ -122,6 +146,6 @@ def _width(opened: Gradients, sets: Sequence[Sequence[int]]) -> str:
     """The dtype that the widest of the norms over these sets has; "" where that is the gradients' own."""
     backend = opened.backend
     assert backend is not None
-    if opened.plain:
+    if opened.lane.dtype:
         return ""
     return promote([backend.dtype(opened.leaves[i]) for places in sets for i in places])

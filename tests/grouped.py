@@ -12,6 +12,7 @@ import pytest
 from frameworks.base import Framework
 from oracle import total, ulps
 
+from gradclip.lane import Lane
 from gradclip.registry import find
 
 ARRAYS = {
@@ -52,19 +53,19 @@ ALL = [*DECODER, *ENCODER, "head"]
 
 # ---- what is read ----------------------------------------------------------------------------------------------------
 
-READERS = ("fast_norm", "fast_norms", "fast_total", "abs")
+READERS = ("total", "each")
 
 
 @contextmanager
 def reads_of(backend: Framework) -> Iterator[Counter[int]]:
-    """How often each tensor, by its identity, is handed to what reads it for a norm, eagerly and on the host."""
-    owner, found, depth = find(backend.make([1.0])), Counter[int](), [0]
-    assert owner is not None
+    """How often each tensor, by its identity, is handed to a lane for its norm."""
+    assert find(backend.make([1.0])) is not None, "and so the framework's lanes are loaded"
+    found, depth = Counter[int](), [0]
 
     def counting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def read(given: Any, *rest: Any) -> Any:
+        def read(lane: Any, given: Any, *rest: Any) -> Any:
             depth[0] += 1
-            result = method(given, *rest)
+            result = method(lane, given, *rest)
             depth[0] -= 1
             if not depth[0] and result is not None:
                 found.update(id(x) for x in (given if isinstance(given, (list, tuple)) else [given]))
@@ -73,6 +74,11 @@ def reads_of(backend: Framework) -> Iterator[Counter[int]]:
         return read
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in READERS:
-            patch.setattr(owner, name, counting(getattr(owner, name)), raising=False)
+        for kind in (Lane, *_subclasses(Lane)):
+            for name in set(READERS).intersection(vars(kind)):
+                patch.setattr(kind, name, counting(getattr(kind, name)))
         yield found
+
+
+def _subclasses(kind: type) -> list[type]:
+    return [found for child in kind.__subclasses__() for found in (child, *_subclasses(child))]

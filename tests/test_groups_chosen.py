@@ -85,9 +85,9 @@ def chosen(backend: Framework, tree: Any, selection: Any) -> list[float]:
     """The values that a selection zeroes, of gradients with one element each."""
     owner = find(backend.make([1.0]))
     assert owner is not None
-    before = [backend.read(x).item() for _, x in owner.walk(tree)]
+    before = [backend.read(x).item() for _, x in owner.containers.walk(tree)]
     after = gradclip.clip(tree, Group(optax.clip(0.0), selection)).grads
-    left = [backend.read(x).item() for _, x in owner.walk(after)]
+    left = [backend.read(x).item() for _, x in owner.containers.walk(after)]
     return [b for b, a in zip(before, left, strict=True) if a != b]
 
 

@@ -33,14 +33,8 @@ class MlxBackend(Backend):
     def stack(self, tensors: Sequence[mx.array], dtype: str) -> mx.array:
         return mx.stack([self.cast(x, dtype) for x in tensors])
 
-    def reshape(self, x: mx.array, shape: tuple[int, ...]) -> mx.array:
-        return mx.reshape(x, shape)
-
     def abs(self, x: mx.array) -> mx.array:
         return mx.abs(x)
-
-    def sqrt(self, x: mx.array) -> mx.array:
-        return mx.sqrt(x)
 
     def sum(self, x: mx.array, axes: tuple[int, ...] | None) -> mx.array:
         """In float64 on a CPU, where MLX's own running sum of float32 stands still at 2**24; a GPU has no float64."""
@@ -53,11 +47,12 @@ class MlxBackend(Backend):
     def where(self, condition: mx.array, x: Any, y: Any) -> mx.array:
         return mx.where(condition, x, y)
 
-    def maximum(self, x: mx.array, y: Any) -> mx.array:
-        return mx.maximum(x, y)
+    def clip(self, x: mx.array, lower: Any, upper: Any) -> mx.array:
+        bounded = x if upper is None else mx.minimum(x, upper)
+        return self.cast(bounded if lower is None else mx.maximum(bounded, lower), self.dtype(x))
 
-    def minimum(self, x: mx.array, y: Any) -> mx.array:
-        return mx.minimum(x, y)
+    def power(self, x: mx.array, exponent: float) -> mx.array:
+        return mx.sqrt(x) if exponent == 0.5 else x**exponent
 
     def number(self, x: mx.array) -> float:
         return float(x.item())
@@ -77,8 +72,8 @@ class MlxBackend(Backend):
     def detach(self, x: mx.array) -> mx.array:
         return mx.stop_gradient(x)
 
-    def is_mutable(self, x: mx.array) -> bool:
-        return True
+    def check_writable(self, x: mx.array) -> None:
+        """Every array can be written."""
 
     def copy(self, x: mx.array) -> mx.array:
         return mx.array(x)

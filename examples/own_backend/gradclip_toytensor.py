@@ -32,14 +32,8 @@ class ToyBackend(Backend):
     def stack(self, tensors: Sequence[Any], dtype: str) -> Any:
         return toytensor.Tensor([x.tolist() for x in tensors], dtype)
 
-    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
-        return x.apply(np.reshape, shape)
-
     def abs(self, x: Any) -> Any:
         return x.apply(np.abs)
-
-    def sqrt(self, x: Any) -> Any:
-        return x.apply(np.sqrt)
 
     def sum(self, x: Any, axes: tuple[int, ...] | None) -> Any:
         return x.apply(np.sum, axis=axes, keepdims=axes is not None)
@@ -50,11 +44,9 @@ class ToyBackend(Backend):
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         return condition.apply(np.where, x, y)
 
-    def maximum(self, x: Any, y: Any) -> Any:
-        return x.apply(np.maximum, y)
-
-    def minimum(self, x: Any, y: Any) -> Any:
-        return x.apply(np.minimum, y)
+    def clip(self, x: Any, lower: Any, upper: Any) -> Any:
+        bounded = x if upper is None else x.apply(np.minimum, upper)
+        return bounded if lower is None else bounded.apply(np.maximum, lower)
 
     def number(self, x: Any) -> float:
         return float(x.apply(np.ravel).tolist()[0])

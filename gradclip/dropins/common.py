@@ -6,7 +6,7 @@ from typing import Any
 
 from gradclip import registry
 from gradclip.dtypes import promote
-from gradclip.registry import Gradients
+from gradclip.gradients import Gradients
 
 __all__ = ["native_norm"]
 
@@ -21,7 +21,7 @@ def native_norm(opened: Gradients, norm: Any, home: str) -> Any:
     if not present and norm != 0:  # of other processes' gradients: in the dtype that it has there
         present = [owner for owner in opened.owners if owner is not None]
     if opened.backend is not None and present:
-        dtype = opened.plain or promote([opened.backend.dtype(x) for x in present])
+        dtype = opened.lane.dtype or promote([opened.backend.dtype(x) for x in present])
         return opened.backend.asarray(norm, dtype, present[0])
     backend = opened.backend or registry.home(home)
     return norm if backend is None else backend.asarray(norm, "float32", None)

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gradclip.check import is_writable
 from gradclip.clip import carry_out
 from gradclip.dialects import paddle as dialect
+from gradclip.engine import Asked
 from gradclip.errors import TensorTypeError
-from gradclip.registry import Gradients, home, looked_at, open_
+from gradclip.gradients import Gradients, open_
+from gradclip.registry import home, looked_at
 from gradclip.rule import Rule
 from gradclip.tracing import as_it_is
 
@@ -66,7 +69,7 @@ class ClipGrad:
 
     def _clipped(self, opened: Gradients) -> list[Any]:
         # an optimizer only reads them, so that what is not clipped need not be copied, which takes several times its norm
-        return list(carry_out(opened, self.rule, keep=True).grads)
+        return list(carry_out(opened, self.rule, Asked("kept")).grads)
 
 
 class ClipGradByNorm(ClipGrad):
@@ -137,9 +140,9 @@ class ClipGradByGlobalNorm(ClipGrad):
 
     def _clipped(self, opened: Gradients) -> list[Any]:
         backend = opened.backend
-        leaves = opened.leaves[:1] if opened.plain else opened.leaves
-        in_place = backend is not None and all(backend.is_mutable(g) and not backend.is_sparse(g) for g in leaves)
-        return list(carry_out(opened, self.rule, in_place=in_place).grads)
+        leaves = opened.present[:1] if backend is None or opened.lane.dtype else opened.present
+        in_place = backend is not None and all(not backend.is_sparse(g) and is_writable(backend, g) for g in leaves)
+        return list(carry_out(opened, self.rule, Asked("place" if in_place else "new")).grads)
 
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={float(self.clip_norm):f}"

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradclip.clip import UNKNOWN, carry_out
+from gradclip.clip import carry_out
 from gradclip.dialects import tensorflow as dialect
 from gradclip.dropins.common import native_norm
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
+from gradclip.engine import UNKNOWN, Asked
 from gradclip.errors import GradclipError, TensorTypeError
-from gradclip.registry import Gradients, find, home, open_
+from gradclip.gradients import Gradients, open_
+from gradclip.registry import find, home
 from gradclip.rule import Rule
 from gradclip.tracing import as_it_is
 
@@ -48,7 +50,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     """
     opened = _one_tensor(t, "clip_by_norm")
     limit = _limit(opened, clip_norm)
-    return carry_out(opened, _rule(opened, dialect.clip_by_norm, limit, axes)).grads
+    return carry_out(opened, _rule(opened, dialect.clip_by_norm, limit, axes), Asked()).grads
 
 
 @as_it_is
@@ -80,7 +82,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     opened = _tensors(t_list, "clip_by_global_norm")
     limit = _limit(opened, clip_norm)
     rule = _rule(opened, dialect.clip_by_global_norm, limit)
-    result = carry_out(opened, rule, known=UNKNOWN if use_norm is None else use_norm)
+    result = carry_out(opened, rule, Asked(norm=UNKNOWN if use_norm is None else use_norm))
     return list(result.grads), native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
 
 
@@ -107,7 +109,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
     5.0
     """
     opened = _tensors(t_list, "global_norm")
-    measured = carry_out(opened, dialect.clip_by_global_norm(math.inf), stage="norm").norm
+    measured = carry_out(opened, dialect.clip_by_global_norm(math.inf), Asked(until="norm")).norm
     return native_norm(opened, measured, "tensorflow")
 
 
@@ -137,7 +139,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     """
     opened = _one_tensor(t, "clip_by_value")
     lower, upper = _limit(opened, clip_value_min), _limit(opened, clip_value_max)
-    return carry_out(opened, _rule(opened, dialect.clip_by_value, lower, upper)).grads
+    return carry_out(opened, _rule(opened, dialect.clip_by_value, lower, upper), Asked()).grads
 
 
 def _limit(opened: Gradients, limit: Any) -> Any:

@@ -13,8 +13,9 @@ from gradclip import registry
 from gradclip.clip import carry_out
 from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
 from gradclip.dropins.common import native_norm
+from gradclip.engine import Asked
 from gradclip.errors import TensorTypeError
-from gradclip.registry import Gradients, Holders, open_
+from gradclip.gradients import Gradients, Holders, open_
 from gradclip.tracing import as_it_is
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -67,7 +68,7 @@ def clip_grad_norm_(
     """
     rule = clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
     opened = _opened(parameters, reduce=reduce)
-    return native_norm(opened, carry_out(opened, rule, in_place=True, reduce=reduce).norm, "torch")
+    return native_norm(opened, carry_out(opened, rule, Asked("place", reduce=reduce)).norm, "torch")
 
 
 @as_it_is
@@ -93,7 +94,7 @@ def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = No
     >>> gradient
     array([ 1. , -0.5])
     """
-    carry_out(_opened(parameters), clip_grad_value(clip_value, foreach), in_place=True)
+    carry_out(_opened(parameters), clip_grad_value(clip_value, foreach), Asked("place"))
 
 
 @as_it_is
@@ -127,9 +128,9 @@ def get_total_norm(
     """
     rule = clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
     opened = _opened(tensors, "tensors", holders="none", reduce=reduce)
-    norm = native_norm(opened, carry_out(opened, rule, stage="norm", reduce=reduce).norm, "torch")
+    norm = native_norm(opened, carry_out(opened, rule, Asked(until="norm", reduce=reduce)).norm, "torch")
     # torch's is never differentiable
-    return norm if opened.plain or opened.backend is None else opened.backend.detach(norm)
+    return norm if opened.backend is None or opened.lane.dtype else opened.backend.detach(norm)
 
 
 @as_it_is
@@ -157,7 +158,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, forea
     >>> gradient.round(3)
     array([0.3, 0.4])
     """
-    carry_out(_opened(parameters), clip_grad_norm(max_norm, foreach=foreach), in_place=True, known=total_norm)
+    carry_out(_opened(parameters), clip_grad_norm(max_norm, foreach=foreach), Asked("place", norm=total_norm))
 
 
 def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all", reduce: Any = None) -> Gradients:

@@ -120,34 +120,6 @@ def test_without_a_fast_path(name: str, dtype: str, in_place: bool, monkeypatch:
             assert n is None or ulps(np.array(n), np.array(expected), "float32") <= 4, (hook, rule)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("spoilt", [None, 0.0, 1e-30, 1e30, math.inf, math.nan])
-@pytest.mark.parametrize("limit", [1e-39, 1.0, 6.0, math.inf])
-@pytest.mark.parametrize("place", [0, 1, -1])
-def test_an_optimizer_clips_each_apart(
-    name: str, dtype: str, spoilt: float | None, limit: float, place: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In one pass: as in two, also where one has a norm that needs more care."""
-    clip = gradclip.ClipGradByNorm(limit)
-    given = [framework.read(x) for x in gradients(name, dtype)]
-    if spoilt is not None:
-        given[place] = np.full_like(given[place], spoilt)
-
-    def once() -> tuple[list[np.ndarray], list[bool]]:
-        pairs = [(None, framework.make(x, dtype)) for x in given]
-        clipped = clip(pairs)
-        return [framework.read(x) for _, x in clipped], [x is y for (_, x), (_, y) in zip(clipped, pairs, strict=True)]
-
-    got, are_same = once()
-    monkeypatch.setattr(PaddleBackend, "clipped_apart", Backend.clipped_apart)
-    want, were_same = once()
-    assert are_same == were_same
-    for mine, theirs in zip(got, want, strict=True):
-        assert np.array_equal(np.isnan(mine), np.isnan(theirs))
-        assert ulps(np.nan_to_num(mine), np.nan_to_num(theirs), dtype) <= 2
-
-
 @pytest.mark.parametrize("order", [-math.inf, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
 @pytest.mark.parametrize("dtype", [*DTYPES, "complex64", "complex128"])
 def test_every_order(order: float, dtype: str) -> None:

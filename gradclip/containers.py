@@ -1,0 +1,78 @@
+"""Containers of tensors: their leaves, the name of each, and how to build the container again. Python's own are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["Containers", "plain_key"]
+
+
+class Containers:
+    """Lists, tuples, named tuples, dicts and other mappings, nested. A framework that has more containers derives from this.
+
+    >>> leaves, rebuild = Containers().flatten({"a": [1, None], "b": (2,)})
+    >>> leaves, rebuild([10, None, 20]), [place for place, _ in Containers().walk({"a": [1, None]})]
+    ([1, None, 2], {'a': [10, None], 'b': (20,)}, ["['a'][0]", "['a'][1]"])
+    """
+
+    def is_container(self, x: object) -> bool:
+        """Whether ``x``, which is none of Python's own containers, is one of this framework's."""
+        return False
+
+    def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        """The leaves of a container, None included, and a function that builds the container again from other leaves."""
+        if self._is_flat(tree):
+            if type(tree) is dict:
+                return list(tree.values()), lambda new: dict(zip(tree, new, strict=True))
+            return list(tree), type(tree)
+        leaves = [leaf for _, leaf in self.walk(tree)]
+        return leaves, lambda new: _rebuild(tree, iter(new))
+
+    def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+        """The leaves of a container, in the order of :meth:`flatten`, each with its path: ``"['dense'][0]"``."""
+        if self._is_flat(tree):
+            for key, leaf in tree.items() if type(tree) is dict else enumerate(tree):
+                yield f"{path}[{plain_key(key)!r}]", leaf
+        elif isinstance(tree, Mapping):
+            for key, child in tree.items():
+                yield from self.walk(child, f"{path}[{plain_key(key)!r}]")
+        elif isinstance(tree, (list, tuple)):
+            names = getattr(tree, "_fields", None)
+            for i, child in enumerate(tree):
+                yield from self.walk(child, f"{path}.{names[i]}" if names else f"{path}[{i}]")
+        else:
+            yield path, tree
+
+    def owners(self, tree: Any) -> list[Any] | None:
+        """For a container that names the parameter of each gradient: those, in the order of :meth:`flatten`."""
+        return None
+
+    def _is_flat(self, tree: Any) -> bool:
+        """Whether this is one of the usual containers of nothing but leaves: one leaf of each type is asked, not thousands."""
+        if type(tree) not in (list, tuple, dict):
+            return False
+        values = tree.values() if type(tree) is dict else tree
+        one_of_each = dict(zip(map(type, values), values, strict=True)).values()
+        return not any(isinstance(x, (list, tuple, Mapping)) or self.is_container(x) for x in one_of_each)
+
+
+def plain_key(key: Any) -> Any:
+    """The key of a mapping, as a plain string where it is of a subclass, such as NumPy's strings and members of an enum."""
+    return key if type(key) is str or not isinstance(key, str) else str.__str__(key)
+
+
+def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(tree, Mapping):
+        items = {key: _rebuild(child, leaves) for key, child in tree.items()}
+        if type(tree) is dict:
+            return items
+        if not isinstance(tree, dict):
+            return type(tree)(items)  # type: ignore[call-arg]
+        rebuilt = tree.copy()  # keeps a default factory, an order, attributes
+        rebuilt.update(items)
+        return rebuilt
+    if isinstance(tree, (list, tuple)):
+        children = [_rebuild(child, leaves) for child in tree]
+        return type(tree)(*children) if hasattr(tree, "_fields") else type(tree)(children)
+    return next(leaves)

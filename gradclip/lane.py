@@ -1,0 +1,89 @@
+"""How a list of tensors is carried through a clip: four operations on lists, and the one place where a way is chosen.
+
+:class:`Lane` itself is the reference: the mathematics on a backend's primitives, for any tensors. It is always right and always
+there. A framework's lanes derive from it and replace the operations that they do better; tests compare each with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from gradclip import norms, scale
+from gradclip.backend import Backend, Tensor
+from gradclip.dtypes import promote
+
+__all__ = ["Into", "Lane"]
+
+#: where a result goes: into "new" tensors, into new ones but for those that stay as they are ("kept"), or in "place"
+Into = Literal["new", "kept", "place"]
+
+
+class Lane:
+    """The four operations, on any tensors of a backend.
+
+    Attributes:
+        backend: whose tensors they are.
+        dtype: the dtype that all the tensors have, or promote to, where the lane has found that they are dense, without gaps in
+            memory, distinct and untracked, and that all can be written if one can. "" where it has not: then each is asked.
+    """
+
+    stacks_norms = True  #: whether a vector of norms is cheaper than separate scalars
+
+    def __init__(self, backend: Backend, dtype: str = "") -> None:
+        self.backend = backend
+        self.dtype = dtype
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        """One norm over all tensors, each given once: a float where looking at a value is free, else a 0-d tensor.
+
+        Args:
+            tensors: at least one.
+            order: of the norm.
+            wide: the dtype to compute it in, where that is wider than the tensors' own.
+        """
+        wide = promote([*map(self.backend.dtype, tensors), *([wide] if wide else [])])
+        each = self._norms(tensors, order, wide)
+        if isinstance(each[0], float):
+            return norms.combine(each, order)
+        return norms.total(self.backend, each, order)
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        """The norm of each tensor: floats where looking at a value is free, else 0-d tensors."""
+        return self._norms(tensors, order, "")
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        """Each tensor times a factor; a tensor whose factor is 1 stays as it is to the bit.
+
+        Args:
+            tensors: distinct where they are written in place; at least one.
+            factors: one for all or a list of one for each: floats, or tensors that broadcast.
+            into: where the products go.
+        """
+        each = factors if isinstance(factors, list) else [factors] * len(tensors)
+        if into != "place":
+            return [scale.scaled(self.backend, x, c, into == "kept") for x, c in zip(tensors, each, strict=True)]
+        for x, c in zip(tensors, each, strict=True):
+            if not isinstance(c, float) or c != 1.0:
+                self.backend.assign_(x, scale.scaled(self.backend, x, c, True))
+        return list(tensors)
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        """``max(min(x, upper), lower)`` for each tensor, by floats or by tensors that broadcast; NaN stays NaN."""
+        clamped = [scale.clamped(self.backend, x, lower, upper) for x in tensors]
+        if into != "place":
+            return clamped
+        for x, value in zip(tensors, clamped, strict=True):
+            self.backend.assign_(x, value)
+        return list(tensors)
+
+    def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
+        """The elements of a vector as 0-d tensors."""
+        return [vector[i, ...] for i in range(count)]
+
+    def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
+        backend = self.backend
+        if not backend.is_concrete(tensors):
+            return [norms.norm(backend, x, order, wide=wide) for x in tensors]
+        # on the host float64 is as good as any other dtype
+        return [backend.number(norms.norm(backend, x, order, wide="float64")) for x in tensors]
