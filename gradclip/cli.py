@@ -8,10 +8,9 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
-from gradclip import demo, inventory
+from gradclip import __version__, demo, inventory
 from gradclip.conformance import command as conformance
 from gradclip.migrate import commands as migration
 from gradclip.migrate import explain_command
@@ -48,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradclip", description="Gradient clipping: every framework's semantics, on every framework's tensors."
     )
-    parser.add_argument("--version", action="version", version=f"gradclip {metadata.version('gradclip')}")
+    parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     what = "which backends there are, and what each supports"

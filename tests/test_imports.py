@@ -160,7 +160,7 @@ THIRD_PARTY = {
 
 
 def sources() -> dict[str, Path]:
-    """The installed modules by name without ``gradclip.``, found without importing a backend: the two may lie apart."""
+    """The installed modules by name without ``gradclip.``, found without importing a backend: ``rglob`` follows no link."""
     found = {}
     for package in ("gradclip", "gradclip.backends"):
         spec = util.find_spec(package)
@@ -232,6 +232,7 @@ def test_a_module_imports_only_what_it_may(module: str) -> None:
 
 def test_the_modules_are_found() -> None:
     assert {"__init__", "errors", "clip", "dialects.torch", "dropins.torch", "backends.numpy"} <= SOURCES.keys()
+    assert len({path.resolve() for path in SOURCES.values()}) == len(SOURCES), "a source is read twice"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The whole command, in a process of its own, from a checkout whose folder has a gradclip without backends."""
+"""The whole command, in a process of its own, from a checkout, whose own gradclip is not what is measured."""
 
 from __future__ import annotations
 
