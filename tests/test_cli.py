@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from frameworks.base import Framework
 
-from gradclip import children, cli, inventory, registry
+from gradclip import registry
 from gradclip.backend import Backend
+from gradclip.commands import children, cli, inventory
 
 
 def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -206,7 +207,8 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     code = (
-        "import sys; from gradclip import cli, registry; registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
+        "import sys\nfrom gradclip import registry\nfrom gradclip.commands import cli\n"
+        "registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60
@@ -217,7 +219,7 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 
 def test_the_command_imports_no_framework_itself(tmp_path: Path) -> None:
     code = (
-        "import sys; from gradclip import cli\n"
+        "import sys; from gradclip.commands import cli\n"
         "bad = {'numpy', 'torch', 'tensorflow', 'paddle', 'jax', 'rich', 'sklearn'} & set(sys.modules)\n"
         "sys.exit(f'imported: {bad}' if bad else 0)"
     )

@@ -15,7 +15,7 @@ import pytest
 from frameworks.base import Framework
 from rich.console import Console
 
-from gradclip import cli, demo, report
+from gradclip.commands import cli, demo, report
 
 
 def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:

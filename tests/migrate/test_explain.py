@@ -16,7 +16,7 @@ import pytest
 
 import gradclip
 import gradclip.migrate.apis
-from gradclip import cli
+from gradclip.commands import cli
 from gradclip.departures import DEPARTURES
 from gradclip.migrate import explain_words as words
 from gradclip.migrate.apis import APIS
@@ -296,8 +296,8 @@ def test_the_examples_in_the_docstrings(module: str) -> None:
     "code",
     [
         "import gradclip.migrate.apis",
-        "from gradclip import cli; cli.main(['explain', 'torch.clip_grad_norm'])",
-        "from gradclip import cli; cli.main(['explain', 'torch.clip_grad_norm', 'keras.clipnorm'])",
+        "from gradclip.commands import cli; cli.main(['explain', 'torch.clip_grad_norm'])",
+        "from gradclip.commands import cli; cli.main(['explain', 'torch.clip_grad_norm', 'keras.clipnorm'])",
         "from gradclip.migrate import explain_table; explain_table.markdown()",
     ],
 )

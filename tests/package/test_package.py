@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("torch", "tensorflow", "paddle", "jax")
 IMPORTS = """
 import sys
-import gradclip, gradclip.dialects, gradclip.dropins, gradclip.backends, gradclip.cli
+import gradclip, gradclip.dialects, gradclip.dropins, gradclip.backends, gradclip.commands.cli
 print(gradclip.__version__)
 print("backends" in sys.modules)
 """
@@ -167,7 +167,7 @@ def test_the_metadata(wheel: Path) -> None:
     assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "conformance", "all"}
     everything = next(requirement for requirement in required if requirement.startswith("gradclip["))
     assert set(everything.partition("[")[2].partition("]")[0].split(",")) == extras - {"all"}
-    entries = b"[console_scripts] gradclip = gradclip.cli:main [pytest11] gradclip = gradclip.conformance.plugin"
+    entries = b"[console_scripts] gradclip = gradclip.commands.cli:main [pytest11] gradclip = gradclip.conformance.plugin"
     assert files[f"gradclip-{version}.dist-info/entry_points.txt"].split() == entries.split()
 
 

@@ -25,7 +25,7 @@ __all__ = ["Message", "channel", "run", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
 
-_ROOT = Path(__file__).resolve().parents[1]  # the folder that has gradclip
+_ROOT = Path(__file__).resolve().parents[2]  # the folder that has gradclip
 
 #: no notices in the log, no memory of an accelerator taken beyond what is used
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
