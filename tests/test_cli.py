@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from frameworks.base import Framework
+from launched import TIME_LIMIT
 
 from gradclip import registry
 from gradclip.backend import Backend
@@ -22,7 +23,7 @@ def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.Comp
     """Run the command in a process of its own, where nothing of this checkout is in the current folder."""
     environment = {**os.environ, "COLUMNS": "80", **variables}
     command = [sys.executable, "-m", "gradclip", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
 def fake(folder: Path, module: str, text: str) -> str:
@@ -211,7 +212,7 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
         "registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=TIME_LIMIT
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
@@ -223,5 +224,5 @@ def test_the_command_imports_no_framework_itself(tmp_path: Path) -> None:
         "bad = {'numpy', 'torch', 'tensorflow', 'paddle', 'jax', 'rich', 'sklearn'} & set(sys.modules)\n"
         "sys.exit(f'imported: {bad}' if bad else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,6 +10,7 @@ from importlib import util
 from pathlib import Path
 
 import pytest
+from launched import TIME_LIMIT
 
 FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "tensorflow", "paddle", "jax", "jaxlib", "optax", "keras")
 
@@ -20,7 +21,7 @@ FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "tensorflow", "paddle", "jax", "jax
 def frameworks_after(code: str) -> set[str]:
     """The frameworks that a fresh interpreter has imported after some code."""
     code += "\nimport sys; print(*(name.partition('.')[0] for name in sys.modules))"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     return set(done.stdout.split()) & set(FRAMEWORKS)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 
 import gradclip
 import gradclip.migrate.apis
@@ -309,5 +310,5 @@ def test_no_framework_and_no_backend_is_imported(code: str) -> None:
         "\nbad |= {name for name in sys.modules if name.startswith('gradclip.backends.')}"
         "\nsys.exit(f'imported: {sorted(bad)}' if bad else 0)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from launched import TIME_LIMIT
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("torch", "tensorflow", "paddle", "jax")
@@ -35,7 +36,7 @@ KERNELS = {"gradclip/backends/_kernels.abi3.so", "gradclip/backends/_kernels.pyi
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=TIME_LIMIT, env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from launched import TIME_LIMIT
+
 CHECKOUT = Path(__file__).parents[3]
 CASE = "numpy/clip_grad_norm_/mlp/clipped/float32/eager"
 
@@ -17,7 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import runpy; runpy.run_module('benchmarks', run_name='__main__')"
     )
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=TIME_LIMIT)
 
 
 def test_one_case(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from launched import TIME_LIMIT
 
 from gradclip.commands import conformance as command
 from gradclip.commands.cli import main
@@ -253,7 +254,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def test_importing_the_command_imports_no_more() -> None:
     code = "import sys, gradclip.commands.cli; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     imported = set(done.stdout.split())
     assert "gradclip.commands.conformance" in imported
     assert not {"jinja2", "jsonschema", "rich", "gradclip.conformance.engine"} & imported
