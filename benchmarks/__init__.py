@@ -7,5 +7,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# Beside this package lies a gradclip without its backends: what is measured is the one that is installed.
+# The gradclip beside this package has no compiled loops: what is measured is the one that is installed.
 sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != ROOT]

@@ -11,8 +11,8 @@ from importlib import util
 from benchmarks import ROOT
 from benchmarks.outcome import Outcome
 from benchmarks.worker import Options
-from gradclip import children
 from gradclip.backends.threads import cores
+from gradclip.commands import children
 
 __all__ = ["FRAMEWORKS", "Progress", "run"]
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from gradclip.cli import main
+from gradclip.commands.cli import main
 
 sys.exit(main())

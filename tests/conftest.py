@@ -22,6 +22,7 @@ hypothesis.settings.load_profile("gradclip")
 def pytest_addoption(parser: pytest.Parser) -> None:
     note = "the framework whose tensors the tests use; or 'all', 'keras', 'package': only the tests that belong to these"
     parser.addoption("--backend", default="numpy", help=note)
+    parser.addoption("--progress", metavar="NAME", help="a line now and then that begins with NAME, not a letter for each test")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -37,6 +38,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(attribute): a test for frameworks whose description says that they have it")
+    if name := config.getoption("--progress"):
+        config.pluginmanager.register(importlib.import_module("progress").Progress(name))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

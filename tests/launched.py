@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+TIME_LIMIT = 1200  #: seconds for a process: only a hung one takes as long, even where much else runs
 
 
 def environment(**own: str) -> dict[str, str]:

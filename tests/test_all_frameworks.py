@@ -16,6 +16,7 @@ import frameworks.torch
 import numpy as np
 import pytest
 from frameworks.base import Framework
+from launched import TIME_LIMIT
 
 import gradclip
 from gradclip import Rule, Scope, registry
@@ -74,6 +75,6 @@ def test_two_frameworks_in_one_call(one: Framework, other: Framework) -> None:
 
 def test_the_demo_trains_all_of_them() -> None:
     command = [sys.executable, "-P", "-m", "gradclip", "demo", "--steps", "30"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AGREE: torch, tensorflow, paddle, jax with numpy" in done.stdout

@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 from frameworks.base import Framework
+from launched import TIME_LIMIT
 
-from gradclip import children, cli, inventory, registry
+from gradclip import registry
 from gradclip.backend import Backend
+from gradclip.commands import children, cli, inventory
 
 
 def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own, where nothing of this checkout is in the current folder."""
     environment = {**os.environ, "COLUMNS": "80", **variables}
     command = [sys.executable, "-m", "gradclip", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
 def fake(folder: Path, module: str, text: str) -> str:
@@ -206,10 +208,11 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     code = (
-        "import sys; from gradclip import cli, registry; registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
+        "import sys\nfrom gradclip import registry\nfrom gradclip.commands import cli\n"
+        "registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=TIME_LIMIT
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
@@ -217,9 +220,9 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 
 def test_the_command_imports_no_framework_itself(tmp_path: Path) -> None:
     code = (
-        "import sys; from gradclip import cli\n"
+        "import sys; from gradclip.commands import cli\n"
         "bad = {'numpy', 'torch', 'tensorflow', 'paddle', 'jax', 'rich', 'sklearn'} & set(sys.modules)\n"
         "sys.exit(f'imported: {bad}' if bad else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 from frameworks.base import Framework
+from launched import TIME_LIMIT
 from rich.console import Console
 
-from gradclip import cli, demo, report
+from gradclip.commands import cli, demo, report
 
 
 def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "80", **variables}
     command = [sys.executable, "-m", "gradclip", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
 def made_up(*names: str, steps: int = 3) -> demo.Outcome:

@@ -9,7 +9,7 @@ import importlib
 import json
 import sys
 
-from gradclip.children import channel
+from gradclip.commands.children import channel
 
 if __name__ == "__main__":
     with channel() as send:  # the import belongs in here: it is what fails where a framework is broken

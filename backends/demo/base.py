@@ -10,7 +10,7 @@ import numpy as np
 
 import gradclip
 from gradclip.backends.demo import digits
-from gradclip.children import Message
+from gradclip.commands.children import Message
 
 Tensor = Any
 Function = Callable[[Tensor], Tensor]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gradclip import children
+from gradclip.commands import children
 from gradclip.conformance.cases import Case, Plan
 from gradclip.conformance.declared import Declared, xfails_of_run
 from gradclip.conformance.engine import failed, judged, new_report

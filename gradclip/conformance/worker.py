@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from gradclip.children import Message, channel
+from gradclip.commands.children import Message, channel
 from gradclip.conformance.cases import Plan, plan
 from gradclip.conformance.declared import xfails_of_run
 from gradclip.conformance.engine import new_report, run_plan

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 
 _FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"),
@@ -38,7 +39,7 @@ def measure(html: str, folder: Path, *flags: str, fragment: str = "", width: int
     page = folder / "measured.html"
     page.write_text(f"<!DOCTYPE html><meta charset=utf-8>{frame}<script>{script}</script>", encoding="utf-8")
     command = [installed(), *_FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT)
     found = re.search(r"<pre id=\"measured\">(.*?)</pre>", done.stdout, re.DOTALL)
     assert found, done.stderr
     result: dict[str, Any] = json.loads(unescape(found[1]))

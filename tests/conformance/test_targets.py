@@ -11,7 +11,7 @@ import pytest
 from frameworks.base import Framework
 from vectors.command import main as record
 
-from gradclip.cli import main
+from gradclip.commands.cli import main
 from gradclip.conformance import Report, check_target, gradclip_target, native_target
 from gradclip.conformance.adapted import features_of
 from gradclip.conformance.array import COMPLEX, FLOATS, INTEGERS, rounded, spacing

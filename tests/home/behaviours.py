@@ -16,15 +16,14 @@ from frameworks.base import Framework
 from home.compare import Outcome, differences, tensor_differences
 from home.replay import WITH_CASES, judge
 from vectors.cases import BY_NAME
-
-from gradclip.departures import DEPARTURES
+from vectors.departed import CASES
 
 Seen = Callable[[SimpleNamespace], Any]
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    native: str  #: as in the departures table
+    native: str  #: as in the departures
     name: str
     see: Seen
 
@@ -86,9 +85,9 @@ def warned(call: Callable[[], Any]) -> tuple[Any, bool]:
 
 
 def never_replayed(prefix: str, behaviours: Behaviours) -> list[tuple[str, str]]:
-    """What the departures table lists of a framework's natives and no test replays: a name that is misspelt there."""
+    """The cases that are listed for a framework's natives and that no test replays: a name is misspelt there."""
     replayed = {(behaviour.native, behaviour.name) for behaviour in behaviours}
-    listed = [(native, case) for departure in DEPARTURES for native, cases in departure.cases.items() for case in cases]
+    listed = [(native, case) for of_natives in CASES.values() for native, cases in of_natives.items() for case in cases]
     return [
         (native, case)
         for native, case in listed

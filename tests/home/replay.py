@@ -1,4 +1,4 @@
-"""One recorded case against one native: they agree, or the departures table says that they do not."""
+"""One recorded case against one native: they agree, or it is listed as a departure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 from frameworks.base import Framework
 from home.compare import Outcome, differences, outcome
 from vectors.cases import CASES, ORDERED, Array, Case, TensorLimit
-
-from gradclip.departures import DEPARTURES
+from vectors.departed import departure_of
 
 #: the natives that the cases are replayed on
 WITH_CASES = (
@@ -31,7 +30,7 @@ Run = Callable[..., Outcome]  #: (what holds the gradients, limit, **arguments)
 class Native:
     """A native function, and the gradclip function that stands for it on the same tensors."""
 
-    name: str  #: as in the departures table
+    name: str  #: as in the departures
     native: Run
     ours: Run
     ordered: bool = False  #: whether it takes norm_type and error_if_nonfinite
@@ -91,7 +90,7 @@ def check(framework: Framework, native: Native, case: Case) -> None:
 
 def judge(native: str, case: str, found: list[str]) -> None:
     """Fail for a difference that is not listed, and for a listed one that is none."""
-    listed = next((d.key for d in DEPARTURES if case in d.cases.get(native, ())), None)
+    listed = departure_of(native, case)
     if listed is None:
         assert not found, "; ".join(found)
     else:

@@ -1,9 +1,11 @@
-"""The departures table itself, and the README that shows it."""
+"""The table of departures, the cases that are listed for each, and the README that shows the table."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+
+from vectors.departed import CASES, departure_of
 
 from gradclip.departures import DEPARTURES, markdown
 
@@ -13,13 +15,20 @@ PREFIXES = ("torch.", "tf.", "paddle.", "optax.", "keras[tensorflow] ", "keras[t
 
 
 def test_each_case_departs_for_one_reason() -> None:
-    listed = Counter((native, case) for departure in DEPARTURES for native, cases in departure.cases.items() for case in cases)
+    listed = Counter((native, case) for natives in CASES.values() for native, cases in natives.items() for case in cases)
     assert [what for what, times in listed.items() if times > 1] == []
+    assert departure_of("torch.nn.utils.clip_grad_norm_", "D7") == "infinite-limit"
+    assert departure_of("torch.nn.utils.clip_grad_norm_", "A1") is None
 
 
 def test_keys_are_unique_and_every_departure_has_cases() -> None:
     assert len({departure.key for departure in DEPARTURES}) == len(DEPARTURES)
-    assert all(departure.functions and all(departure.cases.values()) for departure in DEPARTURES)
+    assert all(cases for natives in CASES.values() for cases in natives.values())
+
+
+def test_the_cases_are_of_the_functions_that_the_table_names() -> None:
+    functions = {departure.key: sorted(departure.functions) for departure in DEPARTURES}
+    assert functions == {key: sorted(natives) for key, natives in CASES.items()}
 
 
 def test_every_native_is_of_a_framework_whose_tests_look_for_it() -> None:

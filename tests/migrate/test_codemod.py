@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from launched import TIME_LIMIT
 from migrate.codemods import manual, migrate, options, rewritten
 
 from gradclip.migrate.apis import APIS, BY_NAME
@@ -221,7 +222,7 @@ def test_every_link_leads_to_a_place_of_the_page() -> None:
 
 def modules_after(code: str) -> set[str]:
     code += "\nimport sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     return set(done.stdout.split())
 
 
@@ -237,5 +238,5 @@ def test_migrating_imports_no_framework_and_no_backend() -> None:
 def test_without_libcst_the_codemod_is_not_imported() -> None:
     code = "import sys\nsys.modules['libcst'] = None\ntry:\n    import gradclip.migrate.codemod\n"
     code += "except ImportError as error:\n    print(error.name)"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     assert done.stdout == "libcst\n"

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 
 import gradclip
 import gradclip.migrate.apis
-from gradclip import cli
+from gradclip.commands import cli
 from gradclip.departures import DEPARTURES
 from gradclip.migrate import explain_words as words
 from gradclip.migrate.apis import APIS
@@ -296,8 +297,8 @@ def test_the_examples_in_the_docstrings(module: str) -> None:
     "code",
     [
         "import gradclip.migrate.apis",
-        "from gradclip import cli; cli.main(['explain', 'torch.clip_grad_norm'])",
-        "from gradclip import cli; cli.main(['explain', 'torch.clip_grad_norm', 'keras.clipnorm'])",
+        "from gradclip.commands import cli; cli.main(['explain', 'torch.clip_grad_norm'])",
+        "from gradclip.commands import cli; cli.main(['explain', 'torch.clip_grad_norm', 'keras.clipnorm'])",
         "from gradclip.migrate import explain_table; explain_table.markdown()",
     ],
 )
@@ -309,5 +310,5 @@ def test_no_framework_and_no_backend_is_imported(code: str) -> None:
         "\nbad |= {name for name in sys.modules if name.startswith('gradclip.backends.')}"
         "\nsys.exit(f'imported: {sorted(bad)}' if bad else 0)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import gradclip
-from gradclip import cli
+from gradclip.commands import cli
 from gradclip.migrate import explain_words as words
 from gradclip.migrate.explain import explain
 from gradclip.migrate.explain_call import CallError, find, with_limit

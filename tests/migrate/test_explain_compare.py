@@ -11,7 +11,7 @@ import pytest
 from oracle import ulps
 
 import gradclip
-from gradclip import cli
+from gradclip.commands import cli
 from gradclip.migrate.apis.meaning import DIALECTS
 from gradclip.migrate.explain_call import find
 from gradclip.migrate.explain_compare import compare

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import manual, migrate, rewritten
 
-from gradclip import cli
+from gradclip.commands import cli
 from gradclip.migrate import codemod, importers
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.files import Found

@@ -1,6 +1,6 @@
 """The guide: every command in it runs on the project that it speaks of, and prints what it says.
 
-``python tests/migrate/test_guide.py`` writes what the commands print today into the guide.
+``PYTHONPATH=tests python tests/migrate/test_guide.py`` writes what the commands print today into the guide.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launched import TIME_LIMIT
 
 GUIDE = Path(__file__).parents[2] / "docs" / "migrate.md"
 PROJECT = Path(__file__).parent / "project"
@@ -36,7 +37,9 @@ def output(command: str, folder: Path) -> str:
     assert program == "gradclip"
     environment = {**os.environ, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"}
     line = [sys.executable, "-P", "-m", program, *arguments]
-    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=120)
+    done = subprocess.run(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=TIME_LIMIT
+    )
     return done.stdout.decode()
 
 

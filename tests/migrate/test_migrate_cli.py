@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 from migrate import stand_in
 from rich.console import Console
 
-from gradclip import cli
+from gradclip.commands import cli
 from gradclip.migrate import output
 from gradclip.migrate.model import Options, Outcome, Site
 from gradclip.migrate.output import TextReport, Waiting
@@ -46,7 +47,7 @@ def command(*arguments: str, stdin: bytes = b"", folder: Path, **variables: str)
     """The command in a process of its own, and with the codemod that there is."""
     environment = {**os.environ, "COLUMNS": "80", **variables}
     line = [sys.executable, "-P", "-m", "gradclip", "migrate", *arguments]
-    return subprocess.run(line, input=stdin, capture_output=True, cwd=folder, env=environment, timeout=120)
+    return subprocess.run(line, input=stdin, capture_output=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
 # ---- what it ends with --------------------------------------------------------------------------------------------------
@@ -126,12 +127,12 @@ def test_what_means_nothing_ends_with_2(
 @pytest.mark.parametrize("module", ["libcst", "pathspec", "rich"])
 def test_without_the_extra_one_line_says_how_to_install_it(module: str, tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom importlib import util\nfrom gradclip import cli\n"
+        "import sys\nfrom importlib import util\nfrom gradclip.commands import cli\n"
         f"sys.modules[{module!r}], find = None, util.find_spec\n"
         f"util.find_spec = lambda name: None if name == {module!r} else find(name)\n"
         "sys.exit(cli.main(['migrate', '.']))"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     said = f"gradclip migrate needs {module}: python -m pip install 'gradclip[migrate]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
@@ -505,17 +506,17 @@ def test_no_framework_and_no_backend_is_imported(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(TORCH.replace(b"\xe9", b"e"))
     (tmp_path / "b.py").write_text("import tensorflow as tf, paddle, jax, optax, keras, numpy\ng = tf.clip_by_norm(g, 1.0)\n")
     code = (
-        "import sys\nfrom gradclip import cli\n"
+        "import sys\nfrom gradclip.commands import cli\n"
         "assert cli.main(['migrate', '.', '--write', '--to', 'jax']) == 1\n"
         "bad = {'numpy', 'torch', 'tensorflow', 'paddle', 'jax', 'optax', 'keras'} & set(sys.modules)\n"
         "bad |= {name for name in sys.modules if name.startswith('gradclip.backends')}\n"
         "sys.exit(f'imported: {bad}' if bad else 0)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_command_imports_nothing_of_the_extra_until_it_runs(tmp_path: Path) -> None:
-    code = "import sys; from gradclip import cli; sys.exit(str({'libcst', 'pathspec', 'rich'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    code = "import sys; from gradclip.commands import cli; sys.exit(str({'libcst', 'pathspec', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     assert done.stderr == "set()\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from launched import TIME_LIMIT
 
 ROOT = Path(__file__).parents[2]
 HOOKS = ROOT / ".pre-commit-hooks.yaml"
@@ -51,7 +52,7 @@ def test_the_entry_checks_and_changes_nothing(source: str, code: int, said: str,
     for name in names:
         (tmp_path / name).write_text(source if name == "a.py" else "x: int\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", program, *arguments, *names]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     assert done.returncode == code, done.stderr
     assert said in done.stdout
     assert (tmp_path / "a.py").read_text(encoding="utf-8") == source

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frameworks.numpy import framework
+from launched import TIME_LIMIT
 from oracle import norm, ulps
 
 from gradclip.backends import host, kernels, threads
@@ -185,7 +186,7 @@ def test_where_there_are_no_more_threads() -> None:
         "threading.Thread(target=late).start()",
     )
     ended = subprocess.run(
-        [sys.executable, "-P", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=TIME_LIMIT, check=False
     )
     assert (ended.stdout, ended.stderr) == ("2048.0\n", "")
 

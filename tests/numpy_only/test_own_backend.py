@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launched import TIME_LIMIT
 
 import gradclip
 from gradclip import registry
@@ -45,7 +46,9 @@ print(json.dumps({{name: results(eval(rule)) for name, rule in {RULES}.items()}}
 
 def run(code: str, path: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(path)}
-    return subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, timeout=TIME_LIMIT
+    )
 
 
 def copied(to: Path) -> Path:
@@ -63,7 +66,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = copied(tmp_path_factory.mktemp("sources") / "own_backend")
     target = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, str(sources)], check=True, timeout=120)
+    subprocess.run([*pip, str(sources)], check=True, timeout=TIME_LIMIT)
     return target
 
 

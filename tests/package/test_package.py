@@ -1,8 +1,9 @@
-"""What a user installs: the wheel, the sdist and the editable install, each built from a copy of the sources."""
+"""What a user has: a clone, the wheel, the sdist and the editable install, each made from a copy of the sources."""
 
 from __future__ import annotations
 
 import email
+import json
 import os
 import shutil
 import subprocess
@@ -10,26 +11,32 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy
 import pytest
+from launched import TIME_LIMIT
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("torch", "tensorflow", "paddle", "jax")
 IMPORTS = """
 import sys
-import gradclip, gradclip.dialects, gradclip.dropins, gradclip.backends, gradclip.cli
+import gradclip, gradclip.dialects, gradclip.dropins, gradclip.backends, gradclip.commands.cli
 print(gradclip.__version__)
 print("backends" in sys.modules)
 """
 
+#: the variables of somebody who types a command in a clone: nothing keeps the current folder off the path
+TYPED = {"PYTHONPATH": "", "PYTHONSAFEPATH": ""}
+#: what lets a clone import ``gradclip.backends``
+LINK = Path("gradclip", "backends")
 #: the compiled loops, and what editors know of them
 KERNELS = {"gradclip/backends/_kernels.abi3.so", "gradclip/backends/_kernels.pyi"}
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=TIME_LIMIT, env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -41,9 +48,23 @@ def built(source: Path, kind: str, to: Path, **variables: str) -> Path:
     return file
 
 
+def copied(folder: Path, to: Path) -> Path:
+    """A copy without what a build leaves; a link stays a link."""
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.so")
+    return Path(shutil.copytree(folder, to, symlinks=True, ignore=left))
+
+
+def members(sdist: Path) -> list[str]:
+    """The names in an sdist, without those of folders."""
+    with tarfile.open(sdist) as archive:
+        return [member.name.partition("/")[2] for member in archive if not member.isdir()]
+
+
 def contents(wheel: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+        names = archive.namelist()
+        assert len(set(names)) == len(names)
+        return {name: archive.read(name) for name in names}
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +73,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source") / "gradclip"
     folder.mkdir()
     for name in ("gradclip", "backends", "tests", "examples"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.so"))
+        copied(ROOT / name, folder / name)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture
+def without_link(source: Path, tmp_path: Path) -> Path:
+    """The sources as a checkout on a system without symbolic links has them: the link is a text file."""
+    folder = copied(source, tmp_path / "source")
+    (folder / LINK).unlink()
+    (folder / LINK).write_text("../backends", encoding="utf-8")
     return folder
 
 
@@ -78,6 +108,14 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return interpreter
 
 
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that has nothing."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return folder / "bin" / "python"
+
+
 def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     core = {f"gradclip/{p.relative_to(ROOT / 'gradclip')}" for p in (ROOT / "gradclip").rglob("*.py")}
     backends = {f"gradclip/backends/{p.relative_to(ROOT / 'backends')}" for p in (ROOT / "backends").rglob("*.py")}
@@ -88,6 +126,34 @@ def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     assert "gradclip/conformance/report/template.html.j2" in data
     found = {name for name in contents(wheel) if ".dist-info/" not in name}
     assert found == core | backends | data | {"gradclip/py.typed", *KERNELS}
+
+
+def test_the_sdist_has_each_source_once(sdist: Path, wheel: Path) -> None:
+    names = Counter(name.removeprefix("gradclip/") for name in members(sdist) if name.endswith((".py", ".pyi", ".c", ".h")))
+    assert [name for name, times in names.items() if times > 1] == []
+    modules = {name.removeprefix("gradclip/") for name in contents(wheel) if name.endswith((".py", ".pyi"))}
+    assert modules <= names.keys()
+    assert str(LINK) not in members(sdist)
+
+
+def test_a_clone_needs_no_install(source: Path, bare: Path) -> None:
+    assert os.readlink(source / LINK) == os.path.join("..", "backends")
+    code = f"{IMPORTS}import importlib.util as u; print(u.find_spec('gradclip.backends.numpy').origin)"
+    version, named, origin = run(bare, "-c", code, cwd=source, **TYPED).split()
+    assert (named, Path(origin).resolve()) == ("False", source / "backends" / "numpy.py")
+    assert run(bare, "-m", "gradclip", "--version", cwd=source, **TYPED).split() == ["gradclip", version]
+
+
+def test_a_clone_asks_its_frameworks(source: Path, bare: Path) -> None:
+    """Each is asked in a process of its own, which finds the clone too."""
+    packages = {**TYPED, "PYTHONPATH": str(Path(numpy.__file__).parents[1])}
+    printed = run(bare, "-m", "gradclip", "backends", "--json", cwd=source, **packages)
+    entries = {entry["name"]: entry for entry in json.loads(printed)["backends"]}
+    assert (entries["numpy"]["error"], entries["numpy"]["version"]) == (None, numpy.__version__)
+
+
+def test_a_checkout_without_the_link_builds_the_same_wheel(without_link: Path, wheel: Path, tmp_path: Path) -> None:
+    assert contents(built(without_link, "wheel", tmp_path / "wheel")) == contents(wheel)
 
 
 def test_the_metadata(wheel: Path) -> None:
@@ -102,7 +168,7 @@ def test_the_metadata(wheel: Path) -> None:
     assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "conformance", "all"}
     everything = next(requirement for requirement in required if requirement.startswith("gradclip["))
     assert set(everything.partition("[")[2].partition("]")[0].split(",")) == extras - {"all"}
-    entries = b"[console_scripts] gradclip = gradclip.cli:main [pytest11] gradclip = gradclip.conformance.plugin"
+    entries = b"[console_scripts] gradclip = gradclip.commands.cli:main [pytest11] gradclip = gradclip.conformance.plugin"
     assert files[f"gradclip-{version}.dist-info/entry_points.txt"].split() == entries.split()
 
 
@@ -133,8 +199,7 @@ def test_the_compiled_loops_need_nothing(python: Path, tmp_path: Path) -> None:
 
 def test_without_a_compiler(source: Path, wheel: Path, tmp_path: Path) -> None:
     """All but the compiled loops is installed, and clips."""
-    copy = shutil.copytree(source, tmp_path / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    without = built(copy, "wheel", tmp_path / "wheel", CC="no-such-compiler")
+    without = built(copied(source, tmp_path / "source"), "wheel", tmp_path / "wheel", CC="no-such-compiler")
     assert contents(wheel).keys() - contents(without).keys() == {"gradclip/backends/_kernels.abi3.so"}
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target", tmp_path / "site", without, cwd=tmp_path)
     code = """
@@ -150,14 +215,14 @@ print(kernels.KINDS, gradclip.clip_grad_norm_(grads, 1.0), round(float(grads[1][
     assert printed.split() == ["{}", "10.392304845413264", "0.1925"]
 
 
-def test_an_editable_install_has_the_backends(source: Path, tmp_path: Path) -> None:
+def test_an_editable_install_has_the_backends(source: Path, bare: Path, tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
     run(*pip, "--target", tmp_path / "site", "--editable", source, cwd=tmp_path)
-    venv.create(tmp_path / "venv", with_pip=False)
     code = f"import site; site.addsitedir({str(tmp_path / 'site')!r})\n{IMPORTS}"
     code += "import importlib.util as u; print(gradclip.__file__, u.find_spec('gradclip.backends.numpy').origin)"
-    printed = run(tmp_path / "venv" / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split()
-    assert printed[1:] == ["False", str(source / "gradclip" / "__init__.py"), str(source / "backends" / "numpy.py")]
+    printed = run(bare, "-P", "-c", code, cwd=tmp_path, PYTHONPATH="").split()
+    assert printed[1:3] == ["False", str(source / "gradclip" / "__init__.py")]
+    assert Path(printed[3]).resolve() == source / "backends" / "numpy.py"
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:

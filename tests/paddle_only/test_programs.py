@@ -13,6 +13,7 @@ import numpy as np
 import paddle
 import pytest
 from frameworks.paddle import framework
+from launched import TIME_LIMIT
 from oracle import ulps
 from paddle_programs import run, static_mode
 
@@ -361,6 +362,6 @@ def test_to_static_calls_it_as_it_is(call: str, first: bool, tmp_path: Path) -> 
     lines += ["got = paddle.jit.to_static(traced, full_graph=True)(a, b)", "print(*got[0].tolist(), *got[1].tolist())"]
     script = tmp_path / "script.py"  # to_static reads the source
     script.write_text("\n".join(lines))
-    done = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, timeout=TIME_LIMIT)
     assert done.returncode == 0, done.stderr
     assert ulps(np.array(done.stdout.split(), np.float64), np.array([3.0, 4.0, 12.0]) / 13, "float32") <= 4

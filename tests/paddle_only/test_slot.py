@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 import pytest
 from frameworks.paddle import framework
+from launched import TIME_LIMIT
 from oracle import ulps
 
 import gradclip
@@ -234,7 +235,9 @@ def test_a_class_derived_from_ours() -> None:
 def test_a_pickle_opens_without_paddle() -> None:
     code = "import pickle, sys; clip = pickle.loads(bytes.fromhex(sys.argv[1])); print(clip.clip_norm, 'paddle' in sys.modules)"
     data = pickle.dumps(gradclip.ClipGradByNorm(2.0)).hex()
-    done = subprocess.run([sys.executable, "-P", "-c", code, data], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, data], capture_output=True, text=True, check=True, timeout=TIME_LIMIT
+    )
     assert done.stdout == "2.0 False\n"
 
 

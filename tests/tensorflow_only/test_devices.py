@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from launched import TIME_LIMIT
+
 SCRIPT = """
 import gradclip, numpy as np, tensorflow as tf
 from gradclip.backends.tensorflow import TensorFlowBackend
@@ -56,6 +58,6 @@ def test_several_devices() -> None:
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIME_LIMIT,
     )
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ import mpmath
 
 from gradclip.conformance.array import number_to_json
 from vectors.array import Array, NumpyNumber, Same
+from vectors.departed import CASES
 from vectors.exact import FORMATS, INTEGERS, PART, norm, rounded
 from vectors.flags import DEPARTURE_FLAGS
 from vectors.formulas import RefusedError, call, clipped_by, number
@@ -216,7 +217,7 @@ def flags(operation: Operation, spec: Spec, found: Computed) -> set[str]:
         name
         for name, departure in DEPARTURE_FLAGS.items()
         for native in operation.natives
-        if spec.heading in departure.cases.get(native, ())
+        if spec.heading in CASES[departure.key].get(native, ())
     }
     features = set(needs(operation, spec, found.clipped))
     named = {*spec.flags, *listed, *(name for feature, name in _OF_FEATURES.items() if feature in features)}

@@ -1,4 +1,4 @@
-"""The inputs of which every native's behaviour is recorded: one case a heading, by the name it has in the departures table."""
+"""The inputs of which every native's behaviour is recorded: one case a heading, by the name it has in ``departed``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The 17 operations: each with its formula, its documentation, and its names in the departures table."""
+"""The 17 operations: each with its formula, its documentation, and its names in the departures."""
 
 from __future__ import annotations
 

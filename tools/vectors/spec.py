@@ -49,7 +49,7 @@ class Operation:
     formula: Formula
     text: str  #: the formula in words
     documentation: str
-    natives: tuple[str, ...]  #: what the departures table calls it
+    natives: tuple[str, ...]  #: what the departures call it
     recorders: tuple[str, ...]  #: the names of the natives that are recorded
     limit: str = ""  #: the argument that is the limit
     in_place: bool = False  #: whether the native writes its gradients

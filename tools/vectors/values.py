@@ -11,7 +11,7 @@ from vectors.recorded import UNWRITABLE
 from vectors.spec import Also, Operation, Spec
 
 V = array([3.0, -4.0, 0.5, -0.5, 1.0, -1.0, 0.0, -0.0])
-#: the headings of the departures table
+#: the headings that are listed in ``departed``
 _NEGATIVE = {"optax.clip": "max_delta -1", "torch.clip_grad_value_": "-1", "keras.clipvalue": "-1"}
 _NOT_A_NUMBER = {"optax.clip": "max_delta nan", "torch.clip_grad_value_": "nan", "tensorflow.clip_by_value": "bounds of NaN"}
 _UNORDERED = "Only the order of the lower and the upper bound decides, and devices differ in it."

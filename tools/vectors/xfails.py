@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradclip.conformance.checks import CHECKS
+from vectors.departed import CASES
 from vectors.files import FOLDER
 from vectors.flags import DEPARTURE_FLAGS, FLAGS
 from vectors.operations import BY_NAME
@@ -56,7 +57,7 @@ def reason(operation: str, native: str, vector: Json, made: Json) -> str:
     _, on, backend = native.partition("@")
     natives = [name for name in BY_NAME[operation].natives if not on or f"[{backend}]" in name]
     for name, departure in DEPARTURE_FLAGS.items():
-        if any(vector["heading"] in departure.cases.get(listed, ()) for listed in natives):
+        if any(vector["heading"] in CASES[departure.key].get(listed, ()) for listed in natives):
             return f"{name}: {departure.native}"
     if lost := _lost(vector, made):
         return f"{lost[0]}: {FLAGS[lost[0]].explanation}"
@@ -66,7 +67,7 @@ def reason(operation: str, native: str, vector: Json, made: Json) -> str:
     flags += [flag for flag in vector["flags"] if flag not in flags]
     for flag in flags:
         flagged = DEPARTURE_FLAGS.get(flag)
-        if flagged is not None and any(listed in flagged.cases for listed in natives):
+        if flagged is not None and any(listed in flagged.functions for listed in natives):
             return f"{flag}: {flagged.native}"
     return f"{flags[0]}: {FLAGS[flags[0]].explanation}" if flags else f"It departs from its formula: {vector['comment']}."
 

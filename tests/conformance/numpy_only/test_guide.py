@@ -1,6 +1,6 @@
 """The guide: its files are written, its commands run one after the other, and each prints what the guide says.
 
-``python tests/conformance/numpy_only/test_guide.py`` writes what the commands print today into the guide.
+``PYTHONPATH=tests python tests/conformance/numpy_only/test_guide.py`` writes what the commands print today into the guide.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conformance import javascript
+from launched import TIME_LIMIT
 
 from gradclip.conformance.target import FEATURES
 
@@ -53,7 +54,7 @@ def environment(folder: Path) -> dict[str, str]:
 def output(command: str, folder: Path) -> str:
     """What a shell prints of a command; progress is on the other stream."""
     return subprocess.run(
-        ["sh", "-c", command], capture_output=True, cwd=folder, env=environment(folder), timeout=120
+        ["sh", "-c", command], capture_output=True, cwd=folder, env=environment(folder), timeout=TIME_LIMIT
     ).stdout.decode()
 
 
@@ -91,7 +92,7 @@ def test_the_python_of_the_guide_runs(folder: Path) -> None:
     typed = [block for block in PYTHON.findall(TEXT) if block not in files]
     assert typed
     command = [sys.executable, "-c", "\n".join(typed)]
-    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "in_house_clip"
 MEANT = "optax.clip_by_global_norm"
@@ -20,7 +21,7 @@ MEANT = "optax.clip_by_global_norm"
 def conformance(file: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "gradclip", "conformance", f"{file}:clip_gradients", *options]
     environment = os.environ | {"COLUMNS": "110", "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=EXAMPLE, env=environment, capture_output=True, encoding="utf-8", timeout=120)
+    return subprocess.run(command, cwd=EXAMPLE, env=environment, capture_output=True, encoding="utf-8", timeout=TIME_LIMIT)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conformance import javascript
+from launched import TIME_LIMIT
 
 import gradclip.conformance
 
@@ -32,7 +33,7 @@ def test_the_example_passes_what_it_claims() -> None:
 
 def test_the_guide_has_a_node_where_none_is_installed(tmp_path: Path) -> None:
     javascript.install(tmp_path / "bin")
-    done = subprocess.run([tmp_path / "bin" / "node", EXAMPLE, VECTORS], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([tmp_path / "bin" / "node", EXAMPLE, VECTORS], capture_output=True, text=True, timeout=TIME_LIMIT)
     assert (done.returncode, done.stdout.splitlines()) == told(SCRIPT)
 
 

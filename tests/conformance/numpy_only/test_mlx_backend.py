@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 
 from gradclip.conformance.target import OPERATIONS
 
@@ -24,13 +25,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("sources") / EXAMPLE.name)
     target = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, str(sources)], check=True, timeout=120)
+    subprocess.run([*pip, str(sources)], check=True, timeout=TIME_LIMIT)
     return target
 
 
 def run(arguments: list[str], installed: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     whole = os.environ | {"PYTHONPATH": str(installed)} | environment
-    return subprocess.run([sys.executable, "-P", *arguments], env=whole, capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, "-P", *arguments], env=whole, capture_output=True, text=True, timeout=TIME_LIMIT)
 
 
 def conformance(installed: Path, to: Path, *options: str, **environment: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from gradclip.cli import main
+from gradclip.commands.cli import main
 from gradclip.conformance import Report, check_target, function_target, parametrize_with_checks
 from gradclip.conformance.declared import shipped_xfails, xfails_of_run
 from gradclip.conformance.report import lay_out

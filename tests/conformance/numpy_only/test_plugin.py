@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from launched import TIME_LIMIT
 
 from gradclip.conformance import check_target, function_target, parametrize_with_checks
 from gradclip.conformance.report import schema
@@ -52,7 +53,7 @@ class Run:
         command = [sys.executable, "-P", "-m", "pytest", "-rA", "--junitxml=junit.xml", *arguments]
         variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))} | environment
         variables["COLUMNS"] = "100"
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=variables, timeout=120)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=variables, timeout=TIME_LIMIT)
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.lines = self.out.splitlines()
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from launched import TIME_LIMIT
+
 SOURCE = """
 import torch
 
@@ -25,7 +27,7 @@ def conformance(folder: Path, source: str) -> tuple[int, str]:
     command = ["gradclip", "conformance", "train.py:clip", "--dialect", "torch.clip_grad_norm_", "--arrays", "torch"]
     select = ["--select=*/[AB]*", "--select=*/order_invariance", "--select=*/split_invariance"]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", *command, *select], cwd=folder, capture_output=True, text=True, timeout=120
+        [sys.executable, "-P", "-m", *command, *select], cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT
     )
     return done.returncode, done.stdout
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from launched import TIME_LIMIT
 
 
 def alone(clip: Callable[[], Any]) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def main() -> None:
     address, index = sys.argv[1], int(sys.argv[2])
     jax.config.update("jax_num_cpu_devices", 1)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(address, 2, index, initialization_timeout=60)
+    jax.distributed.initialize(address, 2, index, initialization_timeout=TIME_LIMIT)
     import gradclip
     from gradclip.dialects import torch
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from launched import TIME_LIMIT
 
 import gradclip
 from gradclip.dialects import torch
@@ -22,7 +23,7 @@ def main() -> None:
     address, processes, index = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     jax.config.update("jax_num_cpu_devices", 2)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(address, processes, index, initialization_timeout=60)
+    jax.distributed.initialize(address, processes, index, initialization_timeout=TIME_LIMIT)
     from jax_only.distributed import common  # makes arrays, which must not be before
 
     mesh = jax.make_mesh((processes, 2), common.BOTH, axis_types=(jax.sharding.AxisType.Auto,) * 2)

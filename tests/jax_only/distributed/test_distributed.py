@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from jax_only.distributed import worker
-from launched import TESTS, environment
+from launched import TESTS, TIME_LIMIT, environment
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
 
@@ -27,7 +27,7 @@ def failures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
         command = [sys.executable, "-m", "jax_only.distributed.worker", str(path), str(DOCS)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=of_devices(8), check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(8), check=False)
         assert done.returncode == 0, done.stderr[-5000:]
         found: dict[str, str] = json.loads(path.read_text("utf-8"))
         return found
@@ -41,7 +41,7 @@ def test_on_eight_devices(name: str) -> None:
 def test_the_table_of_costs() -> None:
     """Read from what XLA compiles for up to 64 devices."""
     command = [sys.executable, "-m", "jax_only.distributed.counting"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=of_devices(64), check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(64), check=True)
     assert DOCS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
 
 
@@ -54,7 +54,7 @@ def two_processes(module: str, *arguments: str) -> list[str]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     started = [subprocess.Popen([*command, str(i)], env=env | {"XLA_FLAGS": ""}, **pipes) for i in range(2)]
     try:
-        said = [process.communicate(timeout=400)[0] for process in started]
+        said = [process.communicate(timeout=TIME_LIMIT)[0] for process in started]
     finally:
         for process in started:
             process.kill()
@@ -80,7 +80,7 @@ def test_a_process_that_dies() -> None:
 
 def test_the_example_trains() -> None:
     command = [sys.executable, str(TESTS.parent / "examples" / "jax_sharded.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=of_devices(8), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(8), check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     first, last = done.stdout.splitlines()[-1].removeprefix("first loss ").split(", last loss ")
     assert float(last) < float(first) / 3

@@ -11,20 +11,20 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launched import TESTS, environment
+from launched import TESTS, TIME_LIMIT, environment
 from paddle_only.distributed import worker
 
 EXAMPLE = TESTS.parent / "examples" / "paddle_data_parallel.py"
 DOCS = TESTS.parent / "docs" / "distributed.md"
 
 
-def launch(processes: int, *arguments: str, seconds: float = 150) -> str:
+def launch(processes: int, *arguments: str) -> str:
     """What the processes say, when all have ended well."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-P", "-m", "paddle.distributed.launch", f"--nproc_per_node={processes}"]
         command += ["--log_dir", folder, *arguments]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, env=environment(OMP_NUM_THREADS="1"), check=False
+            command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment(OMP_NUM_THREADS="1"), check=False
         )
         logs = [path.read_text("utf-8", "replace") for path in sorted(Path(folder).glob("workerlog.*"))]
     said = "\n".join(log[-10000:] for log in logs)

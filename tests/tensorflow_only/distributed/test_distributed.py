@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launched import TESTS, environment
+from launched import TESTS, TIME_LIMIT, environment
 from tensorflow_only.distributed import mirrored
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
@@ -20,7 +20,7 @@ NAMES = [*(check.__name__ for check in mirrored.CHECKS), "the_recipes"]
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
     own = environment(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3", KERAS_BACKEND="tensorflow")
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=own, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=own, check=False)
 
 
 @functools.cache

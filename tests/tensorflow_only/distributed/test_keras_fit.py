@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launched import TIME_LIMIT
 
 SCRIPT = textwrap.dedent("""
     import json, os, sys, warnings
@@ -66,7 +67,7 @@ SCRIPT = textwrap.dedent("""
 @functools.cache
 def weights() -> dict[str, dict[str, Any]]:
     command = [sys.executable, "-P", "-c", SCRIPT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from launched import TIME_LIMIT
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
@@ -38,7 +39,7 @@ def clip_alone(mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def main() -> None:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=TIME_LIMIT))
     patient = init_device_mesh("cpu", (2,))
     hasty = DeviceMesh.from_group(dist.new_group(timeout=timedelta(seconds=TIMEOUT)), "cpu")
     if dist.get_rank() == 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from launched import TESTS, environment
+from launched import TESTS, TIME_LIMIT, environment
 from torch_only.distributed import common, dying, worker
 
 import gradclip
@@ -21,14 +21,14 @@ from gradclip import norms
 from gradclip.dialects import torch as dialect
 
 
-def torchrun(processes: int, *arguments: str, seconds: float = 150) -> subprocess.CompletedProcess[str]:
+def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """What ``torchrun`` says and returns."""
     command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
         [*command, *arguments],
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=TIME_LIMIT,
         env=environment(OMP_NUM_THREADS="1"),
         check=False,
     )
@@ -110,7 +110,7 @@ def test_the_table_of_costs() -> None:
     """Counted in a process of its own, which plays the first of many."""
     command = [sys.executable, "-m", "torch_only.distributed.counting"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment(OMP_NUM_THREADS="1"), check=True
+        command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment(OMP_NUM_THREADS="1"), check=True
     )
     written = DOCS.read_text("utf-8").partition("<!-- counted -->\n")[2].partition("<!-- /counted -->")[0]
     assert written == done.stdout

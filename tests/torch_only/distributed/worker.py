@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from launched import failure
+from launched import TIME_LIMIT, failure
 from torch_only.distributed import axes, common, faults, groups, meshes, norms, reducing, training
 
 MODULES = (norms, axes, meshes, reducing, groups, training, faults)
@@ -32,8 +32,8 @@ def checks(processes: int) -> dict[str, Callable[[], None]]:
 def main() -> None:
     common.fail_on_warnings()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    reports = dist.new_group(timeout=timedelta(seconds=120))  # apart, so that a check that fails upsets no other
+    dist.init_process_group("gloo", timeout=timedelta(seconds=TIME_LIMIT))
+    reports = dist.new_group(timeout=timedelta(seconds=TIME_LIMIT))  # apart, so that a check that fails upsets no other
     failures: dict[str, list[str]] = {}
     for name, check in checks(dist.get_world_size()).items():
         failed = failure(check)

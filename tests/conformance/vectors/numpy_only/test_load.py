@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import TIME_LIMIT
 
 from gradclip.conformance import Array, load_vectors
 from gradclip.conformance.load import SHIPPED, NumpyNumber, SameAs, Vector, VectorFileError
@@ -240,7 +241,7 @@ except ModuleNotFoundError as error:
     print(error)
 print("numpy" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     count, what, hint, imported = done.stdout.splitlines()
     assert (count, imported) == ("17", "False")
     assert what == "Vector files are held against their schema by jsonschema."

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from vectors import xfails
 from vectors.cases import CASES, ORDERED
+from vectors.departed import CASES as DEPARTED
 from vectors.flags import DEPARTURE_FLAGS, FLAGS
 from vectors.operations import BY_NAME, OPERATIONS
 from vectors.record import NATIVES
@@ -27,7 +28,7 @@ NORMS = [operation.name for operation in OPERATIONS if not operation.by_value]
 VALUES = [operation.name for operation in OPERATIONS if operation.by_value]
 every_operation = pytest.mark.parametrize("name", ARGUMENTS)
 
-#: what the departures table lists and no vector can show: outcomes of other calls, or of more than one
+#: what is listed as a departure and no vector can show: outcomes of other calls, or of more than one
 NOT_OUTCOMES = re.compile(r"derivative|foreach|axes \[0\]|to static|share a gradient|nn.Embedding|two replicas")
 
 
@@ -64,10 +65,10 @@ def test_every_recorded_case_is_there(name: str) -> None:
 
 
 def listed() -> Iterator[Any]:
-    """Every native function, departure and case of the departures table that is about an operation."""
+    """Every native function of an operation, with each departure that is about it and the cases listed there."""
     natives = {native: operation.name for operation in OPERATIONS for native in operation.natives}
     for flag, departure in DEPARTURE_FLAGS.items():
-        for native, cases in departure.cases.items():
+        for native, cases in DEPARTED[departure.key].items():
             if native in natives:
                 yield pytest.param(natives[native], flag, cases, id=f"{native} {flag}")
 

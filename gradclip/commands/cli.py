@@ -8,13 +8,10 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
-from gradclip import demo, inventory
-from gradclip.conformance import command as conformance
-from gradclip.migrate import commands as migration
-from gradclip.migrate import explain_command
+from gradclip import __version__
+from gradclip.commands import conformance, demo, explain, inventory, migrate
 
 __all__ = ["main"]
 
@@ -34,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = int(options.run(options))
         sys.stdout.flush()
         return status
-    except (demo.UsageError, migration.MigrateError) as error:
+    except (demo.UsageError, migrate.MigrateError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -48,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradclip", description="Gradient clipping: every framework's semantics, on every framework's tensors."
     )
-    parser.add_argument("--version", action="version", version=f"gradclip {metadata.version('gradclip')}")
+    parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     what = "which backends there are, and what each supports"
@@ -71,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_demo)
     _add_json(command)
 
-    migration.add_migrate(commands)
-    explain_command.add_explain(commands)
+    migrate.add_migrate(commands)
+    explain.add_explain(commands)
     conformance.add_conformance(commands)
     return parser
 
@@ -103,7 +100,7 @@ def _backends(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     names = None if options.frameworks is None else [name.strip() for name in options.frameworks.split(",")]
     demo.require()
-    from gradclip import report  # here: it needs rich, which nothing else does
+    from gradclip.commands import report  # here: it needs rich, which nothing else does
 
     with report.progress() as progress:
         outcome = demo.run(options.steps, names, progress)

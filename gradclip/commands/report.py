@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gradclip import demo
+from gradclip.commands import demo
 from gradclip.rule import Scope
 
 __all__ = ["Bars", "Lines", "progress", "show"]

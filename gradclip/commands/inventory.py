@@ -1,6 +1,6 @@
 """``gradclip backends``: which backends there are, and what each supports, found out by trying it.
 
-As ``python -m gradclip.inventory MODULE`` it is the process that imports one framework and asks its backend.
+As ``python -m gradclip.commands.inventory MODULE`` it is the process that imports one framework and asks its backend.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from importlib import metadata, util
 from typing import Any
 
 import gradclip
-from gradclip import children, registry
+from gradclip import registry
 from gradclip.backend import Backend, Tensor
+from gradclip.commands import children
 from gradclip.dialects import torch as dialect
 from gradclip.dtypes import COMPLEX, FLOATS, WIDE
 
@@ -50,7 +51,7 @@ def survey(report: Callable[[str], None]) -> list[Entry]:
         if entry["origin"] == "registered":  # what was registered in this process is in no other
             entry.update(_attempt(entry["name"]))
         else:
-            failure = children.run("gradclip.inventory", [entry["name"]], entry.update, seconds=300)
+            failure = children.run("gradclip.commands.inventory", [entry["name"]], entry.update, seconds=300)
             entry["error"] = entry["error"] or failure
 
     children.two_at_a_time(ask, [entry for entry in entries if entry["installed"]])

@@ -18,11 +18,14 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Message", "channel", "run", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
+
+_ROOT = Path(__file__).resolve().parents[2]  # the folder that has gradclip
 
 #: no notices in the log, no memory of an accelerator taken beyond what is used
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
@@ -44,7 +47,7 @@ def run(
     """
     # -P: a folder that happens to be the current one must not stand in for an installed package
     command = [sys.executable, "-P", "-m", module, *arguments]
-    variables = {**_QUIET, **_MODEST, **os.environ, **(environment or {})}
+    variables = {**_QUIET, **_MODEST, **os.environ, **_path_to_clone(), **(environment or {})}
     error: str | None = "ended without an answer"
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
@@ -67,6 +70,13 @@ def run(
             return f"did not end within {seconds:g} seconds"
         log.seek(0)
         return _ending(status, log.read()) if status not in (0, _FAILED) else error
+
+
+def _path_to_clone() -> dict[str, str]:
+    """PYTHONPATH with the current folder, where this gradclip lies in it: in a clone, which needs no install."""
+    if Path.cwd() != _ROOT:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
 
 
 def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

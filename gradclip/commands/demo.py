@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from importlib import util
 from typing import Any
 
-from gradclip import children, registry
+from gradclip import registry
+from gradclip.commands import children
 from gradclip.errors import GradclipError
 from gradclip.rule import Rule
 
