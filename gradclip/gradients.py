@@ -44,7 +44,7 @@ class Gradients:
             backend = self.backend
             assert backend is not None
             found = backend.lane(self.present) if self.present and not self._repeats_owners() else None
-            lane = Lane(backend) if found is None else found
+            lane = (backend.reference or Lane)(backend) if found is None else found
             self.chosen_lane = lane
         return lane
 

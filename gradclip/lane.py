@@ -62,10 +62,10 @@ class Lane:
         """
         each = factors if isinstance(factors, list) else [factors] * len(tensors)
         if into != "place":
-            return [scale.scaled(self.backend, x, c, into == "kept") for x, c in zip(tensors, each, strict=True)]
+            return [self._scaled(x, c, into == "kept") for x, c in zip(tensors, each, strict=True)]
         for x, c in zip(tensors, each, strict=True):
             if not isinstance(c, float) or c != 1.0:
-                self.backend.assign_(x, scale.scaled(self.backend, x, c, True))
+                self.backend.assign_(x, self._scaled(x, c, True))
         return list(tensors)
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
@@ -77,9 +77,19 @@ class Lane:
             self.backend.assign_(x, value)
         return list(tensors)
 
+    def product(self, x: Tensor, coefficient: Any) -> Tensor:
+        """A new ``x * coefficient`` of a dense tensor, rounded once; ``x`` to the bit where the coefficient is 1."""
+        return scale.product(self.backend, x, coefficient)
+
     def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
         """The elements of a vector as 0-d tensors."""
         return [vector[i, ...] for i in range(count)]
+
+    def _scaled(self, x: Tensor, coefficient: Any, keep: bool) -> Tensor:
+        if isinstance(coefficient, float) and coefficient == 1.0:
+            return x if keep else self.backend.copy(x)
+        values, rebuild = self.backend.rows(x)
+        return rebuild(self.product(values, coefficient))
 
     def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
         backend = self.backend

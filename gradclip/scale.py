@@ -8,18 +8,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import INTEGERS, WIDE, normal_factors
 from gradclip.registry import find
 
-__all__ = ["clamped", "product", "scaled", "summed"]
-
-
-def scaled(backend: Backend, x: Tensor, coefficient: Any, keep: bool = False) -> Tensor:
-    """``x`` times a coefficient; where that is known to be 1 a copy, or with ``keep`` the tensor itself.
-
-    A sparse ``x`` has each of its rows once afterwards.
-    """
-    if isinstance(coefficient, float) and coefficient == 1.0:
-        return x if keep else backend.copy(x)
-    values, rebuild = backend.rows(x)
-    return rebuild(product(backend, values, coefficient))
+__all__ = ["clamped", "product", "summed"]
 
 
 def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
@@ -34,7 +23,7 @@ def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
 
 
 def clamped(backend: Backend, x: Tensor, lower: Any, upper: Any) -> Tensor:
-    """Each element between the bounds, which are floats or tensors that broadcast."""
+    """Each element between the bounds, which are floats or tensors that broadcast; a sparse ``x`` has each row once then."""
     values, rebuild = backend.rows(x)
     return rebuild(backend.clip(values, _bound(backend, lower, values), _bound(backend, upper, values)))
 
