@@ -100,11 +100,12 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     fits = distance < limit  # at the limit both branches are 1
     on_host = isinstance(fits, bool)
     where = _where if on_host else backend.where
+    least = max(limit, rule.floor) if isinstance(limit, float) else rule.floor
     divisor = distance
-    if rule.floor:
-        divisor = max(distance, rule.floor) if on_host else backend.clip(distance, rule.floor, None)
-    if isinstance(limit, float) and limit >= 2.0**-126:  # what is 0 fits, and in float32 too the limit is not
-        result = where(fits, 1.0, limit / where(fits, 1.0, divisor))
+    if least:  # below the limit anything does; there the limit itself has a derivative
+        divisor = where(distance < least, least, distance) if on_host else backend.clip(distance, least, None)
+    if isinstance(limit, float) and limit >= 2.0**-126:  # in float32 too it is not 0
+        result = where(fits, 1.0, limit / divisor)
     else:
         is_zero = distance <= 0  # 0 / 0 where the limit is 0: zeros are what they are to be
         result = where(fits, 1.0, limit / where(is_zero, 1.0, where(fits, 1.0, divisor)))

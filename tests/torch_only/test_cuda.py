@@ -72,7 +72,7 @@ class NoLook(TorchDispatchMode):
 def as_if_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors of the host, of which the backend believes that looking at them is not free."""
     monkeypatch.setattr(TorchBackend, "is_concrete", lambda self, tensors: False)
-    monkeypatch.setattr("gradclip.backends.torch._is_cpu", lambda x: False)
+    monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
 
 
 def test_the_mode_notices_a_look() -> None:

@@ -216,7 +216,7 @@ def test_no_look_on_an_accelerator(limit: float, monkeypatch: pytest.MonkeyPatch
     in_place.step()
     give(held(in_step), 1)
     monkeypatch.setattr(TorchBackend, "is_concrete", lambda self, tensors: False)
-    monkeypatch.setattr("gradclip.backends.torch._is_cpu", lambda x: False)
+    monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
     with NoLook():
         result = step_pre_hook(rule, fused=True)(in_step, (in_step,), {})
     assert result is None if limit == math.inf else isinstance(result[0][0].grad_scale, torch.Tensor)

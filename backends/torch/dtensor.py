@@ -1,4 +1,4 @@
-"""PyTorch gradients on several processes: DTensors of any meshes and placements, process groups. No backend itself."""
+"""PyTorch gradients on several processes: DTensors of any meshes and placements, process groups."""
 
 from __future__ import annotations
 

@@ -1,0 +1,181 @@
+"""PyTorch tensors on any device, sparse COO gradients, ``torch.compile`` and the optimizers' step hook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends.torch import compiled, lanes, versions
+from gradclip.backends.torch.distributed import TorchDistributed
+from gradclip.errors import DTypeError, NotWritableError
+from gradclip.lane import Lane
+
+if TYPE_CHECKING:
+    from gradclip.backends.torch.step import step_pre_hook
+
+__all__ = ["TorchBackend", "step_pre_hook"]
+
+_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "step_pre_hook":  # it stands above the engine, which a backend does not import
+        from gradclip.backends.torch.step import step_pre_hook
+
+        return step_pre_hook
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class TorchBackend(Backend):
+    """A ``torch.nn.Parameter``, and any leaf that requires a gradient, stands for its ``.grad``; all else is a gradient."""
+
+    name = "torch"
+    holds_gradients = True
+    whole = "gradclip.backends.torch.operator:whole"
+    distributed = TorchDistributed()
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, torch.Tensor)
+
+    def dtype(self, x: Tensor) -> str:
+        return _NAMES[x.dtype]
+
+    def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
+        return tuple(x.shape)
+
+    def size(self, x: Tensor) -> Any:
+        return x.numel()
+
+    def is_parameter(self, x: Any) -> bool:
+        if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
+            # inside torch.func.grad the inputs, which are gradients, are leaves that require one too
+            return not (compiled.is_transformed() if torch.compiler.is_compiling() else versions.is_wrapped(x))
+        return isinstance(x, torch.nn.Parameter)
+
+    def identity(self, x: Tensor) -> Hashable:
+        # compiled, a set of tensors knows them apart; their ids would be those of one step, and each step compiled again
+        return x if torch.compiler.is_compiling() else id(x)
+
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        for x in tensors:
+            if x.layout not in (torch.strided, torch.sparse_coo):
+                what, hint = "A gradient must be strided or sparse COO.", "x.to_sparse_coo() makes it one."
+                raise DTypeError(what, f"layout={x.layout}", hint)
+        if len({x.is_meta for x in tensors}) > 1:
+            what, hint = "Tensors on the meta device have no values to clip others by.", "clip them by themselves."
+            raise DTypeError(what, ", ".join(sorted({f"device={x.device}" for x in tensors})), hint)
+
+    def check_writable(self, x: Tensor) -> None:
+        if not torch.compiler.is_compiling() and x.is_inference() and not torch.is_inference_mode_enabled():
+            what = "A tensor made in inference mode cannot be written in place outside of it."
+            raise NotWritableError(what, f"shape {tuple(x.shape)}", "use gradclip.clip, or clone it first.")
+        if x.is_sparse or x.is_contiguous():
+            return
+        shared = (stride == 0 and length > 1 for stride, length in zip(x.stride(), x.shape, strict=True))
+        if x.numel() and any(shared):  # the strides of nothing mean nothing
+            received = f"strides {x.stride()}, shape {tuple(x.shape)}"
+            hint = "use gradclip.clip, or make it contiguous first."
+            raise NotWritableError("An expanded gradient cannot be written in place.", received, hint)
+
+    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+        if torch.compiler.is_compiling() or versions.is_forward_differentiating():
+            return False
+        records = torch.is_grad_enabled()
+        return not any(
+            not lanes.is_on_host(x) or (records and x.requires_grad) or versions.is_wrapped(x) or versions.is_fake(x)
+            for x in tensors
+        )
+
+    def can_look(self, x: Tensor) -> bool:
+        return not (torch.compiler.is_compiling() or x.is_meta or versions.is_wrapped(x) or versions.is_fake(x))
+
+    def is_sparse(self, x: Tensor) -> bool:
+        return bool(x.is_sparse)
+
+    def rows(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        if not x.is_sparse:
+            return super().rows(x)
+        merged = x.coalesce()
+
+        def rebuild(values: Tensor) -> Tensor:
+            indices = merged.indices().clone()
+            return torch.sparse_coo_tensor(indices, values, x.shape, is_coalesced=True, check_invariants=False)
+
+        return merged.values(), rebuild
+
+    # ---- arithmetic ------------------------------------------------------------------------------------------------------
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        return x.to(_DTYPES[dtype])
+
+    def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
+        device = None if like is None else like.device
+        if isinstance(value, torch.Tensor) and (device is None or value.device == device):
+            return value.to(_DTYPES[dtype])
+        if type(value) is float:
+            number = lanes.in_range(value, _DTYPES[dtype])
+            return torch.scalar_tensor(number, dtype=_DTYPES[dtype], device=device)  # in half the time
+        return torch.as_tensor(value, dtype=_DTYPES[dtype], device=device)
+
+    def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
+        device = tensors[0].device
+        return torch.stack([(x if x.device == device else x.to(device)).to(_DTYPES[dtype]) for x in tensors])
+
+    def abs(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        # compiled for the host a float32 sum is a running one; torch's own is not
+        is_running = torch.compiler.is_compiling() and x.is_cpu
+        wide = (torch.complex128 if x.is_complex() else torch.float64) if is_running else None
+        return (x.sum(dtype=wide) if axes is None else x.sum(axes, keepdim=True, dtype=wide)).to(x.dtype)
+
+    def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        return x.amax() if axes is None else x.amax(axes, keepdim=True)
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        if isinstance(x, float) and isinstance(y, torch.Tensor) and y.shape == condition.shape:
+            return y.masked_fill(condition, x)  # one operation less: torch.where makes a tensor of the number
+        return torch.where(condition, x, y)
+
+    def clip(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
+        if isinstance(upper, torch.Tensor):
+            x, upper = torch.minimum(x, upper.to(x)), None
+        if isinstance(lower, torch.Tensor):
+            x = x if upper is None else x.clamp(max=lanes.in_range(upper, x.dtype))
+            return torch.maximum(x, lower.to(x))
+        if lower is not None and upper is not None:
+            upper = max(lower, upper)
+        if lower is None and upper is None:
+            return x
+        return x.clamp(lanes.in_range(lower, x.dtype), lanes.in_range(upper, x.dtype))
+
+    def number(self, x: Tensor) -> float:
+        return float(x.detach())
+
+    def detach(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+    def copy(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def assign_(self, x: Tensor, value: Tensor) -> None:
+        x.copy_(value)
+
+    # ---- how a clip is carried -------------------------------------------------------------------------------------------
+
+    def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
+        if not torch.compiler.is_compiling():
+            return lanes.chosen(self, tensors)
+        if any(x.is_sparse for x in tensors):
+            return None
+        # to ask here spares many questions, which would be asked again in each compiled call
+        return compiled.CompiledLane(self, compiled.are_clear(tensors))
+
+    def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
+        return torch.no_grad() if in_place else nullcontext()

@@ -1,0 +1,39 @@
+"""PyTorch gradients on several processes: what is asked of every call, without the modules that DTensors need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradclip.backend import Tensor
+from gradclip.parts import Distributed, Parts, Processes
+
+__all__ = ["TorchDistributed"]
+
+
+class TorchDistributed(Distributed):
+    """DTensors and process groups; :mod:`gradclip.backends.torch.dtensor` is imported where there are some."""
+
+    def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
+        # whoever has a DTensor has imported their module, which takes a second
+        if torch.compiler.is_compiling() or "torch.distributed.tensor" not in sys.modules:
+            return None
+        from gradclip.backends.torch import dtensor
+
+        return dtensor.parts(leaves, owners)
+
+    def together(self, x: Tensor) -> Tensor:
+        return x.full_tensor() if hasattr(x, "full_tensor") else x
+
+    def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
+        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+    def group(self, reduce: object) -> Processes | None:
+        if not torch.distributed.is_available():
+            return None
+        from gradclip.backends.torch import dtensor
+
+        return dtensor.group_of(reduce)

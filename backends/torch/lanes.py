@@ -1,0 +1,211 @@
+"""The lanes of eager PyTorch tensors: the host's memory by compiled loops, everything else by multi-tensor operations."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import kernels
+from gradclip.backends.host_lane import HostLane
+from gradclip.backends.torch import versions
+from gradclip.dtypes import promote
+from gradclip.lane import Into, Lane
+
+__all__ = ["ForeachLane", "TorchHostLane", "chosen", "in_range", "is_dense"]
+
+_FLOATS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_PLAIN = {torch.Tensor, torch.nn.Parameter}  # tensors that are nothing but memory
+_PIECE = 1 << 18  # elements that the reference converts to float64 at once
+
+
+def is_on_host(x: Tensor) -> bool:
+    """Whether a look at a value costs no synchronisation."""
+    return bool(x.is_cpu)
+
+
+def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
+    """The lane of eager tensors; None for the reference."""
+    # asked of all at once, one thing after the other: one by one, 2,000 gradients would take longer than their norm
+    dtypes = set(map(versions.DTYPE, tensors))
+    if not dtypes <= _FLOATS.keys() or set(map(versions.LAYOUT, tensors)) != {torch.strided} or versions.is_transformed():
+        return None
+    is_fake = versions.is_fake(tensors[0])
+    if not (all(map(versions.is_fake, tensors)) if is_fake else set(map(type, tensors)) <= _PLAIN):
+        return None
+    if len(set(map(id, tensors))) < len(tensors) or any(map(versions.REQUIRES_GRAD, tensors)):
+        return None
+    if any(map(torch.Tensor.is_neg, tensors)) or any(map(torch.Tensor.is_inference, tensors)):
+        return None
+    kinds = [_FLOATS[dtype] for dtype in dtypes]
+    dtype = kinds[0] if len(kinds) == 1 else promote(kinds)
+    if is_fake or not all(map(is_on_host, tensors)):
+        is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values to clip others by
+        return ForeachLane(backend, dtype) if is_one_kind and _can_be_written(tensors) else None
+    if not kernels.KINDS.keys() >= set(kinds) or versions.has_modes() or not all(map(is_dense, tensors)):
+        return None
+    pointers = set(map(torch.Tensor.data_ptr, tensors))
+    if len(pointers) < len(tensors) or 0 in pointers:  # the same memory twice, or none: nothing, or zeros that are not stored
+        return None
+    return TorchHostLane(backend, dtype, kinds)
+
+
+def is_dense(x: Tensor) -> bool:
+    """Whether the elements of a strided tensor fill one piece of memory: in order, channels last, or transposed."""
+    return x.is_contiguous() or kernels.fills(x.stride(), x.shape)
+
+
+def _can_be_written(tensors: Sequence[Tensor]) -> bool:
+    """Whether no tensor shows one element at several places."""
+    return all(map(torch.Tensor.is_contiguous, tensors)) or all(map(is_dense, tensors))
+
+
+class TorchHostLane(HostLane):
+    """Dense tensors in the host's memory. New ones have the layout of the old."""
+
+    threads = staticmethod(torch.get_num_threads)
+
+    def pieces(self, tensors: Sequence[Tensor]) -> list[Any]:
+        return list(map(torch.Tensor.data_ptr, tensors))
+
+    def sizes(self, tensors: Sequence[Tensor]) -> list[int]:
+        return list(map(torch.Tensor.numel, tensors))
+
+    def split(self, x: Tensor) -> Sequence[Tensor]:
+        if x.numel() <= _PIECE:
+            return [x]
+        return (x.view(-1) if x.is_contiguous() else x.as_strided((x.numel(),), (1,))).split(_PIECE)
+
+    def room(self, tensors: Sequence[Tensor]) -> list[Any]:
+        return list(map(torch.empty_like, tensors))
+
+    def wrote(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        versions.count_write(tensors)
+        return tensors
+
+
+class ForeachLane(Lane):
+    """Dense tensors on accelerators, by torch's multi-tensor operations: as many launches for 2,000 gradients as for one.
+
+    A norm is accumulated in float32 by the device's own tree reductions, in the launch that reads the gradient; in float64 for
+    float64, and where the device does that at no cost. Nothing looks at a value.
+    """
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        if not self._takes(tensors, order):
+            return super().total(tensors, order, wide)
+        each = self._foreach_norms(tensors, order, is_total=True)
+        dtype = _wide(promote([self.dtype, *([wide] if wide else [])]))
+        device = each[0].device
+        found = [n if n.device == device else n.to(device) for n in each]
+        if len({n.dtype for n in found}) > 1:
+            found = [n.to(dtype) for n in found]
+        return torch.linalg.vector_norm(torch.stack(found), order).to(dtype) if len(found) > 1 else found[0].to(dtype)
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        if not self._takes(tensors, order):
+            return super().each(tensors, order)
+        return self._foreach_norms(tensors, order)
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        if isinstance(factors, float) and factors == 1.0:
+            return list(tensors) if into != "new" else [x.clone() for x in tensors]
+        if isinstance(factors, list):
+            if any(isinstance(c, float) or c.dim() for c in factors):
+                return super().scale(tensors, factors, into)
+        elif not isinstance(factors, float) and factors.dim():
+            return super().scale(tensors, factors, into)
+        results = list(tensors)
+        for places, some in _alike(tensors):
+            of_some = _factors(factors, places, some[0])
+            if into == "place":
+                torch._foreach_mul_(some, of_some)
+            else:
+                for i, x in zip(places, torch._foreach_mul(some, of_some), strict=True):
+                    results[i] = x.to(some[0].dtype)  # between 0-d tensors a wider factor promotes
+        return results
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        if not isinstance(lower, float) or not isinstance(upper, float):
+            return super().clamp(tensors, lower, upper, into)
+        results = list(tensors)
+        for places, some in _alike(tensors):
+            most, least = in_range(max(lower, upper), some[0].dtype), in_range(lower, some[0].dtype)
+            if into == "place":
+                torch._foreach_clamp_max_(some, most)
+            else:
+                some = torch._foreach_clamp_max(some, most)
+                for i, x in zip(places, some, strict=True):
+                    results[i] = x
+            torch._foreach_clamp_min_(some, least)
+        return results
+
+    def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
+        return list(vector.unbind())
+
+    def _takes(self, tensors: Sequence[Tensor], order: float) -> bool:
+        """Whether torch's norm of this order is as right as ours: not for a count of gradients, or the largest of nothing."""
+        return order > 0 and not (math.isinf(order) and any(x.numel() == 0 for x in tensors))
+
+    def _foreach_norms(self, tensors: Sequence[Tensor], order: float, is_total: bool = False) -> list[Tensor]:
+        found: list[Tensor] = list(tensors)
+        for places, some in _alike(tensors):
+            dtype = torch.float64 if some[0].dtype == torch.float64 or (is_total and _has_float64(some[0])) else torch.float32
+            for i, n in zip(places, torch._foreach_norm(some, order, dtype=dtype), strict=True):
+                found[i] = n
+        return found
+
+
+def _alike(tensors: Sequence[Tensor]) -> list[tuple[Sequence[int], list[Tensor]]]:
+    """The tensors of each device and dtype, which one launch can take, with their places."""
+    if len({(x.device, x.dtype) for x in tensors}) == 1:
+        return [(range(len(tensors)), list(tensors))]
+    places: dict[Any, list[int]] = {}
+    for i, x in enumerate(tensors):
+        places.setdefault((x.device, x.dtype), []).append(i)
+    return [(of_kind, [tensors[i] for i in of_kind]) for of_kind in places.values()]
+
+
+def _factors(factors: Any, places: Sequence[int], like: Tensor) -> Any:
+    """The factor or factors of some tensors that are alike, where and as one launch takes them.
+
+    On CUDA a scalar of another dtype would be applied tensor by tensor:
+    https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/ForeachBinaryOpScalarTensor.cu
+    """
+    if isinstance(factors, float):
+        return factors
+    if isinstance(factors, list):
+        return [factors[i] if factors[i].device == like.device else factors[i].to(like.device) for i in places]
+    factors = factors if factors.device == like.device else factors.to(like.device)
+    return factors.to(like.dtype if like.is_cuda else _wide_of(like))
+
+
+def _has_float64(x: Tensor) -> bool:
+    """Whether a device sums in float64 at the speed of memory."""
+    return is_on_host(x) or (x.is_cuda and not versions.is_fake(x) and _is_for_float64(x.device))
+
+
+@functools.cache
+def _is_for_float64(device: torch.device) -> bool:
+    """Whether a CUDA device is a P100, V100, A100, H100 or their like, and none made for graphics."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return bool(torch.version.cuda) and major >= 6 and minor == 0
+
+
+def _wide(dtype: str) -> torch.dtype:
+    return torch.float64 if dtype == "float64" else torch.float32
+
+
+def _wide_of(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def in_range(value: Any, dtype: torch.dtype) -> Any:
+    """A number as the dtype has it: beyond its greatest torch raises, where it is infinite."""
+    if not isinstance(value, float) or not abs(value) > 65504.0 or not (dtype.is_floating_point or dtype.is_complex):
+        return value
+    return math.copysign(math.inf, value) if abs(value) > torch.finfo(dtype).max else value
