@@ -1,4 +1,4 @@
-"""Every fast path is a second implementation: it agrees with the one that it stands in for, eagerly and traced."""
+"""What is done block by block, or to large tensors only, by the lanes of TensorFlow; tests/test_lanes.py has the rest."""
 
 from __future__ import annotations
 
@@ -14,64 +14,36 @@ from frameworks.tensorflow import framework
 from oracle import ulps
 
 import gradclip
-from gradclip import Backend, Rule
+from gradclip import Rule
 from gradclip.backends import kernels
-from gradclip.backends import tensorflow_bounds as bounds
-from gradclip.backends import tensorflow_fused as fused
-from gradclip.backends.tensorflow import TensorFlowBackend
-from gradclip.dialects import keras, optax, tensorflow, torch
+from gradclip.backends.tensorflow import TensorFlowBackend, lanes
+from gradclip.backends.tensorflow import compiled as graphs
+from gradclip.dialects import keras, tensorflow, torch
 
-PATHS = {
-    "plain": ("plain", "fast_total"),  # which is for plain tensors only
-    "norm": ("fast_norm", "fast_norms", "fast_total"),
-    "norms": ("fast_norms", "fast_total"),
-    "total": ("fast_total",),
-    "scale": ("scale", "scaled"),
-    "clamp": ("clamp", "clamped"),
-    "clamped": ("clamped",),
-}
-TRACED = {
-    "euclidean": ("euclidean", "euclidean_total"),
-    "total": ("euclidean_total",),
-    **{n: PATHS[n] for n in ("scale", "clamp")},
-}
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 SMALL, LARGE = 1 << 6, 1 << 11
-SHAPES = {
-    "few": [(3, 4), (5,), (), (30, 5)],
-    "several of one shape": [(7, 5)] * 5 + [(SMALL + 1,)] * 5 + [(16,)],
-    "large ones": [(2 * LARGE + 700,), (9,), (LARGE // 4 + 1, 4)],
-}
 RULES: dict[str, Callable[[float], Rule]] = {
     "global": torch.clip_grad_norm,
-    "global, p = 3": lambda limit: torch.clip_grad_norm(limit, 3.0),
     "each": keras.clipnorm,
-    "each root mean square": optax.clip_by_block_rms,
     "value": lambda limit: tensorflow.clip_by_value(-limit, limit / 2),
 }
 ALL = [make(limit) for make in RULES.values() for limit in (0.01, 1e30)]
-FEW = [RULES["global"](0.01), RULES["each"](1e30), RULES["each"](0.01), RULES["value"](0.01), RULES["value"](1e30)]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done block by block, and what is done to large tensors, is done to some that are soon computed."""
-    for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_SOME", 8 * SMALL), ("_BLOCK", LARGE)):
-        monkeypatch.setattr(fused, name, size)
-    for name, size in (("_FEW", 4 * SMALL), ("_FIRST", SMALL), ("_LARGE", 2 * LARGE)):
-        monkeypatch.setattr(bounds, name, size)
+    """What is done to large tensors is done to some that are soon computed."""
+    for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_SOME", 8 * SMALL)):
+        monkeypatch.setattr(graphs, name, size)
+    monkeypatch.setattr(lanes, "_PIECE", LARGE)
     for name, size in (("LARGE", LARGE), ("PART", LARGE // 2)):
         monkeypatch.setattr(kernels, name, size)
 
 
-def gradients(shapes: list[tuple[int, ...]], dtype: str) -> list[Any]:
+def gradients(dtype: str) -> list[Any]:
     rng = np.random.default_rng(0)
+    shapes: list[tuple[int, ...]] = [(3, 4), (), (5,), (SMALL + 1,), (9,), (LARGE // 4 + 1, 4), (2 * LARGE + 700,)]
     return [framework.make(rng.standard_normal(shape), dtype) for shape in shapes]
-
-
-def without(monkeypatch: pytest.MonkeyPatch, hooks: tuple[str, ...]) -> None:
-    for hook in hooks:
-        monkeypatch.setattr(TensorFlowBackend, hook, getattr(Backend, hook))
 
 
 def clipped(grads: list[Any], rule: Rule) -> tuple[list[Any], Any]:
@@ -88,52 +60,40 @@ def assert_alike(fast: Any, slow: Any, before: list[Any], rule: Rule) -> None:
     assert n is None or ulps(np.array(n, np.float64), np.array(expected, np.float64), "float32") <= 4, rule
 
 
-@pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("hooks", PATHS.values(), ids=PATHS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_eagerly(shapes: list[Any], dtype: str, hooks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    grads = gradients(shapes, dtype)
-    fast = [clipped(grads, rule) for rule in ALL]
-    without(monkeypatch, hooks)
-    for rule, mine in zip(ALL, fast, strict=True):
-        assert_alike(mine, clipped(grads, rule), grads, rule)
-
-
-@pytest.mark.parametrize("hooks", TRACED.values(), ids=TRACED)
-@pytest.mark.parametrize(("dtype", "xla"), [*((dtype, False) for dtype in DTYPES[:3]), ("float32", True)])
-def test_traced(dtype: str, xla: bool, hooks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    grads = gradients([(3, 4), (), (SMALL + 1,), (2 * LARGE + 700,)], dtype)
+@pytest.mark.usefixtures("soon_large")
+@pytest.mark.parametrize(
+    ("dtype", "how"),
+    [*((dtype, how) for dtype in DTYPES for how in ("eager", "function")), ("float32", "xla"), ("bfloat16", "xla")],
+)
+def test_large_ones(dtype: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grads = gradients(dtype)
 
     def all_clipped(*given: Any) -> Any:
-        return [clipped(list(given), rule) for rule in FEW]
+        return [clipped(list(given), rule) for rule in ALL]
 
-    fast = tf.function(all_clipped, jit_compile=xla)(*grads)
-    without(monkeypatch, hooks)
-    slow = tf.function(all_clipped, jit_compile=xla)(*grads)
-    for rule, mine, theirs in zip(FEW, fast, slow, strict=True):
+    def run() -> Any:
+        return all_clipped(*grads) if how == "eager" else tf.function(all_clipped, jit_compile=how == "xla")(*grads)
+
+    fast = run()
+    monkeypatch.setattr(TensorFlowBackend, "lane", lambda self, tensors: None)
+    for rule, mine, theirs in zip(ALL, fast, run(), strict=True):
         assert_alike(mine, theirs, grads, rule)
 
 
 @pytest.mark.parametrize("how", ["eager", "function", "xla"])
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
 def test_exact_norms(order: float, how: str) -> None:
-    """With the pieces that they are computed in as large as they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused, "_FEW", 1 << 14)
-        patch.setattr(fused, "_SOME", 1 << 18)
-        patch.setattr(fused, "_BLOCK", 1 << 21)
-        rule = torch.clip_grad_norm(1.0, order)
+    rule = torch.clip_grad_norm(1.0, order)
 
-        def norm(*given: Any) -> Any:
-            return gradclip.norm(list(given), rule)
+    def norm(*given: Any) -> Any:
+        return gradclip.norm(list(given), rule)
 
-        run = norm if how == "eager" else tf.function(norm, jit_compile=how == "xla")
-        for name, draw in DRAWS.items():
-            x = draw(np.random.default_rng(0), 3 * 2**18 + 5).astype(np.float32)
-            for grads in ([x], [x[:999], x[999:9999].reshape(90, 100), x[9999:]]):
-                got = run(*map(tf.constant, grads))
-                assert ulps(np.array(got, np.float64), np.array(exact(x, order)), "float32") <= 4, name
+    run = norm if how == "eager" else tf.function(norm, jit_compile=how == "xla")
+    for name, draw in DRAWS.items():
+        x = draw(np.random.default_rng(0), 3 * 2**18 + 5).astype(np.float32)
+        for grads in ([x], [x[:999], x[999:9999].reshape(90, 100), x[9999:]]):
+            got = run(*map(tf.constant, grads))
+            assert ulps(np.array(got, np.float64), np.array(exact(x, order)), "float32") <= 4, name
 
 
 @pytest.mark.parametrize("xla", [False, True])
@@ -159,13 +119,13 @@ def test_bounds_that_cross_and_what_is_no_number(dtype: str) -> None:
             assert math.isnan(n) if math.isnan(value) else n == math.inf
 
 
-def test_what_is_not_plain() -> None:
+def test_what_no_lane_vouches_for(compiled: bool) -> None:
     x = tf.constant([3.0, 4.0])
-    plain = TensorFlowBackend().plain
-    assert plain([x, tf.identity(x)]) == "float32"
-    assert plain([x, x]) == ""
-    for other in (tf.Variable(x), framework.sparse([1], [[1.0]], 3), tf.cast(x, tf.float64), tf.cast(x, tf.complex64)):
-        assert plain([x, other]) == ""
+    backend = TensorFlowBackend()
+    found = backend.lane([x, tf.identity(x), tf.cast(x, tf.bfloat16)])
+    assert (None if found is None else found.dtype) == ("float32" if compiled else None)
+    for other in (x, tf.Variable(x), framework.sparse([1], [[1.0]], 3), tf.cast(x, tf.complex64)):
+        assert backend.lane([x, other]) is None
     with tf.GradientTape():
-        assert plain([x]) == ""
+        assert backend.lane([x]) is None
     assert gradclip.norm([x, x], torch.clip_grad_norm(1.0)) == 5.0

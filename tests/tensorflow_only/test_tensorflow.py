@@ -17,7 +17,7 @@ from frameworks.tensorflow import framework
 from oracle import ulps
 
 import gradclip
-from gradclip.backends import tensorflow_fused
+from gradclip.backends.tensorflow import versions
 from gradclip.dialects import optax, tensorflow, torch
 
 v1 = tf.compat.v1
@@ -301,13 +301,13 @@ def test_looking_is_free_unless_recorded(monkeypatch: pytest.MonkeyPatch) -> Non
         with tape.stop_recording():
             assert isinstance(gradclip.norm(x, rule), float)
     monkeypatch.setitem(sys.modules, "tensorflow.python.eager.record", None)  # a TensorFlow that has moved it
-    spec = importlib.util.spec_from_file_location("gradclip.backends.moved", tensorflow_fused.__file__)
+    spec = importlib.util.spec_from_file_location("gradclip.backends.moved", versions.__file__)
     assert spec is not None
     assert spec.loader is not None
     moved = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(moved)
     assert moved.is_recording() is True
-    monkeypatch.setattr(tensorflow_fused, "is_recording", moved.is_recording)
+    monkeypatch.setattr(versions, "is_recording", moved.is_recording)
     assert isinstance(gradclip.norm(x, rule), tf.Tensor)
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow gradients on the replicas of a ``tf.distribute.Strategy``: whether they are summed already. No backend itself."""
+"""Gradients on the replicas of a ``tf.distribute.Strategy``: whether they are summed already."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from gradclip.errors import message
+from gradclip.parts import Distributed
 
-__all__ = ["doubt"]
+__all__ = ["TensorFlowDistributed"]
 
 #: what gradients may go through after they are summed; the end is how TensorFlow packs them, and gathers those that are sparse
 _SIMPLE = {"Identity", "IdentityN", "Mul", "RealDiv", "Cast", "Reshape", "AddN", "AddV2", "ConcatV2", "SplitV", "If", "Equal"}
@@ -17,19 +18,22 @@ _SIMPLE |= {"Max", "Min"}
 _MANY = 40  # operations to look at, at the most
 
 
-def doubt(tensors: Sequence[Any]) -> str | None:
-    """A warning of gradients of one replica, which are clipped before they are summed over all of them."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync < 2 or all(map(_is_summed, tensors)):
-        return None
-    what = "The gradients of one replica are clipped before they are summed over all: that is no clip of their sum."
-    received = f"gradients of which nothing says that they are, in a replica of {context.num_replicas_in_sync}"
-    hint = (
-        "sum first, with tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, grads) or merge_call, or "
-    )
-    hint += "return them from strategy.run; then clip. If they are summed, or are meant to be clipped apart: "
-    hint += 'warnings.filterwarnings("ignore", "The gradients of one replica").'
-    return message(what, received, hint)
+class TensorFlowDistributed(Distributed):
+    def doubt(self, tensors: Sequence[Any]) -> str | None:
+        """A warning of gradients of one replica, which are clipped before they are summed over all of them."""
+        if not tf.distribute.has_strategy():
+            return None
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync < 2 or all(map(_is_summed, tensors)):
+            return None
+        what = "The gradients of one replica are clipped before they are summed over all: that is no clip of their sum."
+        received = f"gradients of which nothing says that they are, in a replica of {context.num_replicas_in_sync}"
+        hint = "sum first, with tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, grads) or "
+        hint += (
+            "merge_call, or return them from strategy.run; then clip. If they are summed, or are meant to be clipped apart: "
+        )
+        hint += 'warnings.filterwarnings("ignore", "The gradients of one replica").'
+        return message(what, received, hint)
 
 
 def _is_summed(x: Any) -> bool:

@@ -1,0 +1,308 @@
+"""The lanes of graphs: TensorFlow's fused operations for its own executor, and for XLA what that compiles well.
+
+``EuclideanNorm`` squares, adds up and takes the root in one pass. Over a whole tensor its float32 sum drifts, 15 ulp for equal
+numbers; over short rows it does not, and their norms are few enough for float64. XLA lacks the operation, and fuses plain ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends.tensorflow import versions
+from gradclip.backends.tensorflow.lanes import Reference, cast_times, is_few, joined, parted
+from gradclip.dtypes import promote
+from gradclip.lane import Into, Lane
+from gradclip.norms import wide_real
+
+__all__ = ["GraphLane", "XlaLane", "traced"]
+
+_NARROW = (tf.float32, tf.bfloat16, tf.float16)  # dtypes whose squares neither overflow nor vanish in float64
+_ROW = 512  # elements to a float32 sum in a few lanes: 3 ulp at the worst, where 4096 are off by 7
+_LANES = (16, 64)  # for XLA, which adds up one after the other: so many sums side by side of so many elements each
+_TINY = 1 << 12  # up to so many elements a copy costs less than an operation
+_FEW = 1 << 14  # up to so many elements a copy costs less than a branch
+_SOME = 1 << 18  # up to so many elements in all, copies in float64 cost less than a check
+_LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
+
+
+def traced(backend: Backend) -> Lane | None:
+    """The lane of what is traced; None for the reference."""
+    if _is_vectorized():
+        return None
+    return XlaLane(backend) if versions.is_traced_by_xla() else GraphLane(backend)
+
+
+def _is_vectorized() -> bool:
+    """Whether ``tf.vectorized_map`` traces this, which would take a fused operation for one example after the other."""
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if "loop_body" in graph.get_name_scope():
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+class TracedLane(Reference):
+    """Symbolic tensors of any kind. Its Euclidean norms are differentiable, and within a few ulp at any length."""
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        values = self._narrow(tensors) if order == 2 else None
+        if values is None:
+            return super().total(tensors, order, wide)
+        dtype = promote([*(wide_real(self.backend, x) for x in values), *([wide] if wide else [])])
+        return self.backend.cast(self._euclidean([values])[0], dtype)
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        values = self._narrow(tensors) if order == 2 else None
+        if values is None:
+            return super().each(tensors, order)
+        found = self._euclidean([[x] for x in values])
+        return [self.backend.cast(n, wide_real(self.backend, x)) for n, x in zip(found, values, strict=True)]
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        # what follows has a slope where there is a NaN, and none for forward differentiation
+        if not isinstance(lower, float) or not isinstance(upper, float) or into == "place" or versions.is_recording():
+            return super().clamp(tensors, lower, upper, into)
+        results = []
+        for x in tensors:
+            values, rebuild = self.backend.rows(x)
+            values = tf.convert_to_tensor(values)
+            if values.dtype.is_floating:
+                results.append(rebuild(self.between(values, lower, upper)))
+            else:
+                results += super().clamp([x], lower, upper, into)
+        return results
+
+    def measured(self, groups: list[list[Tensor]]) -> Tensor:
+        """The norm over each group, in float64: a vector, or a 0-d tensor of one group."""
+        raise NotImplementedError
+
+    def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
+        """Each element of a tensor of floats between two bounds; to the bit what fits."""
+        raise NotImplementedError
+
+    def _narrow(self, tensors: Sequence[Tensor]) -> list[Tensor] | None:
+        values = [tf.convert_to_tensor(self.backend.rows(x)[0]) for x in tensors]
+        return values if all(x.dtype in _NARROW for x in values) else None
+
+    def _euclidean(self, groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """:meth:`measured` with a derivative, 0 where the norm is."""
+        lengths = [len(group) for group in groups]
+
+        def grouped(items: Sequence[Tensor]) -> list[list[Tensor]]:
+            rest = iter(items)
+            return [list(itertools.islice(rest, length)) for length in lengths]
+
+        @tf.custom_gradient
+        def found(*tensors: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
+            def slopes(given: Tensor) -> list[Tensor]:
+                each = zip(grouped(tensors), self._euclidean(grouped(tensors)), _unstacked(given, len(groups)), strict=True)
+                return [_direction(x, n) * tf.cast(slope, x.dtype) for group, n, slope in each for x in group]
+
+            return self.measured(grouped(tensors)), slopes
+
+        return _unstacked(found(*itertools.chain.from_iterable(groups)), len(groups))
+
+
+def _direction(x: Tensor, n: Tensor) -> Tensor:
+    """``x / n``, 0 where that is 0 / 0."""
+    n = tf.cast(n, tf.float32)
+    return tf.cast(tf.cast(x, tf.float32) / tf.where(n > 0, n, tf.ones_like(n)), x.dtype)
+
+
+def _stacked(found: list[Tensor]) -> Tensor:
+    return found[0] if len(found) == 1 else tf.stack(found)
+
+
+def _unstacked(found: Tensor, count: int) -> list[Tensor]:
+    return [found] if count == 1 else list(tf.unstack(found, count))
+
+
+# ---- TensorFlow's own executor ---------------------------------------------------------------------------------------------
+
+
+class GraphLane(TracedLane):
+    """For TensorFlow's executor, where each operation costs, and each reads and writes memory."""
+
+    def measured(self, groups: list[list[Tensor]]) -> Tensor:
+        groups = [_with_tiny_joined(group) for group in groups]
+        long = [i for i, group in enumerate(groups) if not _is_short(group)]
+        found = [_wide(group) if i not in long else None for i, group in enumerate(groups)]
+        if long:
+            given = [groups[i] for i in long]
+            # XLA takes the plain way, even of a function that was traced before anyone knew that XLA would compile it
+            checked = versions.by_device(lambda: _checked(given), lambda: _stacked(list(map(_plain, given))))
+            for i, n in zip(long, _unstacked(checked, len(long)), strict=True):
+                found[i] = n
+        return _stacked(found)
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        if into == "place" or isinstance(factors, (list, float)) or factors.shape.rank != 0:
+            return super().scale(tensors, factors, into)
+        values, rebuilds = zip(*map(self.backend.rows, tensors), strict=True)
+        clipped = _clipped(list(map(tf.convert_to_tensor, values)), factors)
+        return [rebuild(x) for rebuild, x in zip(rebuilds, clipped, strict=True)]
+
+    def product(self, x: Tensor, coefficient: Any) -> Tensor:
+        if isinstance(coefficient, float) or coefficient.shape.rank != 0:
+            return super().product(x, coefficient)
+        return _clipped([tf.convert_to_tensor(x)], coefficient)[0]
+
+    def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
+        """By one operation, which makes 0 of what is subnormal: no look at a value, but where all fit ``x`` itself is chosen.
+
+        Whether they fit is found by reading, the first elements first. Halves are compared one by one, and keep theirs.
+        """
+        least, most = (self.backend.asarray(bound, x.dtype.name, None) for bound in (lower, upper))
+
+        def fused() -> Tensor:
+            return tf.raw_ops.ClipByValue(t=x, clip_value_min=least, clip_value_max=most)
+
+        def fits(part: Tensor) -> Tensor:
+            return (tf.reduce_max(part) <= most) & (tf.reduce_min(part) >= least)
+
+        if x.dtype.size == 2:
+            return fused()
+        if is_few(x, _FEW):
+            return tf.raw_ops.Select(condition=(result := fused()) == x, x=x, y=result)
+        return tf.cond(fits(tf.reshape(x, [-1])[:_TINY]), lambda: tf.cond(fits(x), lambda: x, fused), fused)
+
+
+def _is_short(tensors: Sequence[Tensor]) -> bool:
+    """Whether it is known that there are few elements in all."""
+    counts = [x.shape.num_elements() for x in tensors]
+    return None not in counts and sum(counts) <= _SOME
+
+
+def _with_tiny_joined(group: Sequence[Tensor]) -> list[Tensor]:
+    """The same elements, those of tiny tensors of one dtype in one tensor."""
+    tiny = [joined([group[i] for i in places]) for places in _tiny(group)]
+    return [x for x in group if not is_few(x, _TINY)] + tiny
+
+
+def _tiny(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """The places of tiny tensors, those of one dtype in one list."""
+    places: dict[Any, list[int]] = {}
+    for i, x in enumerate(tensors):
+        if is_few(x, _TINY):
+            places.setdefault(x.dtype, []).append(i)
+    return list(places.values())
+
+
+def _wide(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of all by copies in float64, where no square overflows or vanishes."""
+    halves = [tf.nn.l2_loss(tf.cast(x, tf.float64)) for x in tensors]
+    return tf.sqrt(2 * (halves[0] if len(halves) == 1 else tf.add_n(halves)))
+
+
+def _checked(groups: list[list[Tensor]]) -> Tensor:
+    """The norms by way of float32, and those by way of float64 if one of them has overflowed or vanished."""
+    found = _stacked([_by_rows(group) for group in groups])
+    is_right = tf.reduce_all((found > _LEAST) & (found < _MOST))
+    return tf.cond(is_right, lambda: found, lambda: _stacked(list(map(_wide, groups))))
+
+
+def _by_rows(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of all from the norms of short rows."""
+    parts = []
+    for x in tensors:
+        rows, rest = _divided(tf.cast(x, tf.float32), _ROW)
+        parts += [_norm(rows, 1)] if rest is None else [_norm(rows, 1), tf.reshape(_norm(rest, 0), [1])]
+    return _norm(tf.cast(joined(parts), tf.float64), 0)
+
+
+def _norm(x: Tensor, axis: int) -> Tensor:
+    return tf.raw_ops.EuclideanNorm(input=x, axis=[axis])
+
+
+def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
+    """Rows of so many elements, and the rest, None where there is none."""
+    count = x.shape.num_elements()
+    if count is not None and count % row == 0:
+        return tf.reshape(x, [-1, row]), None
+    flat = tf.reshape(x, [-1])
+    length = tf.size(flat) if count is None else count
+    whole = length - length % row
+    return tf.reshape(flat[:whole], [-1, row]), flat[whole:]
+
+
+def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
+    """Each times a 0-d factor that nobody may look at; itself to the bit, and no copy of it, where that is 1.
+
+    Small ones are copied: that costs less than a branch, and of all tiny ones together less than an operation for each.
+    """
+    fits = factor >= 1
+    results = list(tensors)
+    large = [i for i, x in enumerate(tensors) if not is_few(x, _FEW)]
+    if large:
+        given = [tensors[i] for i in large]
+        products = tf.cond(fits, lambda: given, lambda: [cast_times(x, factor) for x in given])
+        for i, product in zip(large, tf.nest.flatten(products), strict=True):
+            results[i] = product
+    small = [[i] for i, x in enumerate(tensors) if is_few(x, _FEW) and not is_few(x, _TINY)]
+    for places in (*small, *_tiny(tensors)):
+        given = [tensors[i] for i in places]
+        x = joined(given)
+        # tf.where, which broadcasts, takes twice as long
+        product = tf.raw_ops.Select(condition=fits, x=x, y=cast_times(x, factor))
+        for i, part in zip(places, parted(product, given), strict=True):
+            results[i] = part
+    return results
+
+
+# ---- XLA -------------------------------------------------------------------------------------------------------------------
+
+
+class XlaLane(TracedLane):
+    """For XLA, which fuses element by element, and compiles a conditional to something slow."""
+
+    def measured(self, groups: list[list[Tensor]]) -> Tensor:
+        return _stacked(list(map(_plain, groups)))
+
+    def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
+        return _by_bits(x, lower, upper) if lower < 0 < upper else self.backend.clip(x, lower, upper)
+
+
+def _plain(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of all by operations that XLA fuses, in float64, of which no copy is made then."""
+    squares = []
+    for x in tensors:
+        rest: Tensor | None = x
+        if not is_few(x, _TINY) and x.shape.num_elements() is not None:  # XLA cannot slice at a place that it does not know
+            rows, rest = _divided(x, _LANES[0] * _LANES[1])
+            sums = tf.reduce_sum(tf.square(tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64)), 1)
+            squares.append(tf.reduce_sum(tf.abs(sums)))  # or XLA would make one sum of both, one after the other
+        if rest is not None:
+            squares.append(tf.reduce_sum(tf.square(tf.cast(rest, tf.float64))))
+    return tf.sqrt(tf.add_n(squares))
+
+
+def _by_bits(x: Tensor, lower: float, upper: float) -> Tensor:
+    """Between constants of both signs. Numbers of one sign are in the order of their bits; a NaN's come after infinity's.
+
+    XLA's compiler for the CPU makes float32 of bfloat16 to compare it, and makes 0 of what is subnormal, but not of bits.
+    """
+    kind = {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]
+    with np.errstate(over="ignore"):
+        low, high = (np.array(bound).astype(x.dtype.as_numpy_dtype) for bound in (lower, upper))
+    infinity, least, most = (np.array(c, low.dtype).view(kind.as_numpy_dtype) for c in (np.inf, low, high))
+
+    @tf.custom_gradient
+    def bounded(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        bits = tf.bitcast(x, kind)
+        nearest = tf.minimum(bits, tf.where(bits < 0, least, most))
+        is_nan = tf.bitwise.bitwise_and(bits, tf.constant(kind.max, kind)) > infinity
+
+        def slope(given: Tensor) -> Tensor:
+            return tf.where((x >= low) & (x <= high), given, tf.zeros_like(given))
+
+        return tf.bitcast(tf.where(is_nan, bits, nearest), x.dtype), slope
+
+    result: Tensor = bounded(x)
+    return result

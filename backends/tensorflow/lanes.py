@@ -1,0 +1,206 @@
+"""The lanes of eager TensorFlow tensors: the reference, the host's memory by the compiled loops, and accelerators."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import host, kernels
+from gradclip.backends.host_lane import HostLane
+from gradclip.backends.tensorflow import versions
+from gradclip.backends.threads import cores
+from gradclip.dtypes import FLOATS, WIDE, promote
+from gradclip.lane import Into, Lane
+
+__all__ = ["Reference", "cast_times", "eager", "is_few", "is_on_accelerator", "is_on_host", "joined", "parted"]
+
+_KIND = operator.attrgetter("dtype", "device")
+_PIECE = 1 << 20  # elements that the reference converts to float64 at once
+_JOINED = 1 << 16  # up to so many elements of a half, which takes three operations to multiply, a copy costs less than those
+
+
+def is_on_host(device: str) -> bool:
+    """Whether tensors of this device lie in the host's memory, where looking at a value is free."""
+    return "CPU:" in device
+
+
+def is_on_accelerator(x: Tensor) -> bool:
+    """Whether an eager tensor lies elsewhere."""
+    return tf.executing_eagerly() and not is_on_host(x.device)
+
+
+def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
+    """The lane of eager tensors; None for the reference."""
+    if versions.is_recording() or not all(issubclass(kind, tf.Tensor) for kind in set(map(type, tensors))):
+        return None
+    kinds = set(map(_KIND, tensors))  # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+    devices, dtypes = {device for _, device in kinds}, [dtype.name for dtype, _ in kinds]
+    if len(devices) > 1 or len(set(map(id, tensors))) < len(tensors) or not set(FLOATS).issuperset(dtypes):
+        return None
+    device, dtype = devices.pop(), promote(dtypes)
+    if not is_on_host(device):
+        return AcceleratorLane(backend, dtype)
+    # the loops write where CPU:0 has its memory
+    is_compiled = device.endswith("CPU:0") and kernels.KINDS.keys() >= set(dtypes)
+    return MemoryLane(backend, dtype, dtypes) if is_compiled else None
+
+
+class Reference(Lane):
+    def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
+        return list(tf.unstack(vector, count))
+
+
+# ---- the host's memory -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache  # they are not asked for before there is a tensor, and cannot be changed then; to ask takes 10 us
+def _threads() -> int:
+    """As many as TensorFlow's own operations take."""
+    count = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    return int(count) if str(count).isdecimal() and int(count) > 0 else cores()
+
+
+class MemoryLane(HostLane):
+    """Eager tensors in the host's memory. They are immutable, so that one that fits is returned itself."""
+
+    threads = staticmethod(_threads)
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        return super().scale(tensors, factors, "kept")
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        if not isinstance(lower, float) or not isinstance(upper, float):
+            return super().clamp(tensors, lower, upper, into)
+        results, clipped = list(tensors), []
+        for kind, places, some in self._by_kind(tensors):
+            fits = kernels.fit(self.pieces(some), None, kind, lower, upper, self.threads)
+            clipped += [i for i, fit in zip(places, fits, strict=True) if not fit]
+        if clipped:
+            new = super().clamp([tensors[i] for i in clipped], lower, upper, into)
+            for i, x in zip(clipped, new, strict=True):
+                results[i] = x
+        return results
+
+    def pieces(self, tensors: Sequence[Any]) -> list[Any]:
+        # NumPy itself asks for a buffer first; to be told that bfloat16 has none takes longer than to clip a small tensor
+        arrays = list(map(_array, tensors))
+        return arrays if arrays[0].dtype.kind == "f" else [x.view(np.uint16) for x in arrays]
+
+    def split(self, x: Tensor) -> Sequence[Tensor]:
+        flat = tf.reshape(x, [-1])
+        size = x.shape.num_elements()
+        return [flat[start : start + _PIECE] for start in range(0, size, _PIECE)] if size > _PIECE else [x]
+
+    def room(self, tensors: Sequence[Tensor]) -> list[Any]:
+        return host.new_of_each(list(map(_array, tensors)))
+
+    def finished(self, made: list[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
+        if made[0].dtype.kind == "f":
+            return [tf.experimental.dlpack.from_dlpack(x.__dlpack__()) for x in made]
+        return [versions.as_tensor(x, tensors[0].device) for x in made]  # NumPy gives no bfloat16 by DLPack
+
+
+def _array(x: Any) -> Any:
+    """The memory of a tensor or an array: no copy of it, as ``x.numpy()`` is."""
+    return np.asarray(x.__array__())
+
+
+# ---- accelerators ----------------------------------------------------------------------------------------------------------
+
+
+class AcceleratorLane(Reference):
+    """Eager tensors elsewhere: no look at a value, no float64, and no more operations than TensorFlow's own functions take.
+
+    Squares that leave float32 are infinite or vanish, as they do there. An accelerator adds up in trees.
+    """
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        if order != 2:
+            return super().total(tensors, order, wide)
+        groups = [[tensors[i] for i in places] for places in _of_halves(tensors)]
+        dtype = promote([WIDE[self.dtype], *([wide] if wide else [])])
+        return tf.sqrt(2.0 * tf.reduce_sum(self.backend.stack(list(map(_half, map(joined, groups))), dtype)))
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        if order != 2 or len(set(map(self.backend.dtype, tensors))) > 1:
+            return super().each(tensors, order)
+        return self.unstack(tf.sqrt(2.0 * tf.stack(list(map(_half, tensors)))), len(tensors))
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        if isinstance(factors, (list, float)) or factors.shape.rank:
+            return super().scale(tensors, factors, "kept")
+        results = list(tensors)
+        fits = factors >= 1
+        for places in _of_halves(tensors):
+            some = [tensors[i] for i in places]
+            x = joined(some)
+            product = cast_times(x, factors)
+            if x.dtype.size > 2:  # a half times 1 in float32 is that half to the bit, and no float is that may be subnormal
+                product = tf.raw_ops.Select(condition=fits, x=x, y=product)
+            for i, part in zip(places, parted(product, some), strict=True):
+                results[i] = part
+        return results
+
+    def product(self, x: Tensor, coefficient: Any) -> Tensor:
+        if isinstance(coefficient, float) or coefficient.shape.rank:
+            return super().product(x, coefficient)
+        return self.scale([x], coefficient, "kept")[0]
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        if not isinstance(lower, float) or not isinstance(upper, float):
+            return super().clamp(tensors, lower, upper, into)
+        clip = self.backend.clip
+        return [clip(clip(x, None, upper), lower, None) for x in tensors]
+
+
+def _half(x: Tensor) -> Tensor:
+    """Half the sum of the squares."""
+    return tf.nn.l2_loss(tf.cast(x, WIDE[x.dtype.name]))
+
+
+def _of_halves(tensors: Sequence[Tensor]) -> Iterator[list[int]]:
+    """The places of tensors to be joined: small halves of one dtype, any other separately."""
+    small: dict[Any, list[int]] = {}
+    for i, x in enumerate(tensors):
+        if x.dtype.size == 2 and is_few(x, _JOINED):
+            small.setdefault(x.dtype, []).append(i)
+        else:
+            yield [i]
+    yield from small.values()
+
+
+# ---- several tensors as one ------------------------------------------------------------------------------------------------
+
+
+def cast_times(x: Tensor, factor: Tensor) -> Tensor:
+    """``x * factor``, rounded once."""
+    wide = WIDE[x.dtype.name]
+    return tf.cast(tf.cast(x, wide) * tf.cast(factor, wide), x.dtype)
+
+
+def is_few(x: Tensor, most: int) -> bool:
+    """Whether it is known that there are no more elements."""
+    count = x.shape.num_elements()
+    return count is not None and count <= most
+
+
+def joined(tensors: Sequence[Tensor]) -> Tensor:
+    """The elements of several tensors of one dtype in one vector; a single tensor itself."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return tf.concat([x if x.shape.rank == 1 else tf.reshape(x, [-1]) for x in tensors], 0)
+
+
+def parted(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """What was joined, as the tensors that it was joined from."""
+    if len(like) == 1:
+        return [vector]
+    parts = tf.split(vector, [x.shape.num_elements() for x in like])
+    return [part if x.shape.rank == 1 else tf.reshape(part, x.shape) for part, x in zip(parts, like, strict=True)]
