@@ -46,6 +46,8 @@ class Backend:
     holds_gradients = False  #: whether its tensors keep a gradient of their own, as torch's do in ``.grad``
     whole = ""  #: "module:function", which may carry a whole clip out as one operation, or returns None
     as_a_whole: Callable[..., Any] | None = None  #: that function, once the registry has made the backend
+    slot = ""  #: "module:function", which makes of a drop-in's class one that fits the framework's own slot
+    as_slot: Callable[[type], type] | None = None  #: that function
     reference: type[Lane] | None = None  #: a subclass of Lane with primitives of its own; None for Lane itself
     containers = Containers()
     distributed = Distributed()

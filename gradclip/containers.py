@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["Containers", "plain_key"]
+__all__ = ["Containers", "plain_key", "wanted"]
 
 
 class Containers:
@@ -60,6 +60,11 @@ class Containers:
 def plain_key(key: Any) -> Any:
     """The key of a mapping, as a plain string where it is of a subclass, such as NumPy's strings and members of an enum."""
     return key if type(key) is str or not isinstance(key, str) else str.__str__(key)
+
+
+def wanted(parameter: Any) -> bool:
+    """Whether the gradient of a parameter is to be clipped: Paddle's parameters can say that it is not."""
+    return getattr(parameter, "need_clip", True) is not False
 
 
 def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:

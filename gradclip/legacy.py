@@ -28,9 +28,6 @@ class LegacyBackend(Distributed, Containers, Backend):  # type: ignore[misc]
     containers = property(lambda self: self)  # type: ignore[assignment]
     distributed = property(lambda self: self)  # type: ignore[assignment]
 
-    def slot(self, cls: type) -> type:
-        return cls
-
     def rows(self, x: Tensor) -> Any:
         merged = self.merge(x)
         return self.values(merged), lambda values: self.with_values(merged, values)

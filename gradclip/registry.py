@@ -95,6 +95,8 @@ def get(module: str) -> Backend:
         backend = next(same, None) or source()
         if backend.whole and backend.as_a_whole is None:
             backend.as_a_whole = _resolve(backend.whole)
+        if backend.slot and backend.as_slot is None:
+            backend.as_slot = _resolve(backend.slot)
         _backends[module] = backend
     return _backends[module]
 

@@ -15,9 +15,9 @@ at the look-up of a type (torch). Each tracer leaves a function alone that carri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["as_it_is", "constant"]
+__all__ = ["as_it_is", "constant", "hands_on"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -25,17 +25,30 @@ F = TypeVar("F", bound=Callable[..., object])
 class _AsItIs:
     """Paddle's mark has two methods."""
 
-    def need_transform(self, mode: object) -> bool:
+    def need_transform(self, mode: Any) -> bool:
         return False
 
     def need_capture_control_flow(self) -> bool:
         return False
 
 
+class _HandsOn(_AsItIs):
+    """The same, but read in Paddle's mode SOT, the default: there the result of a marked function may be no dataclass."""
+
+    def need_transform(self, mode: Any) -> bool:
+        return bool(mode.name == "SOT")
+
+
 def as_it_is(function: F) -> F:
     """Mark a function that AutoGraph and paddle.jit.to_static are to call, not to rewrite."""
     function.autograph_info__ = None  # type: ignore[attr-defined]
     function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]
+    return function
+
+
+def hands_on(function: F) -> F:
+    """Mark a function that makes a dataclass of what a marked one returns, and does nothing else."""
+    as_it_is(function).___jit_transform_options___ = _HandsOn()  # type: ignore[attr-defined]
     return function
 
 

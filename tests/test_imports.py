@@ -130,16 +130,7 @@ THIRD_PARTY = {
     "backends.torch_step": {"torch"},
     "backends.torch_distributed": {"torch"},
     "backends.tensorflow": {"tensorflow", "numpy"},
-    "backends.tensorflow_distributed": {"tensorflow"},
-    "backends.tensorflow_bounds": {"tensorflow", "numpy"},
-    "backends.tensorflow_fused": {"tensorflow"},
-    "backends.tensorflow_memory": {"tensorflow", "numpy"},
-    "backends.paddle": {"paddle"},
-    "backends.paddle_distributed": {"paddle", "numpy"},
-    "backends.paddle_memory": {"paddle", "numpy"},
-    "backends.paddle_program": {"paddle"},
-    "backends.paddle_results": {"paddle", "numpy"},
-    "backends.paddle_slot": {"paddle"},
+    "backends.paddle": {"paddle", "numpy"},
     "backends.jax": {"jax", "jaxlib", "optax", "numpy", "ml_dtypes"},
     "backends.jax_norm": {"jax", "numpy"},
     "backends.jax_scale": {"jax", "numpy"},
@@ -192,6 +183,12 @@ def imported(source: str) -> Iterator[str]:
                 yield f"gradclip.{inner}" if is_module else node.module
 
 
+def _are_of_one_framework(module: str, other: str) -> bool:
+    """Whether two modules of ``backends`` are in one framework's folder, or are the folder itself."""
+    _, folder, *_ = module.split(".")
+    return folder not in ("demo", "targets") and other.split(".")[1] == folder
+
+
 def may_import(module: str, target: str) -> bool:
     """Whether ``module``, named without ``gradclip.``, may import ``target``."""
     root, _, inner = target.partition(".")
@@ -204,6 +201,7 @@ def may_import(module: str, target: str) -> bool:
             return (
                 inner in SHARED
                 or inner.startswith(f"{module.partition('_')[0]}_")
+                or _are_of_one_framework(module, inner)
                 or (module.startswith("backends.demo.") and inner in DEMO_SHARED)
             )
         if module.startswith("backends.targets."):

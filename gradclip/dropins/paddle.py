@@ -10,6 +10,7 @@ from typing import Any
 
 from gradclip.check import is_writable
 from gradclip.clip import carry_out
+from gradclip.containers import wanted
 from gradclip.dialects import paddle as dialect
 from gradclip.engine import Asked
 from gradclip.errors import TensorTypeError
@@ -30,11 +31,6 @@ __all__ = [
 Pairs = list[tuple[Any, Any]]
 
 
-def wanted(parameter: Any) -> bool:
-    """Whether the gradient of a parameter is to be clipped."""
-    return getattr(parameter, "need_clip", True) is not False
-
-
 class ClipGrad:
     """What the three share: pairs in, pairs out. Make one of the three."""
 
@@ -43,7 +39,7 @@ class ClipGrad:
     def __new__(cls, *args: Any, **kwargs: Any) -> ClipGrad:
         # Paddle's optimizers ask isinstance(clip, paddle.nn.ClipGradBase); where Paddle is imported, be one
         backend = home("paddle")
-        return super().__new__(cls if backend is None else backend.slot(cls))
+        return super().__new__(cls if backend is None or backend.as_slot is None else backend.as_slot(cls))
 
     @as_it_is
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:

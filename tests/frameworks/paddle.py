@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,8 @@ with warnings.catch_warnings():
 
 EXACT = {"float16": "float32", "bfloat16": "float32"}  # what such values are fed and fetched as: NumPy has no bfloat16
 
+_NUMBERS = itertools.count()
+
 
 class PaddleFramework(Framework):
     name = "paddle"
@@ -20,7 +24,7 @@ class PaddleFramework(Framework):
     mutable = True
     holds_gradients = True
     has_sparse = True
-    jits = ("to_static", "static")
+    jits = ("to_static", "to_static_sot", "static")
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
         values = np.array(values)
@@ -74,8 +78,14 @@ class PaddleFramework(Framework):
         def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the source of what it is given, and takes no lambda
             return function(tensors)
 
-        if how == "to_static":
-            static: Callable[[list[Any]], list[Any]] = paddle.jit.to_static(traced, full_graph=True)
+        static: Callable[[list[Any]], list[Any]]
+        if how == "to_static":  # by its source
+            static = paddle.jit.to_static(traced, full_graph=True)
+            return static
+        if how == "to_static_sot":  # by its bytecode, which is the default
+            # under a new name, because Paddle takes two closures of one code for the same function
+            code = traced.__code__.replace(co_name=f"traced_{next(_NUMBERS)}")
+            static = paddle.jit.to_static(types.FunctionType(code, globals(), code.co_name, None, traced.__closure__))
             return static
         return lambda tensors: self._run(function, tensors)
 

@@ -18,7 +18,7 @@ from oracle import ulps
 from paddle_programs import run, static_mode
 
 import gradclip
-from gradclip.backends import paddle_program
+from gradclip.backends.paddle import program
 from gradclip.dialects import optax, tensorflow, torch
 from gradclip.dialects import paddle as paddle_dialect
 
@@ -184,7 +184,7 @@ def test_a_large_gradient_is_read_in_blocks(
     shape: tuple[int, ...], size: float, has_derivative: bool, on_host_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal elements, whose sum drifts most; also where their squares overflow, or vanish, in float32."""
-    monkeypatch.setattr(paddle_program, "ON_HOST_ONLY", on_host_only)
+    monkeypatch.setattr(program, "ON_HOST_ONLY", on_host_only)
     array = np.full(shape, size, np.float32)
 
     def build(g: Any) -> list[Any]:

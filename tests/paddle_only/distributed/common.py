@@ -12,8 +12,7 @@ import oracle
 import paddle
 import paddle.distributed as dist
 
-from gradclip.backends import paddle_distributed
-from gradclip.backends.paddle import PaddleBackend
+from gradclip.backends.paddle import PaddleBackend, versions
 
 Shard, Replicate, Partial = dist.Shard, dist.Replicate, dist.Partial
 
@@ -38,13 +37,13 @@ def placed(x: paddle.Tensor, mesh: Any, *placements: Any) -> paddle.Tensor:
     if x.dtype not in (paddle.bfloat16, paddle.float16):
         return dist.shard_tensor(x, mesh, list(placements))
     wide = dist.shard_tensor(x.astype("float32"), mesh, list(placements))  # Paddle 3.3.1 cuts no halves on a CPU
-    return paddle_distributed.dtensor_from_local(wide._local_value().astype(x.dtype), mesh, list(placements))
+    return versions.dtensor_from_local(wide._local_value().astype(x.dtype), mesh, list(placements))
 
 
 def addends(x: paddle.Tensor, mesh: Any) -> paddle.Tensor:
     """A tensor that is the sum of what the processes of a mesh of one dimension hold."""
     mine = x * (1.0 + dist.get_rank())
-    return paddle_distributed.dtensor_from_local(mine, mesh, [Partial()])
+    return versions.dtensor_from_local(mine, mesh, [Partial()])
 
 
 def array(x: paddle.Tensor) -> np.ndarray:

@@ -8,8 +8,10 @@ from typing import Any
 
 import paddle
 
+from gradclip.backends.paddle import versions
 from gradclip.clip import carry_out, clip
-from gradclip.dropins.paddle import Pairs, wanted
+from gradclip.containers import wanted
+from gradclip.dropins.paddle import Pairs
 from gradclip.engine import Asked
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
@@ -108,7 +110,7 @@ def _split() -> dict[str, int]:
 def _without_history(pair: Any) -> Any:
     """A pair of a static program without what made its gradient: where nobody differentiates, fewer operations do."""
     is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
-    if not is_pair or not isinstance(pair[1], paddle.pir.Value) or pair[1].stop_gradient or not wanted(pair[0]):
+    if not is_pair or not isinstance(pair[1], versions.Value) or pair[1].stop_gradient or not wanted(pair[0]):
         return pair
     return pair[0], pair[1].detach()
 

@@ -1,4 +1,4 @@
-"""Paddle gradients on several processes: distributed tensors of any placements, process groups. No backend itself."""
+"""Paddle gradients on several processes: distributed tensors of any placements, process groups."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddle.distributed.auto_parallel.api import dtensor_from_local
-from paddle.distributed.communication.group import Group as PaddleGroup
 
 from gradclip.backend import Tensor
+from gradclip.backends.paddle import versions
 from gradclip.dtypes import WIDE
 from gradclip.errors import ArgumentError
-from gradclip.parts import Parts, Processes
+from gradclip.parts import Distributed, Parts, Processes
+
+__all__ = ["PaddleDistributed"]
 
 _ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
 
@@ -23,7 +24,7 @@ _ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
 class PaddleProcesses(Processes):
     """A group of Paddle's, or the processes of meshes, which need none: a tensor is resharded from each to all of them."""
 
-    def __init__(self, ranks: Iterable[int], group: PaddleGroup | None = None) -> None:
+    def __init__(self, ranks: Iterable[int], group: versions.Group | None = None) -> None:
         self.rank = dist.get_rank()
         self.ranks = frozenset(ranks)
         self.group = group
@@ -59,7 +60,8 @@ def _resharded(mine: Tensor, ranks: list[int], placement: Any) -> Tensor:
     """What processes hold, whole on each of them; it needs no group, which others than them would have to make too."""
     mesh = dist.ProcessMesh(ranks, dim_names=["processes"])
     with paddle.no_grad():
-        return dist.reshard(dtensor_from_local(mine, mesh, [placement]), mesh, [dist.Replicate()])._local_value()
+        local = versions.dtensor_from_local(mine, mesh, [placement])
+        return versions.local_value(dist.reshard(local, mesh, [dist.Replicate()]))
 
 
 def _vector(values: list[Any]) -> Tensor:
@@ -69,27 +71,61 @@ def _vector(values: list[Any]) -> Tensor:
     )
 
 
-def group_of(reduce: object) -> Processes | None:
-    """The processes behind a ``reduce=`` that is a group or a mesh, which this process must belong to."""
-    if isinstance(reduce, PaddleGroup):
-        ranks, group = reduce.ranks, reduce
-    elif isinstance(reduce, (dist.ProcessMesh, paddle.base.core.ProcessMesh)):
-        ranks, group = reduce.process_ids, None
-    else:
-        return None
-    if dist.get_rank() not in ranks:
-        hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
-        raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
-    return PaddleProcesses(ranks, group)
+class PaddleDistributed(Distributed):
+    """Distributed tensors, whose own type says how they are split, and groups and meshes."""
+
+    def parts(self, leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
+        """Paddle's view is a global one: each process lists the gradients of all meshes, also of those that it is no part of.
+
+        So there is one combination, over the processes of all meshes, in which each element is counted by one of them.
+        """
+        given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
+        kinds: dict[Any, list[int]] = {}  # few, of however many gradients
+        layouts: dict[Any, _Layout] = {}
+        for i, x in enumerate(given):
+            if _is_distributed(x):
+                mesh = x.process_mesh
+                kind = (tuple(mesh.process_ids), tuple(mesh.shape), tuple(map(str, x.placements)))
+                kinds.setdefault(kind, []).append(i)
+                if kind not in layouts:
+                    layouts[kind] = _Layout(mesh, x.placements)
+        if not kinds:
+            return None
+        ranks = frozenset(rank for ids, _, _ in kinds for rank in ids)
+        held = _held(leaves)
+        here = {kind: [i for i in places if held[i] is not None] for kind, places in kinds.items()}
+        return Parts(
+            held=held,
+            groups=[PaddleProcesses(ranks)],
+            places=[sorted(i for places in kinds.values() for i in places)],
+            counted=lambda: _counted(leaves, held, here, layouts),
+            ranks=ranks,
+            whole=lambda i, new: _whole(leaves[i], new),
+            sums=[i for kind, places in here.items() if layouts[kind].sums for i in places],
+        )
+
+    def together(self, x: Tensor) -> Tensor:
+        return dist.unshard_dtensor(x) if _is_distributed(x) else x
+
+    def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
+        eager = (x for x in tensors if isinstance(x, paddle.Tensor))
+        return paddle.is_grad_enabled() and not all(x.is_leaf for x in eager)  # a gradient is a leaf
+
+    def group(self, reduce: object) -> Processes | None:
+        if isinstance(reduce, versions.Group):
+            ranks, group = reduce.ranks, reduce
+        elif isinstance(reduce, (dist.ProcessMesh, paddle.base.core.ProcessMesh)):
+            ranks, group = reduce.process_ids, None
+        else:
+            return None
+        if dist.get_rank() not in ranks:
+            hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+            raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
+        return PaddleProcesses(ranks, group)
 
 
-def is_distributed(x: object) -> bool:
+def _is_distributed(x: object) -> bool:
     return isinstance(x, paddle.Tensor) and bool(x.is_dist())
-
-
-def together(x: Tensor) -> Tensor:
-    """A distributed tensor as a whole one on each process."""
-    return dist.unshard_dtensor(x) if is_distributed(x) else x
 
 
 class _Layout:
@@ -113,58 +149,26 @@ class _Layout:
         return [int(rank) for rank in self.ids[here]]
 
 
-def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
-    """What this process holds of gradients, where some of them are distributed tensors.
-
-    Paddle's view is a global one: each process lists the gradients of all meshes, also of those that it is no part of. So
-    there is one combination, over the processes of all meshes, in which each element is counted by one of them.
-    """
-    given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
-    kinds: dict[Any, list[int]] = {}  # few, of however many gradients
-    layouts: dict[Any, _Layout] = {}
-    for i, x in enumerate(given):
-        if is_distributed(x):
-            mesh = x.process_mesh
-            kind = (tuple(mesh.process_ids), tuple(mesh.shape), tuple(map(str, x.placements)))
-            kinds.setdefault(kind, []).append(i)
-            if kind not in layouts:
-                layouts[kind] = _Layout(mesh, x.placements)
-    if not kinds:
-        return None
-    ranks = frozenset(rank for ids, _, _ in kinds for rank in ids)
-    held = _held(leaves)
-    here = {kind: [i for i in places if held[i] is not None] for kind, places in kinds.items()}
-    return Parts(
-        held=held,
-        groups=[PaddleProcesses(ranks)],
-        places=[sorted(i for places in kinds.values() for i in places)],
-        counted=lambda: _counted(leaves, held, here, layouts),
-        ranks=ranks,
-        whole=lambda i, new: _whole(leaves[i], new),
-        sums=[i for kind, places in here.items() if layouts[kind].sums for i in places],
-    )
-
-
 def _held(leaves: Sequence[Any]) -> list[Any]:
     """The local tensor of each gradient: None of a mesh that this process is no part of."""
     known: dict[int, Any] = {}
     for x in leaves:
-        if is_distributed(x) and id(x) not in known:
+        if _is_distributed(x) and id(x) not in known:
             known[id(x)] = _local(x) if dist.get_rank() in x.process_mesh.process_ids else None
     return [known.get(id(x), x) for x in leaves]
 
 
 def _local(x: Tensor) -> Tensor:
-    local = x.detach()._local_value()  # the same memory
+    local = versions.local_value(x.detach())
     return local if local._is_initialized() else paddle.zeros(local.shape, local.dtype)  # of a part that is empty
 
 
 def _whole(given: Any, new: Any) -> Any:
-    if not is_distributed(given):
+    if not _is_distributed(given):
         return new
     made = given.detach().clone()  # dtensor_from_local takes all parts to be of one size
     if new.size:
-        made._local_value().copy_(new, True)
+        versions.local_value(made).copy_(new, True)
     return made
 
 
@@ -185,7 +189,7 @@ def _sum(values: list[Any], places: list[int], layout: _Layout) -> None:
     """Put sums over processes for their addends: of all of one dtype at once, in at least float32."""
     batches: dict[str, list[int]] = {}
     for i in places:
-        dtype = str(values[i].dtype).removeprefix("paddle.")
+        dtype = versions.dtype(values[i].dtype)
         batches.setdefault(WIDE.get(dtype, dtype), []).append(i)
     for dtype, batch in batches.items():
         flat = paddle.concat([values[i].astype(dtype).flatten() for i in batch])

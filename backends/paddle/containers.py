@@ -1,0 +1,52 @@
+"""Paddle's ``(parameter, gradient)`` pairs, and what stands for the gradient that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import paddle
+
+from gradclip.backends.paddle import versions
+from gradclip.containers import Containers, wanted
+
+__all__ = ["PaddleContainers", "is_parameter"]
+
+
+def is_parameter(x: object) -> bool:
+    """Whether this is a parameter, of a static program too, or another leaf that wants a gradient."""
+    if isinstance(x, versions.Value):
+        operation = x.get_defining_op()
+        return operation is not None and operation.name() == "builtin.parameter"
+    if isinstance(x, versions.Parameter):
+        return True
+    # a ``.grad`` is a leaf with stop_gradient=False too, but holds no gradient itself
+    return isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient and versions.held(x) is not None
+
+
+class PaddleContainers(Containers):
+    """Lists of pairs, as optimizers and ``append_backward`` make them; a gradient that is not wanted stays as it is."""
+
+    def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+        if _are_pairs(tree):
+            yield from ((f"{path}[{i}][1]", gradient) for i, (parameter, gradient) in enumerate(tree) if wanted(parameter))
+        else:
+            yield from super().walk(tree, path)
+
+    def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        if not _are_pairs(tree):
+            return super().flatten(tree)
+
+        def rebuild(new: list[Any]) -> Any:
+            gradients = iter(new)
+            return type(tree)([(p, next(gradients) if wanted(p) else g) for p, g in tree])
+
+        return [gradient for _, gradient in self.walk(tree)], rebuild
+
+    def owners(self, tree: Any) -> list[Any] | None:
+        return [parameter for parameter, _ in tree if wanted(parameter)] if _are_pairs(tree) else None
+
+
+def _are_pairs(tree: Any) -> bool:
+    several = isinstance(tree, (list, tuple)) and bool(tree)
+    return several and all(type(x) is tuple and [*map(is_parameter, x)] == [True, False] for x in tree)

@@ -1,0 +1,113 @@
+"""Which lane carries eager Paddle tensors, and the one of the host's memory."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import allocator, kernels
+from gradclip.backends.host_lane import HostLane
+from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.launches import AcceleratorLane
+from gradclip.backends.paddle.reference import PaddleLane
+from gradclip.dtypes import FLOATS, promote
+from gradclip.lane import Into, Lane
+
+__all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "on_host"]
+
+_LARGE = 1 << 20  # elements from which on NumPy makes the memory: several times as fast, because it asks for large pages
+_PIECE = 1 << 12  # elements that the reference converts to float64 at once
+_STORED = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16}
+#: whether no tensor can be anywhere else
+ON_HOST_ONLY = not (
+    paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type()
+)
+_SHAPE, _IS_CONSTANT, _IS_PERSISTABLE = map(operator.attrgetter, ("shape", "stop_gradient", "persistable"))
+_HISTORY = operator.attrgetter("grad_fn")
+
+
+def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
+    """The lane of eager tensors; None for the reference. All are asked at once, because one by one takes longer."""
+    kind = paddle.Tensor
+    if not paddle.in_dynamic_mode() or set(map(type, tensors)) != {kind} or not all(map(kind.is_dense, tensors)):
+        return None
+    pointers = set(map(kind.data_ptr, tensors))
+    if len(pointers) < len(tensors) or 0 in pointers or any(map(_IS_PERSISTABLE, tensors)):  # listed twice, or empty
+        return None
+    if not all(map(_IS_CONSTANT, tensors)) and (paddle.is_grad_enabled() or any(map(_HISTORY, tensors))):
+        return None
+    kinds = versions.dtypes(tensors)
+    if not set(FLOATS).issuperset(kinds):
+        return None
+    dtype, in_order = promote(kinds), all(map(kind.is_contiguous, tensors))
+    if not on_host(tensors):
+        are_together = in_order and len({str(x.place) for x in tensors}) == 1
+        return AcceleratorLane(backend, dtype) if are_together else None
+    if not kernels.KINDS or not (in_order or all(kernels.fills(x.strides, x.shape) for x in tensors)):
+        return None
+    return MemoryLane(backend, dtype, kinds)
+
+
+def on_host(tensors: Sequence[Tensor]) -> bool:
+    """Whether all lie in the host's memory."""
+    return ON_HOST_ONLY or all(x.place.is_cpu_place() for x in tensors)
+
+
+class MemoryLane(HostLane, PaddleLane):
+    """Tensors that fill one piece of the host's memory each, in order or transposed, by the compiled loops."""
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        if into != "kept" or not isinstance(lower, float) or not isinstance(upper, float):
+            return super().clamp(tensors, lower, upper, into)
+        results = list(tensors)  # what fits stays, and need not be written
+        places = [i for i, fits in enumerate(self._fit(tensors, lower, max(lower, upper))) if not fits]
+        rest = super().clamp([tensors[i] for i in places], lower, upper, into)
+        for i, x in zip(places, rest, strict=True):
+            results[i] = x
+        return results
+
+    def _fit(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[bool]:
+        fit = [False] * len(tensors)
+        for kind, places, some in self._by_kind(tensors):
+            found = kernels.fit(self.pieces(some), self.sizes(some), kind, lower, upper, self.threads)
+            for i, fits in zip(places, found, strict=True):
+                fit[i] = fits
+        return fit
+
+    def pieces(self, tensors: Sequence[Any]) -> list[Any]:
+        return list(map(paddle.Tensor.data_ptr, tensors))
+
+    def sizes(self, tensors: Sequence[Tensor]) -> list[int]:
+        return list(map(math.prod, map(_SHAPE, tensors)))
+
+    def split(self, x: Tensor) -> Sequence[Tensor]:
+        size = math.prod(x.shape)
+        if size <= _PIECE or not x.is_contiguous():
+            return [x]
+        flat = paddle.reshape(x, [-1])
+        return [flat[start : start + _PIECE] for start in range(0, size, _PIECE)]
+
+    def room(self, tensors: Sequence[Tensor]) -> list[Any]:
+        return list(map(_room, tensors))
+
+    def wrote(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        versions.count_write(tensors)
+        return tensors
+
+
+def _room(x: Tensor) -> Tensor:
+    """Memory for a tensor like another, in the same layout."""
+    size = math.prod(x.shape)
+    if not x.is_contiguous():
+        return paddle.as_strided(paddle.empty([size], x.dtype), x.shape, x.strides)
+    if size < _LARGE:
+        return versions.operations.empty_like(x, x.dtype, x.place)
+    stored = _STORED[versions.dtype(x.dtype)]
+    memory = allocator.empty(size * np.dtype(stored).itemsize).view(stored).reshape(x.shape)
+    return paddle.Tensor(memory, place=x.place, zero_copy=True)

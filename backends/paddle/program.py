@@ -1,0 +1,176 @@
+"""The lane of values of Paddle's static programs: few operations, for each costs more than a small tensor's arithmetic.
+
+A float32 sum in Paddle drifts, by 29 ulp in a million equal numbers. Products of short rows with themselves do not, and are few
+enough to be summed in float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.lanes import ON_HOST_ONLY
+from gradclip.backends.paddle.reference import PaddleLane
+from gradclip.dtypes import WIDE
+from gradclip.lane import Into, Lane
+
+__all__ = ["ProgramLane", "traced"]
+
+_NARROW = {"float32", "float16", "bfloat16"}  # dtypes whose squares neither overflow nor vanish in float64
+_SHORT = 16  # shorter rows are too many
+_ROW = 256  # elements to a float32 sum: half an ulp, where 512 are off by 1
+_FEW = 1 << 17  # up to so many elements a copy in float64, which stays in the cache, costs less than more operations
+_SMALL, _ALIKE = 1 << 13, 8  # elements of a tensor that is soon copied; from so many of one shape on they are stacked
+_LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflowed, or vanished that matters
+
+
+def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
+    """The lane of values of a program; None for the reference."""
+    return ProgramLane(backend) if _NARROW.issuperset(versions.dtypes(tensors)) else None
+
+
+class ProgramLane(PaddleLane):
+    """Values of narrow dtypes. The norms are differentiable, and no square overflows or vanishes."""
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        if order != 2:
+            return super().total(tensors, order, wide)
+        batches = _Batches(tensors)
+        return paddle.reshape(_root(_guarded(batches.whole(tensors), [], paddle.add_n), tensors), [])
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        if order != 2:
+            return super().each(tensors, order)
+        batches = _Batches(tensors)
+        alone = [tensors[i] for i in batches.alone]
+        root = _root(_guarded(alone, batches.stacks(tensors), paddle.concat), tensors)
+        return batches.in_order(paddle.unbind(paddle.cast(root, "float32")))
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        each = factors if isinstance(factors, list) else [factors] * len(tensors)
+        if any(isinstance(c, float) or c.shape for c in each):
+            return super().scale(tensors, factors, into)
+        batches = _Batches(tensors)
+        products = [self.product(tensors[i], each[i]) for i in batches.alone]
+        for stack, places in zip(batches.stacks(tensors), batches.alike, strict=True):
+            factor = factors
+            if isinstance(factors, list):
+                factor = paddle.cast(paddle.stack([factors[i] for i in places]), "float32")
+                factor = paddle.reshape(factor, [-1, *[1] * (len(stack.shape) - 1)])
+            products += paddle.unbind(self.product(stack, factor))
+        return batches.in_order(products)
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        bounds = isinstance(lower, float) and isinstance(upper, float)
+        # of one operation instead of four, whose derivative at a bound is another one
+        if not bounds or not ON_HOST_ONLY or any(x.dtype != paddle.float32 or not x.stop_gradient for x in tensors):
+            return super().clamp(tensors, lower, upper, into)
+        return [versions.operations.hardtanh(x, lower, max(lower, upper)) for x in tensors]
+
+    def product(self, x: Tensor, coefficient: Any) -> Tensor:
+        if isinstance(coefficient, float) or coefficient.shape or not coefficient.stop_gradient or not ON_HOST_ONLY:
+            return super().product(x, coefficient)
+        backend, dtype = self.backend, self.backend.dtype(x)
+        factor = backend.cast(coefficient, WIDE[dtype])
+        # in an eighth of the time; with a bias of 0 the product would be 0 where it is -0
+        return backend.cast(versions.operations.scale(backend.cast(x, WIDE[dtype]), factor, -0.0, True), dtype)
+
+
+class _Batches:
+    """The places of tensors that are worked on alone, and of small float32 ones of one shape that are stacked."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        by_shape: dict[tuple[int, ...], list[int]] = {}
+        for i, x in enumerate(tensors):
+            shape = tuple(x.shape)
+            if x.dtype == paddle.float32 and -1 not in shape and 0 < math.prod(shape) <= _SMALL:
+                by_shape.setdefault(shape, []).append(i)
+        self.alike: list[list[int]] = []
+        for shape, places in by_shape.items():
+            at_once = _FEW // math.prod(shape)
+            if len(places) >= _ALIKE:
+                self.alike += [places[start : start + at_once] for start in range(0, len(places), at_once)]
+        stacked = set(itertools.chain(*self.alike))
+        self.alone = [i for i in range(len(tensors)) if i not in stacked]
+
+    def stacks(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [paddle.stack([tensors[i] for i in places]) for places in self.alike]
+
+    def whole(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """All, those that are stacked as one."""
+        return [*(tensors[i] for i in self.alone), *self.stacks(tensors)]
+
+    def in_order(self, results: Sequence[Any]) -> list[Any]:
+        """Results for those that are alone, and then for those in the stacks, in the order of the tensors."""
+        each = dict(zip([*self.alone, *itertools.chain(*self.alike)], results, strict=True))
+        return [each[i] for i in range(len(each))]
+
+
+def _guarded(alone: list[Tensor], stacks: list[Tensor], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
+    """Sums of squares, again in float64 where squares in float32 may have overflowed or vanished."""
+
+    def joined(squares: Callable[[Tensor], Tensor]) -> Tensor:
+        found = [*map(squares, alone), *map(_squares_of_each, stacks)]
+        return found[0] if len(found) == 1 and found[0].shape == [1] else join(found)
+
+    sums = joined(_squares)
+    if not any(map(_row, alone)):
+        return sums
+    least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
+    is_right = paddle.all(paddle.logical_and(sums > least, sums < most))
+    return paddle.static.nn.cond(is_right, lambda: sums, lambda: joined(_wide_squares))
+
+
+def _root(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """The square root, with a derivative of 0, not NaN, at 0."""
+    if all(x.stop_gradient for x in tensors):
+        return paddle.sqrt(sums)
+    zeros = paddle.zeros_like(sums)
+    is_zero = sums <= zeros
+    return paddle.where(is_zero, zeros, paddle.sqrt(paddle.where(is_zero, zeros + 1, sums)))
+
+
+def _row(x: Tensor) -> int:
+    """The elements of the rows that :func:`_squares` sums in float32; 0 where it computes in float64 all along."""
+    size = math.prod(x.shape)
+    # on a GPU a product of matrices may round its numbers to 10 bits
+    if not ON_HOST_ONLY or -1 in x.shape or size <= _FEW:
+        return 0
+    return next((length for length in range(_ROW, _SHORT - 1, -1) if size % length == 0), 0)
+
+
+def _squares(x: Tensor) -> Tensor:
+    """The sum of the squares, in float64 once they are few."""
+    row = _row(x)
+    if not row:
+        return _wide_squares(x)
+    narrow = _shared(x) if x.dtype == paddle.float32 else paddle.cast(x, "float32")
+    rows = paddle.reshape(narrow, [-1, 1, row])
+    sums = paddle.matmul(rows, rows, transpose_y=True)
+    return paddle.sum(paddle.cast(paddle.reshape(sums, [1, -1]), "float64"), axis=1)
+
+
+def _shared(x: Tensor) -> Tensor:
+    """The same memory: what a program is given, or reads again, it copies where the shape is changed.
+
+    Paddle does not know that it is the same memory, and might let another operation overwrite ``x`` too early. What keeps it
+    from that is the careful branch of :func:`_guarded`, which reads ``x`` itself, and runs after all that reads this.
+    """
+    return versions.operations.share_data(x) if x.stop_gradient else x  # it has no derivative
+
+
+def _wide_squares(x: Tensor) -> Tensor:
+    squares: Tensor = versions.operations.squared_l2_norm(paddle.cast(x, "float64"))
+    return squares
+
+
+def _squares_of_each(stack: Tensor) -> Tensor:
+    """The same of every small tensor of a stack."""
+    wide = paddle.reshape(paddle.cast(stack, "float64"), [stack.shape[0], -1])
+    return paddle.sum(wide * wide, axis=1)

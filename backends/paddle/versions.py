@@ -1,0 +1,93 @@
+"""Paddle's private names. Paddle 3.3 has them all, and no public name does the same."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import paddle
+from paddle import _C_ops as operations
+from paddle.base.framework import EagerParamBase as Parameter
+from paddle.distributed.auto_parallel.api import dtensor_from_local
+from paddle.distributed.communication.group import Group
+
+__all__ = [
+    "Group",
+    "Parameter",
+    "Value",
+    "count_write",
+    "divide_",
+    "dtensor_from_local",
+    "dtype",
+    "dtypes",
+    "held",
+    "local_value",
+    "merged",
+    "operations",
+    "take_rows",
+    "values_of_rows",
+]
+
+Value = paddle.pir.Value  #: of a static program
+_DTYPE = operator.attrgetter("dtype")
+_names: dict[Any, str] = {}
+
+
+def dtype(of: Any) -> str:
+    """The common name of one of Paddle's dtypes. They are equal, but in Paddle 3.0 to 3.2 not always the same object."""
+    name = _names.get(of)
+    if name is None:
+        name = _names[of] = str(of).removeprefix("paddle.")
+    return name
+
+
+def dtypes(tensors: Sequence[Any]) -> list[str]:
+    """The dtypes of tensors, each once. Hashing a dtype takes long, so that each object is hashed once."""
+    found = list(map(_DTYPE, tensors))
+    return list(dict.fromkeys(map(dtype, dict(zip(map(id, found), found, strict=True)).values())))
+
+
+def held(parameter: Any) -> Any:
+    """The gradient of a parameter itself, where ``.grad`` is a new object each time."""
+    return parameter._grad_ivar()
+
+
+def count_write(tensors: Sequence[Any]) -> None:
+    """Count that tensors were written, as Paddle's own functions in place do, for a derivative that has read them."""
+    for x in tensors:
+        x._bump_inplace_version()
+
+
+def divide_(halves: Sequence[Any], divisor: Any) -> None:
+    """Divide tensors of one half precision by a number in a tensor, all in one launch: what loss scaling is undone by.
+
+    Paddle has this for halves on accelerators only.
+    """
+    operations.check_finite_and_unscale_(list(halves), divisor)
+
+
+def local_value(x: Any) -> Any:
+    """This process's part of a distributed tensor, in the same memory."""
+    return x._local_value()
+
+
+def merged(rows: Any) -> Any:
+    """SelectedRows in memory of their own, each row once; without a row they have no memory."""
+    if not rows.rows():
+        return rows
+    with paddle.no_grad():
+        return paddle.nn.clip.merge_selected_rows(rows)
+
+
+def values_of_rows(rows: Any) -> Any:
+    """The dense tensor of SelectedRows, in the same memory."""
+    return rows._get_tensor_from_selected_rows() if rows.rows() else paddle.zeros(rows.shape, rows.dtype)
+
+
+def take_rows(x: Any, value: Any) -> None:
+    """Let SelectedRows have the rows and the memory of others."""
+    target, source = x.get_selected_rows(), value.get_selected_rows()
+    target.get_tensor()._share_data_with(source.get_tensor())
+    target.set_rows(source.rows())
+    target.sync_index()
