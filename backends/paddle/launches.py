@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,24 +34,22 @@ class AcceleratorLane(PaddleLane):
         return self.unstack(paddle.sqrt(paddle.concat(self._squares(tensors))), len(tensors))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
-        each = factors if isinstance(factors, list) else [factors] * len(tensors)
+        each = factors if isinstance(factors, list) else [factors]
         if any(isinstance(c, float) or c.shape for c in each):
             return super().scale(tensors, factors, into)
+        if isinstance(factors, list):
+            products = [self._product(x, c) for x, c in zip(tensors, factors, strict=True)]
+            return self._assigned(tensors, products) if into == "place" else products
         results: list[Tensor] = list(tensors)
-        halves: dict[int, list[int]] = {}  # by factor
-        as_dtype: dict[tuple[int, str], Tensor] = {}
-        for i, (x, c) in enumerate(zip(tensors, each, strict=True)):
-            dtype = self.backend.dtype(x)
+        for dtype in versions.dtypes(tensors):
+            places = [i for i, x in enumerate(tensors) if self.backend.dtype(x) == dtype]
+            made = [tensors[i] for i in places]
+            factor = self.backend.cast(factors, WIDE[dtype])
             if WIDE[dtype] != dtype:
-                halves.setdefault(id(c), []).append(i)
-                continue
-            if (id(c), dtype) not in as_dtype:
-                as_dtype[id(c), dtype] = self.backend.cast(c, dtype)
-            factor = as_dtype[id(c), dtype]
-            results[i] = x.multiply_(factor) if into == "place" else paddle.multiply(x, factor)
-        for places in halves.values():
-            made = [tensors[i] if into == "place" else tensors[i].clone() for i in places]
-            self._multiply(made, each[places[0]])
+                made = made if into == "place" else [x.clone() for x in made]
+                self._multiply(made, factor)
+            else:
+                made = [x.multiply_(factor) if into == "place" else paddle.multiply(x, factor) for x in made]
             for i, x in zip(places, made, strict=True):
                 results[i] = x
         return results
@@ -68,10 +65,17 @@ class AcceleratorLane(PaddleLane):
         backend = self.backend
         return [versions.operations.squared_l2_norm(backend.cast(x, WIDE[backend.dtype(x)])) for x in tensors]
 
-    def _multiply(self, tensors: list[Tensor], factor: Tensor) -> None:
-        """Halves times a factor in float32, rounded once, by a launch for thousands of one dtype."""
-        inverse = paddle.reshape(paddle.reciprocal(self.backend.cast(factor, "float32")), [1])
-        for _, of_dtype in itertools.groupby(sorted(tensors, key=self.backend.dtype), self.backend.dtype):
-            some = list(of_dtype)
-            for start in range(0, len(some), _AT_ONCE):
-                versions.divide_(some[start : start + _AT_ONCE], inverse)
+    def _product(self, x: Tensor, factor: Tensor) -> Tensor:
+        backend, wide = self.backend, WIDE[self.backend.dtype(x)]
+        return backend.cast(paddle.multiply(backend.cast(x, wide), backend.cast(factor, wide)), backend.dtype(x))
+
+    def _assigned(self, tensors: Sequence[Tensor], products: list[Tensor]) -> list[Tensor]:
+        for x, product in zip(tensors, products, strict=True):
+            self.backend.assign_(x, product)
+        return list(tensors)
+
+    def _multiply(self, halves: list[Tensor], factor: Tensor) -> None:
+        """Tensors of one half precision times a factor in float32, rounded once, by a launch for thousands."""
+        inverse = paddle.reshape(paddle.reciprocal(factor), [1])
+        for start in range(0, len(halves), _AT_ONCE):
+            versions.divide_(halves[start : start + _AT_ONCE], inverse)

@@ -1,0 +1,147 @@
+"""What a clip launches on an accelerator, counted on the host: gradients there pass for an accelerator's."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from frameworks.paddle import framework
+from oracle import ulps
+from paddle import _C_ops, profiler
+
+import gradclip
+from gradclip.backends.paddle import PaddleBackend, lanes, launches, versions
+from gradclip.dialects import keras, torch
+
+#: operators of Paddle that are several kernels on a GPU: clip_by_norm reduces, and then writes the product; Paddle 3.3,
+#: paddle/phi/kernels/gpu/clip_by_norm_kernel.cu. check_finite_and_unscale inverts its divisor first; gpu/amp_kernel.cu
+SEVERAL = {"clip_by_norm": 2, "check_finite_and_unscale_": 2}
+DTYPES = ("float32", "bfloat16")  # the host has no kernels for the products of float16
+
+
+def divided_on_the_host(halves: list[Any], divisor: Any) -> None:
+    """As :func:`versions.divide_` for bfloat16, which Paddle has on accelerators only; without an operation of Paddle."""
+    factor = np.float32(1) / np.frombuffer((ctypes.c_float * 1).from_address(divisor.data_ptr()), np.float32)
+    for x in halves:
+        size = math.prod(x.shape)
+        bits = np.frombuffer((ctypes.c_uint16 * size).from_address(x.data_ptr()), np.uint16)
+        product = ((bits.astype(np.uint32) << 16).view(np.float32) * factor).view(np.uint32)
+        bits[:] = (product + 0x7FFF + (product >> 16 & 1)) >> 16
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "on_host", lambda tensors: False)
+    monkeypatch.setattr(versions, "divide_", divided_on_the_host)
+
+
+@contextmanager
+def made(found: collections.Counter[str]) -> Iterator[None]:
+    """Counts the dtypes that operations return, and the calls of what is done here without Paddle."""
+
+    def watched(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            results = operation(*arguments, **named)
+            for x in results if isinstance(results, (list, tuple)) else [results]:
+                found[str(getattr(x, "dtype", "")).removeprefix("paddle.")] += 1
+            return results
+
+        return call
+
+    def divided(halves: list[Any], divisor: Any) -> None:
+        found["check_finite_and_unscale_"] += 1
+        divided_on_the_host(halves, divisor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, operation in list(vars(_C_ops).items()):
+            if callable(operation) and not name.startswith("__"):
+                patch.setattr(_C_ops, name, watched(operation))
+        patch.setattr(versions, "divide_", divided)
+        yield
+
+
+def launched(call: Callable[[], Any]) -> tuple[int, collections.Counter[str]]:
+    """How many kernels a call launches, as Paddle's profiler has them, and what it makes."""
+    kernels: collections.Counter[str] = collections.Counter()
+    found: collections.Counter[str] = collections.Counter()
+    with made(found):
+        watch = profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], on_trace_ready=lambda watch: None)
+        watch.start()
+        try:
+            call()
+        finally:
+            watch.stop()
+    nodes = list(watch.profiler_result.get_data().values())
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children_node
+        if node.name.endswith(" kernel launch"):
+            kernels[node.name.removesuffix(" kernel launch")] += 1
+    kernels["check_finite_and_unscale_"] += found.pop("check_finite_and_unscale_", 0)
+    return sum(count * SEVERAL.get(name, 1) for name, count in kernels.items()), found
+
+
+def gradients(count: int, dtype: str) -> list[Any]:
+    return [framework.make(np.full(3, (i % 5 + 1) / 4), dtype) for i in range(count)]
+
+
+PARAMETER = paddle.zeros([3])
+RULES = {"global": torch.clip_grad_norm(0.5), "each": keras.clipnorm(0.5), "p = 1": torch.clip_grad_norm(0.5, 1.0)}
+#: clip_by_norm has the coefficient in its second kernel, and returns neither that nor the norm, which are tensors of gradclip's
+#: result; those are a dozen launches for any number of gradients. A half is converted on the way, three times for each
+MORE = {"global": 4, "each": 14}
+CLIPS = {"global": "ClipGradByGlobalNorm", "each": "ClipGradByNorm"}
+
+
+@pytest.mark.parametrize("limit", [0.5, 1e9], ids=["clipped", "not clipped"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [1, 10, 1000])
+@pytest.mark.parametrize("scope", CLIPS)
+def test_no_more_than_the_native(
+    scope: str, count: int, dtype: str, limit: float, record_property: Callable[[str, object], None]
+) -> None:
+    native, ours = getattr(paddle.nn, CLIPS[scope])(limit), getattr(gradclip, CLIPS[scope])(limit)
+    given = [(PARAMETER, x) for x in gradients(count, "float32")]
+    theirs, _ = launched(lambda: native(given))
+    if dtype != "float32" and scope == "global":  # the host lacks the kernels
+        theirs += count + 1  # Paddle converts the norm, and the coefficient for each gradient
+    given = [(PARAMETER, x) for x in gradients(count, dtype)]
+    mine, dtypes = launched(lambda: ours(given))
+    record_property("launches", f"{scope}, {count} of {dtype}: native {theirs}, gradclip {mine}")
+    print(f"| {scope} | {count} | {dtype} | {theirs} | {mine} |")
+    assert mine <= theirs + MORE[scope] + (3 * count if scope == "each" and dtype != "float32" else 0)
+    assert not {"float64", "complex128"} & dtypes.keys()
+    assert dtypes["float32"]
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
+@pytest.mark.parametrize("dtype", [*DTYPES, "float64"])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_what_it_computes(rule: gradclip.Rule, dtype: str, in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is what the reference computes, and nobody looks at a value."""
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=shape) for shape in ((3, 4), (5,), (), (40, 41))]
+    clip = gradclip.clip_ if in_place else gradclip.clip
+
+    def clipped(backend: Any) -> list[np.ndarray]:
+        given = [framework.make(x, dtype) for x in values]
+        given += [framework.make(values[0])] if dtype == "bfloat16" else []
+        assert type(PaddleBackend().lane(given)) is (launches.AcceleratorLane if backend is None else type(None))
+        with monkeypatch.context() as patch:
+            patch.setattr(paddle.Tensor, "item", None)
+            patch.setattr(paddle.Tensor, "numpy", None)
+            result = clip(given, rule)
+        assert all(isinstance(n, paddle.Tensor) for n in (result.norm if isinstance(result.norm, list) else [result.norm]))
+        return [framework.read(x) for x in result.grads]
+
+    found = clipped(None)
+    monkeypatch.setattr(PaddleBackend, "lane", lambda self, tensors: None)
+    for got, want in zip(found, clipped(PaddleBackend), strict=True):
+        assert ulps(got, want, dtype) <= 4
