@@ -16,7 +16,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import registry
-from gradclip.backends.jax import JaxBackend
+from gradclip.backends.jax import JaxBackend, places
 from gradclip.dialects import optax, tensorflow, torch
 
 MILLION = {
@@ -130,9 +130,9 @@ def test_arrays_and_tracers_are_tensors() -> None:
     assert registry.find(jax.ShapeDtypeStruct((2,), np.float32)) is None
 
 
+@pytest.mark.usefixtures("accelerator")
 def test_without_looking_as_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where looking costs a synchronisation, norm and coefficient stay arrays, and nothing reads one."""
-    monkeypatch.setattr(JaxBackend, "is_concrete", lambda self, tensors: False)
     monkeypatch.setattr(JaxBackend, "number", lambda self, x: pytest.fail("a value was looked at"))
     grads = [framework.make([3.0, 4.0]), framework.make([0.0, 12.0], "bfloat16")]
     result = gradclip.clip(grads, torch.clip_grad_norm(6.5))
@@ -159,7 +159,7 @@ def test_how_often_a_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         gradclip.clip(grads, rule)
         assert len(read) == len(grads)
         with monkeypatch.context() as patch:
-            patch.setattr(JaxBackend, "is_concrete", lambda self, tensors: False)
+            patch.setattr(places, "is_host", lambda platform: False)
             read.clear()
             gradclip.clip(grads, rule)
         compiled = jax.jit(lambda given, rule=rule: gradclip.clip(given, rule).grads)
@@ -195,17 +195,16 @@ def test_several_devices() -> None:
 
 DEVICES = """
 import gradclip, jax, numpy as np
-from gradclip.backends.jax import JaxBackend
+from gradclip.backends.jax import places
 from gradclip.dialects import optax, tensorflow, torch
 from jax.sharding import NamedSharding, PartitionSpec as P
 one, two, *rest = jax.devices()
 pair, single = np.array([3, 4], np.float32), np.array([0, 12], np.float32)
 split = NamedSharding(jax.make_mesh((2,), ("d",), devices=rest), P("d"))
-eager = JaxBackend.is_concrete
-for places in ((one, two), (one, split), (split, two)):
-    for is_concrete in (eager, lambda self, tensors: False):
-        JaxBackend.is_concrete = is_concrete
-        grads = [jax.device_put(g, place) for g, place in zip((pair, single), places)]
+for chosen in ((one, two), (one, split), (split, two)):
+    for host in ("cpu", "none"):
+        places.is_host = lambda platform: platform == host
+        grads = [jax.device_put(g, place) for g, place in zip((pair, single), chosen)]
         result = gradclip.clip(grads, torch.clip_grad_norm(6.5))
         assert abs(float(result.norm) - 13) <= 4 * 2**-20, result.norm
         assert [g.sharding for g in result.grads] == [g.sharding for g in grads]

@@ -114,14 +114,14 @@ def test_paths_of_what_is_not_finite() -> None:
 def test_only_registered_types_are_containers() -> None:
     backend = registry.get("jax")
     for tree in (Pair(p(), p(), "x"), Layer(p(), p()), jax.tree_util.Partial(print)):
-        assert backend.is_container(tree)
+        assert backend.containers.is_container(tree)
 
     class Module:
         def parameters(self) -> list[Any]:
             return []
 
     for other in ("text", b"bytes", 3, 3.5, object(), Module(), np.zeros(2), p(), range(3), iter([p()]), {1, 2}, print):
-        assert not backend.is_container(other)
+        assert not backend.containers.is_container(other)
 
 
 def test_what_is_no_gradient_is_refused() -> None:

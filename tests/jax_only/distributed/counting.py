@@ -20,7 +20,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import gradclip
-from gradclip.backends import jax_norm
+from gradclip.backends.jax import places
 from gradclip.dialects import optax as dialect
 
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -120,7 +120,7 @@ def table() -> list[str]:
     for name, (least, layout) in LAYOUTS.items():
         lines += rows(name, least, layout)
     jax.clear_caches()
-    with mock.patch.object(jax_norm, "_on_host", return_value=False):  # as on accelerators, where nobody may branch
+    with mock.patch.object(places, "is_host", return_value=False):  # as on accelerators, where nobody may branch
         lines += rows("divided along one axis, on accelerators", 2, LAYOUTS["divided along one axis"][1])
     jax.clear_caches()
     for size in (SIZES[0], SIZES[-1]):

@@ -1,4 +1,4 @@
-"""JAX gradients in ``shard_map``, ``pmap`` and ``vmap``, where each device sees its own part: axes. No backend itself.
+"""JAX gradients in ``shard_map``, ``pmap`` and ``vmap``, where each device sees its own part: axes.
 
 Outside of them an array that is divided over devices is one array, and XLA moves what has to be moved.
 """
@@ -13,10 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from gradclip.backends.jax.places import compiles_for_host
+from gradclip.backends.jax.versions import axis_size, varying
 from gradclip.errors import ArgumentError
-from gradclip.parts import Parts, Processes
+from gradclip.parts import Distributed, Parts, Processes
 
-__all__ = ["awaited", "group_of", "whose"]
+__all__ = ["JaxDistributed", "awaited"]
+
+
+class JaxDistributed(Distributed):
+    """Axes by their names; arrays that lie on several processes are whole to JAX."""
+
+    def widest(self) -> str:
+        return "float64" if jax.config.jax_enable_x64 else "float32"
+
+    def group(self, reduce: object) -> Processes | None:
+        return _group_of(reduce)
+
+    def whose(self, x: Any) -> str:
+        return _whose(x)
 
 
 class Axes(Processes):
@@ -29,20 +44,20 @@ class Axes(Processes):
         # each device's norms in a row of its own, so that no power is summed that may overflow. An all-reduce, because to JAX
         # its result is the same on all devices, as that of a gather is not
         here = jnp.stack([jnp.asarray(value) for value in values])
-        rows = jnp.zeros((lax.axis_size(self.names), len(values)), here.dtype).at[lax.axis_index(self.names)].set(here)
+        rows = jnp.zeros((axis_size(self.names), len(values)), here.dtype).at[lax.axis_index(self.names)].set(here)
         return list(join(list(lax.psum(rows, self.names))))
 
     def parts(self, leaves: Sequence[Any]) -> Parts:
         """Of each gradient every device holds a part, along those of the axes that it is not known to be the same on."""
         # JAX keeps a record for the axes of shard_map, unless check_vma=False, and none for those of pmap and vmap
-        recorded = {name for name in self.names if name in _varying(lax.axis_index(name))}
-        if len(recorded) < len(self.names) and (recorded or any(_varying(x) for x in leaves if x is not None)):
+        recorded = {name for name in self.names if name in varying(lax.axis_index(name))}
+        if len(recorded) < len(self.names) and (recorded or any(varying(x) for x in leaves if x is not None)):
             what = "JAX cannot add up along an axis of vmap in a shard_map that keeps a record of what differs."
             hint = "pass check_vma=False to shard_map; every gradient is taken to be divided along all these axes then."
             raise ArgumentError(what, f"reduce={self.names}", hint)
         places: dict[tuple[str, ...], list[int]] = {}
         for i, x in enumerate(leaves):
-            along = self.names if x is None or not recorded else tuple(n for n in self.names if n in _varying(x))
+            along = self.names if x is None or not recorded else tuple(n for n in self.names if n in varying(x))
             if along:
                 places.setdefault(along, []).append(i)
         return Parts(
@@ -55,7 +70,7 @@ class Axes(Processes):
         )
 
 
-def group_of(reduce: object) -> Axes | None:
+def _group_of(reduce: object) -> Axes | None:
     """The devices behind the name of an axis, or a tuple of names, of the ``shard_map``, ``pmap`` or ``vmap`` being traced."""
     names = reduce if isinstance(reduce, tuple) else (reduce,)
     if not names or not all(isinstance(name, str) for name in names):
@@ -73,12 +88,12 @@ def awaited(x: Any) -> Any:
     A CPU runs the programs that are under way at once, and two devices of a process may begin two of them in another order:
     then each waits for the other for ever. An accelerator runs them one by one, and nobody waits for it.
     """
-    if not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable and jax.default_backend() == "cpu":
+    if not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable and compiles_for_host():
         jax.block_until_ready(x)
     return x
 
 
-def whose(x: Any) -> str:
+def _whose(x: Any) -> str:
     """The processes on which an array is not finite, which all find out together; of one that lies on one process nothing."""
     if x.is_fully_addressable:
         return ""
@@ -87,9 +102,3 @@ def whose(x: Any) -> str:
     is_here = any(not jnp.isfinite(shard.data).all() for shard in x.addressable_shards)
     found = np.flatnonzero(multihost_utils.process_allgather(np.int32(is_here)))
     return f"process {', '.join(map(str, found))}: "
-
-
-def _varying(x: Any) -> frozenset[str]:
-    """The axes that JAX has recorded an array to differ along."""
-    varying: frozenset[str] = jax.typeof(x).manual_axis_type.varying
-    return varying

@@ -19,6 +19,8 @@ import numpy as np
 from jax import lax
 
 from gradclip.backend import Tensor
+from gradclip.backends.jax.places import compiles_for_host
+from gradclip.backends.jax.versions import enable_x64
 from gradclip.dtypes import COMPLEX, WIDE
 
 __all__ = ["each", "real", "total", "tree_sum"]
@@ -125,12 +127,12 @@ def _each(tensors: list[Tensor], rows: int) -> list[Tensor]:
 
 def _are_few(x: Tensor) -> bool:
     """Whether the wide norm costs less than a branch; read from memory, a large tensor's would take twice as long."""
-    return _on_host() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
+    return compiles_for_host() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
 
 
 def _wide_norm(x: Tensor, rows: int) -> Tensor:
     """In float64, also where JAX is not set to it: there no square of a float32 overflows or vanishes."""
-    with jax.enable_x64(True):
+    with enable_x64(True):
         if not _is_movable(x, _FEW) or math.prod(x.shape[rows:]) % _LANES:
             return jnp.sqrt(_squares(x, rows, "float64")).astype("float32")
         # of few XLA adds one square after the other, each waiting for the one before
@@ -146,7 +148,7 @@ def _rare_norm(x: Tensor, rows: int) -> Tensor:
     """The wide norm, of a small tensor as a product of matrices."""
     if not _is_movable(x, _SOME) or math.prod(x.shape[rows:]) % 2:
         return _wide_norm(x, rows)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         halves = jnp.reshape(x, (*x.shape[:rows], 2, math.prod(x.shape[rows:]) // 2)).astype("float64")
         axes = tuple(range(rows))
         products = lax.dot_general(halves, halves, (((rows + 1,),) * 2, (axes, axes)), precision="highest")
@@ -158,7 +160,7 @@ def _rare_total(tensors: Sequence[Tensor], rows: int) -> Tensor:
     alike: dict[Any, list[Tensor]] = {}
     for i, x in enumerate(tensors):
         alike.setdefault((x.size, i // _ADDED) if _is_movable(x, _SOME) else i, []).append(x)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         sums = []
         for group in alike.values():
             if len(group) == 1:
@@ -181,8 +183,8 @@ def _is_movable(x: Tensor, most: int) -> bool:
 
 def _checked(squares: list[Tensor], carefully: Callable[[], list[Tensor]], like: Tensor) -> list[Tensor]:
     """The roots of sums of squares, on the host computed another way if one of them may be wrong."""
-    if not _on_host():
-        return carefully()
+    if not compiles_for_host():
+        return list(map(jnp.sqrt, squares))
     least, most, _ = _RANGE[real(like)]
     is_right = functools.reduce(operator.and_, [(s > least**2) & (s < most**2) for s in squares])
     checked: list[Tensor] = lax.cond(jnp.all(is_right), lambda: list(map(jnp.sqrt, squares)), carefully)
@@ -205,10 +207,6 @@ def _slope(x: Tensor, move: Tensor, divisor: Tensor) -> Tensor:
     return sum(terms[1:], terms[0])
 
 
-def _on_host() -> bool:
-    return bool(jax.default_backend() == "cpu")
-
-
 def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
     """The tensors, small ones as one; not where they may be divided over devices, which would have to exchange them."""
     is_small = [_is_movable(x, _FEW) for x in tensors]
@@ -224,7 +222,7 @@ def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
 
 def _squares(x: Tensor, rows: int, dtype: str = "", scaled: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
     """The sum of the squares of what is scaled first, over all but the first axes."""
-    if x.dtype == jnp.bfloat16 and _on_host():
+    if x.dtype == jnp.bfloat16 and compiles_for_host():
         # a sum converts what it reads; where the scaling needs it converted too, XLA would write it to memory for both
         x = lax.optimization_barrier(x)
     parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
@@ -243,7 +241,7 @@ def _careful(parts: Sequence[Tensor], squares: Sequence[Tensor], rows: int) -> l
 
     To XLA (x * f) * (x * f) is (x * x) * (f * f), which would undo the care; a maximum does not let it see that.
     """
-    if _on_host() and real(parts[0]) == "float32":
+    if compiles_for_host() and real(parts[0]) == "float32":
         return [_rare_norm(x, rows) for x in parts]
     least, most, scale = _RANGE[real(parts[0])]
 
@@ -259,7 +257,7 @@ def _careful(parts: Sequence[Tensor], squares: Sequence[Tensor], rows: int) -> l
 
 def _careful_total(parts: Sequence[Tensor], squares: Sequence[Tensor], rows: int) -> Tensor:
     """The norm over all, where the sum of these is not right."""
-    if _on_host() and real(parts[0]) == "float32":
+    if compiles_for_host() and real(parts[0]) == "float32":
         return _rare_total(parts, rows)
     return _combined(_careful(parts, squares, rows))
 

@@ -1,0 +1,118 @@
+"""JAX arrays and tracers, any registered pytree, and the slot that optax has for a clip."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import kernels
+from gradclip.backends.jax import norm, scale
+from gradclip.backends.jax.containers import Pytrees
+from gradclip.backends.jax.distributed import JaxDistributed, awaited
+from gradclip.backends.jax.lanes import Compiled, InMemory, Reference
+from gradclip.backends.jax.places import are_together, beside, is_on_host, is_tracing
+from gradclip.backends.jax.slot import MissingParamsError, gradient_transformation
+from gradclip.dtypes import WIDE, promote
+from gradclip.lane import Lane
+
+__all__ = ["JaxBackend", "MissingParamsError", "gradient_transformation"]
+
+_DTYPE, _SHARDING = map(operator.attrgetter, ("dtype", "sharding"))
+
+
+class JaxBackend(Backend):
+    """Arrays are gradients themselves and cannot be written: ``clip_`` refuses them, ``clip`` returns new ones.
+
+    XLA's own reductions of many elements are trees, accurate at any size; :mod:`gradclip.backends.jax.norm` has those of few.
+    """
+
+    name = "jax"
+    whole = "gradclip.backends.jax.whole:whole"
+    reference = Reference
+    containers = Pytrees()
+    distributed = JaxDistributed()
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, jax.Array)  # a tracer is one too
+
+    def dtype(self, x: Tensor) -> str:
+        return _name(x.dtype)
+
+    def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
+        return tuple(length if isinstance(length, int) else None for length in x.shape)  # symbolic in jax.export
+
+    def size(self, x: Tensor) -> Any:
+        size = x.size
+        return size if isinstance(size, int) else jnp.asarray(size)
+
+    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+        return all(map(is_on_host, tensors)) and not is_tracing()
+
+    def can_look(self, x: Tensor) -> bool:
+        return not isinstance(x, Tracer)
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        return x if x.dtype == dtype else x.astype(dtype)
+
+    def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
+        made = jnp.asarray(value, dtype)
+        return made if like is None else beside(made, like)
+
+    def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
+        return jnp.stack([beside(self.cast(x, dtype), tensors[0]) for x in tensors])
+
+    def abs(self, x: Tensor) -> Tensor:
+        return jnp.abs(x)
+
+    def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        return awaited(norm.tree_sum(x) if axes is None else jnp.sum(x, axis=axes, keepdims=True))
+
+    def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+        return awaited(jnp.max(x, axis=axes, keepdims=axes is not None))
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        return jnp.where(condition, x, y)
+
+    def clip(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
+        return scale.between(x, lower, upper)
+
+    def power(self, x: Tensor, exponent: float) -> Tensor:
+        return jnp.sqrt(x) if exponent == 0.5 else x**exponent
+
+    def number(self, x: Tensor) -> float:
+        return float(np.asarray(x).item())
+
+    def detach(self, x: Tensor) -> Tensor:
+        return lax.stop_gradient(x)
+
+    def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
+        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        dtypes = list(map(_name, set(map(_DTYPE, tensors))))
+        if not WIDE.keys() >= set(dtypes):
+            return None
+        if self._are_in_memory(tensors) and kernels.KINDS.keys() >= set(dtypes):
+            return InMemory(self, dtypes[0] if len(dtypes) == 1 else promote(dtypes), dtypes)
+        if len({norm.real(x) for x in tensors}) > 1 or not are_together(tensors):
+            return None
+        return Compiled(self)
+
+    def _are_in_memory(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these are distinct arrays in the memory of one device, which is the host."""
+        if any(issubclass(kind, Tracer) for kind in set(map(type, tensors))) or len(set(map(id, tensors))) < len(tensors):
+            return False
+        first = tensors[0]
+        return len(set(map(_SHARDING, tensors))) == 1 and len(first.devices()) == 1 and self.is_concrete([first])
+
+
+@functools.lru_cache(64)  # to ask NumPy takes 3 us, longer than a small array's norm
+def _name(dtype: Any) -> str:
+    return str(dtype)

@@ -1,0 +1,40 @@
+"""Pytrees: JAX's containers, those that a user has registered included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jax import tree_util
+
+from gradclip.containers import Containers, plain_key
+from gradclip.rule import ClipResult
+
+__all__ = ["Pytrees"]
+
+# so that a compiled function can return one
+tree_util.register_dataclass(ClipResult, ["grads", "norm", "coefficient"], [])
+
+
+class Pytrees(Containers):
+    """Any registered pytree; None in it is a leaf."""
+
+    def is_container(self, x: object) -> bool:
+        return not isinstance(x, ClipResult) and not tree_util.all_leaves([x])
+
+    def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        leaves, structure = tree_util.tree_flatten(tree, _is_leaf)
+        return leaves, structure.unflatten
+
+    def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+        for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_leaf)[0]:
+            yield path + tree_util.keystr(tuple(map(_plain, keys))), leaf
+
+
+def _is_leaf(x: object) -> bool:
+    # a leaf, not the empty node that it is to JAX: results have an entry for it; and a clip's result is not the gradients
+    return x is None or isinstance(x, ClipResult)
+
+
+def _plain(key: Any) -> Any:
+    return tree_util.DictKey(plain_key(key.key)) if isinstance(key, tree_util.DictKey) else key

@@ -1,0 +1,143 @@
+"""The lanes of JAX: its own reference, compiled functions of all tensors, and the loops of the host's memory."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gradclip import norms
+from gradclip.backend import Backend, Tensor
+from gradclip.backends import host, kernels
+from gradclip.backends.host_lane import HostLane
+from gradclip.backends.jax import norm, scale
+from gradclip.backends.jax.distributed import awaited
+from gradclip.backends.jax.places import beside
+from gradclip.backends.jax.versions import enable_x64, is_committed, is_without_mesh
+from gradclip.backends.threads import cores
+from gradclip.dtypes import WIDE
+from gradclip.lane import Into, Lane
+
+__all__ = ["Compiled", "InMemory", "Reference"]
+
+_LARGE = 1 << 18  # elements from which on a loop of the host pays
+_SIZE = operator.attrgetter("size")
+
+
+class Reference(Lane):
+    """What XLA makes of the mathematics: each norm on the host is one compiled function, in float64 even where JAX has none."""
+
+    stacks_norms = False  # XLA compiles equal functions once; where each takes another number of a vector, none are equal
+
+    def product(self, x: Tensor, coefficient: Any) -> Tensor:
+        if isinstance(coefficient, float):
+            return super().product(x, coefficient)
+        return super().product(x, beside(coefficient, x))
+
+    def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
+        if not self.backend.is_concrete(tensors):
+            return super()._norms(tensors, order, wide)
+        with enable_x64(True):
+            return [self.backend.number(_norm(self.backend, x, order)) for x in tensors]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _norm(backend: Backend, x: Tensor, order: float) -> Tensor:
+    return norms.norm(backend, x, order, wide="float64")
+
+
+class Compiled(Reference):
+    """Tensors that one function takes together, whose norms have one dtype: while tracing, and on other devices."""
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        if order != 2 or wide not in ("", norm.real(tensors[0])):
+            return super().total(tensors, order, wide)
+        return self._found(tensors, [norm.total(list(tensors))])[0]
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        if order != 2:
+            return super().each(tensors, order)
+        return self._found(tensors, norm.each(list(tensors)))
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        if isinstance(factors, (float, list)) or factors.ndim:
+            return super().scale(tensors, factors, into)
+        scaled: list[Tensor] = scale.times_or_same(list(tensors), beside(factors, tensors[0]))
+        return scaled
+
+    def _found(self, tensors: Sequence[Tensor], found: list[Tensor]) -> list[Any]:
+        if self.backend.is_concrete(tensors):
+            return list(map(self.backend.number, found))
+        return list(map(awaited, found))
+
+
+class InMemory(HostLane, Reference):
+    """Arrays in the host's memory: NumPy reads them without a copy, and large results are made in memory that they become."""
+
+    threads = staticmethod(cores)
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        return super().scale(tensors, factors, "kept")  # nobody can write to an array that is returned itself
+
+    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
+        """A large tensor that fits is returned itself: to read it takes a third of the time."""
+        large = [i for i, size in enumerate(map(_SIZE, tensors)) if size >= _LARGE]
+        if not large or not isinstance(lower, float) or not isinstance(upper, float):
+            return super().clamp(tensors, lower, upper, into)
+        results: list[Tensor] = list(tensors)
+        fit = {i for i in large if self._fits(tensors[i], lower, upper)}
+        rest = [i for i in range(len(tensors)) if i not in fit]
+        if rest:
+            for i, x in zip(rest, super().clamp([tensors[i] for i in rest], lower, upper, into), strict=True):
+                results[i] = x
+        return results
+
+    def _fits(self, x: Tensor, lower: float, upper: float) -> bool:
+        kind = kernels.KINDS[self.backend.dtype(x)]
+        return kernels.fit(self.pieces([x]), None, kind, lower, upper, self.threads)[0]
+
+    def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
+        """Small tensors by a compiled function: JAX takes longer to accept memory than XLA to fill it."""
+        large = [i for i, size in enumerate(map(_SIZE, tensors)) if size >= _LARGE and _takes_memory(tensors[i])]
+        if len(large) == len(tensors):
+            return super()._run(loop, tensors, into, *numbers)
+        function = scale.times if loop is kernels.multiply else scale.bounded
+        with np.errstate(over="ignore"):  # beyond the dtype there is no bound
+            vectors = [np.array(n, WIDE[self.dtype]) for n in numbers]
+        if not large:
+            return scale.by_chunks(function, tensors, *vectors)
+        small = sorted(set(range(len(tensors))).difference(large))
+        results: list[Tensor] = [None] * len(tensors)
+        of_large = super()._run(loop, [tensors[i] for i in large], into, *(_at(large, n) for n in numbers))
+        of_small = scale.by_chunks(function, [tensors[i] for i in small], *(v[small] if v.ndim else v for v in vectors))
+        for i, x in zip((*large, *small), (*of_large, *of_small), strict=True):
+            results[i] = x
+        return results
+
+    def pieces(self, tensors: Sequence[Any]) -> list[Any]:
+        arrays = list(map(np.asarray, tensors))
+        arrays = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]  # one in a layout of its own
+        if self.kinds == ["bfloat16"] or arrays[0].dtype.kind != "f":  # NumPy has no buffer for it
+            return [x.view(np.uint16) for x in arrays]
+        return arrays
+
+    def room(self, tensors: Sequence[Tensor]) -> list[Any]:
+        return [host.new(x.shape, x.dtype) for x in tensors]
+
+    def finished(self, made: list[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
+        where = [x.sharding if is_committed(x) else None for x in tensors]
+        return [jax.device_put(array, place, may_alias=True) for array, place in zip(made, where, strict=True)]
+
+
+def _at(places: list[int], number: Any) -> Any:
+    return [number[i] for i in places] if isinstance(number, list) else number
+
+
+def _takes_memory(x: Tensor) -> bool:
+    """Whether a result in the host's memory becomes a tensor on the same device without a copy."""
+    # what is on no device on purpose goes where a mesh is, if there is one
+    return is_committed(x) or is_without_mesh()

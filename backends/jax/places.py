@@ -1,0 +1,75 @@
+"""Where arrays lie, and whether they have values at all: what a lane is chosen by."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
+
+from gradclip.backend import Tensor
+from gradclip.backends.jax.versions import trace_state
+
+__all__ = ["are_together", "beside", "compiles_for_host", "is_host", "is_on_host", "is_tracing"]
+
+_SHARDING = operator.attrgetter("sharding")
+with jax.ensure_compile_time_eval():  # this module may be imported while a function is being traced
+    _OUTSIDE = trace_state()
+
+
+def is_host(platform: str) -> bool:
+    """Whether the host itself is the device. Tests replace this, so that the host passes for an accelerator."""
+    return platform == "cpu"
+
+
+def is_on_host(x: Tensor) -> bool:
+    """Whether an array lies in this process's memory, where looking at a value is free. A tracer has none."""
+    return not isinstance(x, Tracer) and is_host(_platform(x.sharding))
+
+
+def compiles_for_host() -> bool:
+    """Whether functions are compiled for the host, as far as that is known while they are traced."""
+    return is_host(jax.default_backend())
+
+
+@functools.lru_cache(64)  # it takes 3 us to ask the devices
+def _platform(sharding: Any) -> str:
+    """The platform of all devices; "" where there are several, or other processes hold a part."""
+    platforms = {device.platform for device in sharding.device_set}
+    return platforms.pop() if sharding.is_fully_addressable and len(platforms) == 1 else ""
+
+
+@functools.lru_cache(64)
+def _devices(sharding: Any) -> frozenset[Any]:
+    return frozenset(sharding.device_set)
+
+
+def are_together(tensors: Sequence[Tensor]) -> bool:
+    """Whether one compiled function can take them all: while tracing, and where all are on the same devices."""
+    if any(issubclass(kind, Tracer) for kind in set(map(type, tensors))):
+        return True
+    return len(set(map(_devices, set(map(_SHARDING, tensors))))) == 1
+
+
+def is_tracing() -> bool:
+    """Whether a function is being traced: an operation on constants is then traced with it, and has no value either."""
+    is_outside = bool(trace_state() == _OUTSIDE)  # to ask this takes a tenth of the time of a call
+    return not is_outside and isinstance(_nothing(), Tracer)
+
+
+@jax.jit
+def _nothing() -> Tensor:
+    return np.int32(0)
+
+
+def beside(x: Tensor, like: Tensor) -> Tensor:
+    """``x``, of which every device may hold a copy, on the devices of ``like``."""
+    if isinstance(x, Tracer) or isinstance(like, Tracer) or x.devices() == like.devices():
+        return x
+    mesh = getattr(like.sharding, "mesh", None)
+    return jax.device_put(x, like.sharding if mesh is None else NamedSharding(mesh, PartitionSpec()))

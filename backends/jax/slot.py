@@ -1,0 +1,72 @@
+"""The slot that optax has for a clip: a link of its chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+
+from gradclip.backends.jax.versions import init_empty_state
+from gradclip.clip import clip
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.groups import Rules, check_groups
+
+if TYPE_CHECKING:
+    import optax  # optional: only gradient_transformation needs it
+
+__all__ = ["MissingParamsError", "gradient_transformation"]
+
+_OF_NUMPY = (np.ndarray, np.generic)
+
+
+class MissingParamsError(ArgumentError, ArgumentTypeError):
+    """A rule relative to the parameters, in an optax chain that was not given them."""
+
+
+def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
+    """A rule of any dialect as a link of an ``optax.chain``.
+
+    It has no state, so that a checkpoint of an optimizer keeps its shape where this takes the place of optax's own clip. Under
+    ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit that returns this.
+
+    Args:
+        rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
+            ``update``, as optax's does.
+
+    Returns:
+        An ``optax.GradientTransformation``. The gradients may be any pytree, with None or NumPy arrays in it.
+
+    Raises:
+        TypeError: if ``rule`` is none.
+        ValueError: for a rule per example, which needs an axis of examples and removes it.
+
+    Example:
+        >>> import optax, jax.numpy as jnp
+        >>> from gradclip.backends.jax import gradient_transformation
+        >>> from gradclip.dialects import torch
+        >>> optimizer = optax.chain(gradient_transformation(torch.clip_grad_norm(max_norm=1.0)), optax.sgd(1.0))
+        >>> params = jnp.zeros(2, "float32")
+        >>> updates, state = optimizer.update(jnp.float32([3.0, 4.0]), optimizer.init(params), params)
+        >>> updates.round(3)
+        Array([-0.6, -0.8], dtype=float32)
+    """
+    import optax
+
+    relative = [group.rule.name for group in check_groups(rule, keeps_shape=True) if group.rule.relative_to is not None]
+
+    def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
+        if relative and params is None:
+            hint = "call update(updates, state, params)."
+            raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
+        return clip(_arrays(updates), rule, params=_arrays(params) if relative else None).grads, state
+
+    return optax.GradientTransformation(init_empty_state(), update)
+
+
+def _arrays(tree: Any) -> Any:
+    """A pytree with its NumPy arrays as JAX arrays: optax takes them too."""
+    if not any(issubclass(kind, _OF_NUMPY) for kind in set(map(type, tree_util.tree_leaves(tree)))):
+        return tree
+    return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) else x, tree)

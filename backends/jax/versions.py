@@ -1,0 +1,60 @@
+"""Names of JAX and optax that are private, or not in every version, each with what is done where it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+
+__all__ = ["axis_size", "enable_x64", "init_empty_state", "is_committed", "is_without_mesh", "trace_state", "varying"]
+
+
+def _trace_state() -> Callable[[], object]:
+    """What tells whether a function is being traced: equal at the same level. Without it no two are equal."""
+    try:
+        from jax.extend.core import get_opaque_trace_state  # from 0.10 on
+    except ImportError:
+        get_opaque_trace_state = getattr(jax.core, "get_opaque_trace_state", object)
+    return get_opaque_trace_state
+
+
+trace_state = _trace_state()
+
+if hasattr(jax, "enable_x64"):
+    enable_x64 = jax.enable_x64
+else:
+    from jax.experimental import enable_x64
+
+
+def init_empty_state() -> Any:
+    """What initialises an optax transformation that has no state."""
+    import optax
+
+    return getattr(optax, "init_empty_state", lambda params: optax.EmptyState())
+
+
+def is_committed(x: Any) -> bool:
+    """Whether an array was put on its device on purpose. Where JAX does not say, it counts as if it was."""
+    return bool(getattr(x, "committed", getattr(x, "_committed", True)))
+
+
+def is_without_mesh() -> bool:
+    """Whether no mesh is set, to which arrays go that were put nowhere on purpose. Before this function none could be."""
+    get_abstract_mesh = getattr(jax.sharding, "get_abstract_mesh", None)
+    return get_abstract_mesh is None or bool(get_abstract_mesh().empty)
+
+
+def axis_size(names: tuple[str, ...]) -> int:
+    """How many devices there are along these axes. A sum of ones is a constant where there is no such function."""
+    found: int = lax.axis_size(names) if hasattr(lax, "axis_size") else lax.psum(1, names)
+    return found
+
+
+def varying(x: Any) -> frozenset[str]:
+    """The axes that JAX has recorded an array to differ along: none where it keeps no record."""
+    described = jax.typeof(x) if hasattr(jax, "typeof") else None
+    kind = getattr(described, "manual_axis_type", None)
+    found: frozenset[str] = getattr(described, "vma", frozenset()) if kind is None else kind.varying
+    return found
