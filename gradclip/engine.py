@@ -232,8 +232,7 @@ def _check(plan: _Plan, backend: Backend, asked: Asked) -> bool:
 
 def _check_finite(plan: _Plan, backend: Backend, norms: list[Any]) -> None:
     """Of all rules at once, because processes that are to say whose fault it is must come here together."""
-    clips = enumerate(plan.clips)
-    asked = [k for k, clip in clips if clip.rule.error_if_nonfinite and not is_finite(backend, norms[k])]
+    asked = [k for k, clip in enumerate(plan.clips) if clip.rule.error_if_nonfinite and not is_finite(backend, norms[k])]
     if asked:
         wanted = [k for k, clip in enumerate(plan.clips) if clip.rule.scope is not VALUE]  # as they were measured
         whose = [wanted.index(k) for k in asked]
@@ -248,6 +247,8 @@ def _check_finite(plan: _Plan, backend: Backend, norms: list[Any]) -> None:
 def _measured(plan: _Plan) -> list[Any]:
     """The norm or norms of each rule, in one pass, with what other processes hold."""
     held, clips, several = plan.held, plan.clips, plan.several
+    if several is None and clips[0].gradients is held and held.present:  # one rule for all: what most calls want
+        return [None if clips[0].rule.is_by_value else subsets.of_rule(held, clips[0].rule)]
     places = [k for k, clip in enumerate(clips) if clip.rule.scope is not VALUE]
     if several is None:
         places = [k for k in places if any(held.leaves[i] is not None for i in clips[k].counted)]
@@ -301,6 +302,8 @@ def _factors(clip: _Clip, n: Any) -> Any:
 def _by_place(plan: _Plan, factors: list[Any]) -> list[Any]:
     """The coefficients, lists with an entry for each leaf of the container."""
     every = len(plan.held.leaves)
+    if len(factors) == 1 and not isinstance(factors[0], list):
+        return factors
     pairs = zip(plan.clips, factors, strict=True)
     return [plan.held.spread(c.scaled, f) if isinstance(f, list) and len(f) != every else f for c, f in pairs]
 

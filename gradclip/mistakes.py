@@ -61,7 +61,7 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
     Raises:
         TypeError, ValueError, RuntimeError: one exception that is all three.
     """
-    if isinstance(tree, Mapping):
+    if type(tree) not in (list, tuple) and isinstance(tree, Mapping):
         if backend.is_tensor(next(iter(tree), None)):
             hint = "pass model.parameters()."
             raise NotWritableError("The state of an optimizer is no gradient.", f"a {type(tree).__name__}", hint)
@@ -73,7 +73,8 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
             raise NotWritableError(
                 "Beside parameters a tensor that is none is a buffer.", f"a {type(tree).__name__} of both", hint
             )
-    is_alone = len(present) == 1 and owners == [None] and backend.shape(present[0]) == ()
-    if is_alone and backend.can_look(present[0]) and getattr(present[0], "is_leaf", True) is False:
+    if len(present) != 1 or len(owners) != 1 or owners[0] is not None or backend.shape(present[0]) != ():
+        return
+    if backend.can_look(present[0]) and getattr(present[0], "is_leaf", True) is False:
         hint = "call loss.backward(), and pass model.parameters()."
         raise NotWritableError("A loss is no gradient.", "a tensor without axes that operations have made", hint)

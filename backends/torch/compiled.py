@@ -105,6 +105,10 @@ class CompiledLane(Lane):
         return torch.linalg.vector_norm(x, dtype=torch.float64 if x.device.type == "cpu" else torch.float32)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        if into == "place" and isinstance(factors, list) and len(factors) > 1:
+            for x, c in zip(tensors, factors, strict=True):
+                self.scale([x], c, into)
+            return list(tensors)
         is_scalar = isinstance(factors, torch.Tensor) and factors.dim() == 0 and factors.device.type == "cpu"
         if into != "place" or not is_scalar or not takes(tensors):
             return super().scale(tensors, factors, into)

@@ -13,8 +13,9 @@ from gradclip.backend import Backend, Tensor
 from gradclip.backends import kernels
 from gradclip.backends.host_lane import HostLane
 from gradclip.backends.torch import versions
-from gradclip.dtypes import promote
+from gradclip.dtypes import is_one_factor, promote
 from gradclip.lane import Into, Lane
+from gradclip.norms import combine
 
 __all__ = ["ForeachLane", "TorchHostLane", "chosen", "in_range", "is_dense"]
 
@@ -46,11 +47,13 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     if is_fake or not all(map(is_on_host, tensors)):
         is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values to clip others by
         return ForeachLane(backend, dtype) if is_one_kind and _can_be_written(tensors) else None
-    if not kernels.KINDS.keys() >= set(kinds) or versions.has_modes() or not all(map(is_dense, tensors)):
+    if not all(map(is_dense, tensors)):
         return None
     pointers = set(map(torch.Tensor.data_ptr, tensors))
     if len(pointers) < len(tensors) or 0 in pointers:  # the same memory twice, or none: nothing, or zeros that are not stored
         return None
+    if versions.has_modes() or not kernels.KINDS.keys() >= set(kinds):
+        return ForeachLane(backend, dtype, looks=True)
     return TorchHostLane(backend, dtype, kinds)
 
 
@@ -91,13 +94,22 @@ class TorchHostLane(HostLane):
 class ForeachLane(Lane):
     """Dense tensors on accelerators, by torch's multi-tensor operations: as many launches for 2,000 gradients as for one.
 
+    Also those of the host where there are no compiled loops, or where a dispatch mode is to see each operation.
+
     A norm is accumulated in float32 by the device's own tree reductions, in the launch that reads the gradient; in float64 for
     float64, and where the device does that at no cost. Nothing looks at a value.
     """
 
+    def __init__(self, backend: Backend, dtype: str = "", looks: bool = False) -> None:
+        """``looks`` says that a look at a value is free."""
+        super().__init__(backend, dtype)
+        self.looks = looks
+
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if not self._takes(tensors, order):
             return super().total(tensors, order, wide)
+        if self.looks:
+            return combine(self.each(tensors, order), order)
         each = self._foreach_norms(tensors, order, is_total=True)
         dtype = _wide(promote([self.dtype, *([wide] if wide else [])]))
         device = each[0].device
@@ -109,6 +121,9 @@ class ForeachLane(Lane):
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         if not self._takes(tensors, order):
             return super().each(tensors, order)
+        if self.looks:
+            found: list[float] = torch.stack(self._foreach_norms(tensors, order, is_total=True)).tolist()
+            return found
         return self._foreach_norms(tensors, order)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
@@ -117,7 +132,7 @@ class ForeachLane(Lane):
         if isinstance(factors, list):
             if any(isinstance(c, float) or c.dim() for c in factors):
                 return super().scale(tensors, factors, into)
-        elif not isinstance(factors, float) and factors.dim():
+        elif not (is_one_factor(factors) if isinstance(factors, float) else factors.dim() == 0):
             return super().scale(tensors, factors, into)
         results = list(tensors)
         for places, some in _alike(tensors):
@@ -149,6 +164,8 @@ class ForeachLane(Lane):
 
     def _takes(self, tensors: Sequence[Tensor], order: float) -> bool:
         """Whether torch's norm of this order is as right as ours: not for a count of gradients, or the largest of nothing."""
+        if self.looks and (order != 2 or self.dtype == "float64"):
+            return False
         return order > 0 and not (math.isinf(order) and any(x.numel() == 0 for x in tensors))
 
     def _foreach_norms(self, tensors: Sequence[Tensor], order: float, is_total: bool = False) -> list[Tensor]:

@@ -12,7 +12,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
 import gradclip
-from gradclip.backends import torch_operator
+from gradclip.backends.torch import compiled as compiled_lane
 from gradclip.dialects import keras, tensorflow
 from gradclip.dialects import torch as dialect
 
@@ -25,7 +25,7 @@ CLAMP = {"gradclip.clamp_"}
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For small gradients too."""
     for threshold in ("_MANY", "_LARGE", "_LARGE_HALVES", "_LARGE_BOUNDS", "_LARGE_BOUNDS_OF_HALVES"):
-        monkeypatch.setattr(torch_operator, threshold, 0)
+        monkeypatch.setattr(compiled_lane, threshold, 0)
     torch.compiler.reset()
     yield
     torch.compiler.reset()

@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 
-from gradclip.backends.torch import TorchBackend
+from gradclip.backends.torch import lanes
 
 
 def fail_on_warnings() -> None:
@@ -42,12 +42,12 @@ def leave() -> NoReturn:
 @contextlib.contextmanager
 def as_on_a_device() -> Iterator[None]:
     """Where a look at a value is not free all is done with tensors: here by saying that it is not."""
-    looks = TorchBackend.is_concrete
-    TorchBackend.is_concrete = lambda self, tensors: False
+    is_on_host = lanes.is_on_host
+    lanes.is_on_host = lambda x: False
     try:
         yield
     finally:
-        TorchBackend.is_concrete = looks
+        lanes.is_on_host = is_on_host
 
 
 def world() -> DeviceMesh:

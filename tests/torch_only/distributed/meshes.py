@@ -13,7 +13,7 @@ from torch.distributed.tensor.placement_types import _MaskPartial
 from torch_only.distributed.common import Traffic, agree, close, exact, same, square, world
 
 import gradclip
-from gradclip.backends import torch_distributed
+from gradclip.backends.torch import dtensor
 from gradclip.dialects import torch as dialect
 
 RULE = dialect.clip_grad_norm(0.5)
@@ -168,7 +168,7 @@ def check_4_a_mesh_that_is_not_all_processes() -> None:
     given = [distribute_tensor(x, grid, [Shard(0), Shard(1)]), distribute_tensor(x, grid, [Replicate(), Shard(1)])]
     ask = dist.get_world_size
     with (
-        mock.patch.object(torch_distributed.dist, "get_world_size", lambda group=None: ask(group) if group else 8),
+        mock.patch.object(dtensor.dist, "get_world_size", lambda group=None: ask(group) if group else 8),
         Traffic() as traffic,
     ):
         got = gradclip.norm(given, RULE)
