@@ -1,252 +1,364 @@
-/* The module: what Python calls.
+/* Norms, products and bounds of gradients in the host's memory, at the speed of memory. gradclip works without this module too;
+ * kernels.py describes what it offers.
  *
- * gradclip works without this module; kernels.py says what is done then.
+ * A call opens the pieces, divides them into parts, and releases the interpreter's lock. Large work is shared with threads that
+ * are started for the call and have ended before it returns. So an interrupt is seen before or after the work and never during
+ * it, a fork finds no threads to lose, and whatever the caller holds outlives the work.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdlib.h>
+#ifndef _WIN32
+#include <pthread.h>
+#endif
 
 #include "_loops.h"
-#include "_avx2.h"
-#include "_pieces.h"
-#include "_work.h"
 
-enum { HOLDS_GIL = 1 << 14 };   /* up to so many elements other threads wait no longer than for a call */
+enum { PART = 1 << 18 };         /* elements that a thread takes at a time, if the caller does not say */
+enum { HOLDS_GIL = 1 << 14 };    /* up to so many elements it takes longer to hand the lock over than to do the work */
+enum { MOST_THREADS = 256 };
 
-/* How large work is done: by a function that is handed it, from so many elements on, in parts of so many. */
+/* A piece of memory: an object with a buffer, or an address and a number of elements, for which the caller vouches. */
 typedef struct {
-    PyObject *run;
+    char *data;
+    Py_ssize_t size;
+    double found;     /* by a loop that only reads */
+    Py_buffer buffer; /* held to the end of the call, if there is one */
+} Piece;
+
+typedef struct {
+    Piece *pieces;
+    Py_ssize_t count, elements;
+} Pieces;
+
+typedef struct {
+    Py_ssize_t piece, start, size;
+    double found;
+} Part;
+
+typedef struct Work Work;
+
+struct Work {
+    void (*loop)(Work *, Part *);
+    int kind;
+    PyObject *targets, *sources, *sizes, *factor_or_factors, *threads; /* the arguments; NULL for those that a loop has not */
     Py_ssize_t large, part;
-} Sharing;
-
-#define ALONE {Py_None, 0, 0}
-#define SHARING(HOW) &(HOW).run, &(HOW).large, &(HOW).part
-
-static const char NAME[] = "gradclip work";
-
-static void close_work(PyObject *capsule)
-{
-    Work *work = PyCapsule_GetPointer(capsule, NAME);
-    release(&work->y);
-    release(&work->x);
-    PyMem_Free(work->factors);
-    PyMem_Free(work->parts);
-    PyMem_Free(work);
-}
-
-static int open_both(Work *work, PyObject *targets, PyObject *sources, PyObject *sizes)
-{
-    Py_ssize_t itemsize = LOOPS_OF[work->kind].itemsize;
-    if ((targets && open_pieces(&work->y, targets, sizes, itemsize, 1) < 0) ||
-        open_pieces(&work->x, sources, sizes, itemsize, 0) < 0)
-        return -1;
-    int fit = !targets || work->y.count == work->x.count;
-    for (Py_ssize_t i = 0; targets && fit && i < work->x.count; i++)
-        fit = are_alike(&work->y.pieces[i], &work->x.pieces[i]);
-    if (!fit)
-        PyErr_SetString(PyExc_ValueError, "There is a target for each source, with its elements in the same order.");
-    return fit ? 0 : -1;
-}
-
-/* A capsule with the work, which lives as long as anybody holds that: a thread too that outlives an interrupted call. */
-static PyObject *open_work(Loop loop, int kind, PyObject *targets, PyObject *sources, PyObject *sizes, double least, double most,
-                           Work **made)
-{
-    if (kind < 0 || kind >= KINDS || (sizes != Py_None && !PyList_Check(sizes))) {
-        PyErr_SetString(PyExc_ValueError, "The kind must be known, and the sizes a list or None.");
-        return NULL;
-    }
-    Work *work = *made = PyMem_Calloc(1, sizeof *work);
-    if (!work)
-        return PyErr_NoMemory();
-    work->loop = loop;
-    work->kind = (Kind)kind;
-    work->least = least;
-    work->most = most;
-    PyObject *capsule = PyCapsule_New(work, NAME, close_work);
-    if (!capsule)
-        PyMem_Free(work);
-    else if (open_both(work, targets, sources, sizes) < 0)
-        Py_CLEAR(capsule);
-    return capsule;
-}
-
-static void do_here(Work *work)
-{
-    PyThreadState *state = work->x.elements > HOLDS_GIL ? PyEval_SaveThread() : NULL;
-    for (Py_ssize_t i = 0; i < work->x.count; i++) {
-        Part all = {i, 0, work->x.pieces[i].size, 0};
-        work->loop(work, &all);
-        work->x.pieces[i].sum = all.sum;
-    }
-    if (state)
-        PyEval_RestoreThread(state);
-}
-
-/* Do it here, or have ``run`` call ``take`` in several threads where there are ``large`` elements or more. */
-static int do_work(PyObject *capsule, Work *work, const Sharing *how)
-{
-    int is_shared = how->run != Py_None && work->x.elements >= how->large && how->part > 0;
-    int twice = is_shared ? is_written_twice(work) : 0;
-    if (twice < 0)
-        return -1;
-    if (!is_shared || twice) {
-        do_here(work);
-        return 0;
-    }
-    if (divide(work, how->part) < 0)
-        return -1;
-    PyObject *result = PyObject_CallFunctionObjArgs(how->run, capsule, NULL);
-    ADD(work->next, work->count); /* who comes late, or works on after an exception, finds nothing more to do */
-    for (long i = 0; i < work->count; i++)
-        work->x.pieces[work->parts[i].piece].sum += work->parts[i].sum;
-    Py_XDECREF(result);
-    return result ? 0 : -1;
-}
-
-/* GOMP_parallel(function, data, threads, flags), of GNU's OpenMP, LLVM's or Intel's. It runs the function in this thread and
- * others, of which there may be none, and waits for them.
- */
-typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
-
-static PyObject *py_take(PyObject *module, PyObject *arguments)
-{
-    PyObject *capsule, *address = NULL;
-    unsigned threads = 1;
-    if (!PyArg_ParseTuple(arguments, "O|O!I", &capsule, &PyLong_Type, &address, &threads))
-        return NULL;
-    Work *work = PyCapsule_GetPointer(capsule, NAME);
-    Parallel parallel = address ? (Parallel)(uintptr_t)PyLong_AsVoidPtr(address) : NULL;
-    if (!work || PyErr_Occurred())
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (parallel)
-        parallel(take_parts, work, threads, 0);
-    else
-        take_parts(work);
-    Py_END_ALLOW_THREADS
-    return Py_NewRef(Py_None);
-}
-
-static PyObject *is_zero(double sum) { return PyBool_FromLong(sum == 0); }
-
-/* A list of what ``make`` makes of the sum for each piece. */
-static PyObject *found_by(const Work *work, PyObject *(*make)(double))
-{
-    PyObject *result = PyList_New(work->x.count);
-    for (Py_ssize_t i = 0; result && i < work->x.count; i++) {
-        PyObject *item = make(work->x.pieces[i].sum);
-        if (!item || PyList_SetItem(result, i, item) < 0)
-            Py_CLEAR(result);
-    }
-    return result;
-}
-
-static PyObject *py_squares(PyObject *module, PyObject *arguments)
-{
-    PyObject *pieces, *sizes, *result = NULL;
-    Sharing how = ALONE;
-    Work *work;
-    int kind;
-    if (!PyArg_ParseTuple(arguments, "O!Oi|Onn", &PyList_Type, &pieces, &sizes, &kind, SHARING(how)))
-        return NULL;
-    PyObject *capsule = open_work(square_part, kind, NULL, pieces, sizes, 0, 0, &work);
-    if (capsule && do_work(capsule, work, &how) == 0)
-        result = found_by(work, PyFloat_FromDouble);
-    Py_XDECREF(capsule);
-    return result;
-}
-
-static PyObject *py_fit(PyObject *module, PyObject *arguments)
-{
-    PyObject *pieces, *sizes, *result = NULL;
     double least, most;
-    Sharing how = ALONE;
-    Work *work;
-    int kind;
-    if (!PyArg_ParseTuple(arguments, "O!Oidd|Onn", &PyList_Type, &pieces, &sizes, &kind, &least, &most, SHARING(how)))
-        return NULL;
-    PyObject *capsule = open_work(look_at_part, kind, NULL, pieces, sizes, least, most, &work);
-    if (capsule && do_work(capsule, work, &how) == 0)
-        result = found_by(work, is_zero);
-    Py_XDECREF(capsule);
-    return result;
+    Pieces y, x; /* what is written, which may be nothing, and what is read */
+    double *factors;
+    Part *parts;
+    Py_ssize_t count, next;
+};
+
+/* ---- pieces -------------------------------------------------------------------------------------------------------------- */
+
+static int refuse(const char *why)
+{
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, why);
+    return -1;
 }
 
-static int read_factors(Work *work, PyObject *factors)
+static int open_buffer(Piece *piece, PyObject *item, Py_ssize_t itemsize, int writable)
 {
-    work->factors = PyMem_Malloc((work->x.count + 1) * sizeof(double));
+    if (PyObject_GetBuffer(item, &piece->buffer, PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) < 0) {
+        piece->buffer.obj = NULL;
+        if (PyErr_ExceptionMatches(PyExc_ValueError)) /* NumPy's, for an array with gaps and for one that is read-only */
+            PyErr_SetString(PyExc_BufferError, "A piece is memory without gaps, and a target can be written.");
+        return -1;
+    }
+    piece->data = piece->buffer.buf;
+    if (piece->size < 0)
+        piece->size = piece->buffer.len / itemsize;
+    if (piece->buffer.itemsize == itemsize && piece->buffer.len == piece->size * itemsize)
+        return 0;
+    PyBuffer_Release(&piece->buffer);
+    return refuse("A buffer has not as many bytes as its elements.");
+}
+
+/* ``size`` is None for all elements of a buffer. */
+static int open_piece(Piece *piece, PyObject *item, PyObject *size, Py_ssize_t itemsize, int writable)
+{
+    *piece = (Piece){.size = size == Py_None ? -1 : PyLong_AsSsize_t(size)};
+    if (PyErr_Occurred() || (size != Py_None && (piece->size < 0 || piece->size > PY_SSIZE_T_MAX / itemsize)))
+        return refuse("A piece cannot have so many elements.");
+    if (!PyLong_Check(item))
+        return open_buffer(piece, item, itemsize, writable);
+    piece->data = PyLong_AsVoidPtr(item);
+    if (PyErr_Occurred() || piece->size < 0 || (!piece->data && piece->size))
+        return refuse("For an address the number of elements must be known.");
+    return 0;
+}
+
+static int open_pieces(Pieces *some, PyObject *items, PyObject *sizes, Py_ssize_t itemsize, int writable)
+{
+    Py_ssize_t count = PyList_Size(items);
+    if (sizes != Py_None && (!PyList_Check(sizes) || PyList_Size(sizes) != count))
+        return refuse("The sizes are None, or a list with one for each piece.");
+    some->pieces = PyMem_Malloc((size_t)(count + 1) * sizeof(Piece));
+    if (!some->pieces)
+        return PyErr_NoMemory(), -1;
+    for (; some->count < count; some->count++) {
+        Piece *piece = &some->pieces[some->count];
+        PyObject *size = sizes == Py_None ? sizes : PyList_GetItem(sizes, some->count);
+        if (open_piece(piece, PyList_GetItem(items, some->count), size, itemsize, writable) < 0)
+            return -1;
+        some->elements += piece->size;
+    }
+    return 0;
+}
+
+static void close_pieces(Pieces *some)
+{
+    for (Py_ssize_t i = 0; i < some->count; i++)
+        if (some->pieces[i].buffer.obj)
+            PyBuffer_Release(&some->pieces[i].buffer);
+    PyMem_Free(some->pieces);
+}
+
+/* Whether two pieces are of one size, with the elements in the same order; for an address the caller vouches. */
+static int are_alike(const Piece *y, const Piece *x)
+{
+    const Py_buffer *to = &y->buffer, *from = &x->buffer;
+    return y->size == x->size && (!to->obj || !from->obj || (PyBuffer_IsContiguous(to, 'C') && PyBuffer_IsContiguous(from, 'C')) ||
+                                  (PyBuffer_IsContiguous(to, 'F') && PyBuffer_IsContiguous(from, 'F')));
+}
+
+static int by_address(const void *one, const void *other)
+{
+    const Piece *x = *(const Piece *const *)one, *y = *(const Piece *const *)other;
+    return (x->data > y->data) - (x->data < y->data);
+}
+
+/* Whether some memory is written twice, which only one thread does in order; also if there is no memory left to find out. */
+static int is_written_twice(const Pieces *some, Py_ssize_t itemsize)
+{
+    const Piece **sorted = PyMem_Malloc((size_t)(some->count + 1) * sizeof *sorted);
+    const char *end = NULL;
+    int found = !sorted;
+    for (Py_ssize_t i = 0; sorted && i < some->count; i++)
+        sorted[i] = &some->pieces[i];
+    if (sorted)
+        qsort(sorted, (size_t)some->count, sizeof *sorted, by_address);
+    for (Py_ssize_t i = 0; sorted && i < some->count; i++)
+        if (sorted[i]->size) {
+            found |= end > sorted[i]->data;
+            end = sorted[i]->data + sorted[i]->size * itemsize;
+        }
+    PyMem_Free(sorted);
+    return found;
+}
+
+/* ---- the loops over a part, block by block ------------------------------------------------------------------------------- */
+
+#define FOR_EACH_BLOCK(work, part, start, length)                                                                              \
+    for (Py_ssize_t start = 0, length; length = (part)->size - start < BLOCK ? (part)->size - start : BLOCK, length > 0;       \
+         start += length)
+
+static char *place(const Work *work, const Pieces *some, const Part *part, Py_ssize_t start)
+{
+    return some->pieces[part->piece].data + (part->start + start) * LOOPS_OF[work->kind].itemsize;
+}
+
+/* Neumaier's sum: what an addition rounds away is kept apart. */
+static void square_part(Work *work, Part *part)
+{
+    double sum = 0, lost = 0;
+    FOR_EACH_BLOCK(work, part, start, length) {
+        double value = LOOPS_OF[work->kind].squares(place(work, &work->x, part, start), length), total = sum + value;
+        lost += sum >= value ? (sum - total) + value : (value - total) + sum;
+        sum = total;
+    }
+    part->found = sum < INFINITY ? sum + lost : sum;
+}
+
+static void multiply_part(Work *work, Part *part)
+{
+    FOR_EACH_BLOCK(work, part, start, length)
+        LOOPS_OF[work->kind].multiply(place(work, &work->y, part, start), place(work, &work->x, part, start), length,
+                                      work->factors[part->piece]);
+}
+
+static int fits(const Work *work, const char *x, Py_ssize_t length)
+{
+    return LOOPS_OF[work->kind].fits(x, length, work->least, work->most);
+}
+
+/* In place a block that fits is only read: then it need not go back to memory. */
+static void clamp_part(Work *work, Part *part)
+{
+    FOR_EACH_BLOCK(work, part, start, length) {
+        char *y = place(work, &work->y, part, start), *x = place(work, &work->x, part, start);
+        if (y != x || !fits(work, x, length))
+            LOOPS_OF[work->kind].clamp(y, x, length, work->least, work->most);
+    }
+}
+
+static void look_at_part(Work *work, Part *part) /* finds 1 where something does not fit */
+{
+    FOR_EACH_BLOCK(work, part, start, length)
+        if (!part->found)
+            part->found = !fits(work, place(work, &work->x, part, start), length);
+}
+
+/* ---- work, and the threads that share it --------------------------------------------------------------------------------- */
+
+static int read_factors(Work *work)
+{
+    PyObject *given = work->factor_or_factors;
+    if (!given)
+        return 0;
+    work->factors = PyMem_Malloc((size_t)(work->x.count + 1) * sizeof(double));
     if (!work->factors)
-        PyErr_NoMemory();
+        return PyErr_NoMemory(), -1;
     for (Py_ssize_t i = 0; i < work->x.count && !PyErr_Occurred(); i++) {
-        PyObject *factor = PyList_Check(factors) ? PyList_GetItem(factors, i) : factors;
-        double number = factor ? PyFloat_AsDouble(factor) : 0;
-        work->factors[i] = isnan(number) ? NAN : number; /* the one that to_bfloat16 keeps */
+        PyObject *factor = PyList_Check(given) ? PyList_GetItem(given, i) : given;
+        work->factors[i] = factor ? PyFloat_AsDouble(factor) : 0;
     }
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static int open_work(Work *work)
+{
+    if (work->kind < 0 || work->kind >= KINDS || work->part < 1)
+        return refuse("The kind must be known, and a part have elements.");
+    Py_ssize_t itemsize = LOOPS_OF[work->kind].itemsize;
+    if (work->targets && open_pieces(&work->y, work->targets, work->sizes, itemsize, 1) < 0)
+        return -1;
+    if (open_pieces(&work->x, work->sources, work->sizes, itemsize, 0) < 0)
+        return -1;
+    int fit = !work->targets || work->y.count == work->x.count;
+    for (Py_ssize_t i = 0; work->targets && fit && i < work->x.count; i++)
+        fit = are_alike(&work->y.pieces[i], &work->x.pieces[i]);
+    return fit ? read_factors(work) : refuse("Each source needs a target with its elements in the same order.");
+}
+
+/* The parts are the same for any number of threads, and so are the sums. */
+static int divide(Work *work)
+{
+    size_t count = 1;
+    for (Py_ssize_t i = 0; i < work->x.count; i++)
+        count += (size_t)(work->x.pieces[i].size / work->part) + 1;
+    work->parts = count < PY_SSIZE_T_MAX / sizeof(Part) ? PyMem_Malloc(count * sizeof(Part)) : NULL;
+    if (!work->parts)
+        return PyErr_NoMemory(), -1;
+    for (Py_ssize_t i = 0; i < work->x.count; i++)
+        for (Py_ssize_t start = 0, rest = work->x.pieces[i].size; rest > 0; start += work->part, rest -= work->part)
+            work->parts[work->count++] = (Part){i, start, rest < work->part ? rest : work->part, 0};
+    return 0;
+}
+
+#ifdef _WIN32
+static void take_parts(Work *work, Py_ssize_t threads)
+{
+    for (; work->next < work->count; work->next++)
+        work->loop(work, &work->parts[work->next]);
+}
+#else
+static void *take_next_part(void *shared)
+{
+    Work *work = shared;
+    for (Py_ssize_t i; (i = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->count;)
+        work->loop(work, &work->parts[i]);
+    return NULL;
+}
+
+static void take_parts(Work *work, Py_ssize_t threads)
+{
+    pthread_t others[MOST_THREADS];
+    Py_ssize_t started = 0;
+    while (started < threads - 1 && pthread_create(&others[started], NULL, take_next_part, work) == 0)
+        started++;
+    take_next_part(work);
+    while (started > 0)
+        pthread_join(others[--started], NULL);
+}
+#endif
+
+/* How many threads to use. The caller is asked about large work only, because some frameworks take long to answer. */
+static Py_ssize_t count_threads(const Work *work)
+{
+    if (!work->threads || work->x.elements < work->large || is_written_twice(&work->y, LOOPS_OF[work->kind].itemsize))
+        return 1;
+    PyObject *answer = PyObject_CallNoArgs(work->threads);
+    Py_ssize_t count = answer ? PyLong_AsSsize_t(answer) : -1, most = work->count < MOST_THREADS ? work->count : MOST_THREADS;
+    Py_XDECREF(answer);
+    return PyErr_Occurred() ? -1 : count < most ? count : most;
+}
+
+static int do_work(Work *work)
+{
+    if (open_work(work) < 0 || divide(work) < 0)
+        return -1;
+    Py_ssize_t threads = count_threads(work);
+    if (PyErr_Occurred())
+        return -1;
+    PyThreadState *state = work->x.elements > HOLDS_GIL ? PyEval_SaveThread() : NULL;
+    take_parts(work, threads);
+    if (state)
+        PyEval_RestoreThread(state);
+    for (Py_ssize_t i = 0; i < work->count; i++)
+        work->x.pieces[work->parts[i].piece].found += work->parts[i].found;
+    return 0;
+}
+
+/* ---- the module ---------------------------------------------------------------------------------------------------------- */
+
+static PyObject *is_zero(double found) { return PyBool_FromLong(found == 0); }
+
+/* Do the work, and return a list with what ``make`` makes of each piece's result; None for a loop that writes. */
+static PyObject *finish(Work *work, PyObject *(*make)(double))
+{
+    PyObject *result = do_work(work) < 0 ? NULL : make ? PyList_New(work->x.count) : Py_NewRef(Py_None);
+    for (Py_ssize_t i = 0; make && result && i < work->x.count; i++) {
+        PyObject *item = make(work->x.pieces[i].found);
+        if (!item || PyList_SetItem(result, i, item) < 0)
+            Py_CLEAR(result);
+    }
+    close_pieces(&work->y);
+    close_pieces(&work->x);
+    PyMem_Free(work->factors);
+    PyMem_Free(work->parts);
+    return result;
+}
+
+#define SOURCES &PyList_Type, &work.sources, &work.sizes, &work.kind
+#define TARGETS &PyList_Type, &work.targets, SOURCES
+#define SHARED &work.threads, &work.large, &work.part
+
+static PyObject *py_squares(PyObject *module, PyObject *arguments)
+{
+    Work work = {.loop = square_part, .part = PART};
+    return PyArg_ParseTuple(arguments, "O!Oi|Onn", SOURCES, SHARED) ? finish(&work, PyFloat_FromDouble) : NULL;
+}
+
+static PyObject *py_fit(PyObject *module, PyObject *arguments)
+{
+    Work work = {.loop = look_at_part, .part = PART};
+    return PyArg_ParseTuple(arguments, "O!Oidd|Onn", SOURCES, &work.least, &work.most, SHARED) ? finish(&work, is_zero) : NULL;
+}
+
 static PyObject *py_multiply(PyObject *module, PyObject *arguments)
 {
-    PyObject *targets, *sources, *sizes, *factors;
-    Sharing how = ALONE;
-    Work *work;
-    int kind;
-    if (!PyArg_ParseTuple(arguments, "O!O!OiO|Onn", &PyList_Type, &targets, &PyList_Type, &sources, &sizes, &kind, &factors,
-                          SHARING(how)))
-        return NULL;
-    PyObject *capsule = open_work(multiply_part, kind, targets, sources, sizes, 0, 0, &work);
-    int is_done = capsule && read_factors(work, factors) == 0 && do_work(capsule, work, &how) == 0;
-    Py_XDECREF(capsule);
-    return is_done ? Py_NewRef(Py_None) : NULL;
+    Work work = {.loop = multiply_part, .part = PART};
+    return PyArg_ParseTuple(arguments, "O!O!OiO|Onn", TARGETS, &work.factor_or_factors, SHARED) ? finish(&work, NULL) : NULL;
 }
 
 static PyObject *py_clamp(PyObject *module, PyObject *arguments)
 {
-    PyObject *targets, *sources, *sizes;
-    double least, most;
-    Sharing how = ALONE;
-    Work *work;
-    int kind;
-    if (!PyArg_ParseTuple(arguments, "O!O!Oidd|Onn", &PyList_Type, &targets, &PyList_Type, &sources, &sizes, &kind, &least, &most,
-                          SHARING(how)))
-        return NULL;
-    PyObject *capsule = open_work(clamp_part, kind, targets, sources, sizes, least, most, &work);
-    int is_done = capsule && do_work(capsule, work, &how) == 0;
-    Py_XDECREF(capsule);
-    return is_done ? Py_NewRef(Py_None) : NULL;
+    Work work = {.loop = clamp_part, .part = PART};
+    return PyArg_ParseTuple(arguments, "O!O!Oidd|Onn", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
 }
 
-static PyObject *py_copy(PyObject *module, PyObject *arguments)
-{
-    PyObject *targets, *sources, *sizes;
-    Sharing how = ALONE;
-    Work *work;
-    int kind;
-    if (!PyArg_ParseTuple(arguments, "O!O!Oi|Onn", &PyList_Type, &targets, &PyList_Type, &sources, &sizes, &kind, SHARING(how)))
-        return NULL;
-    PyObject *capsule = open_work(copy_part, kind, targets, sources, sizes, 0, 0, &work);
-    int is_done = capsule && do_work(capsule, work, &how) == 0;
-    Py_XDECREF(capsule);
-    return is_done ? Py_NewRef(Py_None) : NULL;
-}
-
-/* After these arguments all but take have three more: who runs large work, from how many elements on, and how many to a part. */
+/* All have three arguments more: what says how many threads to use, from how many elements on, and how many to a part. */
 static PyMethodDef methods[] = {
     {"squares", py_squares, METH_VARARGS, "squares(pieces, sizes, kind): the sum of the squares of each piece, in float64."},
+    {"fit", py_fit, METH_VARARGS, "fit(pieces, sizes, kind, lower, upper): whether all of a piece is between, and no NaN."},
     {"multiply", py_multiply, METH_VARARGS, "multiply(targets, sources, sizes, kind, factor): source * factor, or its own."},
     {"clamp", py_clamp, METH_VARARGS, "clamp(targets, sources, sizes, kind, lower, upper): source between lower <= upper."},
-    {"copy", py_copy, METH_VARARGS, "copy(targets, sources, sizes, kind): source as it is, to the bit."},
-    {"fit", py_fit, METH_VARARGS, "fit(pieces, sizes, kind, lower, upper): whether all of a piece is between, and no NaN."},
-    {"take", py_take, METH_VARARGS,
-     "take(work, parallel, threads): do parts of what ``run`` was given, until there are none left; here, or in threads of OpenMP,\n"
-     "where ``parallel`` is the address of its ``GOMP_parallel``."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__kernels(void)
-{
-    choose_loops();
-    return PyModuleDef_Init(&definition);
-}
+PyMODINIT_FUNC PyInit__kernels(void) { return PyModuleDef_Init(&definition); }

@@ -1,33 +1,26 @@
-/* Loops over the elements of gradients in the host's memory, at the speed of memory and rounded once.
+/* Loops over a block of elements, for each dtype.
  *
- * Squares of float32, and of what is narrower, are exact in float64, and their sums cannot overflow there: one pass is right at
- * any length and for any magnitude, and the result is the same whether the compiler fuses products and sums or not.
+ * Squares of float32 and of narrower floats are exact in float64, and their sums cannot overflow there. So one pass is right for
+ * any magnitude, and the result is the same whether the compiler fuses products and sums or not.
  */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
-/* On x86 the loops are compiled three times, and the loader chooses what the processor has; elsewhere the compiler's target. */
+/* On x86 the loops are compiled three times, and the loader chooses for the processor; elsewhere the compiler's target decides. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
+#include <immintrin.h>
+#define HAS_CLONES
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_PROCESSOR
 #endif
 
-enum { LANES = 32 };            /* sums side by side, so that no addition waits for the one before it */
-enum { AHEAD = 4096 };          /* bytes: what is asked for so early has come when it is read */
-enum { STREAMED = 1 << 21 };    /* bytes from which on results go past the cache: to memory that is not read first */
-enum { STREAM = 1 << 14 };      /* bytes that each of them has then at the least, for at its end that memory is waited for */
-enum { BLOCK = 1 << 12 };       /* elements to a sum, so that float64 is right to some ulp at any length too */
-enum { LOOK = 1 << 9 };         /* elements to look at before what is found is asked for */
+enum { LANES = 32 };   /* sums side by side, so that no addition waits for the one before it */
+enum { BLOCK = 2048 }; /* the most elements for these loops: float16 is converted in 8 KiB of the stack */
 
-typedef enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64, KINDS } Kind;
-
-/* ---- conversions: by bits, in a form that compilers vectorise, and right where subnormal numbers count as zero ----------- */
+/* ---- conversions: by bits, which compilers vectorise, and right where the processor takes subnormal numbers for zero ------ */
 
 static inline float as_float(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 static inline uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
@@ -39,10 +32,10 @@ static inline double to_float64(double x) { return x; }
 
 static inline float from_bfloat16(uint16_t x) { return as_float((uint32_t)x << 16); }
 
-static inline uint16_t to_bfloat16(float x) /* a NaN stays one if its lower half is 0, as in all that are made here */
+static inline uint16_t to_bfloat16(float x)
 {
-    uint32_t bits = as_bits(x);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+    uint32_t bits = as_bits(x), rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
 static inline float from_float16(uint16_t x)
@@ -63,238 +56,103 @@ static inline uint16_t to_float16(float x)
     return (uint16_t)(sign | (magnitude > 0x7f800000 ? 0x7e00 : result));
 }
 
-static int prefetches = 1; /* not where the processor's own prefetching does as well, and these instructions only take time */
+/* ---- float32, bfloat16, float64 ------------------------------------------------------------------------------------------ */
 
-/* Also there beside results that go past the cache, which hinder the processor's own. */
-static inline void prefetch_always(const void *data, size_t bytes)
+#define NAME float32
+#define STORED float
+#define WIDE float
+#define FLAG int32_t
+#include "_loop.h"
+
+#define NAME bfloat16
+#define STORED uint16_t
+#define WIDE float
+#define FLAG int32_t
+#include "_loop.h"
+
+#define NAME float64
+#define STORED double
+#define WIDE double
+#define FLAG int64_t
+#include "_loop.h"
+
+/* ---- float16: as float32, by way of a block on the stack ----------------------------------------------------------------- */
+
+#ifdef HAS_CLONES
+/* The processor's own conversions, which clips of float16 take half the time with. GCC 12 does not vectorise them. */
+__attribute__((target("avx,f16c"))) static Py_ssize_t widen_eights(float *y, const char *x, Py_ssize_t size)
 {
-#ifdef __GNUC__
-    for (size_t line = 0; line < bytes; line += 64)
-        __builtin_prefetch((const char *)data + AHEAD + line);
+    Py_ssize_t i = 0;
+    for (; i + 8 <= size; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + 2 * i))));
+    return i;
+}
+
+__attribute__((target("avx,f16c"))) static Py_ssize_t narrow_eights(char *y, const float *x, Py_ssize_t size)
+{
+    Py_ssize_t i = 0;
+    for (; i + 8 <= size; i += 8)
+        _mm_storeu_si128((__m128i *)(y + 2 * i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+    return i;
+}
+#define FIRST(some_eights, y, x, size) (__builtin_cpu_supports("f16c") ? some_eights(y, x, size) : 0)
 #else
-    (void)data, (void)bytes;
+#define FIRST(some_eights, y, x, size) 0
 #endif
-}
 
-static inline void prefetch(const void *data, size_t bytes)
+FOR_EACH_PROCESSOR static void widen(float *y, const char *x, Py_ssize_t size)
 {
-    if (prefetches)
-        prefetch_always(data, bytes);
+    for (Py_ssize_t i = FIRST(widen_eights, y, x, size); i < size; i++)
+        y[i] = from_float16(load_bfloat16(x, i)); /* 16 bits of either */
 }
 
-/* ---- the loops ----------------------------------------------------------------------------------------------------------- */
-
-/* Neumaier's sum: what an addition rounds away is kept apart. */
-static inline void add(double *sum, double *lost, double value)
+FOR_EACH_PROCESSOR static void narrow(char *y, const float *x, Py_ssize_t size)
 {
-    double total = *sum + value;
-    *lost += fabs(*sum) >= fabs(value) ? (*sum - total) + value : (value - total) + *sum;
-    *sum = total;
+    for (Py_ssize_t i = FIRST(narrow_eights, y, x, size); i < size; i++)
+        store_bfloat16(y, i, to_float16(x[i]));
 }
 
-/* Whether to write past the cache, line by line, a piece of what is large. */
-static inline int is_streamed(const void *y, const void *x, size_t bytes, int is_large)
+static double squares_float16(const void *x, Py_ssize_t size)
 {
-#ifdef __SSE2__
-    return y != x && is_large && bytes >= STREAM && (uintptr_t)y % 64 == 0;
-#else
-    return (void)y, (void)x, (void)bytes, (void)is_large, 0;
-#endif
+    float wide[BLOCK];
+    widen(wide, x, size);
+    return squares_float32(wide, size);
 }
 
-static inline void stream(void *to, const void *lines, size_t bytes)
+static void multiply_float16(void *y, const void *x, Py_ssize_t size, double number)
 {
-#ifdef __SSE2__
-    for (size_t i = 0; i < bytes; i += 16)
-        _mm_stream_si128((__m128i *)((char *)to + i), _mm_loadu_si128((const __m128i *)((const char *)lines + i)));
-#else
-    memcpy(to, lines, bytes);
-#endif
+    float wide[BLOCK];
+    widen(wide, x, size);
+    multiply_float32(wide, wide, size, number);
+    narrow(y, wide, size);
 }
 
-static inline void end_stream(void)
+static double rounded_to_float16(double bound) { return from_float16(to_float16((float)bound)); }
+
+static void clamp_float16(void *y, const void *x, Py_ssize_t size, double least, double most)
 {
-#ifdef __SSE2__
-    _mm_sfence();
-#endif
+    float wide[BLOCK];
+    widen(wide, x, size);
+    clamp_float32(wide, wide, size, rounded_to_float16(least), rounded_to_float16(most));
+    narrow(y, wide, size);
 }
 
-/* y[i] = RESULT for all of them, which is made of x[i], there called v */
-#define EACH(TYPE, RESULT)                                                                                                     \
-    Py_ssize_t i = 0;                                                                                                          \
-    if (is_streamed(y, x, (size_t)size * sizeof(TYPE), is_large)) {                                                            \
-        for (; i + LANES <= size; i += LANES) {                                                                                \
-            TYPE lines[LANES];                                                                                                 \
-            prefetch_always(x + i, sizeof lines);                                                                              \
-            for (int j = 0; j < LANES; j++) {                                                                                  \
-                TYPE v = x[i + j];                                                                                             \
-                lines[j] = RESULT;                                                                                             \
-            }                                                                                                                  \
-            stream(y + i, lines, sizeof lines);                                                                                \
-        }                                                                                                                      \
-        end_stream();                                                                                                          \
-    }                                                                                                                          \
-    while (i + LANES <= size) {                                                                                                \
-        prefetch(x + i, LANES * sizeof(TYPE));                                                                                 \
-        for (Py_ssize_t end = i + LANES; i < end; i++) {                                                                       \
-            TYPE v = x[i];                                                                                                     \
-            y[i] = RESULT;                                                                                                     \
-        }                                                                                                                      \
-    }                                                                                                                          \
-    for (; i < size; i++) {                                                                                                    \
-        TYPE v = x[i];                                                                                                         \
-        y[i] = RESULT;                                                                                                         \
-    }
-
-/* What are less than LANES numbers, and the sums of all others. */
-#define LAST(NAME, TYPE)                                                                                                       \
-    static double last_##NAME(const TYPE *x, Py_ssize_t size, double *lanes)                                                   \
-    {                                                                                                                          \
-        double sum = 0;                                                                                                        \
-        for (Py_ssize_t i = 0; i < size; i++) {                                                                                \
-            double value = from_##NAME(x[i]);                                                                                  \
-            sum += value * value;                                                                                              \
-        }                                                                                                                      \
-        for (int half = LANES / 2; half; half /= 2)                                                                            \
-            for (int j = 0; j < half; j++)                                                                                     \
-                lanes[j] += lanes[j + half];                                                                                   \
-        return sum + lanes[0];                                                                                                 \
-    }
-
-/* WAY is that of the processor: nothing, or _avx2. */
-#define SQUARES(NAME, TYPE, WAY)                                                                                               \
-    static double squares_##NAME##WAY(const void *data, Py_ssize_t size)                                                       \
-    {                                                                                                                          \
-        const TYPE *x = data;                                                                                                  \
-        double sum = 0, lost = 0;                                                                                              \
-        for (; size > BLOCK; x += BLOCK, size -= BLOCK)                                                                        \
-            add(&sum, &lost, block_##NAME##WAY(x, BLOCK));                                                                     \
-        add(&sum, &lost, block_##NAME##WAY(x, size));                                                                          \
-        return sum < INFINITY ? sum + lost : sum;                                                                              \
-    }
-
-/* The arithmetic is done in WIDE. */
-#define LOOPS(NAME, TYPE, WIDE)                                                                                                \
-    LAST(NAME, TYPE)                                                                                                           \
-    FOR_EACH_PROCESSOR static double block_##NAME(const TYPE *x, Py_ssize_t size)                                              \
-    {                                                                                                                          \
-        double lanes[LANES] = {0};                                                                                             \
-        Py_ssize_t i = 0;                                                                                                      \
-        for (; i + LANES <= size; i += LANES) {                                                                                \
-            prefetch(x + i, LANES * sizeof *x);                                                                                \
-            for (int j = 0; j < LANES; j++) {                                                                                  \
-                double value = from_##NAME(x[i + j]);                                                                          \
-                lanes[j] += value * value;                                                                                     \
-            }                                                                                                                  \
-        }                                                                                                                      \
-        return last_##NAME(x + i, size - i, lanes);                                                                            \
-    }                                                                                                                          \
-    SQUARES(NAME, TYPE, )                                                                                                      \
-    FOR_EACH_PROCESSOR static void multiply_##NAME(void *to, const void *from, Py_ssize_t size, int is_large, double number)   \
-    {                                                                                                                          \
-        const TYPE *x = from;                                                                                                  \
-        TYPE *y = to;                                                                                                          \
-        WIDE factor = (WIDE)number;                                                                                            \
-        EACH(TYPE, to_##NAME(from_##NAME(v) * factor))                                                                         \
-    }
-
-/* A NaN stays one between two bounds. */
-#define CLAMP(NAME, TYPE)                                                                                                      \
-    static inline TYPE between_##NAME(TYPE v, TYPE lower, TYPE upper)                                                          \
-    {                                                                                                                          \
-        v = upper < v ? upper : v; /* in this order one instruction of x86 */                                                  \
-        return lower > v ? lower : v;                                                                                          \
-    }                                                                                                                          \
-    FOR_EACH_PROCESSOR static void clamp_##NAME(void *to, const void *from, Py_ssize_t size,                                   \
-                                                int is_large, double least, double most)                                       \
-    {                                                                                                                          \
-        const TYPE *x = from;                                                                                                  \
-        TYPE *y = to, lower = (TYPE)least, upper = (TYPE)most;                                                                 \
-        EACH(TYPE, between_##NAME(v, lower, upper))                                                                            \
-    }
-
-/* The bits of halves, in the order of the numbers: those of negative ones are turned round. */
-static inline int16_t ordered(int16_t bits) { return (int16_t)(bits ^ ((bits >> 15) & 0x7fff)); }
-
-static inline int16_t between_bits(int16_t bits, int16_t lower, int16_t upper, int16_t low, int16_t high, int16_t infinite)
+static int fits_float16(const void *x, Py_ssize_t size, double least, double most)
 {
-    int16_t x = ordered(bits), result = x > high ? upper : bits;
-    result = x < low ? lower : result;
-    return (bits & 0x7fff) > infinite ? bits : result;
+    float wide[BLOCK];
+    widen(wide, x, size);
+    return fits_float32(wide, size, rounded_to_float16(least), rounded_to_float16(most));
 }
 
-/* To numbers both zeros are one: none is below or above the other. */
-static inline int16_t lowest(int16_t lower) { return ordered(lower) == 0 ? -1 : ordered(lower); }
-static inline int16_t highest(int16_t upper) { return ordered(upper) == -1 ? 0 : ordered(upper); }
+/* ---- all of them --------------------------------------------------------------------------------------------------------- */
 
-/* Without a conversion. */
-#define CLAMP_BITS(NAME, INFINITE)                                                                                             \
-    FOR_EACH_PROCESSOR static void clamp_##NAME(void *to, const void *from, Py_ssize_t size,                                   \
-                                                int is_large, double least, double most)                                       \
-    {                                                                                                                          \
-        const int16_t *x = from;                                                                                               \
-        int16_t *y = to, lower = (int16_t)to_##NAME((float)least), upper = (int16_t)to_##NAME((float)most);                    \
-        int16_t low = lowest(lower), high = highest(upper);                                                                    \
-        EACH(int16_t, between_bits(v, lower, upper, low, high, INFINITE))                                                      \
-    }
+typedef enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64, KINDS } Kind; /* as kernels.py numbers them */
 
-/* Whether a block of numbers, called v, are all IN; the first one with another ends the search. FLAG is an integer as wide. */
-#define FITS(NAME, TYPE, FLAG, LOW, HIGH, IN)                                                                                  \
-    FOR_EACH_PROCESSOR static int block_fits_##NAME(const TYPE *x, Py_ssize_t size, TYPE low, TYPE high)                       \
-    {                                                                                                                          \
-        FLAG are_in = 1;                                                                                                       \
-        for (Py_ssize_t i = 0; i < size; i++) {                                                                                \
-            TYPE v = x[i];                                                                                                     \
-            are_in &= (FLAG)(IN);                                                                                              \
-        }                                                                                                                      \
-        return are_in;                                                                                                         \
-    }                                                                                                                          \
-    static int fits_##NAME(const void *data, Py_ssize_t size, double least, double most)                                       \
-    {                                                                                                                          \
-        const TYPE *x = data;                                                                                                  \
-        TYPE low = LOW, high = HIGH;                                                                                           \
-        for (; size > LOOK; x += LOOK, size -= LOOK) {                                                                         \
-            prefetch(x, LOOK * sizeof *x);                                                                                     \
-            if (!block_fits_##NAME(x, LOOK, low, high))                                                                        \
-                return 0;                                                                                                      \
-        }                                                                                                                      \
-        return block_fits_##NAME(x, size, low, high);                                                                          \
-    }
-
-LOOPS(float32, float, float)
-LOOPS(float16, uint16_t, float)
-LOOPS(bfloat16, uint16_t, float)
-LOOPS(float64, double, double)
-CLAMP(float32, float)
-CLAMP_BITS(float16, 0x7c00)
-CLAMP_BITS(bfloat16, 0x7f80)
-CLAMP(float64, double)
-FITS(float32, float, int32_t, (float)least, (float)most, (v >= low) & (v <= high))
-FITS(float16, int16_t, int16_t, lowest((int16_t)to_float16((float)least)), highest((int16_t)to_float16((float)most)),
-     (ordered(v) >= low) & (ordered(v) <= high))
-FITS(bfloat16, int16_t, int16_t, lowest((int16_t)to_bfloat16((float)least)), highest((int16_t)to_bfloat16((float)most)),
-     (ordered(v) >= low) & (ordered(v) <= high))
-FITS(float64, double, int64_t, least, most, (v >= low) & (v <= high))
-
-static void copy_bytes(void *to, const void *from, size_t bytes, int is_large)
-{
-    char *y = to;
-    const char *x = from;
-    if (is_streamed(y, x, bytes, is_large)) {
-        for (; bytes >= 128; bytes -= 128, x += 128, y += 128) {
-            prefetch_always(x, 128);
-            stream(y, x, 128);
-        }
-        end_stream();
-    }
-    memcpy(y, x, bytes);
-}
-
-static struct {
+static const struct {
     Py_ssize_t itemsize;
     double (*squares)(const void *, Py_ssize_t);
-    void (*multiply)(void *, const void *, Py_ssize_t, int, double);
-    void (*clamp)(void *, const void *, Py_ssize_t, int, double, double);
+    void (*multiply)(void *, const void *, Py_ssize_t, double);
+    void (*clamp)(void *, const void *, Py_ssize_t, double, double);
     int (*fits)(const void *, Py_ssize_t, double, double);
 } LOOPS_OF[KINDS] = {
     {4, squares_float32, multiply_float32, clamp_float32, fits_float32},

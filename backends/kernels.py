@@ -1,9 +1,9 @@
 """The compiled loops of ``_kernels.c``, in as many threads as the caller says. No backend itself.
 
-Gradients are lists of pieces of the host's memory, without gaps, each an address or an object with a buffer, and of their
-numbers of elements, for which None may stand where all have buffers. An address is not checked: who calls these vouches for
-it. Where gradclip was installed without a C compiler :data:`KINDS` is empty, and whoever looks there for a dtype has another
-way.
+Gradients are lists of pieces of the host's memory, without gaps: each an address or an object with a buffer. With them goes a list
+of their numbers of elements, or None where all have buffers. An address is not checked: the caller vouches for it, and holds what
+owns the memory until the call returns. Where gradclip was installed without a C compiler :data:`KINDS` is empty, and callers that
+look there for a dtype use something else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradclip.backends.threads import OpenMP, Threads, in_threads, one
+from gradclip.backends.threads import Threads, one
 
 try:
     from gradclip.backends import _kernels
@@ -20,7 +20,7 @@ except ImportError:
 else:
     KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}  #: the dtypes that the loops know, by their names
 
-PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; from so many on another is worth being woken
+PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; elements from which on more threads are started
 _Sizes = list[int] | None
 
 
@@ -37,7 +37,7 @@ def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
 
 def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> list[float]:
     """The sum of the squares of each piece, as right as float64 is."""
-    return _kernels.squares(pieces, sizes, kind, *_shared(threads))
+    return _kernels.squares(pieces, sizes, kind, threads, LARGE, PART)
 
 
 def multiply(
@@ -45,37 +45,18 @@ def multiply(
 ) -> None:
     """Each source times a factor, or its own of a list, into its target, which may be the source itself.
 
-    Of halves the factor is one of float32, and what it makes is rounded once.
+    Halves are multiplied in float32, and the product is rounded once.
     """
-    _kernels.multiply(targets, sources, sizes, kind, factor, *_shared(threads))
+    _kernels.multiply(targets, sources, sizes, kind, factor, threads, LARGE, PART)
 
 
 def clamp(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one
 ) -> None:
     """Each source between ``lower <= upper`` into its target, which may be the source itself; a NaN stays one."""
-    _kernels.clamp(targets, sources, sizes, kind, lower, upper, *_shared(threads))
+    _kernels.clamp(targets, sources, sizes, kind, lower, upper, threads, LARGE, PART)
 
 
 def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one) -> list[bool]:
     """Whether all elements of each piece lie between two bounds, and none is a NaN."""
-    return _kernels.fit(pieces, sizes, kind, lower, upper, *_shared(threads))
-
-
-def copy(targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> None:
-    """Each source into its target, to the bit."""
-    _kernels.copy(targets, sources, sizes, kind, *_shared(threads))
-
-
-def _shared(threads: Threads) -> tuple[Any, ...]:
-    """How the loops have large work done: by a function that they hand it to, from so many elements on, in such parts."""
-
-    def run(work: object) -> None:
-        count = threads()
-        parallel = threads.gomp_parallel if isinstance(threads, OpenMP) and count > 1 else 0
-        if parallel:
-            _kernels.take(work, parallel, count)
-        else:
-            in_threads(lambda _: _kernels.take(work), range(count), lambda: count)
-
-    return () if threads is one else (run, LARGE, PART)
+    return _kernels.fit(pieces, sizes, kind, lower, upper, threads, LARGE, PART)

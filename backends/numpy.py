@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import allocator, host, kernels
+from gradclip.backends import host, kernels
 from gradclip.backends.threads import allowed
 from gradclip.dtypes import FLOATS, is_one_factor
 from gradclip.errors import NotWritableError
 
-_DTYPE, _NBYTES, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("nbytes"), operator.attrgetter("flags.num")
+_DTYPE, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("flags.num")
 _WHOLE, _ALIGNED, _WRITEABLE = 0x1 | 0x2, 0x100, 0x400  # in NumPy's number for the flags; the first of either order
 
 
@@ -102,11 +102,7 @@ class NumpyBackend(Backend):
         return "float32" if names <= set(FLOATS) - {"float64"} else ""
 
     def copy(self, x: Tensor) -> Tensor:
-        return self.copies([x])[0] if type(x) is np.ndarray and host.is_whole(x) else x.copy("K")
-
-    def copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        kind = host.kind_of(tensors)
-        return [x.copy("K") for x in tensors] if kind is None else _new(kernels.copy, kind, tensors)
+        return x.copy("K")
 
     def fast_norm(self, x: Tensor, order: float) -> float | None:
         return host.norm(x, order, allowed)
@@ -160,18 +156,9 @@ def _made(
     kind = host.kind_of(arrays) if are_whole else None
     if kind is None:
         return _each(operation, arrays, in_place, *numbers)
-    if in_place:
-        host.compiled(loop, kind, arrays, arrays, *numbers, threads=allowed)
-        return list(arrays)
-    return _new(loop, kind, arrays, *numbers)
-
-
-def _new(loop: Any, kind: int, arrays: Sequence[Tensor], *numbers: float | list[float]) -> list[Tensor]:
-    """What a compiled loop makes of whole arrays."""
-    is_little = sum(map(_NBYTES, arrays)) < allocator.LARGE  # that memory is no matter
-    made = list(map(np.empty_like, arrays)) if is_little else host.new_of_each(arrays)
+    made = arrays if in_place else list(map(np.empty_like, arrays))
     host.compiled(loop, kind, arrays, made, *numbers, threads=allowed)
-    return made
+    return list(made)
 
 
 _products = functools.partial(_made, kernels.multiply, np.multiply)

@@ -40,7 +40,7 @@ def products(tensors: Sequence[Tensor], factors: list[float], plain: str) -> lis
     kind = host.kind_of(arrays)
     if kind is None:
         return [tensorflow_fused.times(x, tf.constant(c, WIDE[plain])) for x, c in zip(tensors, factors, strict=True)]
-    made = host.new_of_each(arrays)
+    made = [host.new(x.shape, x.dtype) for x in arrays]
     host.compiled(kernels.multiply, kind, arrays, made, factors, threads=threads)
     return _tensors(made, tensors[0].device)
 
@@ -58,7 +58,7 @@ def clamped(tensors: Sequence[Tensor], lower: float, upper: float) -> list[Tenso
             results[i] = tensorflow_bounds.between(tensors[i], *bounds)
     else:
         clipped = [arrays[i] for i in places]
-        made = host.new_of_each(clipped)
+        made = [host.new(x.shape, x.dtype) for x in clipped]
         host.compiled(kernels.clamp, kind, clipped, made, lower, upper, threads=threads)
         for i, x in zip(places, _tensors(made, tensors[0].device), strict=True):
             results[i] = x
