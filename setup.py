@@ -13,7 +13,7 @@ setup(
         Extension(
             "gradclip.backends._kernels",
             ["backends/_kernels.c"],
-            depends=["backends/_loop.h", "backends/_loops.h"],
+            depends=["backends/_loops.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             # without the second the choices in the loops are branches; the third, so that two builds are the same to the bit
             extra_compile_args=[] if IS_WINDOWS else ["-O3", "-fno-trapping-math", "-g0", "-pthread"],

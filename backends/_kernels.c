@@ -14,8 +14,9 @@
 
 #include "_loops.h"
 
-enum { PART = 1 << 18 };         /* elements that a thread takes at a time, if the caller does not say */
-enum { HOLDS_GIL = 1 << 14 };    /* up to so many elements it takes longer to hand the lock over than to do the work */
+enum { BLOCK = 1 << 12 };     /* elements to a sum, so that float64 is right to some ulp at any length too */
+enum { PART = 1 << 18 };      /* elements that a thread takes at a time, if the caller does not say */
+enum { HOLDS_GIL = 1 << 14 }; /* up to so many elements it takes longer to hand the lock over than to do the work */
 enum { MOST_THREADS = 256 };
 
 /* A piece of memory: an object with a buffer, or an address and a number of elements, for which the caller vouches. */
@@ -33,13 +34,14 @@ typedef struct {
 
 typedef struct {
     Py_ssize_t piece, start, size;
-    double found;
+    double found, lost; /* and what rounding took from a sum */
 } Part;
 
 typedef struct Work Work;
 
 struct Work {
-    void (*loop)(Work *, Part *);
+    void (*loop)(const Work *, Part *, char *y, const char *x, Py_ssize_t size); /* over a block of a part */
+    const Loops *loops;
     int kind;
     PyObject *targets, *sources, *sizes, *factor_or_factors, *threads; /* the arguments; NULL for those that a loop has not */
     Py_ssize_t large, part;
@@ -126,79 +128,68 @@ static int are_alike(const Piece *y, const Piece *x)
 
 static int by_address(const void *one, const void *other)
 {
-    const Piece *x = *(const Piece *const *)one, *y = *(const Piece *const *)other;
+    const Piece *x = one, *y = other;
     return (x->data > y->data) - (x->data < y->data);
 }
 
 /* Whether some memory is written twice, which only one thread does in order; also if there is no memory left to find out. */
-static int is_written_twice(const Pieces *some, Py_ssize_t itemsize)
+static int is_written_twice(const Work *work)
 {
-    const Piece **sorted = PyMem_Malloc((size_t)(some->count + 1) * sizeof *sorted);
-    const char *end = NULL;
+    size_t bytes = (size_t)work->y.count * sizeof(Piece);
+    Piece *sorted = PyMem_Malloc(bytes + 1);
     int found = !sorted;
-    for (Py_ssize_t i = 0; sorted && i < some->count; i++)
-        sorted[i] = &some->pieces[i];
-    if (sorted)
-        qsort(sorted, (size_t)some->count, sizeof *sorted, by_address);
-    for (Py_ssize_t i = 0; sorted && i < some->count; i++)
-        if (sorted[i]->size) {
-            found |= end > sorted[i]->data;
-            end = sorted[i]->data + sorted[i]->size * itemsize;
+    const char *end = NULL;
+    if (sorted && bytes) {
+        memcpy(sorted, work->y.pieces, bytes);
+        qsort(sorted, (size_t)work->y.count, sizeof *sorted, by_address);
+    }
+    for (Py_ssize_t i = 0; sorted && i < work->y.count; i++)
+        if (sorted[i].size) {
+            found |= end > sorted[i].data;
+            end = sorted[i].data + sorted[i].size * work->loops->itemsize;
         }
     PyMem_Free(sorted);
     return found;
 }
 
-/* ---- the loops over a part, block by block ------------------------------------------------------------------------------- */
+/* ---- the loops over a block of a part ------------------------------------------------------------------------------------ */
 
-#define FOR_EACH_BLOCK(work, part, start, length)                                                                              \
-    for (Py_ssize_t start = 0, length; length = (part)->size - start < BLOCK ? (part)->size - start : BLOCK, length > 0;       \
-         start += length)
-
-static char *place(const Work *work, const Pieces *some, const Part *part, Py_ssize_t start)
+static void square(const Work *work, Part *part, char *y, const char *x, Py_ssize_t size)
 {
-    return some->pieces[part->piece].data + (part->start + start) * LOOPS_OF[work->kind].itemsize;
+    double value = work->loops->squares(x, size), sum = part->found, total = sum + value;
+    part->lost += sum >= value ? (sum - total) + value : (value - total) + sum; /* Neumaier's sum */
+    part->found = total;
 }
 
-/* Neumaier's sum: what an addition rounds away is kept apart. */
-static void square_part(Work *work, Part *part)
+static void multiply(const Work *work, Part *part, char *y, const char *x, Py_ssize_t size)
 {
-    double sum = 0, lost = 0;
-    FOR_EACH_BLOCK(work, part, start, length) {
-        double value = LOOPS_OF[work->kind].squares(place(work, &work->x, part, start), length), total = sum + value;
-        lost += sum >= value ? (sum - total) + value : (value - total) + sum;
-        sum = total;
+    work->loops->multiply(y, x, size, work->factors[part->piece]);
+}
+
+/* In place a block that fits is only read, and need not go back to memory. For halves the look takes longer than that. */
+static void clamp(const Work *work, Part *part, char *y, const char *x, Py_ssize_t size)
+{
+    if (y != x || work->loops->itemsize == 2 || !work->loops->fits(x, size, work->least, work->most))
+        work->loops->clamp(y, x, size, work->least, work->most);
+}
+
+static void look(const Work *work, Part *part, char *y, const char *x, Py_ssize_t size) /* finds 1 where something does not fit */
+{
+    if (!part->found)
+        part->found = !work->loops->fits(x, size, work->least, work->most);
+}
+
+static void do_part(const Work *work, Part *part)
+{
+    Py_ssize_t start = part->start * work->loops->itemsize, size;
+    const char *x = work->x.pieces[part->piece].data + start;
+    char *y = (work->targets ? &work->y : &work->x)->pieces[part->piece].data + start;
+    for (Py_ssize_t rest = part->size; rest > 0; rest -= size) {
+        size = rest < BLOCK ? rest : BLOCK;
+        work->loop(work, part, y, x, size);
+        x += size * work->loops->itemsize;
+        y += size * work->loops->itemsize;
     }
-    part->found = sum < INFINITY ? sum + lost : sum;
-}
-
-static void multiply_part(Work *work, Part *part)
-{
-    FOR_EACH_BLOCK(work, part, start, length)
-        LOOPS_OF[work->kind].multiply(place(work, &work->y, part, start), place(work, &work->x, part, start), length,
-                                      work->factors[part->piece]);
-}
-
-static int fits(const Work *work, const char *x, Py_ssize_t length)
-{
-    return LOOPS_OF[work->kind].fits(x, length, work->least, work->most);
-}
-
-/* In place a block that fits is only read: then it need not go back to memory. */
-static void clamp_part(Work *work, Part *part)
-{
-    FOR_EACH_BLOCK(work, part, start, length) {
-        char *y = place(work, &work->y, part, start), *x = place(work, &work->x, part, start);
-        if (y != x || !fits(work, x, length))
-            LOOPS_OF[work->kind].clamp(y, x, length, work->least, work->most);
-    }
-}
-
-static void look_at_part(Work *work, Part *part) /* finds 1 where something does not fit */
-{
-    FOR_EACH_BLOCK(work, part, start, length)
-        if (!part->found)
-            part->found = !fits(work, place(work, &work->x, part, start), length);
 }
 
 /* ---- work, and the threads that share it --------------------------------------------------------------------------------- */
@@ -222,7 +213,8 @@ static int open_work(Work *work)
 {
     if (work->kind < 0 || work->kind >= KINDS || work->part < 1)
         return refuse("The kind must be known, and a part have elements.");
-    Py_ssize_t itemsize = LOOPS_OF[work->kind].itemsize;
+    work->loops = loops_of((Kind)work->kind);
+    Py_ssize_t itemsize = work->loops->itemsize;
     if (work->targets && open_pieces(&work->y, work->targets, work->sizes, itemsize, 1) < 0)
         return -1;
     if (open_pieces(&work->x, work->sources, work->sizes, itemsize, 0) < 0)
@@ -244,7 +236,7 @@ static int divide(Work *work)
         return PyErr_NoMemory(), -1;
     for (Py_ssize_t i = 0; i < work->x.count; i++)
         for (Py_ssize_t start = 0, rest = work->x.pieces[i].size; rest > 0; start += work->part, rest -= work->part)
-            work->parts[work->count++] = (Part){i, start, rest < work->part ? rest : work->part, 0};
+            work->parts[work->count++] = (Part){i, start, rest < work->part ? rest : work->part, 0, 0};
     return 0;
 }
 
@@ -252,14 +244,14 @@ static int divide(Work *work)
 static void take_parts(Work *work, Py_ssize_t threads)
 {
     for (; work->next < work->count; work->next++)
-        work->loop(work, &work->parts[work->next]);
+        do_part(work, &work->parts[work->next]);
 }
 #else
 static void *take_next_part(void *shared)
 {
     Work *work = shared;
     for (Py_ssize_t i; (i = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->count;)
-        work->loop(work, &work->parts[i]);
+        do_part(work, &work->parts[i]);
     return NULL;
 }
 
@@ -278,7 +270,7 @@ static void take_parts(Work *work, Py_ssize_t threads)
 /* How many threads to use. The caller is asked about large work only, because some frameworks take long to answer. */
 static Py_ssize_t count_threads(const Work *work)
 {
-    if (!work->threads || work->x.elements < work->large || is_written_twice(&work->y, LOOPS_OF[work->kind].itemsize))
+    if (!work->threads || work->x.elements < work->large || is_written_twice(work))
         return 1;
     PyObject *answer = PyObject_CallNoArgs(work->threads);
     Py_ssize_t count = answer ? PyLong_AsSsize_t(answer) : -1, most = work->count < MOST_THREADS ? work->count : MOST_THREADS;
@@ -297,8 +289,10 @@ static int do_work(Work *work)
     take_parts(work, threads);
     if (state)
         PyEval_RestoreThread(state);
-    for (Py_ssize_t i = 0; i < work->count; i++)
-        work->x.pieces[work->parts[i].piece].found += work->parts[i].found;
+    for (Py_ssize_t i = 0; i < work->count; i++) {
+        const Part *part = &work->parts[i];
+        work->x.pieces[part->piece].found += part->found < INFINITY ? part->found + part->lost : part->found;
+    }
     return 0;
 }
 
@@ -328,25 +322,25 @@ static PyObject *finish(Work *work, PyObject *(*make)(double))
 
 static PyObject *py_squares(PyObject *module, PyObject *arguments)
 {
-    Work work = {.loop = square_part, .part = PART};
+    Work work = {.loop = square, .part = PART};
     return PyArg_ParseTuple(arguments, "O!Oi|Onn", SOURCES, SHARED) ? finish(&work, PyFloat_FromDouble) : NULL;
 }
 
 static PyObject *py_fit(PyObject *module, PyObject *arguments)
 {
-    Work work = {.loop = look_at_part, .part = PART};
+    Work work = {.loop = look, .part = PART};
     return PyArg_ParseTuple(arguments, "O!Oidd|Onn", SOURCES, &work.least, &work.most, SHARED) ? finish(&work, is_zero) : NULL;
 }
 
 static PyObject *py_multiply(PyObject *module, PyObject *arguments)
 {
-    Work work = {.loop = multiply_part, .part = PART};
+    Work work = {.loop = multiply, .part = PART};
     return PyArg_ParseTuple(arguments, "O!O!OiO|Onn", TARGETS, &work.factor_or_factors, SHARED) ? finish(&work, NULL) : NULL;
 }
 
 static PyObject *py_clamp(PyObject *module, PyObject *arguments)
 {
-    Work work = {.loop = clamp_part, .part = PART};
+    Work work = {.loop = clamp, .part = PART};
     return PyArg_ParseTuple(arguments, "O!O!Oidd|Onn", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
 }
 

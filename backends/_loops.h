@@ -1,4 +1,4 @@
-/* Loops over a block of elements, for each dtype.
+/* The loops over elements, for each dtype.
  *
  * Squares of float32 and of narrower floats are exact in float64, and their sums cannot overflow there. So one pass is right for
  * any magnitude, and the result is the same whether the compiler fuses products and sums or not.
@@ -11,14 +11,13 @@
 /* On x86 the loops are compiled three times, and the loader chooses for the processor; elsewhere the compiler's target decides. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
 #include <immintrin.h>
-#define HAS_CLONES
+#define IS_X86_GCC
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_PROCESSOR
 #endif
 
-enum { LANES = 32 };   /* sums side by side, so that no addition waits for the one before it */
-enum { BLOCK = 2048 }; /* the most elements for these loops: float16 is converted in 8 KiB of the stack */
+enum { LANES = 32 }; /* sums side by side, so that no addition waits for the one before it */
 
 /* ---- conversions: by bits, which compilers vectorise, and right where the processor takes subnormal numbers for zero ------ */
 
@@ -56,107 +55,145 @@ static inline uint16_t to_float16(float x)
     return (uint16_t)(sign | (magnitude > 0x7f800000 ? 0x7e00 : result));
 }
 
-/* ---- float32, bfloat16, float64 ------------------------------------------------------------------------------------------ */
+/* ---- the loops ----------------------------------------------------------------------------------------------------------- */
 
-#define NAME float32
-#define STORED float
-#define WIDE float
-#define FLAG int32_t
-#include "_loop.h"
+/* STORED is the type in memory, WIDE the one that is computed with, FLAG an integer as wide as that. memcpy reads and writes an
+ * element at any address, aligned or not; compilers make one instruction of it. Bounds leave the bits of what is between them,
+ * and of a NaN.
+ */
+#define LOOPS(NAME, STORED, WIDE, FLAG)                                                                                        \
+    static inline STORED load_##NAME(const void *x, Py_ssize_t i)                                                              \
+    {                                                                                                                          \
+        STORED v;                                                                                                              \
+        memcpy(&v, (const char *)x + i * (Py_ssize_t)sizeof v, sizeof v);                                                      \
+        return v;                                                                                                              \
+    }                                                                                                                          \
+    static inline void store_##NAME(void *y, Py_ssize_t i, STORED v)                                                           \
+    {                                                                                                                          \
+        memcpy((char *)y + i * (Py_ssize_t)sizeof v, &v, sizeof v);                                                            \
+    }                                                                                                                          \
+    FOR_EACH_PROCESSOR static double squares_##NAME(const void *x, Py_ssize_t size)                                            \
+    {                                                                                                                          \
+        double lanes[LANES] = {0}, sum = 0;                                                                                    \
+        Py_ssize_t i = 0;                                                                                                      \
+        for (; i + LANES <= size; i += LANES)                                                                                  \
+            for (int j = 0; j < LANES; j++) {                                                                                  \
+                double v = from_##NAME(load_##NAME(x, i + j));                                                                 \
+                lanes[j] += v * v;                                                                                             \
+            }                                                                                                                  \
+        for (; i < size; i++) {                                                                                                \
+            double v = from_##NAME(load_##NAME(x, i));                                                                         \
+            sum += v * v;                                                                                                      \
+        }                                                                                                                      \
+        for (int j = 0; j < LANES; j++)                                                                                        \
+            sum += lanes[j];                                                                                                   \
+        return sum;                                                                                                            \
+    }                                                                                                                          \
+    FOR_EACH_PROCESSOR static void multiply_##NAME(void *y, const void *x, Py_ssize_t size, double number)                     \
+    {                                                                                                                          \
+        WIDE factor = (WIDE)number;                                                                                            \
+        for (Py_ssize_t i = 0; i < size; i++)                                                                                  \
+            store_##NAME(y, i, to_##NAME(from_##NAME(load_##NAME(x, i)) * factor));                                            \
+    }                                                                                                                          \
+    FOR_EACH_PROCESSOR static void clamp_##NAME(void *y, const void *x, Py_ssize_t size, double least, double most)            \
+    {                                                                                                                          \
+        STORED lower = to_##NAME((WIDE)least), upper = to_##NAME((WIDE)most);                                                  \
+        WIDE low = from_##NAME(lower), high = from_##NAME(upper);                                                              \
+        for (Py_ssize_t i = 0; i < size; i++) {                                                                                \
+            STORED v = load_##NAME(x, i);                                                                                      \
+            v = high < from_##NAME(v) ? upper : v; /* in this order one instruction of x86 */                                  \
+            store_##NAME(y, i, low > from_##NAME(v) ? lower : v);                                                              \
+        }                                                                                                                      \
+    }                                                                                                                          \
+    FOR_EACH_PROCESSOR static int fits_##NAME(const void *x, Py_ssize_t size, double least, double most)                       \
+    {                                                                                                                          \
+        WIDE low = from_##NAME(to_##NAME((WIDE)least)), high = from_##NAME(to_##NAME((WIDE)most));                             \
+        FLAG all_fit = 1;                                                                                                      \
+        for (Py_ssize_t i = 0; i < size; i++) {                                                                                \
+            WIDE v = from_##NAME(load_##NAME(x, i));                                                                           \
+            all_fit &= (FLAG)((v >= low) & (v <= high));                                                                       \
+        }                                                                                                                      \
+        return all_fit != 0;                                                                                                   \
+    }
 
-#define NAME bfloat16
-#define STORED uint16_t
-#define WIDE float
-#define FLAG int32_t
-#include "_loop.h"
+LOOPS(float32, float, float, int32_t)
+LOOPS(float16, uint16_t, float, int32_t)
+LOOPS(bfloat16, uint16_t, float, int32_t)
+LOOPS(float64, double, double, int64_t)
 
-#define NAME float64
-#define STORED double
-#define WIDE double
-#define FLAG int64_t
-#include "_loop.h"
+#ifdef IS_X86_GCC
+/* float16 by the processor's own conversions, which compilers do not vectorise: clips take a third of the time. */
+#define F16C __attribute__((target("avx2,fma,f16c")))
 
-/* ---- float16: as float32, by way of a block on the stack ----------------------------------------------------------------- */
+F16C static inline __m256 load_8(const void *x, Py_ssize_t i)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const char *)x + 2 * i)));
+}
 
-#ifdef HAS_CLONES
-/* The processor's own conversions, which clips of float16 take half the time with. GCC 12 does not vectorise them. */
-__attribute__((target("avx,f16c"))) static Py_ssize_t widen_eights(float *y, const char *x, Py_ssize_t size)
+F16C static inline void store_8(void *y, Py_ssize_t i, __m256 v)
+{
+    _mm_storeu_si128((__m128i *)((char *)y + 2 * i), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+F16C static double squares_f16c(const void *x, Py_ssize_t size)
+{
+    __m256d sums[8] = {_mm256_setzero_pd()};
+    Py_ssize_t i = 0;
+    for (; i + LANES <= size; i += LANES)
+        for (int j = 0; j < 4; j++) {
+            __m256 v = load_8(x, i + 8 * j);
+            __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), high = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+            sums[j] += low * low;
+            sums[j + 4] += high * high;
+        }
+    double lanes[LANES], sum = squares_float16((const char *)x + 2 * i, size - i);
+    memcpy(lanes, sums, sizeof lanes);
+    for (int j = 0; j < LANES; j++)
+        sum += lanes[j];
+    return sum;
+}
+
+F16C static void multiply_f16c(void *y, const void *x, Py_ssize_t size, double factor)
 {
     Py_ssize_t i = 0;
     for (; i + 8 <= size; i += 8)
-        _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + 2 * i))));
-    return i;
+        store_8(y, i, load_8(x, i) * _mm256_set1_ps((float)factor));
+    multiply_float16((char *)y + 2 * i, (const char *)x + 2 * i, size - i, factor);
 }
 
-__attribute__((target("avx,f16c"))) static Py_ssize_t narrow_eights(char *y, const float *x, Py_ssize_t size)
+F16C static void clamp_f16c(void *y, const void *x, Py_ssize_t size, double least, double most)
 {
     Py_ssize_t i = 0;
-    for (; i + 8 <= size; i += 8)
-        _mm_storeu_si128((__m128i *)(y + 2 * i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
-    return i;
+    for (; i + 8 <= size; i += 8) /* in this order a NaN stays one */
+        store_8(y, i, _mm256_max_ps(_mm256_set1_ps((float)least), _mm256_min_ps(_mm256_set1_ps((float)most), load_8(x, i))));
+    clamp_float16((char *)y + 2 * i, (const char *)x + 2 * i, size - i, least, most);
 }
-#define FIRST(some_eights, y, x, size) (__builtin_cpu_supports("f16c") ? some_eights(y, x, size) : 0)
-#else
-#define FIRST(some_eights, y, x, size) 0
 #endif
-
-FOR_EACH_PROCESSOR static void widen(float *y, const char *x, Py_ssize_t size)
-{
-    for (Py_ssize_t i = FIRST(widen_eights, y, x, size); i < size; i++)
-        y[i] = from_float16(load_bfloat16(x, i)); /* 16 bits of either */
-}
-
-FOR_EACH_PROCESSOR static void narrow(char *y, const float *x, Py_ssize_t size)
-{
-    for (Py_ssize_t i = FIRST(narrow_eights, y, x, size); i < size; i++)
-        store_bfloat16(y, i, to_float16(x[i]));
-}
-
-static double squares_float16(const void *x, Py_ssize_t size)
-{
-    float wide[BLOCK];
-    widen(wide, x, size);
-    return squares_float32(wide, size);
-}
-
-static void multiply_float16(void *y, const void *x, Py_ssize_t size, double number)
-{
-    float wide[BLOCK];
-    widen(wide, x, size);
-    multiply_float32(wide, wide, size, number);
-    narrow(y, wide, size);
-}
-
-static double rounded_to_float16(double bound) { return from_float16(to_float16((float)bound)); }
-
-static void clamp_float16(void *y, const void *x, Py_ssize_t size, double least, double most)
-{
-    float wide[BLOCK];
-    widen(wide, x, size);
-    clamp_float32(wide, wide, size, rounded_to_float16(least), rounded_to_float16(most));
-    narrow(y, wide, size);
-}
-
-static int fits_float16(const void *x, Py_ssize_t size, double least, double most)
-{
-    float wide[BLOCK];
-    widen(wide, x, size);
-    return fits_float32(wide, size, rounded_to_float16(least), rounded_to_float16(most));
-}
 
 /* ---- all of them --------------------------------------------------------------------------------------------------------- */
 
 typedef enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64, KINDS } Kind; /* as kernels.py numbers them */
 
-static const struct {
+typedef struct {
     Py_ssize_t itemsize;
     double (*squares)(const void *, Py_ssize_t);
     void (*multiply)(void *, const void *, Py_ssize_t, double);
     void (*clamp)(void *, const void *, Py_ssize_t, double, double);
     int (*fits)(const void *, Py_ssize_t, double, double);
-} LOOPS_OF[KINDS] = {
-    {4, squares_float32, multiply_float32, clamp_float32, fits_float32},
-    {2, squares_float16, multiply_float16, clamp_float16, fits_float16},
-    {2, squares_bfloat16, multiply_bfloat16, clamp_bfloat16, fits_bfloat16},
-    {8, squares_float64, multiply_float64, clamp_float64, fits_float64},
-};
+} Loops;
+
+static const Loops *loops_of(Kind kind)
+{
+    static const Loops each[KINDS] = {
+        {4, squares_float32, multiply_float32, clamp_float32, fits_float32},
+        {2, squares_float16, multiply_float16, clamp_float16, fits_float16},
+        {2, squares_bfloat16, multiply_bfloat16, clamp_bfloat16, fits_bfloat16},
+        {8, squares_float64, multiply_float64, clamp_float64, fits_float64},
+    };
+#ifdef IS_X86_GCC
+    static const Loops f16c = {2, squares_f16c, multiply_f16c, clamp_f16c, fits_float16};
+    if (kind == FLOAT16 && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2"))
+        return &f16c;
+#endif
+    return &each[kind];
+}
