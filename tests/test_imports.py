@@ -98,7 +98,6 @@ CONFORMANCE = "conformance"
 PUBLIC = {"__init__", "dialects", "errors", "children"}
 # What the backends may share, and the trainers of the demo.
 SHARED = {
-    "backends.allocator",
     "backends.host",
     "backends.kernels",
     "backends._kernels",
@@ -118,7 +117,6 @@ THIRD_PARTY = {
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
     "migrate.runner": {"libcst"},
-    "backends.allocator": {"numpy"},
     "backends.host": {"numpy"},
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},
