@@ -1,9 +1,9 @@
 """The compiled loops of ``_kernels.c``, in as many threads as the caller says. No backend itself.
 
 Gradients are lists of pieces of the host's memory, without gaps: each an address or an object with a buffer. With them goes a
-list of their numbers of elements, or None where all have buffers. An address is not checked: the caller vouches for it, and holds
-what owns the memory until the call returns. Where gradclip was installed without a C compiler :data:`KINDS` is empty, and callers
-that look there for a dtype use something else.
+list of their numbers of elements, or None where all have buffers. An address is not checked: the caller vouches for it, and
+holds what owns the memory until the call returns. Where gradclip was installed without a C compiler :data:`KINDS` is empty,
+and callers that look there for a dtype use something else.
 """
 
 from __future__ import annotations
