@@ -45,6 +45,7 @@ struct Work {
     int kind;
     PyObject *targets, *sources, *sizes, *factor_or_factors, *threads; /* the arguments; NULL for those that a loop has not */
     Py_ssize_t large, part;
+    unsigned long long parallel; /* the address of OpenMP's function, or 0 */
     double least, most;
     Pieces y, x; /* what is written, which may be nothing, and what is read */
     double *factors;
@@ -247,19 +248,27 @@ static void take_parts(Work *work, Py_ssize_t threads)
         do_part(work, &work->parts[work->next]);
 }
 #else
-static void *take_next_part(void *shared)
+static void take_next_part(void *shared)
 {
     Work *work = shared;
     for (Py_ssize_t i; (i = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->count;)
         do_part(work, &work->parts[i]);
-    return NULL;
 }
+
+static void *run_thread(void *shared) { return take_next_part(shared), NULL; }
+
+/* GOMP_parallel(function, data, threads, flags) of OpenMP runs a function in its threads and this one, and waits for them. */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 
 static void take_parts(Work *work, Py_ssize_t threads)
 {
     pthread_t others[MOST_THREADS];
     Py_ssize_t started = 0;
-    while (started < threads - 1 && pthread_create(&others[started], NULL, take_next_part, work) == 0)
+    if (work->parallel && threads > 1) {
+        ((Parallel)(uintptr_t)work->parallel)(take_next_part, work, (unsigned)threads, 0);
+        return;
+    }
+    while (started < threads - 1 && pthread_create(&others[started], NULL, run_thread, work) == 0)
         started++;
     take_next_part(work);
     while (started > 0)
@@ -318,33 +327,33 @@ static PyObject *finish(Work *work, PyObject *(*make)(double))
 
 #define SOURCES &PyList_Type, &work.sources, &work.sizes, &work.kind
 #define TARGETS &PyList_Type, &work.targets, SOURCES
-#define SHARED &work.threads, &work.large, &work.part
+#define SHARED &work.threads, &work.large, &work.part, &work.parallel
 
 static PyObject *py_squares(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = square, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!Oi|Onn", SOURCES, SHARED) ? finish(&work, PyFloat_FromDouble) : NULL;
+    return PyArg_ParseTuple(arguments, "O!Oi|OnnK", SOURCES, SHARED) ? finish(&work, PyFloat_FromDouble) : NULL;
 }
 
 static PyObject *py_fit(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = look, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!Oidd|Onn", SOURCES, &work.least, &work.most, SHARED) ? finish(&work, is_zero) : NULL;
+    return PyArg_ParseTuple(arguments, "O!Oidd|OnnK", SOURCES, &work.least, &work.most, SHARED) ? finish(&work, is_zero) : NULL;
 }
 
 static PyObject *py_multiply(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = multiply, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!O!OiO|Onn", TARGETS, &work.factor_or_factors, SHARED) ? finish(&work, NULL) : NULL;
+    return PyArg_ParseTuple(arguments, "O!O!OiO|OnnK", TARGETS, &work.factor_or_factors, SHARED) ? finish(&work, NULL) : NULL;
 }
 
 static PyObject *py_clamp(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = clamp, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!O!Oidd|Onn", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
+    return PyArg_ParseTuple(arguments, "O!O!Oidd|OnnK", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
 }
 
-/* All have three arguments more: what says how many threads to use, from how many elements on, and how many to a part. */
+/* All have more arguments: what says how many threads to use, from how many elements on, how many to a part, and OpenMP's address. */
 static PyMethodDef methods[] = {
     {"squares", py_squares, METH_VARARGS, "squares(pieces, sizes, kind): the sum of the squares of each piece, in float64."},
     {"fit", py_fit, METH_VARARGS, "fit(pieces, sizes, kind, lower, upper): whether all of a piece is between, and no NaN."},

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradclip.backends.threads import Threads, one
+from gradclip.backends.threads import OpenMP, Threads, one
 
 try:
     from gradclip.backends import _kernels
@@ -37,7 +37,7 @@ def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
 
 def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> list[float]:
     """The sum of the squares of each piece, as right as float64 is."""
-    return _kernels.squares(pieces, sizes, kind, threads, LARGE, PART)
+    return _kernels.squares(pieces, sizes, kind, *_shared(threads))
 
 
 def multiply(
@@ -47,16 +47,21 @@ def multiply(
 
     Halves are multiplied in float32, and the product is rounded once.
     """
-    _kernels.multiply(targets, sources, sizes, kind, factor, threads, LARGE, PART)
+    _kernels.multiply(targets, sources, sizes, kind, factor, *_shared(threads))
 
 
 def clamp(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one
 ) -> None:
     """Each source between ``lower <= upper`` into its target, which may be the source itself; a NaN stays one."""
-    _kernels.clamp(targets, sources, sizes, kind, lower, upper, threads, LARGE, PART)
+    _kernels.clamp(targets, sources, sizes, kind, lower, upper, *_shared(threads))
 
 
 def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one) -> list[bool]:
     """Whether all elements of each piece lie between two bounds, and none is a NaN."""
-    return _kernels.fit(pieces, sizes, kind, lower, upper, threads, LARGE, PART)
+    return _kernels.fit(pieces, sizes, kind, lower, upper, *_shared(threads))
+
+
+def _shared(threads: Threads) -> tuple[Any, ...]:
+    """Who says how many threads large work has, from how many elements on it is large, in what parts, and OpenMP's address."""
+    return threads, LARGE, PART, threads.parallel if isinstance(threads, OpenMP) else 0

@@ -9,8 +9,10 @@ import torch
 
 from gradclip.backend import Tensor
 from gradclip.backends import kernels
+from gradclip.backends.threads import OpenMP
 from gradclip.norms import combine
 
+_THREADS = OpenMP(torch.get_num_threads)
 _ROW = 256  # elements to a float32 sum: 2 ulp for equal elements, where 4096 are off by 28
 _MANY = 1 << 20  # elements whose powers are made at once, so that they never take much memory
 _DTYPE = operator.attrgetter("dtype")
@@ -53,7 +55,7 @@ def sizes_of(tensors: Sequence[Tensor]) -> list[int]:
 
 def squares(tensors: Sequence[Tensor], kind: int) -> list[float]:
     """The sum of the squares of each."""
-    return kernels.squares(_addresses(tensors), sizes_of(tensors), kind, torch.get_num_threads)
+    return kernels.squares(_addresses(tensors), sizes_of(tensors), kind, _THREADS)
 
 
 def multiply_(tensors: Sequence[Tensor], kind: int, coefficient: float) -> None:
@@ -73,13 +75,13 @@ def multiply(made: Sequence[Tensor], tensors: Sequence[Tensor], kind: int, coeff
     """The same into others, or into themselves without a word to autograd."""
     addresses = _addresses(tensors)
     written = addresses if made is tensors else _addresses(made)
-    kernels.multiply(written, addresses, sizes_of(tensors), kind, coefficient, torch.get_num_threads)
+    kernels.multiply(written, addresses, sizes_of(tensors), kind, coefficient, _THREADS)
 
 
 def clamp(tensors: Sequence[Tensor], sizes: list[int], kind: int, lower: float, upper: float) -> None:
     """``x = max(min(x, upper), lower)`` for each, without a word to autograd."""
     addresses = _addresses(tensors)
-    kernels.clamp(addresses, addresses, sizes, kind, lower, upper, torch.get_num_threads)
+    kernels.clamp(addresses, addresses, sizes, kind, lower, upper, _THREADS)
 
 
 def by_rows(x: Tensor, order: float) -> float:

@@ -1,8 +1,12 @@
-"""Large tensors are clipped by as many threads as PyTorch's own operations, to the same bits by any number of them."""
+"""Large tensors are clipped by PyTorch's own threads of OpenMP where it has those, by others to the same bits."""
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,12 +15,14 @@ import pytest
 import torch
 
 import gradclip
-from gradclip.backends import kernels
+from gradclip.backends import kernels, torch_memory
+from gradclip.backends.threads import OpenMP
 from gradclip.dialects import torch as dialect
 from gradclip.rule import Rule
 
 pytestmark = pytest.mark.skipif(not kernels.KINDS, reason="gradclip is installed without compiled loops")
 SIZE = 3 * kernels.LARGE + 5
+HAS_OPENMP = sys.platform == "linux" and torch.backends.openmp.is_available()
 RULES = {"norm": dialect.clip_grad_norm(1.0), "value": dialect.clip_grad_value(0.5)}
 
 
@@ -33,21 +39,50 @@ def clipped(rule: Rule) -> tuple[torch.Tensor, Any]:
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_by_any_number_of_threads(rule: Rule) -> None:
+def test_by_any_number_of_threads(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     want, norm = clipped(rule)
-    for count in (2, 3, 8):
-        torch.set_num_threads(count)
-        found, found_norm = clipped(rule)
-        assert torch.equal(want, found)
-        assert norm == found_norm
+    for threads in (torch_memory._THREADS, torch.get_num_threads):  # PyTorch's own, and those that a call starts
+        monkeypatch.setattr(torch_memory, "_THREADS", threads)
+        for count in (2, 3, 8):
+            torch.set_num_threads(count)
+            found, found_norm = clipped(rule)
+            assert torch.equal(want, found)
+            assert norm == found_norm
 
 
 def test_pytorch_is_asked_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: asked.append(1) or 2)
+    monkeypatch.setattr(torch_memory, "_THREADS", OpenMP(lambda: asked.append(1) or 2))
     clipped(RULES["norm"])
     assert asked == [1, 1]  # for the squares, and for the products
+
+
+@pytest.mark.skipif(not HAS_OPENMP, reason="this PyTorch has no OpenMP as on Linux")
+def test_pytorchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is OpenMP's function that is called: this one calls it, and writes down with how many threads."""
+    called: list[int] = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    parallel = kind(torch_memory._THREADS.parallel)
+
+    @kind
+    def noted(function: int, data: int, threads: int, flags: int) -> None:
+        called.append(threads)
+        parallel(function, data, threads, flags)
+
+    want, _ = clipped(RULES["norm"])
+    monkeypatch.setattr(torch_memory._THREADS, "_parallel", ctypes.cast(noted, ctypes.c_void_p).value)
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        assert torch.equal(clipped(RULES["norm"])[0], want)
+    assert called == [2, 2]  # for the squares, and for the products; one thread needs none
+
+
+def test_a_process_in_which_no_openmp_is_loaded() -> None:
+    code = "from gradclip.backends.threads import OpenMP; print(OpenMP(int).parallel)"
+    alone = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True, env=alone)
+    assert found.stdout == "0\n"
 
 
 def test_several_callers_at_once() -> None:
@@ -66,11 +101,15 @@ def test_a_forked_process() -> None:
     want = gradclip.get_total_norm([x]).item()
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
-    child = context.Process(target=lambda: answers.put(gradclip.get_total_norm([x]).item()), daemon=True)
+
+    def answer() -> None:
+        answers.put((gradclip.get_total_norm([x]).item(), torch_memory._THREADS.parallel))
+
+    child = context.Process(target=answer, daemon=True)
     child.start()
     child.join(60)
     assert child.exitcode == 0
-    assert answers.get() == want
+    assert answers.get() == (want, 0)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
