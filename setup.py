@@ -4,18 +4,20 @@ import sysconfig
 
 from setuptools import Extension, setup
 
+IS_WINDOWS = sysconfig.get_platform().startswith("win")
 # a Python without a global lock has no stable interface, and would take one for an extension that does not say otherwise
 IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 setup(
     ext_modules=[
         Extension(
-            "gradclip.backends._kernels",
-            ["backends/_kernels.c"],
-            depends=["backends/_avx2.h", "backends/_loops.h", "backends/_pieces.h", "backends/_work.h"],
+            "gradclip.backends.host._kernels",
+            ["backends/host/_kernels.c"],
+            depends=["backends/host/_loops.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             # without the second the choices in the loops are branches; the third, so that two builds are the same to the bit
-            extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3", "-fno-trapping-math", "-g0"],
+            extra_compile_args=[] if IS_WINDOWS else ["-O3", "-fno-trapping-math", "-g0", "-pthread"],
+            extra_link_args=[] if IS_WINDOWS else ["-pthread"],
             optional=True,  # where it cannot be built gradclip has other ways
             py_limited_api=True,
         )

@@ -99,7 +99,7 @@ class Bench:
         elif taken is not None:
             if restore is not None:
                 restore()
-            taken += memory.of_results(call)
+            taken += memory.of_numpy(call)
         return None if taken is None else taken / self.bytes
 
     def error(self, function: Function, key: Key, call: Call, bound: float) -> float | None:

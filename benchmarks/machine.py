@@ -18,8 +18,8 @@ import numpy as np
 
 import gradclip
 from benchmarks.timing import median_time
-from gradclip.backends import host, kernels
-from gradclip.backends.threads import cores
+from gradclip.backends.host import arrays, kernels
+from gradclip.backends.host.threads import cores
 
 __all__ = ["Moves", "Rates", "cache", "describe", "measure"]
 
@@ -76,7 +76,7 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
 @contextlib.contextmanager
 def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
     """Loops over memory, each in so many threads, of which none holds the interpreter's lock."""
-    source, target = (host.new((elements,), np.float32) for _ in range(2))
+    source, target = (arrays.new((elements,), np.float32) for _ in range(2))
     source[...] = target[...] = 1
     length = elements // threads // ROW * ROW
     parts = [slice(i * length, (i + 1) * length if i + 1 < threads else elements) for i in range(threads)]

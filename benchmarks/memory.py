@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gradclip.backends import allocator
-
-__all__ = ["can_measure", "of_results", "peak"]
+__all__ = ["can_measure", "of_numpy", "peak"]
 
 PROCESS = Path("/proc/self")
 SETTLES = 0.02  #: seconds in which a framework's own threads free what they no longer need
@@ -43,7 +42,6 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
             if restore is not None:
                 restore()
             gc.collect()
-            allocator.release()
             time.sleep(SETTLES)
             _glibc("malloc_trim", 0)
             (PROCESS / "clear_refs").write_text("5")  # resets VmHWM to what is held now
@@ -54,14 +52,15 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
     return max(0, most - before)
 
 
-def of_results(call: Callable[[], Any]) -> int:
-    """The bytes of large results that gradclip has from the system itself, which no framework counts."""
-    gc.collect()
-    before = allocator.in_use()
-    result = call()
-    taken = allocator.in_use() - before
-    del result
-    return max(0, taken)
+def of_numpy(call: Callable[[], Any]) -> int:
+    """The bytes that Python and NumPy hold at their most in a call: NumPy makes some results for other frameworks too."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from importlib import util
 from benchmarks import ROOT
 from benchmarks.outcome import Outcome
 from benchmarks.worker import Options
-from gradclip.backends.threads import cores
+from gradclip.backends.host.threads import cores
 from gradclip.commands import children
 
 __all__ = ["FRAMEWORKS", "Progress", "run"]

@@ -70,7 +70,7 @@ def backend(request: pytest.FixtureRequest) -> Framework:
 @pytest.fixture(params=[True, False], ids=["compiled", "not compiled"])
 def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether there are compiled loops: with them, and as where gradclip was installed without a C compiler."""
-    kernels = importlib.import_module("gradclip.backends.kernels")
+    kernels = importlib.import_module("gradclip.backends.host.kernels")
     assert kernels.KINDS, "_kernels.c was not compiled"
     if not request.param:
         monkeypatch.setattr(kernels, "KINDS", {})

@@ -106,7 +106,19 @@ def test_a_module_of_the_same_backend_is_no_entry_of_its_own(monkeypatch: pytest
 def test_a_framework_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(registry, "_SOURCES", {"no_such_framework": "no_such_backend:Backend"})
     assert cli.main(["backends"]) == 0
-    assert capsys.readouterr().out == "no_such_framework: not installed  (entry point: no_such_backend:Backend)\n"
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first == "no_such_framework: not installed  (entry point: no_such_backend:Backend)"
+
+
+def test_whether_there_are_compiled_loops(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(registry, "_SOURCES", {"no_such_framework": "no_such_backend:Backend"})
+    for are_there, line in ((True, "yes"), (False, "no: installed without a C compiler, slower on a CPU")):
+        if not are_there:  # an import of it fails, as where it is missing
+            monkeypatch.setitem(sys.modules, "gradclip.backends.host._kernels", None)
+        assert cli.main(["backends"]) == 0
+        assert capsys.readouterr().out.endswith(f"\n\ncompiled loops: {line}\n")
+        assert cli.main(["backends", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["compiled_loops"] is are_there
 
 
 @pytest.mark.parametrize(
@@ -166,6 +178,8 @@ def test_a_backend_registered_in_this_process(monkeypatch: pytest.MonkeyPatch, c
         "  in place    no",
         "  sparse      no",
         "  traced      not tried: no tensor to try it with",
+        "",
+        "compiled loops: yes",
     ]
 
 

@@ -156,6 +156,44 @@ def test_any_order(backend: Framework, order: float, size: float) -> None:
         assert ulps(backend.read(got), want, "float32") <= 4 / min(abs(order), 1), how
 
 
+@pytest.mark.parametrize("order", [-0.5, -1.0, -2.0])
+@pytest.mark.parametrize(
+    ("values", "smallest"),
+    [
+        ([[math.inf, -math.inf]], math.inf),
+        ([[math.inf], [math.inf, math.inf]], math.inf),
+        ([[1.0], [math.inf, math.inf]], 1.0),
+        ([[math.inf, 4.0], [math.inf]], 4.0),
+        ([[math.inf, 0.0]], 0.0),
+        ([[math.inf, math.nan]], math.nan),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_negative_orders_of_infinite_gradients(
+    backend: Framework, values: list[list[float]], smallest: float, order: float, dtype: str
+) -> None:
+    """What is infinite counts nothing beside a finite number, and is infinite alone; torch has the same."""
+    if dtype not in backend.dtypes:
+        return
+    grads = [backend.make(value, dtype) for value in values]
+    norms = [backend.read(gradclip.get_total_norm(grads, order)), gradclip.norm(grads, torch.clip_grad_norm(0.5, order))]
+    for how in backend.jits if (dtype, order) == ("float32", -2.0) else ():
+        norms += map(backend.read, backend.jit(how, lambda tensors: [gradclip.get_total_norm(tensors, order)])(grads))
+    assert [ulps(n, smallest, dtype) <= 4 for n in norms] == [True] * len(norms), norms
+
+    rule = torch.clip_grad_norm(0.5, order, error_if_nonfinite=True)
+    if math.isfinite(smallest):
+        clipped = gradclip.clip(grads, rule).grads
+        coefficient = min(0.5 / (smallest + 1e-6), 1.0)
+        for got, value in zip(clipped, values, strict=True):
+            assert ulps(backend.read(got), np.array(value) * coefficient, dtype) <= 4
+    else:
+        with pytest.raises(RuntimeError, match=f"The total norm of order {order} for gradients is non-finite"):
+            gradclip.clip(grads, rule)
+        assert all(np.array_equal(backend.read(g), value, equal_nan=True) for g, value in zip(grads, values, strict=True))
+
+
 @pytest.mark.parametrize("height", [4096, 100_000])
 def test_accuracy_over_a_leading_axis(backend: Framework, height: int) -> None:
     values = np.full((height, 2), 0.1, np.float32)

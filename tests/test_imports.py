@@ -101,7 +101,6 @@ COMMANDS = {"commands", "__main__"}
 CHILDREN = "commands.children"
 # What the backends may share, and the trainers of the demo.
 SHARED = {
-    "backends.allocator",
     "backends.host",
     "backends.kernels",
     "backends._kernels",
@@ -121,7 +120,6 @@ THIRD_PARTY = {
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
     "migrate.runner": {"libcst"},
-    "backends.allocator": {"numpy"},
     "backends.host": {"numpy"},
     "backends.numpy": {"numpy", "ml_dtypes"},
     "backends.torch": {"torch", "numpy"},

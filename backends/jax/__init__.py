@@ -14,7 +14,7 @@ from jax import lax
 from jax.core import Tracer
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import kernels
+from gradclip.backends.host import kernels
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.distributed import JaxDistributed, awaited

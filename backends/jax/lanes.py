@@ -12,13 +12,13 @@ import numpy as np
 
 from gradclip import norms
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import host, kernels
-from gradclip.backends.host_lane import HostLane
+from gradclip.backends.host import arrays, kernels
+from gradclip.backends.host.lane import HostLane
+from gradclip.backends.host.threads import cores
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.distributed import awaited
 from gradclip.backends.jax.places import beside
 from gradclip.backends.jax.versions import enable_x64, is_committed, is_without_mesh
-from gradclip.backends.threads import cores
 from gradclip.dtypes import WIDE
 from gradclip.lane import Into, Lane
 
@@ -126,7 +126,7 @@ class InMemory(HostLane, Reference):
         return arrays
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
-        return [host.new(x.shape, x.dtype) for x in tensors]
+        return [arrays.new(x.shape, x.dtype) for x in tensors]
 
     def finished(self, made: list[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
         where = [x.sharding if is_committed(x) else None for x in tensors]

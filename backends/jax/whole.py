@@ -56,9 +56,9 @@ def _takes(tensors: list[Tensor]) -> bool:
 
 
 def _numbers(rule: Rule) -> dict[str, float]:
-    """The limit or the bounds. An infinite limit stays in the rule, which only measures then."""
-    names = ("lower", "upper") if rule.is_by_value else ("limit",)
-    return {name: getattr(rule, name) for name in names if math.isfinite(getattr(rule, name))}
+    """The limit and the bounds. An infinite limit stays in the rule, which only measures then."""
+    values = {"limit": rule.limit, "lower": rule.lower, "upper": rule.upper}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _number(value: float, dtype: str) -> Any:

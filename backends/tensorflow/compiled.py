@@ -26,7 +26,7 @@ _NARROW = (tf.float32, tf.bfloat16, tf.float16)  # dtypes whose squares neither 
 _ROW = 512  # elements to a float32 sum in a few lanes: 3 ulp at the worst, where 4096 are off by 7
 _LANES = (16, 64)  # for XLA, which adds up one after the other: so many sums side by side of so many elements each
 _TINY = 1 << 12  # up to so many elements a copy costs less than an operation
-_FEW = 1 << 14  # up to so many elements a copy costs less than a branch
+_FEW = 1 << 14  # up to so many elements to compare and select costs less than a branch
 _SOME = 1 << 18  # up to so many elements in all, copies in float64 cost less than a check
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 
@@ -233,26 +233,25 @@ def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
-    """Each times a 0-d factor that nobody may look at; itself to the bit, and no copy of it, where that is 1.
+    """Each times a 0-d factor that nobody may look at; itself to the bit where that is 1, and but for tiny ones no copy of it.
 
-    Small ones are copied: that costs less than a branch, and of all tiny ones together less than an operation for each.
+    Tiny ones are joined, because a copy of all costs less than an operation for each.
     """
     fits = factor >= 1
     results = list(tensors)
-    large = [i for i, x in enumerate(tensors) if not is_few(x, _FEW)]
-    if large:
-        given = [tensors[i] for i in large]
-        products = tf.cond(fits, lambda: given, lambda: [cast_times(x, factor) for x in given])
-        for i, product in zip(large, tf.nest.flatten(products), strict=True):
-            results[i] = product
-    small = [[i] for i, x in enumerate(tensors) if is_few(x, _FEW) and not is_few(x, _TINY)]
-    for places in (*small, *_tiny(tensors)):
+    for places in _tiny(tensors):
         given = [tensors[i] for i in places]
         x = joined(given)
         # tf.where, which broadcasts, takes twice as long
         product = tf.raw_ops.Select(condition=fits, x=x, y=cast_times(x, factor))
         for i, part in zip(places, parted(product, given), strict=True):
             results[i] = part
+    large = [i for i, x in enumerate(tensors) if not is_few(x, _TINY)]
+    if large:
+        given = [tensors[i] for i in large]
+        products = tf.cond(fits, lambda: given, lambda: [cast_times(x, factor) for x in given])
+        for i, product in zip(large, tf.nest.flatten(products), strict=True):
+            results[i] = product
     return results
 
 

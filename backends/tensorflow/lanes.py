@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import host, kernels
-from gradclip.backends.host_lane import HostLane
+from gradclip.backends.host import arrays, kernels
+from gradclip.backends.host.lane import HostLane
+from gradclip.backends.host.threads import cores
 from gradclip.backends.tensorflow import versions
-from gradclip.backends.threads import cores
 from gradclip.dtypes import FLOATS, WIDE, promote
 from gradclip.lane import Into, Lane
 
@@ -99,7 +99,7 @@ class MemoryLane(HostLane):
         return [flat[start : start + _PIECE] for start in range(0, size, _PIECE)] if size > _PIECE else [x]
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
-        return host.new_of_each(list(map(_array, tensors)))
+        return [arrays.new(x.shape, x.dtype) for x in map(_array, tensors)]
 
     def finished(self, made: list[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
         if made[0].dtype.kind == "f":
@@ -121,29 +121,37 @@ class AcceleratorLane(Reference):
     Squares that leave float32 are infinite or vanish, as they do there. An accelerator adds up in trees.
     """
 
+    def __init__(self, backend: Backend, dtype: str) -> None:
+        super().__init__(backend, dtype)
+        # small halves in one vector of float32, which the norm and the product both take; by the tensors, which are immutable
+        self._wide: dict[tuple[int, ...], tuple[Sequence[Tensor], Tensor]] = {}
+
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2:
             return super().total(tensors, order, wide)
-        groups = [[tensors[i] for i in places] for places in _of_halves(tensors)]
         dtype = promote([WIDE[self.dtype], *([wide] if wide else [])])
-        return tf.sqrt(2.0 * tf.reduce_sum(self.backend.stack(list(map(_half, map(joined, groups))), dtype)))
+        halves = [tf.nn.l2_loss(self._widened(some)) for _, some in _of_halves(tensors)]
+        summed = tf.reduce_sum(self.backend.stack(halves, dtype)) if len(halves) > 1 else self.backend.cast(halves[0], dtype)
+        return tf.sqrt(2.0 * summed)
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
-        if order != 2 or len(set(map(self.backend.dtype, tensors))) > 1:
+        if order != 2 or len({WIDE[self.backend.dtype(x)] for x in tensors}) > 1:
             return super().each(tensors, order)
-        return self.unstack(tf.sqrt(2.0 * tf.stack(list(map(_half, tensors)))), len(tensors))
+        return self.unstack(tf.sqrt(2.0 * tf.stack([tf.nn.l2_loss(self._widened([x])) for x in tensors])), len(tensors))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if isinstance(factors, (list, float)) or factors.shape.rank:
             return super().scale(tensors, factors, "kept")
         results = list(tensors)
-        fits = factors >= 1
-        for places in _of_halves(tensors):
-            some = [tensors[i] for i in places]
-            x = joined(some)
-            product = cast_times(x, factors)
-            if x.dtype.size > 2:  # a half times 1 in float32 is that half to the bit, and no float is that may be subnormal
-                product = tf.raw_ops.Select(condition=fits, x=x, y=product)
+        fits = None
+        for places, some in _of_halves(tensors):
+            wide = self._widened(some)
+            product = tf.cast(wide * tf.cast(factors, wide.dtype), some[0].dtype)
+            if (
+                some[0].dtype.size > 2
+            ):  # a half times 1 in float32 is that half to the bit; of a float that is subnormal it is 0
+                fits = factors >= 1 if fits is None else fits
+                product = tf.raw_ops.Select(condition=fits, x=wide, y=product)
             for i, part in zip(places, parted(product, some), strict=True):
                 results[i] = part
         return results
@@ -159,21 +167,26 @@ class AcceleratorLane(Reference):
         clip = self.backend.clip
         return [clip(clip(x, None, upper), lower, None) for x in tensors]
 
+    def _widened(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The elements of several halves in a vector of float32; a single tensor in the dtype of its arithmetic."""
+        if len(tensors) == 1:
+            return tf.cast(tensors[0], WIDE[tensors[0].dtype.name])
+        key = tuple(map(id, tensors))
+        if key not in self._wide:
+            self._wide[key] = tensors, tf.cast(joined(tensors), tf.float32)
+        return self._wide[key][1]
 
-def _half(x: Tensor) -> Tensor:
-    """Half the sum of the squares."""
-    return tf.nn.l2_loss(tf.cast(x, WIDE[x.dtype.name]))
 
-
-def _of_halves(tensors: Sequence[Tensor]) -> Iterator[list[int]]:
-    """The places of tensors to be joined: small halves of one dtype, any other separately."""
+def _of_halves(tensors: Sequence[Tensor]) -> Iterator[tuple[list[int], list[Tensor]]]:
+    """The tensors to be joined, with their places: small halves of one dtype, any other separately."""
     small: dict[Any, list[int]] = {}
     for i, x in enumerate(tensors):
         if x.dtype.size == 2 and is_few(x, _JOINED):
             small.setdefault(x.dtype, []).append(i)
         else:
-            yield [i]
-    yield from small.values()
+            yield [i], [x]
+    for places in small.values():
+        yield places, [tensors[i] for i in places]
 
 
 # ---- several tensors as one ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import torch
 
 from gradclip import norms
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import kernels
+from gradclip.backends.host import kernels
 from gradclip.backends.torch import versions
 from gradclip.backends.torch.lanes import TorchHostLane, is_dense
 from gradclip.dtypes import normal_factors, promote

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import kernels
-from gradclip.backends.host_lane import HostLane
+from gradclip.backends.host import kernels
+from gradclip.backends.host.lane import HostLane
+from gradclip.backends.host.threads import OpenMP
 from gradclip.backends.torch import versions
 from gradclip.dtypes import is_one_factor, promote
 from gradclip.lane import Into, Lane
@@ -70,7 +71,7 @@ def _can_be_written(tensors: Sequence[Tensor]) -> bool:
 class TorchHostLane(HostLane):
     """Dense tensors in the host's memory. New ones have the layout of the old."""
 
-    threads = staticmethod(torch.get_num_threads)
+    threads = OpenMP(torch.get_num_threads)
 
     def pieces(self, tensors: Sequence[Tensor]) -> list[Any]:
         return list(map(torch.Tensor.data_ptr, tensors))

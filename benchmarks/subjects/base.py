@@ -99,7 +99,7 @@ class Subject:
         return {}
 
     def allocated(self, call: Call) -> int | None:
-        """The peak memory that a call allocates, where the framework counts it better than the process does."""
+        """The peak memory that a call allocates without NumPy, where the framework counts it better than the process does."""
         return None
 
     def keys(self, sets: Iterable[str], quick: bool = False) -> Iterator[Key]:

@@ -17,8 +17,8 @@ import gradclip
 from benchmarks.case import DONATED, EAGER, Function, Kind, Maker
 from benchmarks.subjects import keras
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from gradclip.backends.host.threads import cores
 from gradclip.backends.jax import gradient_transformation
-from gradclip.backends.threads import cores
 from gradclip.dialects import optax as dialect
 
 MODES = (EAGER, "jit", DONATED)

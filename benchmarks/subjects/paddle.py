@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 import gradclip
 from benchmarks.case import EAGER, Function, Kind, Maker
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
-from gradclip.backends.threads import allowed
+from gradclip.backends.host.threads import allowed
 
 MODES = (EAGER, "static")
 

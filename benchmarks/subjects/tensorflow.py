@@ -16,7 +16,7 @@ import gradclip
 from benchmarks.case import EAGER, Function, Kind
 from benchmarks.subjects import keras
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
-from gradclip.backends.threads import cores
+from gradclip.backends.host.threads import cores
 
 MODES = (EAGER, "function", "xla")
 

@@ -89,11 +89,11 @@ def _backends(options: argparse.Namespace) -> int:
     def report(name: str) -> None:
         sys.stderr.write(f"asking {name} ...\n")  # in one piece: two threads report
 
-    entries = inventory.survey(report)
+    entries, has_loops = inventory.survey(report), inventory.has_compiled_loops()
     if options.json:
-        _print_json({"backends": entries})
+        _print_json({"backends": entries, "compiled_loops": has_loops})
     else:
-        print(inventory.text(entries))
+        print(inventory.text(entries), inventory.loops_text(has_loops), sep="\n\n")
     return int(any(entry["error"] for entry in entries))
 
 

@@ -18,7 +18,7 @@ from gradclip.commands import children
 from gradclip.dialects import torch as dialect
 from gradclip.dtypes import COMPLEX, FLOATS, WIDE
 
-__all__ = ["describe", "framework_of", "survey", "text"]
+__all__ = ["describe", "framework_of", "has_compiled_loops", "loops_text", "survey", "text"]
 
 Entry = dict[str, Any]
 
@@ -61,6 +61,20 @@ def survey(report: Callable[[str], None]) -> list[Entry]:
 def text(entries: list[Entry]) -> str:
     """The entries, for reading: a block each, at most 80 columns wide."""
     return "\n\n".join("\n".join(_block(entry)) for entry in entries)
+
+
+def has_compiled_loops() -> bool:
+    """Whether gradclip was installed with the loops that a C compiler makes, and they can be loaded."""
+    try:
+        importlib.import_module(_BUILT_IN + "_kernels")
+    except ImportError:
+        return False
+    return True
+
+
+def loops_text(are_there: bool) -> str:
+    """One line about the compiled loops, for reading."""
+    return "compiled loops: " + ("yes" if are_there else "no: installed without a C compiler, slower on a CPU")
 
 
 def framework_of(entry: Entry) -> str:

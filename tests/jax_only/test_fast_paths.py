@@ -17,7 +17,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Rule
-from gradclip.backends import kernels
+from gradclip.backends.host import kernels
 from gradclip.backends.jax import JaxBackend, lanes, places
 from gradclip.backends.jax import norm as compiled_norm
 from gradclip.dialects import keras, optax, tensorflow, torch

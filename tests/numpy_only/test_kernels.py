@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import math
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradclip.backends import _kernels, host, kernels
+from gradclip.backends.host import _kernels, kernels
 
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
 HALVES = [name for name in DTYPES if name.endswith("16")]
-LENGTHS = [0, 1, 31, 32, 33, 63, 64, 65, 1000, (1 << 12) - 1, 1 << 12, (1 << 12) + 1, 3 * (1 << 12) + 5]
+LENGTHS = [0, 1, 7, 31, 32, 33, 63, 64, 65, 1000, (1 << 11) - 1, 1 << 11, (1 << 11) + 1, 3 * (1 << 11) + 5]
 EVERY = np.arange(1 << 16, dtype=np.uint16)  # the bits of every half
 
 
@@ -155,25 +154,22 @@ def test_one_that_does_not_fit_wherever_it_is(dtype: str, size: int) -> None:
             x[place] = kept
 
 
-@pytest.mark.parametrize("start", [0, 1, 32])
+@pytest.mark.parametrize("offset", range(1, 8))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_results_that_go_past_the_cache(dtype: str, start: int) -> None:
-    """The same from a line's first byte on and from another; and nothing before, nor beyond the end."""
-    kind = DTYPES[dtype]
-    size = (1 << 21) // np.dtype(kind).itemsize + 37  # elements: more bytes than are kept
-    x = np.random.default_rng(0).normal(size=size).astype(kind)
-    loops: list[tuple[Any, Any, tuple[float, ...]]] = [
-        (_kernels.multiply, product, (0.3,)),
-        (_kernels.clamp, between, (-0.5, 0.25)),
-        (_kernels.copy, np.copy, ()),
-    ]
-    for loop, of_few, numbers in loops:
-        target = host.new((start + size + 40,), kind)
-        target[...] = 7
-        made = target[start : start + size]
-        loop([buffer(made)], [buffer(x)], [size], kernels.KINDS[dtype], *numbers)
-        assert same(made, np.concatenate([of_few(x[i : i + 1000], *numbers) for i in range(0, size, 1000)]))
-        assert {*target[:start].astype(float), *target[start + size :].astype(float)} == {7.0}
+def test_at_any_address(dtype: str, offset: int) -> None:
+    """Not only where elements of this size usually begin; and nothing before or beyond is written."""
+    kind, x = kernels.KINDS[dtype], np.random.default_rng(0).normal(size=2500).astype(DTYPES[dtype])
+    memory = np.full(x.nbytes + 16, 7, np.uint8)
+    end = offset + x.nbytes
+    memory[offset:end] = x.view(np.uint8)
+    address, sizes = [memory.ctypes.data + offset], [x.size]
+    assert _kernels.squares(address, sizes, kind) == _kernels.squares([buffer(x)], sizes, kind)
+    assert _kernels.fit(address, sizes, kind, -9.0, 9.0) == [True]
+    _kernels.multiply(address, address, sizes, kind, 0.3)
+    assert memory[offset:end].tobytes() == product(x, 0.3).tobytes()
+    _kernels.clamp(address, address, sizes, kind, -0.1, 0.2)
+    assert memory[offset:end].tobytes() == between(product(x, 0.3), -0.1, 0.2).tobytes()
+    assert {*memory[:offset].tolist(), *memory[end:].tolist()} == {7}
 
 
 @pytest.mark.parametrize("most", [0.25, 100.0], ids=["everywhere", "in-places"])
@@ -184,72 +180,40 @@ def test_bounds_in_place_of_what_is_large(dtype: str, most: float) -> None:
     x = np.random.default_rng(0).normal(size=size).astype(DTYPES[dtype])
     x[[0, 511, 512, size // 2, size - 38, size - 1]] = [200, -200, math.inf, -math.inf, math.nan, 300]
     want = np.concatenate([between(x[i : i + 1000], -50, most) for i in range(0, size, 1000)])
-    for sharing in ((), (in_three, 1, 1001)):
+    for sharing in ((), (three, 1, 1001)):
         made = x.copy()
         _kernels.clamp([buffer(made)], [buffer(made)], None, kernels.KINDS[dtype], -50, most, *sharing)
         assert same(made, want)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_small_results_that_go_past_the_cache_together(dtype: str) -> None:
-    """Each in memory of its own, of sizes that are no multiple of a line, with and without numbers of elements."""
-    rng = np.random.default_rng(1)
-    sources = [rng.normal(size=1 + 977 * i).astype(DTYPES[dtype]) for i in range(56)]
-    assert sum(x.nbytes for x in sources) > 1 << 21
-    for loop, of_one, numbers in ((_kernels.multiply, product, (0.3,)), (_kernels.clamp, between, (-0.5, 0.25))):
-        for sizes in (None, [x.size for x in sources]):
-            made = host.new_of_each(sources)
-            loop(list(map(buffer, made)), list(map(buffer, sources)), sizes, kernels.KINDS[dtype], *numbers)
-            assert all(same(got, of_one(x, *numbers)) for got, x in zip(made, sources, strict=True))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_copies_are_the_same_to_the_bit(dtype: str) -> None:
-    itemsize = np.dtype(DTYPES[dtype]).itemsize
-    for size in (0, 1, 255, 100_003, 1 << 21):
-        bits = np.random.default_rng(size).integers(0, 256, size * itemsize, np.uint8)
-        x = bits.view(DTYPES[dtype])
-        made = host.new((size,), DTYPES[dtype])
-        _kernels.copy([buffer(made)], [buffer(x)], None, kernels.KINDS[dtype])
-        assert np.array_equal(made.view(np.uint8), bits)
-
-
-def in_three(work: object) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(_kernels.take, [work] * 3))
+def three() -> int:
+    return 3
 
 
 @pytest.mark.parametrize("part", [1, 7, 1000, 1 << 20])
 def test_what_several_threads_take_parts_of(part: int) -> None:
     sources = [np.arange(size, dtype=np.float32) for size in (0, 1, 999, 1000, 1001, 5000, 0)]
     made = [np.zeros_like(x) for x in sources]
-    assert _kernels.squares(sources, None, 0, in_three, 1, part) == [float((x.astype(np.float64) ** 2).sum()) for x in sources]
-    _kernels.multiply(made, sources, None, 0, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], in_three, 1, part)
+    assert _kernels.squares(sources, None, 0, three, 1, part) == [float((x.astype(np.float64) ** 2).sum()) for x in sources]
+    _kernels.multiply(made, sources, None, 0, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], three, 1, part)
     assert all(np.array_equal(got, x * (i + 1)) for i, (got, x) in enumerate(zip(made, sources, strict=True)))
-    _kernels.clamp(made, sources, None, 0, 3.0, 900.0, in_three, 1, part)
+    _kernels.clamp(made, sources, None, 0, 3.0, 900.0, three, 1, part)
     assert all(np.array_equal(got, x.clip(3, 900)) for got, x in zip(made, sources, strict=True))
-    _kernels.copy(made, sources, None, 0, in_three, 1, part)
-    assert all(map(np.array_equal, made, sources))
+    assert _kernels.fit(made, None, 0, 3.0, 900.0, three, 1, part) == [True] * 7
+    assert _kernels.fit(made, None, 0, 3.0, 899.0, three, 1, part) == [True] * 2 + [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_sum_is_the_same_for_any_number_of_threads(dtype: str) -> None:
+    x = np.random.default_rng(0).normal(size=(1 << 20) + 77).astype(DTYPES[dtype])
+    (alone,) = _kernels.squares([buffer(x)], None, kernels.KINDS[dtype])
+    for count in (-1, 0, 1, 2, 3, 5, 1 << 40):  # of which less than one is one, and more than there are parts is as many
+        assert _kernels.squares([buffer(x)], None, kernels.KINDS[dtype], lambda: count, 1, kernels.PART) == [alone]  # noqa: B023
 
 
 def test_little_work_is_done_here() -> None:
     x = np.ones(9, np.float32)
     assert _kernels.squares([x], None, 0, pytest.fail, 10, 2) == [9.0]
-
-
-def test_work_holds_its_memory_as_long_as_anybody_holds_the_work() -> None:
-    """A thread may be the last, after an interrupt; and then there is nothing to do for it."""
-    held: list[object] = []
-    x = array.array("f", [3.0] * 9)
-    assert _kernels.squares([x], None, 0, held.append, 9, 2) == [0.0]  # of which nobody has taken a part
-    _kernels.multiply([x], [x], None, 0, 0.5, held.append, 9, 2)
-    with pytest.raises(BufferError):
-        x.append(1.0)
-    for work in held:
-        _kernels.take(work)
-    assert x.tolist() == [3.0] * 9
-    del held[:], work
-    x.append(1.0)
 
 
 def test_memory_that_is_written_twice_is_written_in_order() -> None:
@@ -262,21 +226,16 @@ def test_memory_that_is_written_twice_is_written_in_order() -> None:
         assert x.sum() == 500 - other.size * 0.25
 
 
-def test_take_refuses_wrong_arguments() -> None:
-    for arguments, error in (((), TypeError), ((1,), ValueError), ((1, "here", 2), TypeError)):
-        with pytest.raises(error):
-            _kernels.take(*arguments)  # type: ignore[arg-type]
-
-
-def test_an_exception_of_who_runs_it() -> None:
-    def fail(work: object) -> None:
-        _kernels.take(work)
+def test_who_is_asked_for_the_number_of_threads_fails() -> None:
+    def interrupted() -> int:
         raise KeyboardInterrupt
 
-    x = np.ones(100, np.float32)
-    with pytest.raises(KeyboardInterrupt):
-        _kernels.squares([x], None, 0, fail, 1, 10)
-    memoryview(x).release()
+    x = array.array("f", [3.0] * 9)
+    for threads, error in ((interrupted, KeyboardInterrupt), (lambda: "2", TypeError), (2, TypeError)):
+        with pytest.raises(error):
+            _kernels.multiply([x], [x], None, 0, 0.5, threads, 9, 2)
+        assert x.tolist() == [3.0] * len(x)
+        x.append(3.0)  # nothing holds on to it
 
 
 @pytest.mark.parametrize("value", [1e30, 1e-30, 1e-45, 3.4e38])
@@ -342,10 +301,7 @@ WRONG: list[tuple[Any, ...]] = [
     (_kernels.squares, [X.astype(np.float64)], None, 0),
     (_kernels.squares, [X], 4, 0),
     (_kernels.squares, [X.ctypes.data], None, 0),
-    (_kernels.copy, [READ_ONLY], [X], None, 0),
-    (_kernels.copy, [X.reshape(2, 2)], [X.reshape(2, 2).T], None, 0),
-    (_kernels.copy, [X], [], None, 0),
-    (_kernels.take, X),
+    (_kernels.squares, [X], None, 0, None, 1, 0),
     (_kernels.clamp, [READ_ONLY], [X], [4], 0, 0.0, 0.5),
     (_kernels.clamp, [X], [X], [4], 0, "0", 0.5),
     (_kernels.fit, [X], [5], 0, 0.0, 0.5),

@@ -32,7 +32,7 @@ TYPED = {"PYTHONPATH": "", "PYTHONSAFEPATH": ""}
 #: what lets a clone import ``gradclip.backends``
 LINK = Path("gradclip", "backends")
 #: the compiled loops, and what editors know of them
-KERNELS = {"gradclip/backends/_kernels.abi3.so", "gradclip/backends/_kernels.pyi"}
+KERNELS = {"gradclip/backends/host/_kernels.abi3.so", "gradclip/backends/host/_kernels.pyi"}
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
@@ -193,20 +193,22 @@ def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Pat
 
 
 def test_the_compiled_loops_need_nothing(python: Path, tmp_path: Path) -> None:
-    code = "import array; from gradclip.backends import _kernels; print(_kernels.squares([array.array('f', [3, 4])], [2], 0))"
+    code = (
+        "import array; from gradclip.backends.host import _kernels as k; print(k.squares([array.array('f', [3, 4])], [2], 0))"
+    )
     assert run(python, "-P", "-c", code, cwd=tmp_path).strip() == "[25.0]"
 
 
 def test_without_a_compiler(source: Path, wheel: Path, tmp_path: Path) -> None:
     """All but the compiled loops is installed, and clips."""
     without = built(copied(source, tmp_path / "source"), "wheel", tmp_path / "wheel", CC="no-such-compiler")
-    assert contents(wheel).keys() - contents(without).keys() == {"gradclip/backends/_kernels.abi3.so"}
+    assert contents(wheel).keys() - contents(without).keys() == {"gradclip/backends/host/_kernels.abi3.so"}
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target", tmp_path / "site", without, cwd=tmp_path)
     code = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import gradclip, numpy as np
-from gradclip.backends import kernels
+from gradclip.backends.host import kernels
 grads = [np.full(9, 2.0, dtype) for dtype in ("float16", "float32", "float64")]
 print(kernels.KINDS, gradclip.clip_grad_norm_(grads, 1.0), round(float(grads[1][0]), 4))
 """

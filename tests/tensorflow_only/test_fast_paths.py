@@ -15,7 +15,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import Rule
-from gradclip.backends import kernels
+from gradclip.backends.host import kernels
 from gradclip.backends.tensorflow import TensorFlowBackend, lanes
 from gradclip.backends.tensorflow import compiled as graphs
 from gradclip.dialects import keras, tensorflow, torch

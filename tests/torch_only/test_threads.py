@@ -1,53 +1,35 @@
-"""Large tensors are clipped by PyTorch's own threads of OpenMP where it has those, and by others to the same bits."""
+"""Large tensors are clipped by PyTorch's own threads of OpenMP where it has those, by others to the same bits."""
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import gradclip
-from gradclip.backends import kernels, torch_memory
-from gradclip.backends.threads import OpenMP
+from gradclip.backends.host import kernels
+from gradclip.backends.host.threads import OpenMP
+from gradclip.backends.torch import lanes
 from gradclip.dialects import torch as dialect
 from gradclip.rule import Rule
 
-pytestmark = [
-    pytest.mark.skipif(not kernels.KINDS, reason="gradclip is installed without compiled loops"),
-    pytest.mark.skipif(
-        sys.platform != "linux" or not torch.backends.openmp.is_available(), reason="this PyTorch has no OpenMP as on Linux"
-    ),
-]
+pytestmark = pytest.mark.skipif(not kernels.KINDS, reason="gradclip is installed without compiled loops")
 SIZE = 3 * kernels.LARGE + 5
+HAS_OPENMP = sys.platform == "linux" and torch.backends.openmp.is_available()
+RULES = {"norm": dialect.clip_grad_norm(1.0), "value": dialect.clip_grad_value(0.5)}
 
 
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """With what arguments after the work parts of it were taken."""
-    calls: list[tuple[Any, ...]] = []
-    loops = kernels._kernels
-
-    def take(work: object, *how: Any) -> None:
-        calls.append(how)
-        loops.take(work, *how)
-
-    names = ("squares", "multiply", "clamp", "fit", "copy")
-    monkeypatch.setattr(kernels, "_kernels", SimpleNamespace(take=take, **{name: getattr(loops, name) for name in names}))
-    return calls
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
 
@@ -57,66 +39,93 @@ def clipped(rule: Rule) -> tuple[torch.Tensor, Any]:
     return x, gradclip.clip_([x], rule).norm
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_torchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch, taken: list[tuple[Any, ...]]) -> None:
-    monkeypatch.setattr(kernels, "in_threads", None)
-    torch.ones(SIZE).mul_(2)
-    before = set(os.listdir("/proc/self/task"))
-    clipped(dialect.clip_grad_norm(1.0))
-    assert taken == [(torch_memory._THREADS.gomp_parallel, 2)] * 2  # the squares, and the products
-    assert set(os.listdir("/proc/self/task")) <= before  # another library would have started others
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_one_thread_needs_none(taken: list[tuple[Any, ...]]) -> None:
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_by_any_number_of_threads(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    clipped(dialect.clip_grad_norm(1.0))
-    assert taken == [()] * 2
-
-
-@pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("rule", [dialect.clip_grad_norm(1.0), dialect.clip_grad_value(0.5)], ids=["norm", "value"])
-def test_whoever_does_it(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     want, norm = clipped(rule)
-    monkeypatch.setattr(torch_memory, "_THREADS", torch.get_num_threads)
-    found, found_norm = clipped(rule)
-    assert torch.equal(want, found)
-    assert norm == found_norm
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_several_callers_at_once() -> None:
-    want, _ = clipped(dialect.clip_grad_norm(1.0))
-    with ThreadPoolExecutor(3) as pool:
-        for found, _ in pool.map(clipped, [dialect.clip_grad_norm(1.0)] * 6):
+    for threads in (lanes.TorchHostLane.threads, torch.get_num_threads):  # PyTorch's own, and those that a call starts
+        monkeypatch.setattr(lanes.TorchHostLane, "threads", staticmethod(threads))
+        for count in (2, 3, 8):
+            torch.set_num_threads(count)
+            found, found_norm = clipped(rule)
             assert torch.equal(want, found)
+            assert norm == found_norm
 
 
-def test_a_framework_without_openmp() -> None:
-    threads = OpenMP(lambda: 3, is_used=False)
-    assert (threads(), threads.gomp_parallel) == (3, 0)
+def test_pytorch_is_asked_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(lanes.TorchHostLane, "threads", staticmethod(OpenMP(lambda: asked.append(1) or 2)))
+    clipped(RULES["norm"])
+    assert asked == [1, 1]  # for the squares, and for the products
 
 
-def test_a_process_in_which_none_is_loaded() -> None:
-    code = "from gradclip.backends.threads import OpenMP; print(OpenMP(int, is_used=True).gomp_parallel)"
+@pytest.mark.skipif(not HAS_OPENMP, reason="this PyTorch has no OpenMP as on Linux")
+def test_pytorchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is OpenMP's function that is called: this one calls it, and writes down with how many threads."""
+    called: list[int] = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    parallel = kind(lanes.TorchHostLane.threads.parallel)
+
+    @kind
+    def noted(function: int, data: int, threads: int, flags: int) -> None:
+        called.append(threads)
+        parallel(function, data, threads, flags)
+
+    want, _ = clipped(RULES["norm"])
+    monkeypatch.setattr(lanes.TorchHostLane.threads, "_parallel", ctypes.cast(noted, ctypes.c_void_p).value)
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        assert torch.equal(clipped(RULES["norm"])[0], want)
+    assert called == [2, 2]  # for the squares, and for the products; one thread needs none
+
+
+def test_a_process_in_which_no_openmp_is_loaded() -> None:
+    code = "from gradclip.backends.host.threads import OpenMP; print(OpenMP(int).parallel)"
     alone = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, env=alone)
+    found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True, env=alone)
     assert found.stdout == "0\n"
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_a_forked_process_has_none_of_them() -> None:
-    """OpenMP would wait for them without end."""
+def test_several_callers_at_once() -> None:
+    want, _ = clipped(RULES["norm"])
+    with ThreadPoolExecutor(3) as pool:
+        for found, _ in pool.map(clipped, [RULES["norm"]] * 6):
+            assert torch.equal(want, found)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_a_forked_process() -> None:
+    """In which PyTorch's own threads are gone, and a large operation of its own waits for them without end."""
+    torch.set_num_threads(2)
     x = torch.linspace(-1, 2, SIZE)
-    want = gradclip.get_total_norm([x]).item()  # from here on there are threads, which a fork does not copy
+    x.mul_(1.0)  # from here on there are threads, which a fork does not copy
+    want = gradclip.get_total_norm([x]).item()
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
 
     def answer() -> None:
-        answers.put((gradclip.get_total_norm([x]).item(), torch_memory._THREADS.gomp_parallel))
+        answers.put((gradclip.get_total_norm([x]).item(), lanes.TorchHostLane.threads.parallel))
 
     child = context.Process(target=answer, daemon=True)
     child.start()
     child.join(60)
     assert child.exitcode == 0
     assert answers.get() == (want, 0)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("offset", [1, 2, 3])
+def test_at_an_address_that_is_no_multiple_of_the_elements_size(offset: int, rule: Rule) -> None:
+    """As of a message that was received behind a header."""
+    values = torch.linspace(-3, 3, 10)
+    memory = bytearray(b"\x07" * 44)
+    memory[offset : offset + 40] = values.numpy().tobytes()
+    x = torch.frombuffer(memory, dtype=torch.float32, offset=offset, count=10)
+    assert x.data_ptr() % 4
+    want = gradclip.clip([values], rule)
+    fresh = gradclip.clip([x], rule)
+    assert torch.equal(fresh.grads[0], want.grads[0])
+    found = gradclip.clip_([x], rule)
+    assert found.norm == want.norm
+    assert memory[offset : offset + 40] == want.grads[0].numpy().tobytes()
+    assert {*memory[:offset], *memory[offset + 40 :]} == {7}

@@ -183,11 +183,14 @@ def _orders() -> Iterator[Case]:
     yield ordered("inf-nan", _f32(NAN, 1.0), 1.0, INF)
     yield ordered("3-overflow", _f32(1e20), 1.0, 3)
     yield ordered("-2-zero", _f32(3.0, 0.0), 1.0, -2)
+    yield ordered("-2-inf", _f32(INF, INF), 1.0, -2)
+    yield ordered("-1-inf", (Array([1.0]), Array([INF, INF])), 0.5, -1)
 
 
 def _errors() -> Iterator[Case]:
     for number, values in enumerate(((INF, 1.0), (NAN, 1.0), (3e30, 4e30)), 1):
         yield Case(f"K{number}", _f32(*values), 1.0, {"error_if_nonfinite": True}, ORDERED)
+    yield Case("K4", _f32(INF, INF), 1.0, {"norm_type": -2, "error_if_nonfinite": True}, ORDERED)
 
 
 _PARTS = (_basic, _zeros_and_nonfinite, _limits, _dtypes, _shapes, _extremes, _mixed, _orders, _errors)

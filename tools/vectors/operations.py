@@ -32,6 +32,7 @@ OPERATIONS = (
         ("torch",),
         limit="max_norm",
         in_place=True,
+        version="1.1.0",
     ),
     Operation(
         "torch.clip_grad_value_",
@@ -109,6 +110,7 @@ OPERATIONS = (
         ("paddle",),
         limit="max_norm",
         in_place=True,
+        version="1.1.0",
     ),
     Operation(
         "optax.clip_by_global_norm",

@@ -56,6 +56,8 @@ def _orders(name: str) -> Iterator[Spec]:
         yield spec(f"order-{order}-extreme", f"order {order}, large values", extreme, 1.0, order)
     for order in (0.5, 1.5, 3.0, 10.0, -INF, -1.0, -0.5):
         yield spec(f"order-{order}", f"order {order}", [array([3.0, -4.0]), array([[1.0], [12.0]])], 0.5, order, ulp=8)
+    if name == "torch.clip_grad_norm_":  # Paddle's has no negative orders
+        yield from _infinite()
     yield spec("order-3-complex64", "order 3 of absolute values", [array([3 + 4j, 1j], "complex64")], 1.0, 3, ulp=8)
     yield spec("order-4-float16", "order 4: the powers overflow float16", [array([20.0, 10.0], "float16")], 1.0, 4)
     yield spec("order-1-text", "the order as text", BOTH, 2.0, "1")
@@ -66,6 +68,23 @@ def _orders(name: str) -> Iterator[Spec]:
     as_nothing = Also("The largest of no elements may count as 0.", gradients=(array([]), array([3.0, 4.0])), norm=4.0)
     yield spec("order-inf-empty-unclipped", "infinity, an empty gradient among others", empty, 100.0, INF, also=(as_nothing,))
     yield from _raising()
+
+
+def _infinite() -> Iterator[Spec]:
+    """Negative orders: the smallest numbers count most, and an infinite one counts nothing beside others."""
+    spec, infinite = _ordered, array([INF, -INF])
+    for order in (-0.5, -1.0, -2.0):
+        what, more = f"order {order}", {"ulp": 8}
+        yield spec(f"order-{order}-inf", f"{what}, nothing finite", [infinite], 1.0, order)
+        yield spec(f"order-{order}-inf-two", f"{what}, nothing finite in two", [array([INF]), array([[INF]])], 1.0, order)
+        among = [array([INF, 3.0, -4.0]), array([[1.0], [INF]])]
+        yield spec(f"order-{order}-inf-among", f"{what}, infinity among others", among, 0.125, order, **more)
+        yield spec(f"order-{order}-inf-one", f"{what}, one gradient infinite", [array([1.0]), infinite], 0.5, order, **more)
+        yield spec(f"order-{order}-inf-zero", f"{what}, infinity and 0", [array([INF, 0.0]), P], 1.0, order)
+        yield spec(f"raises-{order}-inf", f"{what}, nothing finite, to be told", [infinite], 1.0, order, True)
+        yield spec(f"raises-not-{order}", f"{what}, some are finite, to be told", [infinite, P], 1.0, order, True, **more)
+    for dtype in ("float16", "bfloat16", "float64"):
+        yield spec(f"order--2.0-inf-{dtype}", f"order -2.0, nothing finite, {dtype}", [array([INF, INF], dtype)], 1.0, -2.0)
 
 
 def _raising() -> Iterator[Spec]:

@@ -39,6 +39,11 @@ def test_memory_that_an_allocator_kept_is_given_back_first() -> None:
     assert memory.peak(lambda: [np.ones(16 * 1024, np.uint8) for _ in range(2048)]) == pytest.approx(32 * MIB, rel=0.2)
 
 
+def test_what_numpy_allocates() -> None:
+    assert memory.of_numpy(lambda: np.ones(8 * MIB, np.uint8)) == pytest.approx(8 * MIB, rel=0.01)
+    assert memory.of_numpy(lambda: None) < MIB
+
+
 def test_a_system_that_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(memory, "PROCESS", tmp_path / "none")
     assert not memory.can_measure()

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import kernels
-from gradclip.backends.host_lane import HostLane
+from gradclip.backends.host import kernels
+from gradclip.backends.host.lane import HostLane
 from gradclip.dtypes import promote
 from gradclip.errors import NotWritableError
 from gradclip.lane import Lane

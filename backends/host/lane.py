@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends import kernels
-from gradclip.backends.threads import allowed
+from gradclip.backends.host import kernels
+from gradclip.backends.host.threads import allowed
 from gradclip.dtypes import is_one_factor
 from gradclip.lane import Into, Lane
 from gradclip.norms import combine
