@@ -110,10 +110,10 @@ class HostLane(Lane):
             else:
                 numbers_of = list(numbers)
             sources = self.pieces(some)
-            made = some if into == "place" else self.room(some)
-            targets = sources if into == "place" else self.pieces(made)
+            room = [] if into == "place" else self.room(some)
+            targets = sources if into == "place" else self.pieces(room)
             loop(targets, sources, self.sizes(some), kind, *numbers_of, self.threads)
-            made = self.wrote(some) if into == "place" else self.finished(made, some)
+            made = self.wrote(some) if into == "place" else self.finished(room, some)
             if len(some) == len(tensors):
                 return list(made)
             for i, x in zip(places, made, strict=True):

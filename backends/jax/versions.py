@@ -17,7 +17,8 @@ def _trace_state() -> Callable[[], object]:
         from jax.extend.core import get_opaque_trace_state  # from 0.10 on
     except ImportError:
         get_opaque_trace_state = getattr(jax.core, "get_opaque_trace_state", object)
-    return get_opaque_trace_state
+    found: Callable[[], object] = get_opaque_trace_state
+    return found
 
 
 trace_state = _trace_state()
@@ -25,7 +26,7 @@ trace_state = _trace_state()
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
 else:
-    from jax.experimental import enable_x64
+    from jax.experimental import enable_x64  # type: ignore[no-redef]
 
 
 def init_empty_state() -> Any:

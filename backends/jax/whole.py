@@ -35,7 +35,8 @@ def whole(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult | None:
         return None
     wide = "float64" if "float64" in map(real, opened.present) else "float32"
     numbers = {name: _number(value, wide) for name, value in _numbers(rules).items()}
-    rule = dataclasses.replace(rules, **dict.fromkeys(numbers, 0.0))  # another limit needs no other program
+    zeros: dict[str, Any] = dict.fromkeys(numbers, 0.0)
+    rule = dataclasses.replace(rules, **zeros)  # another limit needs no other program
     found = _compiled(opened.present, numbers, rule, asked.until)
     grads, norm, coefficient = jax.tree.map(awaited, found)
     return ClipResult(

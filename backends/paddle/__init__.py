@@ -16,7 +16,7 @@ from gradclip.backend import Backend, Tensor
 from gradclip.backends.paddle import lanes, program, versions
 from gradclip.backends.paddle.containers import PaddleContainers, is_parameter
 from gradclip.backends.paddle.distributed import PaddleDistributed
-from gradclip.backends.paddle.reference import PaddleLane, beside
+from gradclip.backends.paddle.reference import PaddleLane, beside, filled, values
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.lane import Lane
@@ -74,8 +74,8 @@ class PaddleBackend(Backend):
     def identity(self, x: Tensor) -> Hashable:
         if not self.can_look(x):
             return str(x.id)
-        values = _values(x)  # ``.grad`` is a new object each time
-        return (values.data_ptr(), *values.shape, *values.strides) if values.size else id(x)
+        held = values(x)  # ``.grad`` is a new object each time
+        return (held.data_ptr(), *held.shape, *held.strides) if held.size else id(x)
 
     def check(self, tensors: Sequence[Tensor]) -> None:
         if any(self.can_look(x) and x.is_sparse() for x in tensors):
@@ -97,7 +97,7 @@ class PaddleBackend(Backend):
             raise NotWritableError(what, received, "use gradclip.clip, or make it contiguous first.")
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        if not all(self.can_look(x) for x in tensors) or not lanes.on_host([_values(x) for x in tensors]):
+        if not all(self.can_look(x) for x in tensors) or not lanes.on_host([values(x) for x in tensors]):
             return False
         return not paddle.is_grad_enabled() or all(x.stop_gradient or x.is_selected_rows() for x in tensors)
 
@@ -109,13 +109,13 @@ class PaddleBackend(Backend):
 
     def rows(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         if not self.is_sparse(x):
-            return _values(x), lambda values: values
+            return values(x), lambda new: new
         merged = versions.merged(x)
 
-        def rebuild(values: Tensor) -> Tensor:
+        def rebuild(new: Tensor) -> Tensor:
             made = versions.merged(merged)  # in memory of its own
             if made.rows():
-                versions.values_of_rows(made).copy_(values, True)
+                versions.values_of_rows(made).copy_(new, True)
             return made
 
         return versions.values_of_rows(merged), rebuild
@@ -145,9 +145,8 @@ class PaddleBackend(Backend):
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         # in float64, because a float32 sum along an axis is a running one: 4e-5 off for 4096 equal numbers
-        dtype = self.dtype(x)
-        wide = "complex128" if dtype in COMPLEX else "float64"
-        return self.cast(paddle.sum(x, axis=axes, dtype=wide, keepdim=axes is not None), dtype)
+        wide = "complex128" if self.dtype(x) in COMPLEX else "float64"
+        return self.cast(paddle.sum(x, axis=axes, dtype=wide, keepdim=axes is not None), self.dtype(x))
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         return paddle.max(x, axis=axes, keepdim=axes is not None)
@@ -155,7 +154,7 @@ class PaddleBackend(Backend):
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         dtype = self.dtype(x if self.is_tensor(x) else y)
         wide = WIDE.get(dtype, dtype)
-        x, y = (self.cast(z, wide) if self.is_tensor(z) else _filled(z, wide, condition) for z in (x, y))
+        x, y = (self.cast(z, wide) if self.is_tensor(z) else filled(z, wide, condition) for z in (x, y))
         return self.cast(paddle.where(condition, x, y), dtype)
 
     def clip(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
@@ -201,20 +200,3 @@ class PaddleBackend(Backend):
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return paddle.no_grad() if in_place else nullcontext()
-
-
-def _filled(value: float, dtype: str, like: Tensor) -> Tensor:
-    """A number in the shape of a tensor, because ``paddle.where`` broadcasts in many operations."""
-    if -1 in like.shape:  # of a static program
-        return paddle.cast(like, dtype) * 0 + paddle.full([], value, dtype)
-    return beside(paddle.full(like.shape, value, dtype), like)
-
-
-def _values(x: Tensor) -> Tensor:
-    """The numbers of a gradient, without a history of its own."""
-    if isinstance(x, versions.Value):
-        return x
-    if x.is_selected_rows():
-        return versions.values_of_rows(x)
-    # an operation on a ``.grad`` itself would make a leaf of it that wants a gradient of its own
-    return x.detach() if x.is_leaf and not x.stop_gradient and x.grad_fn is None else x

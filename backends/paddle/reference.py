@@ -1,4 +1,4 @@
-"""The reference lane with products as Paddle's kernels need them."""
+"""The reference lane with products as Paddle's kernels need them, and what the primitives are made of."""
 
 from __future__ import annotations
 
@@ -11,13 +11,30 @@ from gradclip.backends.paddle import versions
 from gradclip.dtypes import COMPLEX, WIDE, normal_factors
 from gradclip.lane import Lane
 
-__all__ = ["PaddleLane", "beside"]
+__all__ = ["PaddleLane", "beside", "filled", "values"]
 
 
 def beside(x: Tensor, like: Tensor) -> Tensor:
     """``x`` on the device of ``like``; in a static program that is the executor's business."""
     is_traced = isinstance(x, versions.Value) or isinstance(like, versions.Value)
     return x if is_traced or x.place == like.place else x.to(like.place)
+
+
+def filled(value: float, dtype: str, like: Tensor) -> Tensor:
+    """A number in the shape of a tensor, because ``paddle.where`` broadcasts in many operations."""
+    if -1 in like.shape:  # of a static program
+        return paddle.cast(like, dtype) * 0 + paddle.full([], value, dtype)
+    return beside(paddle.full(like.shape, value, dtype), like)
+
+
+def values(x: Tensor) -> Tensor:
+    """The numbers of a gradient, without a history of its own."""
+    if isinstance(x, versions.Value):
+        return x
+    if x.is_selected_rows():
+        return versions.values_of_rows(x)
+    # an operation on a ``.grad`` itself would make a leaf of it that wants a gradient of its own
+    return x.detach() if x.is_leaf and not x.stop_gradient and x.grad_fn is None else x
 
 
 class PaddleLane(Lane):

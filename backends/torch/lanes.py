@@ -82,7 +82,8 @@ class TorchHostLane(HostLane):
     def split(self, x: Tensor) -> Sequence[Tensor]:
         if x.numel() <= _PIECE:
             return [x]
-        return (x.view(-1) if x.is_contiguous() else x.as_strided((x.numel(),), (1,))).split(_PIECE)
+        pieces: Sequence[Tensor] = (x.view(-1) if x.is_contiguous() else x.as_strided((x.numel(),), (1,))).split(_PIECE)
+        return pieces
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
         return list(map(torch.empty_like, tensors))

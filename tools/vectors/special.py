@@ -74,7 +74,8 @@ def _infinite() -> Iterator[Spec]:
     """Negative orders: the smallest numbers count most, and an infinite one counts nothing beside others."""
     spec, infinite = _ordered, array([INF, -INF])
     for order in (-0.5, -1.0, -2.0):
-        what, more = f"order {order}", {"ulp": 8}
+        what = f"order {order}"
+        more: dict[str, Any] = {"ulp": 8}
         yield spec(f"order-{order}-inf", f"{what}, nothing finite", [infinite], 1.0, order)
         yield spec(f"order-{order}-inf-two", f"{what}, nothing finite in two", [array([INF]), array([[INF]])], 1.0, order)
         among = [array([INF, 3.0, -4.0]), array([[1.0], [INF]])]
