@@ -1,8 +1,8 @@
 """Euclidean norms in compiled JAX: one read of the gradients, and right also where squares overflow or vanish.
 
-Nobody looks at a value. On the host a norm that is where squares may have overflowed or vanished is computed again, in float64
-or at three scales, in a branch of the compiled function that is not taken else. On an accelerator a branch would wait for the
-host, and float64 may be slow; there all three scales are summed in one read.
+Nobody looks at a value. On the host a norm is computed again where squares may have overflowed or vanished, in float64 or with
+a scale, in a branch of the compiled function that is hardly ever taken. On an accelerator a branch would wait for the host, and
+float64 may be slow: there squares overflow float32 as they do in optax.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ _FEW, _TOGETHER = 1 << 12, 64  # up to so many elements a tensor is small, and s
 _LANES = 8  # sums that are taken at the same time; XLA adds up no more than 32 numbers in one step
 _SOME, _ADDED = 1 << 17, 16  # up to so many elements a sum costs a call something, and of so many tensors squares are added
 _LARGE = 1 << 20  # elements that are checked together
-#: dtype of a norm -> (least, most, scale): between the first two no square has overflowed, or vanished that matters, of up to
-#: 2**30; times or over the scale none does outside
-_RANGE = {"float32": (2.0**-30, 2.0**60, 2.0**90), "float64": (2.0**-450, 2.0**500, 2.0**600)}
+#: dtype of a norm -> (least, most): between them no square has overflowed, or vanished that matters, of up to 2**30
+_RANGE = {"float32": (2.0**-30, 2.0**60), "float64": (2.0**-450, 2.0**500)}
 
 
 def real(x: Tensor) -> str:
@@ -107,7 +106,7 @@ def _total(tensors: list[Tensor], rows: int) -> list[Tensor]:
     of_all = sum(squares[1:], squares[0])
     if all(map(_is_safe, parts)):
         return [jnp.sqrt(of_all)]
-    return _checked([of_all], lambda: [_careful_total(parts, squares, rows)], parts[0])
+    return _checked([of_all], lambda: [_careful_total(parts, rows)], parts[0])
 
 
 @_by_rows
@@ -119,7 +118,7 @@ def _each(tensors: list[Tensor], rows: int) -> list[Tensor]:
         if _is_safe(parts[0]):
             found = list(map(jnp.sqrt, squares))
         else:
-            found = _checked(squares, functools.partial(_careful, parts, squares, rows), parts[0])
+            found = _checked(squares, lambda parts=parts: [_careful(x, rows) for x in parts], parts[0])
         for i, n in zip(group, found, strict=True):
             norms[i] = n
     return norms
@@ -185,7 +184,7 @@ def _checked(squares: list[Tensor], carefully: Callable[[], list[Tensor]], like:
     """The roots of sums of squares, on the host computed another way if one of them may be wrong."""
     if not compiles_for_host():
         return list(map(jnp.sqrt, squares))
-    least, most, _ = _RANGE[real(like)]
+    least, most = _RANGE[real(like)]
     is_right = functools.reduce(operator.and_, [(s > least**2) & (s < most**2) for s in squares])
     checked: list[Tensor] = lax.cond(jnp.all(is_right), lambda: list(map(jnp.sqrt, squares)), carefully)
     return checked
@@ -220,14 +219,14 @@ def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
     return joined
 
 
-def _squares(x: Tensor, rows: int, dtype: str = "", scaled: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
-    """The sum of the squares of what is scaled first, over all but the first axes."""
+def _squares(x: Tensor, rows: int, dtype: str = "") -> Tensor:
+    """The sum of the squares over all but the first axes."""
     if x.dtype == jnp.bfloat16 and compiles_for_host():
         # a sum converts what it reads; where the scaling needs it converted too, XLA would write it to memory for both
         x = lax.optimization_barrier(x)
     parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
     axes = tuple(range(rows, x.ndim))
-    sums = [jnp.sum(jnp.square(scaled(part.astype(dtype or real(x)))), axes) for part in parts]
+    sums = [jnp.sum(jnp.square(part.astype(dtype or real(x))), axes) for part in parts]
     return sum(sums[1:], sums[0])
 
 
@@ -236,30 +235,25 @@ def _is_safe(x: Tensor) -> bool:
     return 0 in x.shape or x.dtype == np.float16
 
 
-def _careful(parts: Sequence[Tensor], squares: Sequence[Tensor], rows: int) -> list[Tensor]:
-    """The norm of each, from the sums of squares where these are right.
-
-    To XLA (x * f) * (x * f) is (x * x) * (f * f), which would undo the care; a maximum does not let it see that.
-    """
-    if compiles_for_host() and real(parts[0]) == "float32":
-        return [_rare_norm(x, rows) for x in parts]
-    least, most, scale = _RANGE[real(parts[0])]
-
-    def scaled_norms(factor: float) -> list[Tensor]:
-        sums = [_squares(x, rows, scaled=lambda part: jnp.maximum(jnp.abs(part) * factor, 0)) for x in parts]
-        return [jnp.sqrt(s) / factor for s in sums]
-
-    up, down = scaled_norms(scale), scaled_norms(1 / scale)
-    return [
-        jnp.where(s < least**2, u, jnp.where(s > most**2, d, jnp.sqrt(s))) for s, u, d in zip(squares, up, down, strict=True)
-    ]
+def _careful(x: Tensor, rows: int) -> Tensor:
+    """The norm in a branch that is hardly ever taken."""
+    if real(x) == "float32":
+        return _rare_norm(x, rows)
+    axes = tuple(range(rows, x.ndim))
+    magnitude = jnp.abs(x)
+    unit = _unit(jnp.max(magnitude, axes, keepdims=True, initial=0))
+    return jnp.squeeze(unit, axes) * jnp.sqrt(jnp.sum(jnp.square(magnitude / unit), axes))
 
 
-def _careful_total(parts: Sequence[Tensor], squares: Sequence[Tensor], rows: int) -> Tensor:
-    """The norm over all, where the sum of these is not right."""
-    if compiles_for_host() and real(parts[0]) == "float32":
+def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
+    if real(parts[0]) == "float32":
         return _rare_total(parts, rows)
-    return _combined(_careful(parts, squares, rows))
+    # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
+    return _careful(lax.optimization_barrier(jnp.stack([_careful(x, rows) for x in parts], axis=-1)), rows)
+
+
+def _unit(largest: Tensor) -> Tensor:
+    return jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
 
 
 def _groups(positions: Sequence[int], tensors: Sequence[Tensor]) -> list[list[int]]:
@@ -278,12 +272,3 @@ def _groups(positions: Sequence[int], tensors: Sequence[Tensor]) -> list[list[in
         groups[-1].append(i)
         room -= size
     return groups
-
-
-def _combined(norms: Sequence[Tensor]) -> Tensor:
-    """The norm of norms, over the first of their axes."""
-    # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
-    norms = lax.optimization_barrier(jnp.stack(norms))
-    largest = jnp.max(norms, axis=0)
-    unit = jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
-    return unit * jnp.sqrt(jnp.sum(jnp.square(norms / unit), axis=0))
