@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import util
-from pathlib import Path
 
 import pytest
 from launched import TIME_LIMIT
+from sources import SOURCES
 
 FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "tensorflow", "paddle", "jax", "jaxlib", "optax", "keras")
 
@@ -41,74 +41,74 @@ def test_a_framework_that_is_imported_would_be_seen() -> None:
 
 # ---- the direction of the imports ---------------------------------------------------------------------------------------
 
-# What each module of the core may import of the others.
+# What each module of the core imports of the others: of those above it in this table alone, so that nothing goes round.
 CORE: dict[str, set[str]] = {
-    "tracing": set(),
     "errors": set(),
     "dtypes": set(),
+    "tracing": set(),
     "parts": set(),
-    "backend": {"dtypes", "errors", "parts"},
-    "rule": {"errors"},
+    "containers": set(),
     "departures": set(),
+    "rule": {"errors"},
+    "backend": {"containers", "errors", "parts"},
     "mistakes": {"backend", "errors"},
-    "registry": {"backend", "errors", "mistakes", "tracing"},
-    "norms": {"dtypes", "registry", "backend", "rule", "errors"},
-    "coefficient": {"dtypes", "norms", "slices", "registry", "backend", "rule", "errors"},
-    "check": {"dtypes", "norms", "registry", "backend", "rule", "errors"},
-    "scale": {"coefficient", "dtypes", "registry", "backend", "rule"},
-    "subsets": {"dtypes", "norms", "registry", "backend", "rule"},
-    "slices": {"norms", "parts", "backend", "rule", "subsets"},
-    "distributed": {"norms", "parts", "registry", "backend", "rule", "errors", "slices", "subsets"},
-    "groups": {"registry", "rule", "errors", "tracing"},
-    "several": {
-        "check",
-        "coefficient",
-        "distributed",
-        "groups",
-        "norms",
-        "registry",
-        "backend",
-        "rule",
-        "errors",
-        "scale",
-        "subsets",
+    "registry": {"backend", "errors", "tracing"},
+    "norms": {"backend", "dtypes", "errors", "rule"},
+    "scale": {"backend", "dtypes", "registry"},
+    "lane": {"backend", "dtypes", "norms", "scale"},
+    "gradients": {"backend", "errors", "lane", "mistakes", "registry", "tracing"},
+    "groups": {"errors", "gradients", "rule", "tracing"},
+    "check": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule"},
+    "subsets": {"backend", "dtypes", "gradients", "norms", "rule"},
+    "slices": {"backend", "norms", "parts", "rule", "subsets"},
+    "coefficient": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule", "slices"},
+    "distributed": {"backend", "errors", "gradients", "norms", "parts", "registry", "rule", "slices", "subsets"},
+    "engine": {
+        *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
+        *("rule", "scale", "subsets", "tracing"),
     },
-    "clip": {
-        "check",
-        "coefficient",
-        "distributed",
-        "groups",
-        "mistakes",
-        "norms",
-        "registry",
-        "rule",
-        "scale",
-        "several",
-        "tracing",
+    "clip": {"engine", "gradients", "groups", "lane", "rule", "tracing"},
+    "dialects": {"errors", "rule", "tracing"},
+    "dropins": {
+        *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "registry", "rule", "tracing"),
     },
-    "dialects": {"rule", "errors", "tracing"},
-    "dropins": {"dtypes", "dialects", "clip", "registry", "backend", "rule", "errors", "tracing"},
+    "__init__": {"backend", "clip", "dropins", "groups", "registry", "rule"},  # the package itself: the public names
 }
-CORE["__init__"] = set(CORE)  # the package itself: the public names
-# The migration helper stands on the core.
-MIGRATE = "migrate"
-# So does the conformance suite, which uses what is public.
-CONFORMANCE = "conformance"
+# For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
+FOR_TYPES = {"backend": {"lane"}}
+# The migration helper takes dialects, rules and coefficients as data; the conformance suite and the demo's trainers what is
+# public. The command line stands on top of it all, and nothing imports it but for one module, which imports nothing.
+MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
-# The command line stands on top of it all, and nothing imports it.
-COMMANDS = {"commands", "__main__"}
-# One module of it is for others too: the conformance suite and the demo's trainers. It imports nothing of gradclip.
-CHILDREN = "commands.children"
-# What the backends may share, and the trainers of the demo.
-SHARED = {
-    "backends.host",
-    "backends.kernels",
-    "backends._kernels",
-    "backends.threads",
-    "backends.targets.host",
+ROOMS: dict[str, set[str]] = {
+    MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule"},
+    CONFORMANCE: PUBLIC,
+    "commands": {"__init__", "__version__", "backend", "dialects", "dtypes", "errors", "registry", "rule"},
 }
+
+# ---- the backends ---------------------------------------------------------------------------------------------------------
+
+# A framework's folder, or its one file -> what it is made of. No other framework's, and of the core what is below the engine.
+FOLDERS = {
+    "host": {"numpy"},
+    "numpy": {"numpy", "ml_dtypes"},
+    "torch": {"torch"},
+    "tensorflow": {"tensorflow", "numpy"},
+    "paddle": {"paddle", "numpy"},
+    "jax": {"jax", "optax", "numpy"},
+    "keras": {"keras", "tensorflow"},
+}
+BELOW = {
+    *("backend", "containers", "dtypes", "errors", "lane", "mistakes", "norms", "parts", "rule", "scale", "tracing"),
+}
+# Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
+ON_TOP = {
+    *("backends.keras", "backends.torch.step", "backends.torch.operator"),
+    *("backends.paddle.slot", "backends.jax.slot", "backends.jax.whole"),
+}
+ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "registry"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits"}
-# What is neither of gradclip nor of the standard library, by module: nothing for the rest.
+# What is neither of gradclip nor of the standard library, by module or package: nothing for the rest.
 THIRD_PARTY = {
     "commands.report": {"rich"},
     "conformance.parametrize": {"pytest"},
@@ -119,20 +119,9 @@ THIRD_PARTY = {
     "migrate.codemod": {"libcst"},
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
-    "migrate.runner": {"libcst"},
-    "backends.host": {"numpy"},
-    "backends.numpy": {"numpy", "ml_dtypes"},
-    "backends.torch": {"torch", "numpy"},
-    "backends.torch_memory": {"torch"},
-    "backends.torch_operator": {"torch"},
-    "backends.torch_step": {"torch"},
-    "backends.torch_distributed": {"torch"},
-    "backends.tensorflow": {"tensorflow", "numpy"},
-    "backends.paddle": {"paddle", "numpy"},
-    "backends.jax": {"jax", "jaxlib", "optax", "numpy", "ml_dtypes"},
-    "backends.keras": {"keras", "tensorflow"},
+    **{f"backends.{name}": packages for name, packages in FOLDERS.items()},
     "backends.targets.host": {"numpy", "ml_dtypes"},
-    "backends.targets.jax": {"jax", "optax", "numpy"},
+    "backends.targets.jax": {"jax", "optax"},
     "backends.targets.keras": {"keras"},
     "backends.targets.numpy": {"numpy"},
     "backends.targets.paddle": {"paddle"},
@@ -148,25 +137,9 @@ THIRD_PARTY = {
 }
 
 
-def sources() -> dict[str, Path]:
-    """The installed modules by name without ``gradclip.``, found without importing a backend: ``rglob`` follows no link."""
-    found = {}
-    for package in ("gradclip", "gradclip.backends"):
-        spec = util.find_spec(package)
-        assert spec is not None
-        for folder in spec.submodule_search_locations or ():
-            for path in (*Path(folder).rglob("*.py"), *Path(folder).rglob("*.pyi")):
-                name = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
-                found[name.removeprefix("gradclip.")] = path
-    return found
-
-
-SOURCES = sources()
-
-
-def imported(source: str) -> Iterator[str]:
+def imported(tree: ast.AST) -> Iterator[str]:
     """Every module that a source names in an import, inside functions too; a relative one as ``.``."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -174,59 +147,85 @@ def imported(source: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}".removeprefix("gradclip.")
-                is_module = inner in SOURCES or f"{inner}.__init__" in SOURCES
+                is_module = inner in SOURCES or f"{inner}.__init__" in SOURCES or inner == "__version__"
                 yield f"gradclip.{inner}" if is_module else node.module
-
-
-def _are_of_one_framework(module: str, other: str) -> bool:
-    """Whether two modules of ``backends`` are in one framework's folder, or are the folder itself."""
-    _, folder, *_ = module.split(".")
-    return folder not in ("demo", "targets") and other.split(".")[1] == folder
 
 
 def may_import(module: str, target: str) -> bool:
     """Whether ``module``, named without ``gradclip.``, may import ``target``."""
     root, _, inner = target.partition(".")
     if root != "gradclip":
-        packages = (module, module.rpartition(".")[0], module.rpartition(".")[0].rpartition(".")[0])
-        return root in sys.stdlib_module_names or any(root in THIRD_PARTY.get(package, set()) for package in packages)
+        names = itertools.accumulate(module.split("."), "{}.{}".format)
+        return root in sys.stdlib_module_names or any(root in THIRD_PARTY.get(name, set()) for name in names)
     room, target_room = module.partition(".")[0], inner.partition(".")[0] or "__init__"
     if room == "backends":
-        if target_room == "backends":  # what is no framework's, and what is too long for one file; never another framework's
-            return (
-                inner in SHARED
-                or inner.startswith(f"{module.partition('_')[0]}_")
-                or _are_of_one_framework(module, inner)
-                or (module.startswith("backends.demo.") and inner in DEMO_SHARED)
-            )
-        if module.startswith("backends.targets."):
-            return target_room in {CONFORMANCE, *PUBLIC}
-        return target_room in CORE or (module.startswith("backends.demo.") and inner == CHILDREN)
+        return _backend_may_import(module, inner, target_room)
     if target_room == "backends" or module == CHILDREN:
         return False
     if room in COMMANDS:
-        return target_room in {"commands", MIGRATE, CONFORMANCE, *CORE}
-    if room == MIGRATE:
-        return target_room == MIGRATE or target_room in CORE
-    if room == CONFORMANCE:
-        return target_room in {CONFORMANCE, *PUBLIC} or inner == CHILDREN
+        return target_room in {"commands", MIGRATE, CONFORMANCE} | ROOMS["commands"]
+    if room in ROOMS:
+        return target_room in {room, *ROOMS[room]} or (room == CONFORMANCE and inner == CHILDREN)
     return target_room in CORE[room] or (room == target_room and "." in module)
 
 
+def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
+    folder, other = module.split(".")[1], inner.partition(".")[2].partition(".")[0]
+    if folder == "targets":
+        return target_room in {CONFORMANCE, *PUBLIC} or inner == "backends.targets.host"
+    if folder == "demo":
+        return target_room in PUBLIC or inner in {CHILDREN, *DEMO_SHARED}
+    if target_room != "backends":
+        return target_room in BELOW or (module in ON_TOP and target_room in ABOVE)
+    if inner in ON_TOP:
+        return folder == other and (module in ON_TOP or module == f"backends.{folder}.__init__")
+    return folder == other or (other == "host" and inner != "backends.host._kernels")
+
+
+class _AtRunTime(ast.NodeTransformer):
+    """Leaves out what only type checkers read."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else self.generic_visit(node)
+
+
 def violations(module: str, source: str) -> list[str]:
-    return [target for target in imported(source) if not may_import(module, target)]
+    at_run_time = set(imported(_AtRunTime().visit(ast.parse(source))))
+    for_types = {f"gradclip.{name}" for name in FOR_TYPES.get(module, set())} - at_run_time
+    return [x for x in imported(ast.parse(source)) if not may_import(module, x) and x not in for_types]
 
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_a_module_imports_only_what_it_may(module: str) -> None:
     room = module.partition(".")[0]
-    assert room in {*CORE, *COMMANDS, "backends", MIGRATE, CONFORMANCE}, f"say in this file what {module} may import"
+    assert room in {*CORE, *COMMANDS, *ROOMS, "backends"}, f"say in this file what {module} may import"
     assert violations(module, SOURCES[module].read_text(encoding="utf-8")) == []
 
 
 def test_the_modules_are_found() -> None:
-    assert {"__init__", "errors", "clip", "dialects.torch", "dropins.torch", "backends.numpy"} <= SOURCES.keys()
+    assert {"__init__", "errors", "clip", "dialects.torch", "dropins.torch", "backends.numpy.__init__"} <= SOURCES.keys()
     assert len({path.resolve() for path in SOURCES.values()}) == len(SOURCES), "a source is read twice"
+    assert SOURCES.keys() >= ON_TOP
+    assert {name.split(".")[1] for name in SOURCES if name.count(".") > 0 and name.startswith("backends.")} == {
+        *("__init__", "demo", "targets"),
+        *FOLDERS,
+    }
+
+
+def test_nothing_goes_round() -> None:
+    """Each module of the core imports what stands above it in the table, and its row says no more than what it imports."""
+    rooms = list(CORE)
+    for place, (room, row) in enumerate(CORE.items()):
+        assert row <= set(rooms[:place])
+        of_room = [ast.parse(path.read_text("utf-8")) for name, path in SOURCES.items() if name.partition(".")[0] == room]
+        found = {x.split(".")[1] for tree in of_room for x in imported(_AtRunTime().visit(tree)) if x.startswith("gradclip.")}
+        assert row == found - {room}, room
+
+
+@pytest.mark.parametrize("name", THIRD_PARTY)
+def test_third_parties_are_used(name: str) -> None:
+    of_name = [path.read_text("utf-8") for module, path in SOURCES.items() if f"{module}.".startswith(f"{name}.")]
+    assert THIRD_PARTY[name] <= {x.partition(".")[0] for source in of_name for x in imported(ast.parse(source))}
 
 
 @pytest.mark.parametrize(
@@ -251,10 +250,25 @@ def test_the_modules_are_found() -> None:
         ("dialects.torch", "from gradclip.clip import clip", "gradclip.clip"),
         ("dialects.torch", "from . import keras", "."),
         ("dropins.torch", "from gradclip.commands.demo import run", "gradclip.commands.demo"),
-        ("backends.torch", "import tensorflow as tf", "tensorflow"),
-        ("backends.torch", "from gradclip.backends import numpy", "gradclip.backends.numpy"),
-        ("backends.torch", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),
-        ("backends.torch", "from gradclip.commands import cli", "gradclip.commands.cli"),
+        ("backends.torch.__init__", "import tensorflow as tf", "tensorflow"),
+        ("backends.torch.lanes", "import numpy as np", "numpy"),
+        ("backends.torch.lanes", "from gradclip.backends import numpy", "gradclip.backends.numpy"),
+        ("backends.torch.lanes", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),
+        ("backends.torch.lanes", "from gradclip.backends.paddle.lanes import chosen", "gradclip.backends.paddle.lanes"),
+        ("backends.torch.lanes", "from gradclip.backends.host import _kernels", "gradclip.backends.host._kernels"),
+        ("backends.torch.lanes", "from gradclip.backends.torch.step import step_pre_hook", "gradclip.backends.torch.step"),
+        ("backends.torch.lanes", "from gradclip.engine import run", "gradclip.engine"),
+        ("backends.torch.__init__", "def f():\n    from gradclip.clip import clip", "gradclip.clip"),
+        ("backends.paddle.__init__", "from gradclip.registry import find", "gradclip.registry"),
+        ("backends.paddle.slot", "from gradclip.dropins.paddle import ClipGrad", "gradclip.dropins.paddle"),
+        ("backends.jax.whole", "import gradclip", "gradclip"),
+        ("backends.jax.whole", "from gradclip.backends.torch.operator import whole", "gradclip.backends.torch.operator"),
+        ("backends.host.lane", "from gradclip.backends.torch import versions", "gradclip.backends.torch.versions"),
+        ("backends.keras", "from gradclip.backends.tensorflow import versions", "gradclip.backends.tensorflow.versions"),
+        ("backends.torch.__init__", "from gradclip.commands import cli", "gradclip.commands.cli"),
+        ("backend", "from gradclip.lane import Lane", "gradclip.lane"),
+        ("registry", "if TYPE_CHECKING:\n    from gradclip.lane import Lane", "gradclip.lane"),
+        ("migrate.explain", "from gradclip.engine import run", "gradclip.engine"),
         ("clip", "from gradclip.migrate.model import Options", "gradclip.migrate.model"),
         ("migrate.codemod.calls", "import gradclip.backends.jax", "gradclip.backends.jax"),
         ("migrate.codemod.traps.keras", "import keras", "keras"),
@@ -265,7 +279,8 @@ def test_the_modules_are_found() -> None:
         ("commands.children", "from gradclip.commands import cli", "gradclip.commands.cli"),
         ("commands.children", "import gradclip", "gradclip"),
         ("backends.demo.base", "from gradclip.commands import demo", "gradclip.commands.demo"),
-        ("backends.torch", "from gradclip.commands import children", "gradclip.commands.children"),
+        ("backends.torch.step", "from gradclip.commands import children", "gradclip.commands.children"),
+        ("backends.demo.torch", "from gradclip.engine import run", "gradclip.engine"),
         ("backends.demo.torch", "from gradclip.backends.demo.jax import trainer", "gradclip.backends.demo.jax"),
     ],
 )
