@@ -74,12 +74,14 @@ class ProgramLane(PaddleLane):
         return [versions.operations.hardtanh(x, lower, max(lower, upper)) for x in tensors]
 
     def product(self, x: Tensor, coefficient: Any) -> Tensor:
-        if isinstance(coefficient, float) or coefficient.shape or not coefficient.stop_gradient or not ON_HOST_ONLY:
+        has_derivative = not x.stop_gradient or isinstance(coefficient, float) or not coefficient.stop_gradient
+        if has_derivative or coefficient.shape or not ON_HOST_ONLY:
             return super().product(x, coefficient)
         backend, dtype = self.backend, self.backend.dtype(x)
-        factor = backend.cast(coefficient, WIDE[dtype])
-        # in an eighth of the time; with a bias of 0 the product would be 0 where it is -0
-        return backend.cast(versions.operations.scale(backend.cast(x, WIDE[dtype]), factor, -0.0, True), dtype)
+        wide = backend.cast(x, WIDE[dtype])
+        # half the time of a product, but 0 where that is -0; a bias of -0 is the 0 of another operation in the process
+        scaled = versions.operations.scale(wide, backend.cast(coefficient, WIDE[dtype]), 0.0, True)
+        return backend.cast(versions.operations.copysign(scaled, wide), dtype)
 
 
 class _Batches:

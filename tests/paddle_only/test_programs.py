@@ -236,7 +236,9 @@ def test_the_derivative_of_a_large_norm(count: int) -> None:
 
 
 def test_unclipped_to_the_bit() -> None:
+    """Also where the process has used a 0 before, for which a program then takes any -0 of an operation."""
     gradient = np.array([[0.0, -0.0, 1e-40], [0.5, -0.25, 0.1]], np.float32)
+    run(lambda g: [paddle.scale(g, 2.0, bias=0.0)], gradient)
     for rule in (torch.clip_grad_norm(9.0), tensorflow.clip_by_norm(9.0, axes=[0]), optax.clip(9.0)):
         (got,) = run(lambda g, rule=rule: gradclip.clip([g], rule).grads, gradient, known=False)
         assert got.tobytes() == gradient.tobytes()
