@@ -53,7 +53,7 @@ class HostLane(Lane):
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if not isinstance(factors, list):
-            if factors == 1.0 and isinstance(factors, float) and into != "new":
+            if isinstance(factors, float) and factors == 1.0 and into != "new":
                 return list(tensors)
             if not is_one_factor(factors):
                 return super().scale(tensors, factors, into)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -163,10 +164,7 @@ class TensorFlowBackend(Backend):
 
     def error(self, error: GradclipError) -> Exception:
         """An ``InvalidArgumentError`` too, which TensorFlow raises for dtypes and axes that do not fit."""
-        kind = type(error)
-        if kind not in _error_types:
-            _error_types[kind] = _error_type(kind)
-        return _error_types[kind](str(error))
+        return _error_type(type(error))(str(error))
 
 
 def _is_variable(x: object) -> bool:
@@ -189,9 +187,7 @@ def _number(value: float, dtype: str) -> Tensor:
         return tf.constant(int(value) if kind.is_integer else value, kind)
 
 
-_error_types: dict[type[GradclipError], type[GradclipError]] = {}
-
-
+@functools.cache
 def _error_type(kind: type[GradclipError]) -> type[GradclipError]:
     def initialise(self: Any, text: str) -> None:
         tf.errors.InvalidArgumentError.__init__(self, None, None, text)

@@ -90,8 +90,8 @@ class MemoryLane(HostLane):
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         # NumPy itself asks for a buffer first; to be told that bfloat16 has none takes longer than to clip a small tensor
-        arrays = list(map(_array, tensors))
-        return arrays if arrays[0].dtype.kind == "f" else [x.view(np.uint16) for x in arrays]
+        memory = list(map(_array, tensors))
+        return memory if memory[0].dtype.kind == "f" else [x.view(np.uint16) for x in memory]
 
     def split(self, x: Tensor) -> Sequence[Tensor]:
         flat = tf.reshape(x, [-1])

@@ -215,7 +215,7 @@ def warns_of_what_cannot_be_known() -> None:
 
 
 def eager_tensors_do_not_tell() -> None:
-    """Where this fails, an eager tensor shows that it was summed: look for that in ``tensorflow_distributed``."""
+    """Where this fails, an eager tensor shows that it was summed: look for that in ``backends/tensorflow/distributed.py``."""
 
     def seen(x: tf.Tensor) -> tuple[Any, ...]:
         return type(x), x.device, x.backing_device, vars(x), dir(x)
