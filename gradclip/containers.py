@@ -27,7 +27,7 @@ class Containers:
                 return list(tree.values()), lambda new: dict(zip(tree, new, strict=True))
             return list(tree), type(tree)
         leaves = [leaf for _, leaf in self.walk(tree)]
-        return leaves, lambda new: _rebuild(tree, iter(new))
+        return leaves, lambda new: self.rebuild(tree, iter(new))
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         """The leaves of a container, in the order of :meth:`flatten`, each with its path: ``"['dense'][0]"``."""
@@ -43,6 +43,24 @@ class Containers:
                 yield from self.walk(child, f"{path}.{names[i]}" if names else f"{path}[{i}]")
         else:
             yield path, tree
+
+    def rebuild(self, tree: Any, leaves: Iterator[Any]) -> Any:
+        """A container like ``tree``, its leaves the next of these."""
+        if isinstance(tree, Mapping):
+            items = {key: self.rebuild(child, leaves) for key, child in tree.items()}
+            if type(tree) is dict:
+                return items
+            if not isinstance(tree, dict):
+                return type(tree)(items)  # type: ignore[call-arg]
+            rebuilt = tree.copy()  # keeps a default factory, an order, attributes
+            rebuilt.update(items)
+            return rebuilt
+        if isinstance(tree, (list, tuple)):
+            children = [self.rebuild(child, leaves) for child in tree]
+            if hasattr(tree, "_fields"):
+                return tree._replace(**dict(zip(tree._fields, children, strict=True)))
+            return type(tree)(children if isinstance(tree, list) else tuple(children))
+        return next(leaves)
 
     def owners(self, tree: Any) -> list[Any] | None:
         """For a container that names the parameter of each gradient: those, in the order of :meth:`flatten`."""
@@ -65,19 +83,3 @@ def plain_key(key: Any) -> Any:
 def wanted(parameter: Any) -> bool:
     """Whether the gradient of a parameter is to be clipped: Paddle's parameters can say that it is not."""
     return getattr(parameter, "need_clip", True) is not False
-
-
-def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
-    if isinstance(tree, Mapping):
-        items = {key: _rebuild(child, leaves) for key, child in tree.items()}
-        if type(tree) is dict:
-            return items
-        if not isinstance(tree, dict):
-            return type(tree)(items)  # type: ignore[call-arg]
-        rebuilt = tree.copy()  # keeps a default factory, an order, attributes
-        rebuilt.update(items)
-        return rebuilt
-    if isinstance(tree, (list, tuple)):
-        children = [_rebuild(child, leaves) for child in tree]
-        return type(tree)(*children) if hasattr(tree, "_fields") else type(tree)(children)
-    return next(leaves)
