@@ -124,8 +124,7 @@ class ForeachLane(Lane):
         if not self._takes(tensors, order):
             return super().each(tensors, order)
         if self.looks:
-            found: list[float] = torch.stack(self._foreach_norms(tensors, order, is_total=True)).tolist()
-            return found
+            return list(map(float, self._foreach_norms(tensors, order, is_total=True)))
         return self._foreach_norms(tensors, order)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:

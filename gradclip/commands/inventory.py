@@ -66,7 +66,7 @@ def text(entries: list[Entry]) -> str:
 def has_compiled_loops() -> bool:
     """Whether gradclip was installed with the loops that a C compiler makes, and they can be loaded."""
     try:
-        importlib.import_module(_BUILT_IN + "_kernels")
+        importlib.import_module(_BUILT_IN + "host._kernels")
     except ImportError:
         return False
     return True
