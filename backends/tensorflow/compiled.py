@@ -6,7 +6,6 @@ numbers; over short rows it does not, and their norms are few enough for float64
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +14,8 @@ import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.tensorflow import versions
-from gradclip.backends.tensorflow.lanes import Reference, cast_times, is_few, joined, parted
-from gradclip.dtypes import promote
+from gradclip.backends.tensorflow.lanes import Reference, is_few, joined, parted
+from gradclip.dtypes import WIDE, promote
 from gradclip.lane import Into, Lane
 from gradclip.norms import wide_real
 
@@ -56,14 +55,13 @@ class TracedLane(Reference):
         if values is None:
             return super().total(tensors, order, wide)
         dtype = promote([*(wide_real(self.backend, x) for x in values), *([wide] if wide else [])])
-        return self.backend.cast(self._euclidean([values])[0], dtype)
+        return self.backend.cast(self._euclidean(values), dtype)
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         values = self._narrow(tensors) if order == 2 else None
         if values is None:
             return super().each(tensors, order)
-        found = self._euclidean([[x] for x in values])
-        return [self.backend.cast(n, wide_real(self.backend, x)) for n, x in zip(found, values, strict=True)]
+        return [self.backend.cast(self._euclidean([x]), wide_real(self.backend, x)) for x in values]
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
         # what follows has a slope where there is a NaN, and none for forward differentiation
@@ -79,8 +77,8 @@ class TracedLane(Reference):
                 results += super().clamp([x], lower, upper, into)
         return results
 
-    def measured(self, groups: list[list[Tensor]]) -> Tensor:
-        """The norm over each group, in float64: a vector, or a 0-d tensor of one group."""
+    def measured(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The norm over all, in float64."""
         raise NotImplementedError
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
@@ -91,23 +89,18 @@ class TracedLane(Reference):
         values = [tf.convert_to_tensor(self.backend.rows(x)[0]) for x in tensors]
         return values if all(x.dtype in _NARROW for x in values) else None
 
-    def _euclidean(self, groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    def _euclidean(self, tensors: Sequence[Tensor]) -> Tensor:
         """:meth:`measured` with a derivative, 0 where the norm is."""
-        lengths = [len(group) for group in groups]
-
-        def grouped(items: Sequence[Tensor]) -> list[list[Tensor]]:
-            rest = iter(items)
-            return [list(itertools.islice(rest, length)) for length in lengths]
 
         @tf.custom_gradient
         def found(*tensors: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
             def slopes(given: Tensor) -> list[Tensor]:
-                each = zip(grouped(tensors), self._euclidean(grouped(tensors)), _unstacked(given, len(groups)), strict=True)
-                return [_direction(x, n) * tf.cast(slope, x.dtype) for group, n, slope in each for x in group]
+                n = self._euclidean(tensors)
+                return [_direction(x, n) * tf.cast(given, x.dtype) for x in tensors]
 
-            return self.measured(grouped(tensors)), slopes
+            return self.measured(tensors), slopes
 
-        return _unstacked(found(*itertools.chain.from_iterable(groups)), len(groups))
+        return found(*tensors)
 
 
 def _direction(x: Tensor, n: Tensor) -> Tensor:
@@ -116,31 +109,20 @@ def _direction(x: Tensor, n: Tensor) -> Tensor:
     return tf.cast(tf.cast(x, tf.float32) / tf.where(n > 0, n, tf.ones_like(n)), x.dtype)
 
 
-def _stacked(found: list[Tensor]) -> Tensor:
-    return found[0] if len(found) == 1 else tf.stack(found)
-
-
-def _unstacked(found: Tensor, count: int) -> list[Tensor]:
-    return [found] if count == 1 else list(tf.unstack(found, count))
-
-
 # ---- TensorFlow's own executor ---------------------------------------------------------------------------------------------
 
 
 class GraphLane(TracedLane):
     """For TensorFlow's executor, where each operation costs, and each reads and writes memory."""
 
-    def measured(self, groups: list[list[Tensor]]) -> Tensor:
-        groups = [_with_tiny_joined(group) for group in groups]
-        long = [i for i, group in enumerate(groups) if not _is_short(group)]
-        found = [_wide(group) if i not in long else None for i, group in enumerate(groups)]
-        if long:
-            given = [groups[i] for i in long]
-            # XLA takes the plain way, even of a function that was traced before anyone knew that XLA would compile it
-            checked = versions.by_device(lambda: _checked(given), lambda: _stacked(list(map(_plain, given))))
-            for i, n in zip(long, _unstacked(checked, len(long)), strict=True):
-                found[i] = n
-        return _stacked(found)
+    def measured(self, tensors: Sequence[Tensor]) -> Tensor:
+        tiny = [joined([tensors[i] for i in places]) for places in _tiny(tensors)]
+        tensors = [x for x in tensors if not is_few(x, _TINY)] + tiny
+        counts = [x.shape.num_elements() for x in tensors]
+        if None not in counts and sum(counts) <= _SOME:
+            return _wide(tensors)
+        # XLA takes the plain way, even of a function that was traced before anyone knew that XLA would compile it
+        return versions.by_device(lambda: _checked(tensors), lambda: _plain(tensors))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if into == "place" or isinstance(factors, (list, float)) or factors.shape.rank != 0:
@@ -174,18 +156,6 @@ class GraphLane(TracedLane):
         return tf.cond(fits(tf.reshape(x, [-1])[:_TINY]), lambda: tf.cond(fits(x), lambda: x, fused), fused)
 
 
-def _is_short(tensors: Sequence[Tensor]) -> bool:
-    """Whether it is known that there are few elements in all."""
-    counts = [x.shape.num_elements() for x in tensors]
-    return None not in counts and sum(counts) <= _SOME
-
-
-def _with_tiny_joined(group: Sequence[Tensor]) -> list[Tensor]:
-    """The same elements, those of tiny tensors of one dtype in one tensor."""
-    tiny = [joined([group[i] for i in places]) for places in _tiny(group)]
-    return [x for x in group if not is_few(x, _TINY)] + tiny
-
-
 def _tiny(tensors: Sequence[Tensor]) -> list[list[int]]:
     """The places of tiny tensors, those of one dtype in one list."""
     places: dict[Any, list[int]] = {}
@@ -201,11 +171,10 @@ def _wide(tensors: Sequence[Tensor]) -> Tensor:
     return tf.sqrt(2 * (halves[0] if len(halves) == 1 else tf.add_n(halves)))
 
 
-def _checked(groups: list[list[Tensor]]) -> Tensor:
-    """The norms by way of float32, and those by way of float64 if one of them has overflowed or vanished."""
-    found = _stacked([_by_rows(group) for group in groups])
-    is_right = tf.reduce_all((found > _LEAST) & (found < _MOST))
-    return tf.cond(is_right, lambda: found, lambda: _stacked(list(map(_wide, groups))))
+def _checked(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of all by way of float32, or by way of float64 if that has overflowed or vanished."""
+    n = _by_rows(tensors)
+    return tf.cond((n > _LEAST) & (n < _MOST), lambda: n, lambda: _wide(tensors))
 
 
 def _by_rows(tensors: Sequence[Tensor]) -> Tensor:
@@ -243,16 +212,22 @@ def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
         given = [tensors[i] for i in places]
         x = joined(given)
         # tf.where, which broadcasts, takes twice as long
-        product = tf.raw_ops.Select(condition=fits, x=x, y=cast_times(x, factor))
+        product = tf.raw_ops.Select(condition=fits, x=x, y=_times(x, factor))
         for i, part in zip(places, parted(product, given), strict=True):
             results[i] = part
     large = [i for i, x in enumerate(tensors) if not is_few(x, _TINY)]
     if large:
         given = [tensors[i] for i in large]
-        products = tf.cond(fits, lambda: given, lambda: [cast_times(x, factor) for x in given])
+        products = tf.cond(fits, lambda: given, lambda: [_times(x, factor) for x in given])
         for i, product in zip(large, tf.nest.flatten(products), strict=True):
             results[i] = product
     return results
+
+
+def _times(x: Tensor, factor: Tensor) -> Tensor:
+    """``x * factor``, rounded once."""
+    wide = WIDE[x.dtype.name]
+    return tf.cast(tf.cast(x, wide) * tf.cast(factor, wide), x.dtype)
 
 
 # ---- XLA -------------------------------------------------------------------------------------------------------------------
@@ -261,8 +236,8 @@ def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
 class XlaLane(TracedLane):
     """For XLA, which fuses element by element, and compiles a conditional to something slow."""
 
-    def measured(self, groups: list[list[Tensor]]) -> Tensor:
-        return _stacked(list(map(_plain, groups)))
+    def measured(self, tensors: Sequence[Tensor]) -> Tensor:
+        return _plain(tensors)
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
         return _by_bits(x, lower, upper) if lower < 0 < upper else self.backend.clip(x, lower, upper)

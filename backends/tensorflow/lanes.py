@@ -19,7 +19,7 @@ from gradclip.backends.tensorflow import versions
 from gradclip.dtypes import FLOATS, WIDE, promote
 from gradclip.lane import Into, Lane
 
-__all__ = ["Reference", "cast_times", "eager", "is_few", "is_on_accelerator", "is_on_host", "joined", "parted"]
+__all__ = ["Reference", "eager", "is_few", "is_on_accelerator", "is_on_host", "joined", "parted"]
 
 _KIND = operator.attrgetter("dtype", "device")
 _PIECE = 1 << 20  # elements that the reference converts to float64 at once
@@ -190,12 +190,6 @@ def _of_halves(tensors: Sequence[Tensor]) -> Iterator[tuple[list[int], list[Tens
 
 
 # ---- several tensors as one ------------------------------------------------------------------------------------------------
-
-
-def cast_times(x: Tensor, factor: Tensor) -> Tensor:
-    """``x * factor``, rounded once."""
-    wide = WIDE[x.dtype.name]
-    return tf.cast(tf.cast(x, wide) * tf.cast(factor, wide), x.dtype)
 
 
 def is_few(x: Tensor, most: int) -> bool:
