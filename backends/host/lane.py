@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
@@ -81,7 +81,7 @@ class HostLane(Lane):
         """By the reference, a piece of a large tensor at a time: it converts what it reads to float64."""
         found = []
         for x in tensors:
-            of_parts = super()._norms(self.split(x), order, wide)
+            of_parts = [n for part in self.split(x) for n in super(HostLane, self)._norms([part], order, wide)]
             found.append(of_parts[0] if len(of_parts) == 1 else combine(of_parts, order or 1.0))  # counts add up
         return found
 
@@ -139,7 +139,7 @@ class HostLane(Lane):
         """How many elements each has; None where all pieces are buffers."""
         return None
 
-    def split(self, x: Tensor) -> Sequence[Tensor]:
+    def split(self, x: Tensor) -> Iterable[Tensor]:
         """A large tensor in pieces that share its memory, where the framework has such."""
         return [x]
 

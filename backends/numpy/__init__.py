@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -103,9 +103,9 @@ class NumpyLane(HostLane):
             return [x.view(np.uint16) for x in tensors]
         return list(tensors)
 
-    def split(self, x: Tensor) -> Sequence[Tensor]:
+    def split(self, x: Tensor) -> Iterable[Tensor]:
         flat = x.ravel("K")
-        return [flat[start : start + _PIECE] for start in range(0, x.size, _PIECE)] if x.size > _PIECE else [x]
+        return (flat[start : start + _PIECE] for start in range(0, x.size, _PIECE)) if x.size > _PIECE else [x]
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
         return list(map(np.empty_like, tensors))

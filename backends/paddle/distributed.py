@@ -114,7 +114,7 @@ class PaddleDistributed(Distributed):
     def group(self, reduce: object) -> Processes | None:
         if isinstance(reduce, versions.Group):
             ranks, group = reduce.ranks, reduce
-        elif isinstance(reduce, (dist.ProcessMesh, paddle.base.core.ProcessMesh)):
+        elif isinstance(reduce, versions.MESHES):
             ranks, group = reduce.process_ids, None
         else:
             return None
@@ -160,7 +160,7 @@ def _held(leaves: Sequence[Any]) -> list[Any]:
 
 def _local(x: Tensor) -> Tensor:
     local = versions.local_value(x.detach())
-    return local if local._is_initialized() else paddle.zeros(local.shape, local.dtype)  # of a part that is empty
+    return local if versions.has_memory(local) else paddle.zeros(local.shape, local.dtype)  # of a part that is empty
 
 
 def _whole(given: Any, new: Any) -> Any:

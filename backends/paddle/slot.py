@@ -11,7 +11,6 @@ import paddle
 from gradclip.backends.paddle import versions
 from gradclip.clip import carry_out, clip
 from gradclip.containers import wanted
-from gradclip.dropins.paddle import Pairs
 from gradclip.engine import Asked
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
@@ -19,6 +18,8 @@ from gradclip.groups import Rules, check_groups
 from gradclip.rule import Rule, Scope
 
 __all__ = ["grad_clip", "slot"]
+
+Pairs = list[tuple[Any, Any]]
 
 
 def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
@@ -96,7 +97,7 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
 
 def _split() -> dict[str, int]:
     """The ways in which fleet's hybrid parallel mode splits a model, and over how many processes."""
-    topology = getattr(paddle.distributed.fleet.fleet, "_hcg", None)
+    topology = versions.topology()
     if topology is None:
         return {}
     degrees = {

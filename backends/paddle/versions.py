@@ -13,6 +13,7 @@ from paddle.distributed.auto_parallel.api import dtensor_from_local
 from paddle.distributed.communication.group import Group
 
 __all__ = [
+    "MESHES",
     "Group",
     "Parameter",
     "Value",
@@ -21,11 +22,13 @@ __all__ = [
     "dtensor_from_local",
     "dtype",
     "dtypes",
+    "has_memory",
     "held",
     "local_value",
     "merged",
     "operations",
     "take_rows",
+    "topology",
     "values_of_rows",
 ]
 
@@ -91,3 +94,17 @@ def take_rows(x: Any, value: Any) -> None:
     target.get_tensor()._share_data_with(source.get_tensor())
     target.set_rows(source.rows())
     target.sync_index()
+
+
+#: a mesh of processes as users make it, and as Paddle keeps it
+MESHES = (paddle.distributed.ProcessMesh, paddle.base.core.ProcessMesh)
+
+
+def has_memory(x: Any) -> bool:
+    """Whether a part of a distributed tensor holds anything; an empty one has no memory."""
+    return bool(x._is_initialized())
+
+
+def topology() -> Any:
+    """How fleet's hybrid parallel mode divides the processes; None outside of it."""
+    return getattr(paddle.distributed.fleet.fleet, "_hcg", None)

@@ -9,12 +9,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor.placement_types import _StridedShard
 
 from gradclip.backend import Tensor
+from gradclip.backends.torch import versions
 from gradclip.errors import ArgumentError
 from gradclip.parts import Parts, Processes
 
+_SPLIT = (Shard, versions.strided_shard())
 Kind = tuple[DeviceMesh, tuple[Any, ...]]  # where a gradient lies: its mesh and placements
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
@@ -100,7 +101,7 @@ class _Layout:
 
     def add(self, placements: Sequence[Any]) -> None:
         for dimension, placement in enumerate(placements):
-            if isinstance(placement, (Shard, _StridedShard)):
+            if isinstance(placement, _SPLIT):
                 self.split |= {dimension} if self.mesh.size(dimension) > 1 else set()
             elif type(placement) is not Replicate and (
                 type(placement) is not Partial or placement.reduce_op not in _REDUCTIONS
@@ -163,7 +164,7 @@ def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], TorchProcess
         if not isinstance(given[i], DTensor):
             return None
         layout = _Layout(given[i].device_mesh)
-        layout.add([x if isinstance(x, (Shard, _StridedShard)) and x.dim in axes else Replicate() for x in given[i].placements])
+        layout.add([x if isinstance(x, _SPLIT) and x.dim in axes else Replicate() for x in given[i].placements])
         ranks = layout.ranks()
         return known.setdefault(ranks, layout.processes(ranks)) if layout.split else None
 

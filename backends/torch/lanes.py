@@ -139,9 +139,9 @@ class ForeachLane(Lane):
         for places, some in _alike(tensors):
             of_some = _factors(factors, places, some[0])
             if into == "place":
-                torch._foreach_mul_(some, of_some)
+                versions.foreach_mul_(some, of_some)
             else:
-                for i, x in zip(places, torch._foreach_mul(some, of_some), strict=True):
+                for i, x in zip(places, versions.foreach_mul(some, of_some), strict=True):
                     results[i] = x.to(some[0].dtype)  # between 0-d tensors a wider factor promotes
         return results
 
@@ -152,12 +152,12 @@ class ForeachLane(Lane):
         for places, some in _alike(tensors):
             most, least = in_range(max(lower, upper), some[0].dtype), in_range(lower, some[0].dtype)
             if into == "place":
-                torch._foreach_clamp_max_(some, most)
+                versions.foreach_clamp_max_(some, most)
             else:
-                some = torch._foreach_clamp_max(some, most)
+                some = versions.foreach_clamp_max(some, most)
                 for i, x in zip(places, some, strict=True):
                     results[i] = x
-            torch._foreach_clamp_min_(some, least)
+            versions.foreach_clamp_min_(some, least)
         return results
 
     def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
@@ -173,7 +173,7 @@ class ForeachLane(Lane):
         found: list[Tensor] = list(tensors)
         for places, some in _alike(tensors):
             dtype = torch.float64 if some[0].dtype == torch.float64 or (is_total and _has_float64(some[0])) else torch.float32
-            for i, n in zip(places, torch._foreach_norm(some, order, dtype=dtype), strict=True):
+            for i, n in zip(places, versions.foreach_norm(some, order, dtype=dtype), strict=True):
                 found[i] = n
         return found
 

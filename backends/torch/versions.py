@@ -64,5 +64,20 @@ def count_write(tensors: Sequence[torch.Tensor]) -> None:
             torch.autograd.graph.increment_version(x)
 
 
+def strided_shard() -> type:
+    """The placement of a tensor that two dimensions of a mesh split along one axis; without it there are no such tensors."""
+    try:
+        from torch.distributed.tensor.placement_types import _StridedShard
+    except ImportError:
+        return type("StridedShard", (), {})
+    found: type = _StridedShard
+    return found
+
+
+#: the multi-tensor operations, which torch's own optimizers and clips are made of
+foreach_norm, foreach_mul, foreach_mul_ = torch._foreach_norm, torch._foreach_mul, torch._foreach_mul_
+foreach_clamp_max, foreach_clamp_max_ = torch._foreach_clamp_max, torch._foreach_clamp_max_
+foreach_clamp_min_ = torch._foreach_clamp_min_
+
 #: what is asked of all tensors at once
 DTYPE, LAYOUT, REQUIRES_GRAD = map(operator.attrgetter, ("dtype", "layout", "requires_grad"))
