@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from gradclip.backend import Tensor
-from gradclip.backends.jax.places import compiles_for_host
+from gradclip.backends.jax.places import compiles_for_host, has_float64
 from gradclip.backends.jax.versions import enable_x64
 from gradclip.dtypes import COMPLEX, WIDE
 
@@ -118,7 +118,7 @@ def _each(tensors: list[Tensor], rows: int) -> list[Tensor]:
         if _is_safe(parts[0]):
             found = list(map(jnp.sqrt, squares))
         else:
-            found = _checked(squares, lambda parts=parts: [_careful(x, rows) for x in parts], parts[0])
+            found = _checked(squares, functools.partial(_careful, parts, rows), parts[0])
         for i, n in zip(group, found, strict=True):
             norms[i] = n
     return norms
@@ -126,7 +126,7 @@ def _each(tensors: list[Tensor], rows: int) -> list[Tensor]:
 
 def _are_few(x: Tensor) -> bool:
     """Whether the wide norm costs less than a branch; read from memory, a large tensor's would take twice as long."""
-    return compiles_for_host() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
+    return has_float64() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
 
 
 def _wide_norm(x: Tensor, rows: int) -> Tensor:
@@ -182,7 +182,7 @@ def _is_movable(x: Tensor, most: int) -> bool:
 
 def _checked(squares: list[Tensor], carefully: Callable[[], list[Tensor]], like: Tensor) -> list[Tensor]:
     """The roots of sums of squares, on the host computed another way if one of them may be wrong."""
-    if not compiles_for_host():
+    if not has_float64():
         return list(map(jnp.sqrt, squares))
     least, most = _RANGE[real(like)]
     is_right = functools.reduce(operator.and_, [(s > least**2) & (s < most**2) for s in squares])
@@ -235,25 +235,25 @@ def _is_safe(x: Tensor) -> bool:
     return 0 in x.shape or x.dtype == np.float16
 
 
-def _careful(x: Tensor, rows: int) -> Tensor:
-    """The norm in a branch that is hardly ever taken."""
-    if real(x) == "float32":
-        return _rare_norm(x, rows)
-    axes = tuple(range(rows, x.ndim))
-    magnitude = jnp.abs(x)
-    unit = _unit(jnp.max(magnitude, axes, keepdims=True, initial=0))
-    return jnp.squeeze(unit, axes) * jnp.sqrt(jnp.sum(jnp.square(magnitude / unit), axes))
+def _careful(parts: Sequence[Tensor], rows: int) -> list[Tensor]:
+    """The norms in a branch that is hardly ever taken."""
+    return [_rare_norm(x, rows) if real(x) == "float32" else _divided_norm(x, rows) for x in parts]
 
 
 def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
     if real(parts[0]) == "float32":
         return _rare_total(parts, rows)
     # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
-    return _careful(lax.optimization_barrier(jnp.stack([_careful(x, rows) for x in parts], axis=-1)), rows)
+    return _divided_norm(lax.optimization_barrier(jnp.stack(_careful(parts, rows), axis=-1)), rows)
 
 
-def _unit(largest: Tensor) -> Tensor:
-    return jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
+def _divided_norm(x: Tensor, rows: int) -> Tensor:
+    """The norm of what is divided by its largest magnitude, times that."""
+    axes = tuple(range(rows, x.ndim))
+    magnitude = jnp.abs(x)
+    largest = jnp.max(magnitude, axes, keepdims=True, initial=0)
+    unit = jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
+    return jnp.squeeze(unit, axes) * jnp.sqrt(jnp.sum(jnp.square(magnitude / unit), axes))
 
 
 def _groups(positions: Sequence[int], tensors: Sequence[Tensor]) -> list[list[int]]:

@@ -13,9 +13,9 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from gradclip.backend import Tensor
-from gradclip.backends.jax.versions import trace_state
+from gradclip.backends.jax.versions import trace_state, widens_alone
 
-__all__ = ["are_together", "beside", "compiles_for_host", "is_host", "is_on_host", "is_tracing"]
+__all__ = ["are_together", "beside", "compiles_for_host", "has_float64", "is_host", "is_on_host", "is_tracing"]
 
 _SHARDING = operator.attrgetter("sharding")
 with jax.ensure_compile_time_eval():  # this module may be imported while a function is being traced
@@ -35,6 +35,11 @@ def is_on_host(x: Tensor) -> bool:
 def compiles_for_host() -> bool:
     """Whether functions are compiled for the host, as far as that is known while they are traced."""
     return is_host(jax.default_backend())
+
+
+def has_float64() -> bool:
+    """Whether functions may calculate in float64, which costs no more than float32 then."""
+    return compiles_for_host() and widens_alone()
 
 
 @functools.lru_cache(64)  # it takes 3 us to ask the devices

@@ -8,7 +8,16 @@ from typing import Any
 import jax
 from jax import lax
 
-__all__ = ["axis_size", "enable_x64", "init_empty_state", "is_committed", "is_without_mesh", "trace_state", "varying"]
+__all__ = [
+    "axis_size",
+    "enable_x64",
+    "init_empty_state",
+    "is_committed",
+    "is_without_mesh",
+    "trace_state",
+    "varying",
+    "widens_alone",
+]
 
 
 def _trace_state() -> Callable[[], object]:
@@ -22,11 +31,17 @@ def _trace_state() -> Callable[[], object]:
 
 
 trace_state = _trace_state()
+_WIDENS_ALONE = (0, 7, 2)  # the first that was seen to; 0.6.2 does not
 
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
 else:
     from jax.experimental import enable_x64  # type: ignore[no-redef]
+
+
+def widens_alone() -> bool:
+    """Whether a part of a function can be in float64 where JAX is not set to it: else XLA refuses the mixture."""
+    return jax.__version_info__ >= _WIDENS_ALONE or bool(jax.config.jax_enable_x64)
 
 
 def init_empty_state() -> Any:
