@@ -57,8 +57,10 @@ class Containers:
             return rebuilt
         if isinstance(tree, (list, tuple)):
             children = [self.rebuild(child, leaves) for child in tree]
-            if hasattr(tree, "_fields"):
-                return tree._replace(**dict(zip(tree._fields, children, strict=True)))
+            fields: Any = getattr(tree, "_fields", None)
+            if fields is not None:
+                named: Any = tree
+                return named._replace(**dict(zip(fields, children, strict=True)))
             return type(tree)(children if isinstance(tree, list) else tuple(children))
         return next(leaves)
 

@@ -164,7 +164,8 @@ class TensorFlowBackend(Backend):
 
     def error(self, error: GradclipError) -> Exception:
         """An ``InvalidArgumentError`` too, which TensorFlow raises for dtypes and axes that do not fit."""
-        return _error_type(type(error))(str(error))
+        kind: Any = type(error)
+        return _error_type(kind)(str(error))
 
 
 def _is_variable(x: object) -> bool:

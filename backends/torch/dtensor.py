@@ -15,7 +15,7 @@ from gradclip.backends.torch import versions
 from gradclip.errors import ArgumentError
 from gradclip.parts import Parts, Processes
 
-_SPLIT = (Shard, versions.strided_shard())
+_SPLIT: Any = (Shard, versions.strided_shard())
 Kind = tuple[DeviceMesh, tuple[Any, ...]]  # where a gradient lies: its mesh and placements
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
