@@ -119,7 +119,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     core = {f"gradclip/{p.relative_to(ROOT / 'gradclip')}" for p in (ROOT / "gradclip").rglob("*.py")}
     backends = {f"gradclip/backends/{p.relative_to(ROOT / 'backends')}" for p in (ROOT / "backends").rglob("*.py")}
-    assert {f"gradclip/backends/{name}.py" for name in ("__init__", "numpy", *FRAMEWORKS)} <= backends
+    assert {f"gradclip/backends/{name}/__init__.py" for name in ("host", "numpy", *FRAMEWORKS)} <= backends
     suite = ROOT / "gradclip" / "conformance"
     data = {f"gradclip/conformance/{p.relative_to(suite)}" for kind in ("*.json", "*.j2") for p in suite.rglob(kind)}
     assert {"gradclip/conformance/vectors/v1/schema.json", "gradclip/conformance/xfails/native-torch.json"} <= data
@@ -140,7 +140,7 @@ def test_a_clone_needs_no_install(source: Path, bare: Path) -> None:
     assert os.readlink(source / LINK) == os.path.join("..", "backends")
     code = f"{IMPORTS}import importlib.util as u; print(u.find_spec('gradclip.backends.numpy').origin)"
     version, named, origin = run(bare, "-c", code, cwd=source, **TYPED).split()
-    assert (named, Path(origin).resolve()) == ("False", source / "backends" / "numpy.py")
+    assert (named, Path(origin).resolve()) == ("False", source / "backends" / "numpy" / "__init__.py")
     assert run(bare, "-m", "gradclip", "--version", cwd=source, **TYPED).split() == ["gradclip", version]
 
 
@@ -224,7 +224,7 @@ def test_an_editable_install_has_the_backends(source: Path, bare: Path, tmp_path
     code += "import importlib.util as u; print(gradclip.__file__, u.find_spec('gradclip.backends.numpy').origin)"
     printed = run(bare, "-P", "-c", code, cwd=tmp_path, PYTHONPATH="").split()
     assert printed[1:3] == ["False", str(source / "gradclip" / "__init__.py")]
-    assert Path(printed[3]).resolve() == source / "backends" / "numpy.py"
+    assert Path(printed[3]).resolve() == source / "backends" / "numpy" / "__init__.py"
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
