@@ -94,7 +94,8 @@ DEPARTURES: tuple[Departure, ...] = (
         key="finite-norm",
         native="Squares that overflow or vanish make the norm of finite gradients infinite, 0 or imprecise, and the gradients "
         "0, NaN or unclipped; in float16 a gradient of 300 is enough.",
-        gradclip="Finite gradients have a finite norm, accurate to the last bits.",
+        gradclip="Finite gradients have a finite norm, accurate to the last bits; but on accelerators sums in float32 overflow "
+        "as the natives' do, [with exceptions](docs/accelerators.md#what-accumulated-in-float32-means).",
         why="A healthy gradient is taken for an infinite one.",
         link="https://github.com/pytorch/pytorch/issues/193006",
         functions=(
