@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.tracing import MadeAsIs
 
 __all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "ClipResult", "Rule", "Scope", "check_rule", "number_or_tensor"]
 
@@ -115,7 +116,7 @@ class Rule:
 
 
 @dataclass(slots=True)  # as of a rule: frozen it would take three times as long to make
-class ClipResult:
+class ClipResult(MadeAsIs):
     """What a clip did.
 
     ``norm`` and ``coefficient`` are Python floats where looking at a value is free (eagerly, on the host), else 0-d tensors

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["as_it_is", "constant", "hands_on"]
+__all__ = ["MadeAsIs", "as_it_is", "constant", "hands_on"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -37,6 +37,12 @@ class _HandsOn(_AsItIs):
 
     def need_transform(self, mode: Any) -> bool:
         return bool(mode.name == "SOT")
+
+
+class MadeAsIs:
+    """A base for a dataclass of tensors in containers: of one without bases Paddle's mode SOT loses them (3.3.1)."""
+
+    __slots__ = ()
 
 
 def as_it_is(function: F) -> F:

@@ -49,7 +49,7 @@ CORE: dict[str, set[str]] = {
     "parts": set(),
     "containers": set(),
     "departures": set(),
-    "rule": {"errors"},
+    "rule": {"errors", "tracing"},
     "backend": {"containers", "errors", "parts"},
     "mistakes": {"backend", "errors"},
     "registry": {"backend", "errors", "tracing"},
