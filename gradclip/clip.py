@@ -7,14 +7,13 @@ from typing import Any
 from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
-from gradclip.lane import Into
 from gradclip.rule import ClipResult
-from gradclip.tracing import as_it_is, hands_on
+from gradclip.tracing import as_it_is
 
 __all__ = ["carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
 
 
-@hands_on
+@as_it_is
 def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
     """Clip gradients into new ones.
 
@@ -54,10 +53,10 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
         >>> result.grads["w"].round(3), result.norm
         (array([0.6, 0.8]), 5.0)
     """
-    return ClipResult(*_clipped(grads, rule, "new", params, reduce))
+    return carry_out(open_(grads), rule, Asked(params=params, reduce=reduce))
 
 
-@hands_on
+@as_it_is
 def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
     """Clip gradients in place. Arguments and result are those of :func:`clip`; the gradients in the result are the given ones.
 
@@ -79,7 +78,7 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) ->
         >>> gradient.round(3)
         array([0.6, 0.8])
     """
-    return ClipResult(*_clipped(grads, rule, "place", params, reduce))
+    return carry_out(open_(grads), rule, Asked("place", params=params, reduce=reduce))
 
 
 @as_it_is
@@ -97,7 +96,7 @@ def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
     return carry_out(open_(grads), rule, Asked(until="norm", reduce=reduce)).norm
 
 
-@hands_on
+@as_it_is
 def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult:
     """The second of two stages: clip as ``rule`` does, by a norm that is known already.
 
@@ -112,10 +111,10 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
         >>> gradclip.scale_by_norm(np.array([3.0, 4.0]), rule, norm=10.0).grads.round(3)
         array([0.3, 0.4])
     """
-    return ClipResult(*_scaled(grads, rule, "new", norm, params))
+    return carry_out(open_(grads), rule, Asked(norm=norm, params=params))
 
 
-@hands_on
+@as_it_is
 def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult:
     """:func:`scale_by_norm` in place, for tensors that :func:`clip_` can write.
 
@@ -134,7 +133,7 @@ def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) ->
         >>> gradient.round(3)
         array([0.3, 0.4])
     """
-    return ClipResult(*_scaled(grads, rule, "place", norm, params))
+    return carry_out(open_(grads), rule, Asked("place", norm=norm, params=params))
 
 
 @as_it_is
@@ -143,17 +142,3 @@ def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult:
     as_a_whole = None if opened.backend is None else opened.backend.as_a_whole
     result: ClipResult | None = None if as_a_whole is None else as_a_whole(opened, rules, asked)
     return run(opened, rules, asked) if result is None else result
-
-
-@as_it_is
-def _clipped(grads: Any, rule: Rules, into: Into, params: Any, reduce: Any) -> tuple[Any, Any, Any]:
-    return _parts(carry_out(open_(grads), rule, Asked(into, params=params, reduce=reduce)))
-
-
-@as_it_is
-def _scaled(grads: Any, rule: Rules, into: Into, norm: Any, params: Any) -> tuple[Any, Any, Any]:
-    return _parts(carry_out(open_(grads), rule, Asked(into, norm=norm, params=params)))
-
-
-def _parts(result: ClipResult) -> tuple[Any, Any, Any]:
-    return result.grads, result.norm, result.coefficient

@@ -23,7 +23,7 @@ Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | 
 _KEY = re.compile(r"""\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")  # in a place: "['dense'][0]"
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, as of a rule: Paddle's to_static makes copies field by field
+@dataclass(frozen=True, slots=True)
 class Group:
     """A rule for some of the gradients: ``gradclip.clip(grads, [Group(rule, "encoder.*"), Group(other, "decoder.*")])``.
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.tracing import MadeAsIs
 
 __all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "ClipResult", "Rule", "Scope", "check_rule", "number_or_tensor"]
 
@@ -116,7 +115,7 @@ class Rule:
 
 
 @dataclass(slots=True)  # as of a rule: frozen it would take three times as long to make
-class ClipResult(MadeAsIs):
+class ClipResult:
     """What a clip did.
 
     ``norm`` and ``coefficient`` are Python floats where looking at a value is free (eagerly, on the host), else 0-d tensors

@@ -8,53 +8,44 @@ at the look-up of a type (torch). Each tracer leaves a function alone that carri
   https://www.tensorflow.org/api_docs/python/tf/autograph/experimental/do_not_convert
 - Paddle: what ``paddle.jit.not_to_static`` leaves,
   https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/jit/not_to_static_en.html
+  In its default mode, SOT, Paddle runs a marked function between two programs, as ``paddle.jit.marker.force_dynamic`` has it.
 - torch: what ``torch.compiler.assume_constant_result`` leaves, for a function of Python values only,
   https://docs.pytorch.org/docs/stable/generated/torch.compiler.assume_constant_result.html
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["MadeAsIs", "as_it_is", "constant", "hands_on"]
+__all__ = ["MARKED", "as_it_is", "constant"]
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+#: every function that is marked by :func:`as_it_is`
+MARKED: list[Callable[..., object]] = []
 
 
 class _AsItIs:
     """Paddle's mark has two methods."""
 
     def need_transform(self, mode: Any) -> bool:
-        return False
+        if mode.name != "SOT":
+            return False
+        importlib.import_module("gradclip.backends.paddle")  # which says that these functions are to be run
+        return True
 
     def need_capture_control_flow(self) -> bool:
         return False
-
-
-class _HandsOn(_AsItIs):
-    """The same, but read in Paddle's mode SOT, the default: there the result of a marked function may be no dataclass."""
-
-    def need_transform(self, mode: Any) -> bool:
-        return bool(mode.name == "SOT")
-
-
-class MadeAsIs:
-    """A base for a dataclass of tensors in containers: of one without bases Paddle's mode SOT loses them (3.3.1)."""
-
-    __slots__ = ()
 
 
 def as_it_is(function: F) -> F:
     """Mark a function that AutoGraph and paddle.jit.to_static are to call, not to rewrite."""
     function.autograph_info__ = None  # type: ignore[attr-defined]
     function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]
-    return function
-
-
-def hands_on(function: F) -> F:
-    """Mark a function that makes a dataclass of what a marked one returns, and does nothing else."""
-    as_it_is(function).___jit_transform_options___ = _HandsOn()  # type: ignore[attr-defined]
+    MARKED.append(function)
     return function
 
 

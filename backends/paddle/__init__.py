@@ -6,12 +6,15 @@ The static programs are those of Paddle 3 (PIR). In its legacy ones Paddle 3.3.1
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import paddle
 
+import gradclip
+from gradclip import backends, tracing
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.paddle import lanes, program, versions
 from gradclip.backends.paddle.containers import PaddleContainers, is_parameter
@@ -33,6 +36,11 @@ def __getattr__(name: str) -> Any:
 
         return grad_clip
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+versions.run_between_programs(
+    tracing.MARKED, [*gradclip.__path__, *backends.__path__, *map(os.path.realpath, backends.__path__)]
+)
 
 
 class PaddleBackend(Backend):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import paddle
@@ -27,6 +27,7 @@ __all__ = [
     "local_value",
     "merged",
     "operations",
+    "run_between_programs",
     "take_rows",
     "topology",
     "values_of_rows",
@@ -35,6 +36,16 @@ __all__ = [
 Value = paddle.pir.Value  #: of a static program
 _DTYPE = operator.attrgetter("dtype")
 _names: dict[Any, str] = {}
+
+
+def run_between_programs(functions: Iterable[Callable[..., object]], folders: Sequence[str]) -> None:
+    """Have ``to_static`` in its default mode run functions as they are, and read no file in these folders.
+
+    It would take a marked function for an operation of Paddle, whose result may be no dataclass, and lose its tensors.
+    """
+    for function in functions:
+        paddle.jit.marker.force_dynamic(function)
+    paddle.framework.core.eval_frame_skip_file_prefix(tuple(folders))
 
 
 def dtype(of: Any) -> str:
