@@ -86,7 +86,8 @@ class PaddleFramework(Framework):
             # under a new name, because Paddle takes two closures of one code for the same function
             code = traced.__code__.replace(co_name=f"traced_{next(_NUMBERS)}")
             static = paddle.jit.to_static(types.FunctionType(code, globals(), code.co_name, None, traced.__closure__))
-            return static
+            # gradclip runs between programs, where a norm is a float
+            return lambda tensors: [paddle.to_tensor(x, "float64") if type(x) is float else x for x in static(tensors)]
         return lambda tensors: self._run(function, tensors)
 
     def _run(self, function: Callable[[list[Any]], list[Any]], tensors: list[Any]) -> list[Any]:

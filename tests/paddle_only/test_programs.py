@@ -354,16 +354,41 @@ def test_a_gradient_with_a_history() -> None:
 
 @pytest.mark.parametrize("call", ["clip([a, b], RULE).grads", "clip_by_global_norm([a, b], 1.0)[0]"])
 @pytest.mark.parametrize("first", [True, False], ids=["in a new process", "after another call"])
-def test_to_static_calls_it_as_it_is(call: str, first: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("full_graph", [True, False])
+def test_to_static_calls_it_as_it_is(call: str, first: bool, full_graph: bool, tmp_path: Path) -> None:
     """Also where that is the first call of all, and so loads the backend."""
     lines = ["import warnings", "with warnings.catch_warnings():", "    warnings.simplefilter('ignore')", "    import paddle"]
     lines += ["import gradclip", "from gradclip.dialects import torch", "RULE = torch.clip_grad_norm(1.0)"]
     lines += ["warnings.simplefilter('error')", "def traced(a, b):", f"    return gradclip.{call}"]
     lines += [] if first else ["gradclip.clip(paddle.to_tensor([1.0]), RULE)"]
     lines += ["a, b = paddle.to_tensor([3.0, 4.0]), paddle.to_tensor([12.0])"]
-    lines += ["got = paddle.jit.to_static(traced, full_graph=True)(a, b)", "print(*got[0].tolist(), *got[1].tolist())"]
+    lines += [f"got = paddle.jit.to_static(traced, full_graph={full_graph})(a, b)", "print(*got[0].tolist(), *got[1].tolist())"]
     script = tmp_path / "script.py"  # to_static reads the source
     script.write_text("\n".join(lines))
     done = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, timeout=TIME_LIMIT)
     assert done.returncode == 0, done.stderr
     assert ulps(np.array(done.stdout.split(), np.float64), np.array([3.0, 4.0, 12.0]) / 13, "float32") <= 4
+
+
+def test_to_static_in_its_default_mode() -> None:
+    """Between two programs, whatever the result: what Paddle takes for an operation may return no dataclass."""
+    a, b = paddle.to_tensor([3.0, 4.0]), paddle.to_tensor([12.0])
+
+    def whole(a: Any, b: Any) -> Any:
+        return gradclip.clip([a, None, b], torch.clip_grad_norm(1.0))
+
+    def inside(a: Any, b: Any) -> Any:
+        result = gradclip.clip({"a": a * 2, "b": b * 2}, gradclip.Group(torch.clip_grad_norm(1.0), "a", counted="*"))
+        return result.grads["a"] + 1, result.grads["b"], result.norm
+
+    def by_a_tensor(a: Any, b: Any) -> Any:
+        return gradclip.clip([a, b], tensorflow.clip_by_global_norm(b.sum() / 12)).grads[0]
+
+    for _ in range(2):
+        result = paddle.jit.to_static(whole)(a, b)
+        assert type(result) is gradclip.ClipResult
+        assert (result.grads[1], float(result.norm)) == (None, 13.0)
+        first, second, norm = paddle.jit.to_static(inside)(a, b)
+        assert ulps(first.numpy(), 1 + np.array([6.0, 8.0]) / 26, "float32") <= 4
+        assert (second.tolist(), float(norm)) == ([24.0], 26.0)
+        assert ulps(paddle.jit.to_static(by_a_tensor)(a, b).numpy(), np.array([3.0, 4.0]) / 13, "float32") <= 4
