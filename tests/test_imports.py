@@ -49,7 +49,7 @@ CORE: dict[str, set[str]] = {
     "parts": set(),
     "containers": set(),
     "departures": set(),
-    "rule": {"errors", "tracing"},
+    "rule": {"errors"},
     "backend": {"containers", "errors", "parts"},
     "mistakes": {"backend", "errors"},
     "registry": {"backend", "errors", "tracing"},
@@ -67,7 +67,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
         *("rule", "scale", "subsets", "tracing"),
     },
-    "clip": {"engine", "gradients", "groups", "lane", "rule", "tracing"},
+    "clip": {"engine", "gradients", "groups", "rule", "tracing"},
     "dialects": {"errors", "rule", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "registry", "rule", "tracing"),

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-import gradclip
-from gradclip import backends, tracing
+from gradclip import tracing
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.paddle import lanes, program, versions
 from gradclip.backends.paddle.containers import PaddleContainers, is_parameter
@@ -38,9 +37,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-versions.run_between_programs(
-    tracing.MARKED, [*gradclip.__path__, *backends.__path__, *map(os.path.realpath, backends.__path__)]
-)
+_FOLDERS = [os.path.dirname(tracing.__file__), *map(os.path.dirname, __path__)]
+versions.run_between_programs(tracing.MARKED, [*_FOLDERS, *map(os.path.realpath, _FOLDERS)])
 
 
 class PaddleBackend(Backend):
