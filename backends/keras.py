@@ -16,6 +16,7 @@ import keras
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
+from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope, check_rule
 
 __all__ = ["clipped"]
@@ -25,7 +26,7 @@ _HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # what Keras calls, an
 _NUMBERS = ("limit", "lower", "upper", "order")  # the fields of a rule that can be infinite
 
 
-def clipped(optimizer: Any, rule: Rule) -> Any:
+def clipped(optimizer: Any, rule: Rule, *, record: bool = False) -> Any:
     """Make a Keras optimizer clip by a rule, at the place where its own ``clipnorm=`` would.
 
     That is after the gradients have been unscaled and accumulated, before weight decay and the update. Hand the result to
@@ -35,13 +36,17 @@ def clipped(optimizer: Any, rule: Rule) -> Any:
         optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place and stays what it
             was otherwise, with its class a subclass of what it was; compile the model after, not before.
         rule: of any dialect but one that sums over examples; its limit is a number.
+        record: whether the optimizer keeps the norm and the coefficient of its last step, in two variables that are saved with
+            it. ``optimizer.last`` is then a :class:`gradclip.ClipResult` with them, for a rule with a norm for each gradient
+            vectors in the order of the variables. Without, ``last`` is None.
 
     Returns:
         The optimizer.
 
     Raises:
-        ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; and for an
-            optimizer that only hands gradients on to others (``LossScaleOptimizer``), which are the ones to clip by.
+        ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; for an
+            optimizer that only hands gradients on to others (``LossScaleOptimizer``), which are the ones to clip by; and with
+            ``record`` for a rule that has no norm, or several for one gradient.
         TypeError: if ``rule`` is none, and for a limit that is a tensor.
 
     Example:
@@ -54,12 +59,38 @@ def clipped(optimizer: Any, rule: Rule) -> Any:
     made = keras.optimizers.get(optimizer)
     if made is None:
         raise ArgumentTypeError("An optimizer is needed.", "optimizer=None", 'name one: "adam".')
-    _check_rule(rule)
+    _check_rule(rule, record)
     _check_optimizer(made)
     kind: type = type(made)
     made.__class__ = _subclass(kind)
     made.clip_rule = rule
+    if record:
+        made._record = _Record()
+        if made.built:
+            made._record.build(made)
     return made
+
+
+class _Record:
+    """Two variables of an optimizer, with the norm and the coefficient of its last step."""
+
+    variables: tuple[Any, ...] = ()
+
+    def build(self, optimizer: Any) -> None:
+        shape = () if optimizer.clip_rule.is_total else (len(optimizer._trainable_variables),)
+        if not self.variables:
+            of = {"shape": shape, "dtype": "float32", "aggregation": "only_first_replica"}
+            norm = optimizer.add_variable(initializer="zeros", name="clip_norm", **of)
+            self.variables = norm, optimizer.add_variable(initializer="ones", name="clip_coefficient", **of)
+
+    def write(self, optimizer: Any, result: ClipResult) -> None:
+        for variable, found in zip(self.variables, (result.norm, result.coefficient), strict=True):
+            if isinstance(found, list):
+                variables = optimizer._clipped_variables or optimizer._trainable_variables
+                places = map(optimizer._get_variable_index, variables)
+                new = dict(zip(places, found, strict=True))
+                found = keras.ops.stack([keras.ops.cast(new.get(i, variable[i]), "float32") for i in range(variable.shape[0])])
+            variable.assign(keras.ops.cast(found, "float32"))
 
 
 class Clipping(keras.optimizers.Optimizer):
@@ -68,6 +99,26 @@ class Clipping(keras.optimizers.Optimizer):
     clip_rule: Rule
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # those of the gradients that are being clipped
+    _record: _Record | None = None
+
+    @property
+    def last(self) -> ClipResult | None:
+        """The norm and the coefficient of the last step, where they are recorded; None before the optimizer is built."""
+        if self._record is None or not self._record.variables:
+            return None
+        norm, coefficient = self._record.variables
+        return ClipResult(None, keras.ops.convert_to_tensor(norm), keras.ops.convert_to_tensor(coefficient))
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        if self._record is not None:
+            self._record.build(self)
+
+    def _clipped(self, grads: list[Any], params: Any) -> list[Any]:
+        result = clip(grads, self.clip_rule, params=params)
+        if self._record is not None:
+            self._record.write(self, result)
+        return list(result.grads)
 
     def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
         # for _clip_gradients, which is not told; and not by setattr, which would take them for variables of the optimizer
@@ -81,12 +132,12 @@ class Clipping(keras.optimizers.Optimizer):
             variables: list[Any] = self._clipped_variables or self._trainable_variables
             params = [keras.ops.convert_to_tensor(variable) for variable in variables]
         if not hasattr(super(), "_all_reduce_sum_gradients") or not _has_strategy():
-            return list(clip(list(grads), self.clip_rule, params=params).grads)
+            return self._clipped(list(grads), params)
         # under tf.distribute Keras clips each replica's gradients and adds up what is left, which is no clip of their sum
         grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GradclipWarning)  # where that is not to be seen they are summed all the same
-            return list(clip(grads, self.clip_rule, params=params).grads)
+            return self._clipped(grads, params)
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         return grads_and_vars  # summed before they were clipped, if there is more than one replica
@@ -94,7 +145,8 @@ class Clipping(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """The configuration of the optimizer without the clip, and what :meth:`from_config` needs besides."""
         config: dict[str, Any] = super().get_config()
-        return {**config, "clipped": {"optimizer": _name_of(self.unclipped), "rule": _saved(self.clip_rule)}}
+        saved = {"optimizer": _name_of(self.unclipped), "rule": _saved(self.clip_rule), "record": self._record is not None}
+        return {**config, "clipped": saved}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
@@ -102,7 +154,8 @@ class Clipping(keras.optimizers.Optimizer):
         config = dict(config)
         clips = config.pop("clipped")
         saved = {**clips["optimizer"], "config": config}
-        return clipped(keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects), _loaded(clips["rule"]))
+        optimizer = keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects)
+        return clipped(optimizer, _loaded(clips["rule"]), record=clips.get("record", False))
 
 
 def _has_strategy() -> bool:
@@ -129,8 +182,11 @@ def _registered(cls: type) -> type:
 _registered(Clipping)
 
 
-def _check_rule(rule: Any) -> None:
+def _check_rule(rule: Any, record: bool) -> None:
     check_rule(rule, keeps_shape=True)
+    if record and rule.scope not in (Scope.GLOBAL, Scope.TENSOR):
+        what = "record=True is for a rule with one norm, or one for each gradient."
+        raise ArgumentError(what, f"rule={rule}", "leave record=True out.")
     for name in ("limit", "lower", "upper"):
         value = getattr(rule, name)
         if not isinstance(value, (int, float)):

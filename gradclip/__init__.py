@@ -14,7 +14,8 @@ from gradclip.dropins.tensorflow import clip_by_global_norm, clip_by_norm, clip_
 from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from gradclip.groups import Group
 from gradclip.registry import register
-from gradclip.rule import ClipResult, Rule, Scope
+from gradclip.result import ClipResult
+from gradclip.rule import Rule, Scope
 
 __version__ = "0.1.0"
 

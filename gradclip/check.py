@@ -74,12 +74,13 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={known!r}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         return _known(backend, rule, next((x for x in leaves if x is not None), None), known)
-    if not isinstance(known, (list, tuple)):
-        what, hint = f"{rule.name} has one norm for each gradient.", "pass a list of them, as gradclip.norm returns it."
-        raise ArgumentTypeError(what, f"norm of type {type(known).__name__}", hint)
-    if len(known) != len(leaves):
-        raise ArgumentError(f"{rule.name} has one norm for each gradient.", f"{len(known)} norms and {len(leaves)} gradients")
-    return [None if x is None else _known(backend, rule, x, n) for x, n in zip(leaves, known, strict=True)]
+    norms = backend.containers.flatten(known)[0]
+    if len(norms) != len(leaves):
+        what, hint = f"{rule.name} has one norm for each gradient.", "pass what gradclip.norm returned, or a list."
+        if norms and norms[0] is known:
+            raise ArgumentTypeError(what, f"norm of type {type(known).__name__}", hint)
+        raise ArgumentError(what, f"{len(norms)} norms and {len(leaves)} gradients", hint)
+    return [None if x is None else _known(backend, rule, x, n) for x, n in zip(leaves, norms, strict=True)]
 
 
 def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
-from gradclip.rule import ClipResult
+from gradclip.result import ClipResult, Found, public
 from gradclip.tracing import as_it_is
 
 __all__ = ["carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
@@ -50,10 +50,10 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
         >>> import gradclip, numpy as np
         >>> from gradclip.dialects import torch
         >>> result = gradclip.clip({"w": np.array([3.0, 4.0])}, torch.clip_grad_norm(max_norm=1.0))
-        >>> result.grads["w"].round(3), result.norm
+        >>> result.grads["w"].round(3), float(result.norm)
         (array([0.6, 0.8]), 5.0)
     """
-    return carry_out(open_(grads), rule, Asked(params=params, reduce=reduce))
+    return _carried_out(grads, rule, Asked(params=params, reduce=reduce))
 
 
 @as_it_is
@@ -74,11 +74,11 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) ->
         >>> from gradclip.dialects import tensorflow
         >>> gradient = np.array([3.0, 4.0])
         >>> gradclip.clip_(gradient, tensorflow.clip_by_norm(clip_norm=1.0)).coefficient
-        [0.2]
+        np.float64(0.2)
         >>> gradient.round(3)
         array([0.6, 0.8])
     """
-    return carry_out(open_(grads), rule, Asked("place", params=params, reduce=reduce))
+    return _carried_out(grads, rule, Asked("place", params=params, reduce=reduce))
 
 
 @as_it_is
@@ -91,9 +91,9 @@ def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
         >>> import gradclip, numpy as np
         >>> from gradclip.dialects import torch
         >>> gradclip.norm([np.array([3.0]), np.array([4.0])], torch.clip_grad_norm(max_norm=1.0))
-        5.0
+        np.float64(5.0)
     """
-    return carry_out(open_(grads), rule, Asked(until="norm", reduce=reduce)).norm
+    return _carried_out(grads, rule, Asked(until="norm", reduce=reduce)).norm
 
 
 @as_it_is
@@ -111,7 +111,7 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
         >>> gradclip.scale_by_norm(np.array([3.0, 4.0]), rule, norm=10.0).grads.round(3)
         array([0.3, 0.4])
     """
-    return carry_out(open_(grads), rule, Asked(norm=norm, params=params))
+    return _carried_out(grads, rule, Asked(norm=norm, params=params))
 
 
 @as_it_is
@@ -129,16 +129,22 @@ def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) ->
         >>> from gradclip.dialects import torch
         >>> gradient, rule = np.array([3.0, 4.0]), torch.clip_grad_norm(max_norm=1.0)
         >>> gradclip.scale_by_norm_(gradient, rule, norm=10.0).norm
-        10.0
+        np.float64(10.0)
         >>> gradient.round(3)
         array([0.3, 0.4])
     """
-    return carry_out(open_(grads), rule, Asked("place", norm=norm, params=params))
+    return _carried_out(grads, rule, Asked("place", norm=norm, params=params))
 
 
 @as_it_is
-def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult:
+def _carried_out(grads: Any, rule: Rules, asked: Asked) -> ClipResult:
+    opened = open_(grads)
+    return public(opened, carry_out(opened, rule, asked), is_list=isinstance(rule, (list, tuple)))
+
+
+@as_it_is
+def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> Found:
     """What every public function comes to: the engine, or where a framework has one a single operation for the whole clip."""
     as_a_whole = None if opened.backend is None else opened.backend.as_a_whole
-    result: ClipResult | None = None if as_a_whole is None else as_a_whole(opened, rules, asked)
+    result: Found | None = None if as_a_whole is None else as_a_whole(opened, rules, asked)
     return run(opened, rules, asked) if result is None else result

@@ -30,7 +30,8 @@ from gradclip.groups import Chosen, Rules, check_groups, choose, missing
 from gradclip.lane import Into
 from gradclip.mistakes import refuse_states
 from gradclip.norms import check_dtypes
-from gradclip.rule import EXAMPLE, VALUE, ClipResult, Rule, Scope, check_rule
+from gradclip.result import Found
+from gradclip.rule import EXAMPLE, VALUE, Rule, Scope, check_rule
 from gradclip.tracing import as_it_is
 
 __all__ = ["UNKNOWN", "Asked", "run"]
@@ -73,7 +74,7 @@ class _Plan:
 
 
 @as_it_is
-def run(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult:
+def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
     """Carry out a rule, a group or several on gradients that have been found already."""
     in_place = asked.into == "place"
     if in_place and opened.backend is not None:
@@ -84,7 +85,7 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult:
         if not opened.present:
             warn_of_nothing(opened)
         norms, ones = _of_nothing(plan, asked)
-        return ClipResult(held.rebuild(held.leaves), plan.result(norms), plan.result(ones))
+        return Found(held.rebuild(held.leaves), plan.result(norms), plan.result(ones))
     if asked.until == "scale" and asked.norm is UNKNOWN:
         warn_of_doubt(held)
     is_simple = _check(plan, backend, asked)
@@ -92,12 +93,12 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult:
         norms = _measured(plan) if asked.norm is UNKNOWN else _known(plan, backend, asked)
         _check_finite(plan, backend, norms)
         if asked.until == "norm":
-            return ClipResult(None, plan.result(norms), None)
+            return Found(None, plan.result(norms), None)
         factors = list(map(_factors, plan.clips, norms))
         if asked.until == "coefficient":
-            return ClipResult(None, plan.result(norms), plan.result(factors))
+            return Found(None, plan.result(norms), plan.result(factors))
         new = _scaled(plan, factors, asked.into)
-    return ClipResult(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)))
+    return Found(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)))
 
 
 # ---- choose ----------------------------------------------------------------------------------------------------------------

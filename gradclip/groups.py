@@ -67,11 +67,11 @@ class Group:
         >>> grads = {"embedding": np.array([3.0, 4.0]), "head": np.array([12.0])}
         >>> head = gradclip.Group(torch.clip_grad_norm(max_norm=1.3), "head", counted="*")
         >>> result = gradclip.clip(grads, head)
-        >>> result.grads["embedding"], result.grads["head"].round(3), result.norm
+        >>> result.grads["embedding"], result.grads["head"].round(3), float(result.norm)
         (array([3., 4.]), array([1.2]), 13.0)
         >>> rest = gradclip.Group(torch.clip_grad_norm(max_norm=0.5))
         >>> gradclip.clip(grads, [head, rest]).norm
-        [13.0, 5.0]
+        [np.float64(13.0), np.float64(5.0)]
     """
 
     rule: Rule

@@ -83,7 +83,7 @@ class Lane:
 
     def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
         """The elements of a vector as 0-d tensors."""
-        return [vector[i, ...] for i in range(count)]
+        return [vector[i] for i in range(count)]
 
     def _scaled(self, x: Tensor, coefficient: Any, keep: bool) -> Tensor:
         if isinstance(coefficient, float) and coefficient == 1.0:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "ClipResult", "Rule", "Scope", "check_rule", "number_or_tensor"]
+__all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "check_rule", "number_or_tensor"]
 
 
 #: what the names of dtypes contain that no limit can have: complex numbers, truth values, text, dates, Python objects
@@ -112,28 +112,6 @@ class Rule:
 
     def __str__(self) -> str:
         return self.name
-
-
-@dataclass(slots=True)  # as of a rule: frozen it would take three times as long to make
-class ClipResult:
-    """What a clip did.
-
-    ``norm`` and ``coefficient`` are Python floats where looking at a value is free (eagerly, on the host), else 0-d tensors
-    of at least float32; the norm is that *before* clipping. For :attr:`Scope.TENSOR` and :attr:`Scope.AXES` they are lists,
-    one entry a gradient, None where the gradient is None; for :attr:`Scope.EXAMPLE` vectors; for :attr:`Scope.VALUE` None. Of a
-    list of groups each is a list with an entry of that form for each group; what is a list in it has an entry for each gradient
-    of the call, None for those that the group does not scale. For :attr:`Scope.AXES` and gradients in parts on
-    several processes they are those of the slices of which this process has something.
-
-    >>> import gradclip, numpy as np
-    >>> from gradclip.dialects import optax
-    >>> gradclip.clip([np.array([3.0]), np.array([4.0])], optax.clip_by_global_norm(1.0))
-    ClipResult(grads=[array([0.6]), array([0.8])], norm=5.0, coefficient=0.2)
-    """
-
-    grads: Any  #: the same container, the same dtypes
-    norm: Any
-    coefficient: Any  #: what the gradients were multiplied by: 1 where nothing was clipped
 
 
 def check_rule(rule: object, *, keeps_shape: bool = False) -> None:

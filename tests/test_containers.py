@@ -62,7 +62,8 @@ def test_nothing_inside(backend: Framework, grads: Any) -> None:
         assert result.grads == grads
         assert result.norm == 0.0
         assert result.coefficient == 1.0
-    assert gradclip.clip(grads, optax.clip(1.0)) == gradclip.ClipResult(grads, None, None)
+    by_value = gradclip.clip(grads, optax.clip(1.0))
+    assert (by_value.grads, by_value.norm, by_value.coefficient) == (grads, None, None)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +95,11 @@ def test_two_stages(backend: Framework) -> None:
         norm = gradclip.norm(grads, rule)
         whole = gradclip.clip(grads, rule).grads
         halves = gradclip.scale_by_norm(grads, rule, norm).grads
-        for a, b in zip(whole, halves, strict=True):
-            assert (a is None and b is None) or np.array_equal(backend.read(a), backend.read(b))
+        for a, b in zip(whole, halves, strict=True):  # the norm between the stages is rounded to float32
+            assert (a is None and b is None) or ulps(backend.read(a), backend.read(b), "float32") <= 1
         if backend.mutable:
             written = gradclip.scale_by_norm_(grads, rule, norm)
-            assert np.array_equal(backend.read(written.grads[0]), backend.read(whole[0]))
+            assert np.array_equal(backend.read(written.grads[0]), backend.read(halves[0]))
 
 
 def test_a_known_norm_is_believed(backend: Framework) -> None:

@@ -46,7 +46,7 @@ def test_torch_growing_gradient(backend: Framework, k: int, norm: float) -> None
 def test_torch_two_gradients(backend: Framework) -> None:
     grads = [backend.make([3.0, 4.0]), backend.make([1.0, 2.0])]
     result = gradclip.clip(grads, torch.clip_grad_norm(5.0))
-    assert round(result.norm, 4) == 5.4772
+    assert round(float(result.norm), 4) == 5.4772
     assert backend.read(result.grads[0]).round(4).tolist() == [2.7386, 3.6515]
     assert backend.read(result.grads[1]).round(4).tolist() == [0.9129, 1.8257]
 
@@ -55,7 +55,7 @@ def test_tensorflow_documentation(backend: Framework) -> None:
     gradient = backend.make([1.0, 1.0, 3.0, 4.0, 2.0, 2.0, 1.0, 4.0, 2.0, 3.0])
     want = [0.62017367, 0.62017367, 1.86052102, 2.48069469, 1.24034735]
     want = [*want, want[4], want[0], want[3], want[4], want[2]]
-    assert ulps(gradclip.norm(gradient, tensorflow.clip_by_norm(5.0))[0], 8.0622577482985491, "float32") <= 4
+    assert ulps(gradclip.norm(gradient, tensorflow.clip_by_norm(5.0)), 8.0622577482985491, "float32") <= 4
     assert ulps(backend.read(gradclip.clip_by_norm(gradient, 5.0)), want, "float32") <= 4
     assert ulps(backend.read(gradclip.clip(gradient, tensorflow.clip_by_norm(5.0)).grads), want, "float32") <= 4
 

@@ -43,14 +43,14 @@ def test_several_groups(backend: Framework) -> None:
         every, own = length(ALL, 2.0), [length([name], 2.0) for name in DECODER]
         last = length(["encoder.bias", "head"], 1.0)
         assert ulps(float(result.norm[0]), every, "float32") <= 4
-        assert [n is None for n in result.norm[1]] == [False, False, True, True, True]
-        assert all(ulps(float(n), want, "float32") <= 4 for n, want in zip(result.norm[1][:2], own, strict=True))
+        assert [name for name, n in result.norm[1].items() if n is not None] == DECODER
+        assert all(ulps(float(result.norm[1][name]), want, "float32") <= 4 for name, want in zip(DECODER, own, strict=True))
         assert ulps(float(result.norm[2]), last, "float32") <= 4
         factors = dict.fromkeys(ENCODER, ratio(every, 1.0)) | {"head": ratio(last, 0.125, 1e-6)}
         factors |= {name: ratio(n, 0.5) for name, n in zip(DECODER, own, strict=True)}
         near(backend, result.grads, factors, dtype)
         assert ulps(float(result.coefficient[0]), factors["encoder.bias"], "float32") <= 4
-        assert [c is None for c in result.coefficient[1]] == [False, False, True, True, True]
+        assert [name for name, c in result.coefficient[1].items() if c is not None] == DECODER
 
 
 def test_bounds_beside_a_norm(backend: Framework) -> None:
@@ -86,13 +86,13 @@ def test_in_two_stages(backend: Framework) -> None:
     ]
     want = gradclip.clip(gradients(backend), groups)
     norms = gradclip.norm(gradients(backend), groups)
-    assert [[n is None for n in each] for each in norms[1:]] == [[name != "decoder." + kind for name in ALL] for kind in KINDS]
-    assert ulps(backend.read(norms[2][1]), [[1.5, 0.0, 2.5]], "float32") <= 4
+    assert [[k for k, n in each.items() if n is not None] for each in norms[1:]] == [["decoder." + kind] for kind in KINDS]
+    assert ulps(backend.read(norms[2]["decoder.weight"]), [[1.5, 0.0, 2.5]], "float32") <= 4
     assert ulps(backend.read(want.grads["decoder.weight"]), [[0.5, 0.0, -0.5]], "float32") <= 4
     given = gradients(backend)
     two = gradclip.scale_by_norm_(given, groups, norms) if backend.mutable else gradclip.scale_by_norm(given, groups, norms)
     for name in ALL:
-        assert np.array_equal(backend.read(two.grads[name]), backend.read(want.grads[name]))
+        assert ulps(backend.read(two.grads[name]), backend.read(want.grads[name]), "float32") <= 1
     one = gradclip.scale_by_norm(gradients(backend), Group(optax.clip_by_global_norm(1.0), "head"), 2.5)
     assert backend.read(one.grads["head"]) == -0.5
     for wrong in (norms[:2], 1.0):
@@ -287,7 +287,7 @@ def test_rules_that_need_no_reduction_beside_one_that_does(backend: Framework) -
     assert len(seen) == 1
     assert ulps(seen[0], length(ENCODER, 2.0) ** 2, "float32") <= 8
     assert result.norm[0] is None
-    assert all(ulps(float(n), want, "float32") <= 4 for n, want in zip(result.norm[1], each.values(), strict=False))
+    assert all(ulps(float(result.norm[1][name]), want, "float32") <= 4 for name, want in each.items())
     assert ulps(float(result.norm[2]), every, "float32") <= 4
     factors = {name: ratio(n, 0.5) for name, n in each.items()} | dict.fromkeys(ENCODER, ratio(every, 1.0)) | {"head": 0.2}
     near(backend, result.grads, factors, "float32")

@@ -59,20 +59,22 @@ CORE: dict[str, set[str]] = {
     "gradients": {"backend", "errors", "lane", "mistakes", "registry", "tracing"},
     "groups": {"errors", "gradients", "rule", "tracing"},
     "check": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule"},
+    "result": {"dtypes", "gradients", "lane"},
     "subsets": {"backend", "dtypes", "gradients", "norms", "rule"},
     "slices": {"backend", "norms", "parts", "rule", "subsets"},
     "coefficient": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule", "slices"},
     "distributed": {"backend", "errors", "gradients", "norms", "parts", "registry", "rule", "slices", "subsets"},
     "engine": {
         *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
-        *("rule", "scale", "subsets", "tracing"),
+        *("result", "rule", "scale", "subsets", "tracing"),
     },
-    "clip": {"engine", "gradients", "groups", "rule", "tracing"},
+    "clip": {"engine", "gradients", "groups", "result", "tracing"},
     "dialects": {"errors", "rule", "tracing"},
     "dropins": {
-        *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "registry", "rule", "tracing"),
+        *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "lane", "registry"),
+        *("result", "rule", "tracing"),
     },
-    "__init__": {"backend", "clip", "dropins", "groups", "registry", "rule"},  # the package itself: the public names
+    "__init__": {"backend", "clip", "dropins", "groups", "registry", "result", "rule"},  # the package itself: the public names
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}
@@ -99,7 +101,7 @@ FOLDERS = {
     "keras": {"keras", "tensorflow"},
 }
 BELOW = {
-    *("backend", "containers", "dtypes", "errors", "lane", "mistakes", "norms", "parts", "rule", "scale", "tracing"),
+    *("backend", "containers", "dtypes", "errors", "lane", "mistakes", "norms", "parts", "result", "rule", "scale", "tracing"),
 }
 # Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
 ON_TOP = {

@@ -41,7 +41,7 @@ PER_EXAMPLE = optax.per_example_global_norm_clip(1.0)
         (torch.clip_grad_norm(1.0), "x", TypeError, "A norm must be a number or a tensor.\nReceived: norm='x'"),
         (torch.clip_grad_norm(1.0), [5.0], TypeError, "A norm must be a number or a tensor.\nReceived: norm=.5.0."),
         (torch.clip_grad_norm(1.0), -1.0, ValueError, "A norm must not be negative.\nReceived: norm=-1.0"),
-        (PER_TENSOR, 5.0, TypeError, "tensorflow.clip_by_norm has one norm for each gradient.\nReceived: norm of type float"),
+        (PER_TENSOR, {"a": 5.0, "b": 5.0}, ValueError, "has one norm for each gradient.\nReceived: 2 norms and 1 gradients"),
         (PER_TENSOR, [5.0, 5.0], ValueError, "has one norm for each gradient.\nReceived: 2 norms and 1 gradients"),
         (PER_TENSOR, [None], TypeError, "A norm must be a number or a tensor"),
         (PER_TENSOR, [-5.0], ValueError, "A norm must not be negative"),

@@ -1,10 +1,17 @@
-"""Large results: those of one call stay as they are when the next ones are made, and when only something derived is held."""
+"""What a clip returns: results that nobody else writes, and the norm and the coefficient as tensors of the framework."""
 
 from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from frameworks.base import Framework
+from oracle import ulps
 
 import gradclip
 from gradclip.dialects import optax, paddle, tensorflow
@@ -43,3 +50,64 @@ def _clip_again_and_again(backend: Framework, rule: Rule, dtype: str) -> None:
         gradclip.clip([twos], tensorflow.clip_by_value(-3.0, 3.0))
     for row, values in rows:
         np.testing.assert_array_equal(backend.read(row), values)
+
+
+# ---- the type of the norm and of the coefficient ---------------------------------------------------------------------------
+
+RULES = {
+    "global": optax.clip_by_global_norm(1.0),
+    "measured only": optax.clip_by_global_norm(float("inf")),
+    "each": tensorflow.clip_by_norm(1.0),
+    "axes": tensorflow.clip_by_norm(1.0, axes=[0]),
+}
+
+
+def numbers(result: gradclip.ClipResult) -> list[Any]:
+    """The norms and the coefficients, out of their containers."""
+    found = [result.norm, result.coefficient]
+    return [x for n in found for x in (n.values() if isinstance(n, dict) else [n]) if x is not None]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_norm_is_a_tensor_of_the_framework(backend: Framework, name: str) -> None:
+    for dtype in backend.dtypes:
+        given = {"w": backend.make([3.0, 4.0], dtype), "none": None, "b": backend.make([0.5], dtype)}
+        result = gradclip.clip(given, RULES[name])
+        kind = np.generic if backend.name == "numpy" and name != "axes" else type(backend.make([1.0]))
+        wide = {"float16": "float32", "bfloat16": "float32", "complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+        for n in numbers(result):
+            assert isinstance(n, kind)
+            assert backend.dtype(n) == wide
+            assert tuple(n.shape) == ((1,) if name == "axes" else ())
+            assert math.isfinite(backend.read(n).item())
+        if name in ("each", "axes"):
+            assert result.norm.keys() == result.coefficient.keys() == given.keys()
+            assert result.norm["none"] is None
+        assert type(gradclip.norm(given, RULES[name])) is type(result.norm)
+
+
+def test_a_norm_per_tensor_comes_in_the_container(backend: Framework) -> None:
+    rule, x = RULES["each"], backend.make([3.0, 4.0])
+    assert float(gradclip.clip(x, rule).norm) == 5.0
+    for given in ([x, None], (x, None), {"a": [x], "b": (None,)}, iter([x, None])):
+        norm = gradclip.norm(given, rule)
+        assert type(norm) is (list if isinstance(given, Iterator) else type(given))
+    known = gradclip.norm({"a": [x], "b": None}, rule)
+    assert float(known["a"][0]) == 5.0
+    assert known["b"] is None
+    twice = {"a": [known["a"][0] * 2], "b": None}
+    scaled = gradclip.scale_by_norm({"a": [x], "b": None}, rule, twice).grads["a"][0]
+    assert ulps(backend.read(scaled), [0.3, 0.4], "float32") <= 2
+
+
+def test_a_result_is_copied_and_pickled(backend: Framework) -> None:
+    result = gradclip.clip([backend.make([3.0, 4.0])], RULES["global"])
+    for other in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert float(other.norm) == 5.0
+        assert backend.read(other.grads[0]).tolist() == backend.read(result.grads[0]).tolist()
+    assert repr(copy.copy(result)) == repr(result)
+
+
+def test_without_a_framework_a_norm_is_a_float() -> None:
+    result = gradclip.clip([None], RULES["global"])
+    assert (type(result.norm), result.norm, result.coefficient) == (float, 0.0, 1.0)

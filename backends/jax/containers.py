@@ -8,12 +8,17 @@ from typing import Any
 from jax import tree_util
 
 from gradclip.containers import Containers, plain_key
-from gradclip.rule import ClipResult
+from gradclip.result import ClipResult
 
 __all__ = ["Pytrees"]
 
 # so that a compiled function can return one
-tree_util.register_dataclass(ClipResult, ["grads", "norm", "coefficient"], [])
+_FIELDS = ("grads", "norm", "coefficient")
+tree_util.register_pytree_with_keys(
+    ClipResult,
+    lambda result: ([(tree_util.GetAttrKey(name), getattr(result, name)) for name in _FIELDS], None),
+    lambda _, children: ClipResult(*children),
+)
 
 
 class Pytrees(Containers):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
@@ -16,7 +17,7 @@ from gradclip.groups import Rules, check_groups
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
 
-__all__ = ["MissingParamsError", "gradient_transformation"]
+__all__ = ["ClipState", "MissingParamsError", "gradient_transformation"]
 
 _OF_NUMPY = (np.ndarray, np.generic)
 
@@ -25,15 +26,24 @@ class MissingParamsError(ArgumentError, ArgumentTypeError):
     """A rule relative to the parameters, in an optax chain that was not given them."""
 
 
-def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
+class ClipState(NamedTuple):
+    """The state of a clip in an ``optax.chain`` that records: what its last update did."""
+
+    norm: Any  #: before the clip, in the form of :attr:`gradclip.ClipResult.norm`; zeros before the first update
+    coefficient: Any  #: ones before the first update
+
+
+def gradient_transformation(rule: Rules, *, record: bool = False) -> optax.GradientTransformation:
     """A rule of any dialect as a link of an ``optax.chain``.
 
-    It has no state, so that a checkpoint of an optimizer keeps its shape where this takes the place of optax's own clip. Under
-    ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit that returns this.
+    Without ``record`` it has no state: a checkpoint of an optimizer keeps its shape where this takes the place of optax's own
+    clip. Under ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit that returns
+    this.
 
     Args:
         rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
             ``update``, as optax's does.
+        record: whether the state is a :class:`ClipState`, with the norm and the coefficient of the last update.
 
     Returns:
         An ``optax.GradientTransformation``. The gradients may be any pytree, with None or NumPy arrays in it.
@@ -60,9 +70,17 @@ def gradient_transformation(rule: Rules) -> optax.GradientTransformation:
         if relative and params is None:
             hint = "call update(updates, state, params)."
             raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
-        return clip(_arrays(updates), rule, params=_arrays(params) if relative else None).grads, state
+        result = clip(_arrays(updates), rule, params=_arrays(params) if relative else None)
+        return result.grads, ClipState(result.norm, result.coefficient) if record else state
 
-    return optax.GradientTransformation(init_empty_state(), update)
+    def init(params: Any) -> ClipState:
+        form = jax.eval_shape(lambda p: update(p, ClipState(None, None), p)[1], _arrays(params))
+        return ClipState(
+            jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form.norm),
+            jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), form.coefficient),
+        )
+
+    return optax.GradientTransformation(init if record else init_empty_state(), update)
 
 
 def _arrays(tree: Any) -> Any:

@@ -22,12 +22,13 @@ from gradclip.dtypes import LARGEST, WIDE
 from gradclip.engine import UNKNOWN, Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
-from gradclip.rule import ClipResult, Rule
+from gradclip.result import Found
+from gradclip.rule import Rule
 
 __all__ = ["whole"]
 
 
-def whole(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult | None:
+def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
     """The clip by a rule of numbers, or None for the engine."""
     if not isinstance(rules, Rule) or not rules.is_plain or rules.error_if_nonfinite or not _takes(opened.present):
         return None
@@ -39,7 +40,7 @@ def whole(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult | None:
     rule = dataclasses.replace(rules, **zeros)  # another limit needs no other program
     found = _compiled(opened.present, numbers, rule, asked.until)
     grads, norm, coefficient = jax.tree.map(awaited, found)
-    return ClipResult(
+    return Found(
         None if grads is None else opened.rebuild(opened.placed(grads)),
         opened.placed(norm) if isinstance(norm, list) else norm,
         opened.placed(coefficient) if isinstance(coefficient, list) else coefficient,

@@ -9,12 +9,13 @@ from typing import Any
 import paddle
 
 from gradclip.backends.paddle import versions
-from gradclip.clip import carry_out, clip
+from gradclip.clip import carry_out
 from gradclip.containers import wanted
 from gradclip.engine import Asked
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, check_groups
+from gradclip.result import ClipResult, last
 from gradclip.rule import Rule, Scope
 
 __all__ = ["grad_clip", "slot"]
@@ -33,8 +34,9 @@ def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
             other object has to be told.
 
     Returns:
-        A ``paddle.nn.clip.ClipGradBase``. As Paddle's own it leaves the gradient of a parameter with ``need_clip=False`` as it
-        is and drops pairs without a gradient.
+        A ``paddle.nn.clip.ClipGradBase``. Its ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of
+        the last clip; in a static program these are variables, which can be fetched. As Paddle's own it leaves the gradient of
+        a parameter with ``need_clip=False`` as it is and drops pairs without a gradient.
 
     Raises:
         TypeError, ValueError: for what is no rule, and for one whose result has another shape than the gradient; when it is
@@ -57,6 +59,7 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
         self.groups = check_groups(rule, keeps_shape=True)
         self.rule = rule
         self.reduce = reduce
+        self.last: ClipResult | None = None
 
     @paddle.jit.not_to_static
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
@@ -65,11 +68,15 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
             if isinstance(self.rule, Rule):
-                clipped = iter(clip([g for _, g in chosen], self.rule, params=[p for p, _ in chosen], reduce=self.reduce).grads)
+                opened = open_([g for _, g in chosen])
+                found = carry_out(opened, self.rule, Asked(params=[p for p, _ in chosen], reduce=self.reduce))
+                clipped = iter(found.grads)
             else:  # which are by the names of the parameters
                 opened = open_(chosen)
                 opened.is_excerpt = True  # there are no pairs of what has no gradient at this step, or is of another group
-                clipped = (g for _, g in carry_out(opened, self.rule, Asked(reduce=self.reduce)).grads)
+                found = carry_out(opened, self.rule, Asked(reduce=self.reduce))
+                clipped = (g for _, g in found.grads)
+            self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:
@@ -142,7 +149,8 @@ def slot(cls: type) -> type:
             return clipped
 
         def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-            return cls.__new__, (cls,), self.__dict__  # so that a pickle opens without Paddle too
+            # so that a pickle opens without Paddle too
+            return cls.__new__, (cls,), {name: value for name, value in self.__dict__.items() if name != "last"}
 
     Slot.__name__, Slot.__qualname__, Slot.__module__ = cls.__name__, cls.__qualname__, cls.__module__
     Slot.__doc__ = cls.__doc__

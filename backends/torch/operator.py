@@ -21,14 +21,15 @@ from gradclip.engine import UNKNOWN, Asked, run
 from gradclip.gradients import Gradients
 from gradclip.groups import Rules
 from gradclip.registry import get
-from gradclip.rule import GLOBAL, VALUE, ClipResult, Rule
+from gradclip.result import Found
+from gradclip.rule import GLOBAL, VALUE, Rule
 
 __all__ = ["whole"]
 
 _VERSION = "v" + re.sub(r"\W", "_", __version__)
 
 
-def whole(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult | None:
+def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
     """A whole clip while compiling, in place or only measured, as a single operation; None for the engine."""
     if not torch.compiler.is_dynamo_compiling() or not isinstance(rules, Rule) or asked.norm is not UNKNOWN:
         return None
@@ -37,7 +38,7 @@ def whole(opened: Gradients, rules: Rules, asked: Asked) -> ClipResult | None:
     if (asked.into != "place") if asked.until == "scale" else (asked.until != "norm" or rules.is_by_value):
         return None
     found = _operated(opened.present, rules, asked.until) if opened.lane.dtype else None
-    return None if found is None else ClipResult(opened.rebuild(opened.leaves) if asked.until == "scale" else None, *found)
+    return None if found is None else Found(opened.rebuild(opened.leaves) if asked.until == "scale" else None, *found)
 
 
 def _operated(tensors: Sequence[Tensor], rule: Rule, until: str) -> tuple[Any, Any] | None:

@@ -14,16 +14,51 @@ from gradclip.engine import Asked
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, check_groups
+from gradclip.result import ClipResult, Found, last
 from gradclip.rule import Rule, Scope
 
-__all__ = ["step_pre_hook"]
-
-Hook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
+__all__ = ["StepPreHook", "step_pre_hook"]
 
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # whose steps read self.grad_scale
 
 
-def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Hook:
+class StepPreHook:
+    """What :func:`step_pre_hook` returns.
+
+    Attributes:
+        last: the norm and the coefficient of the last clip, on their device: a :class:`gradclip.ClipResult` without gradients.
+            None before the first.
+    """
+
+    def __init__(self, rule: Rules, reduce: Any) -> None:
+        self.rule, self.reduce = rule, reduce
+        self.last: ClipResult | None = None
+
+    def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if isinstance(optimizer, _Twin):
+            return None  # torch calls the hooks again where a subclass's step calls that of its base
+        _check_untouched(optimizer, args)
+        if _closure(args, kwargs) is not None:
+            return _with_clips_inside(self.clip, optimizer, args, kwargs)
+        self.clip(optimizer)
+        return None
+
+    def clip(self, optimizer: torch.optim.Optimizer) -> None:
+        """Clip the gradients of the optimizer's parameters, in place."""
+        parameters: Any = _parameters(optimizer)
+        if not isinstance(self.rule, Rule):
+            names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
+            if len(set(names)) == len(parameters):
+                parameters = dict(zip(names, parameters, strict=True))
+        self._carried_out(_opened(parameters), Asked("place", reduce=self.reduce))
+
+    def _carried_out(self, opened: Gradients, asked: Asked) -> Found:
+        found = carry_out(opened, self.rule, asked)
+        self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
+        return found
+
+
+def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> StepPreHook:
     """A hook that clips the gradients of an optimizer's parameters before each step.
 
     Args:
@@ -41,7 +76,8 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Ho
     Under a ``torch.amp.GradScaler``, ``scaler.unscale_(optimizer)`` goes before ``scaler.step(optimizer)`` if that is fused.
 
     Returns:
-        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again.
+        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again. Its
+        ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of the last clip.
 
     Raises:
         TypeError: if ``rule`` is none. With ``fused``, at a step: for an optimizer that applies no coefficient, and for
@@ -60,30 +96,12 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> Ho
     >>> optimizer.step()
     >>> weight.data
     tensor([-0.6000, -0.8000])
+    >>> hook.last.norm
+    tensor(5.)
     >>> handle.remove()
     """
     check_groups(rule, keeps_shape=True)
-    if fused:
-        return _fused(rule, reduce)
-
-    def clip_now(optimizer: torch.optim.Optimizer) -> None:
-        parameters: Any = _parameters(optimizer)
-        if not isinstance(rule, Rule):
-            names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
-            if len(set(names)) == len(parameters):
-                parameters = dict(zip(names, parameters, strict=True))
-        carry_out(_opened(parameters), rule, Asked("place", reduce=reduce))
-
-    def clip_before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        if isinstance(optimizer, _Twin):
-            return None
-        _check_untouched(optimizer, args)
-        if _closure(args, kwargs) is not None:
-            return _with_clips_inside(clip_now, optimizer, args, kwargs)
-        clip_now(optimizer)
-        return None
-
-    return clip_before_step
+    return (FusedStepPreHook if fused else StepPreHook)(rule, reduce)
 
 
 class _ClippedClosure:
@@ -108,7 +126,7 @@ def _with_clips_inside(
 ) -> tuple[Any, Any] | None:
     """The arguments of ``step`` with a closure that clips; None where it does, as when a subclass's step calls its base's."""
     closure = _closure(args, kwargs)
-    if isinstance(closure, _ClippedClosure) and closure.clip is clip:
+    if isinstance(closure, _ClippedClosure) and closure.clip == clip:
         return None
 
     def wrapped(x: Any) -> Any:
@@ -128,34 +146,38 @@ def _opened(parameters: Any) -> Gradients:
 # ---- the coefficient inside the step -------------------------------------------------------------------------------------
 
 
-def _fused(rule: Rules, reduce: Any) -> Hook:
-    if not isinstance(rule, Rule) or rule.scope is not Scope.GLOBAL:
-        what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
-        raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
+class FusedStepPreHook(StepPreHook):
+    """What :func:`step_pre_hook` returns with ``fused=True``."""
 
-    def scale_in_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    def __init__(self, rule: Rules, reduce: Any) -> None:
+        super().__init__(rule, reduce)
+        if not isinstance(rule, Rule) or rule.scope is not Scope.GLOBAL:
+            what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
+            raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
+
+    def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if isinstance(optimizer, _Twin):
-            return None  # torch calls the hooks again where a subclass's step calls that of its base
+            return None
         _check_optimizer(optimizer)
         _check_untouched(optimizer, args)
         _check_closure(args, kwargs)
-        parameters = _parameters(optimizer)
         with torch.no_grad():  # of what an optimizer does nothing is recorded
-            opened = _opened(parameters)
-            _check_gradients(opened)
-            result = carry_out(opened, rule, Asked(until="coefficient", reduce=reduce))
-            coefficient = result.coefficient
-            if not isinstance(coefficient, float):
-                return (_twin(optimizer, coefficient.float().reciprocal()), *args[1:]), kwargs
-            divisor = 1 / coefficient if coefficient else math.inf
-            if LARGEST["float32"] < divisor < math.inf:  # the kernels take it in float32
-                carry_out(opened, rule, Asked("place", norm=result.norm))
-                return None
-        if divisor == 1:
-            return None  # the step is to the bit what it is without a hook
-        return (_twin(optimizer, torch.scalar_tensor(divisor, dtype=torch.float32)), *args[1:]), kwargs
+            divisor = self._divisor(_opened(_parameters(optimizer)))
+        return None if divisor is None else ((_twin(optimizer, divisor), *args[1:]), kwargs)
 
-    return scale_in_step
+    def _divisor(self, opened: Gradients) -> torch.Tensor | None:
+        """What the step is to divide by; None for nothing: the step is to the bit what it is without a hook."""
+        _check_gradients(opened)
+        found = self._carried_out(opened, Asked(until="coefficient", reduce=self.reduce))
+        coefficient = found.coefficient
+        if not isinstance(coefficient, float):
+            reciprocal: torch.Tensor = coefficient.float().reciprocal()
+            return reciprocal
+        divisor = 1 / coefficient if coefficient else math.inf
+        if LARGEST["float32"] < divisor < math.inf:  # the kernels take it in float32
+            carry_out(opened, self.rule, Asked("place", norm=found.norm))
+            return None
+        return None if divisor == 1 else torch.scalar_tensor(divisor, dtype=torch.float32)
 
 
 class _Twin:

@@ -127,7 +127,7 @@ def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bo
     >>> import gradclip, numpy as np
     >>> from gradclip.dialects import paddle
     >>> gradclip.clip(np.array([3.0, 4.0]), paddle.clip_grad_norm(1.0, norm_type=1)).norm
-    7.0
+    np.float64(7.0)
     """
     if norm_type not in (math.inf, 0, 1, 2):
         hint = "the torch dialect takes any order."

@@ -40,7 +40,7 @@ def clip_grad_norm(
     >>> import gradclip, numpy as np
     >>> from gradclip.dialects import torch
     >>> gradclip.clip([np.array([3.0, 4.0]), np.array([1.0, 2.0])], torch.clip_grad_norm(5.0)).norm
-    5.477225575051661
+    np.float64(5.477225575051661)
     """
     return Rule(
         name="torch.clip_grad_norm",

@@ -15,7 +15,9 @@ from gradclip.dialects import paddle as dialect
 from gradclip.engine import Asked
 from gradclip.errors import TensorTypeError
 from gradclip.gradients import Gradients, open_
+from gradclip.lane import Into
 from gradclip.registry import home, looked_at
+from gradclip.result import ClipResult, last
 from gradclip.rule import Rule
 from gradclip.tracing import as_it_is
 
@@ -35,6 +37,7 @@ class ClipGrad:
     """What the three share: pairs in, pairs out. Make one of the three."""
 
     rule: Rule  #: what the object does
+    last: ClipResult | None = None  #: the norm and the coefficient of the last clip, without its gradients
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ClipGrad:
         # Paddle's optimizers ask isinstance(clip, paddle.nn.ClipGradBase); where Paddle is imported, be one
@@ -65,7 +68,12 @@ class ClipGrad:
 
     def _clipped(self, opened: Gradients) -> list[Any]:
         # an optimizer only reads them, so that what is not clipped need not be copied, which takes several times its norm
-        return list(carry_out(opened, self.rule, Asked("kept")).grads)
+        return self._carried_out(opened, "kept")
+
+    def _carried_out(self, opened: Gradients, into: Into) -> list[Any]:
+        found = carry_out(opened, self.rule, Asked(into))
+        self.last = last(opened, found)
+        return list(found.grads)
 
 
 class ClipGradByNorm(ClipGrad):
@@ -138,7 +146,7 @@ class ClipGradByGlobalNorm(ClipGrad):
         backend = opened.backend
         leaves = opened.present[:1] if backend is None or opened.lane.dtype else opened.present
         in_place = backend is not None and all(not backend.is_sparse(g) and is_writable(backend, g) for g in leaves)
-        return list(carry_out(opened, self.rule, Asked("place" if in_place else "new")).grads)
+        return self._carried_out(opened, "place" if in_place else "new")
 
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={float(self.clip_norm):f}"

@@ -180,3 +180,31 @@ def test_a_limit_of_infinity_measures_only() -> None:
     grads = framework.make([3.0, -4.0])
     for rule in (torch.clip_grad_norm(math.inf), dialect.clip_by_global_norm(math.inf), dialect.adaptive_grad_clip(math.inf)):
         assert np.array_equal(gradient_transformation(rule).update(grads, optax.EmptyState(), grads)[0], grads)
+
+
+# ---- what it tells -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_norm_is_in_the_state() -> None:
+    grads = {"a": framework.make([3.0, 4.0]), "b": None}
+    for rule, norm in ((torch.clip_grad_norm(1.0), 5.0), (tensorflow.clip_by_norm(1.0), {"a": 5.0, "b": None})):
+        optimizer = optax.chain(gradient_transformation(rule, record=True), optax.sgd(0.1))
+        first = state = optimizer.init(grads)
+        for update in (optimizer.update, jax.jit(optimizer.update)):
+            _, state = update(grads, state)
+            assert jax.tree.map(float, state[0].norm) == norm
+            assert jax.tree.structure(state) == jax.tree.structure(first)
+            assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == jax.tree.map(lambda x: (x.shape, x.dtype), first)
+        last, _ = jax.lax.scan(lambda s, _, chain=optimizer: (chain.update(grads, s)[1], None), first, length=3)
+        assert jax.tree.map(float, last[0].norm) == norm
+        coefficients = jax.tree.leaves(last[0].coefficient)
+        assert ulps(np.array(coefficients), np.full(len(coefficients), 0.2), "float32") <= 8
+
+
+def test_groups_and_relative_rules_are_recorded() -> None:
+    grads = {"a": framework.make([[3.0], [4.0]]), "b": framework.make([1.0])}
+    rules = [gradclip.Group(torch.clip_grad_norm(1.0), "a"), gradclip.Group(dialect.adaptive_grad_clip(0.1), "b")]
+    transformation = gradient_transformation(rules, record=True)
+    _, state = transformation.update(grads, transformation.init(grads), grads)
+    assert float(state.norm[0]) == 5.0
+    assert float(state.norm[1]["b"].item()) == 1.0

@@ -1,0 +1,141 @@
+"""What a clip returns: the gradients, and the norm and the coefficient as tensors of their framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip.dtypes import COMPLEX, WIDE, promote
+from gradclip.gradients import Gradients
+from gradclip.lane import Lane
+
+__all__ = ["ClipResult", "Found", "last", "public"]
+
+
+@dataclass(slots=True)
+class Found:
+    """What the engine found: numbers as floats where looking at a value is free, and lists with an entry for each leaf."""
+
+    grads: Any
+    norm: Any
+    coefficient: Any
+
+
+class ClipResult:
+    """What a clip did.
+
+    Attributes:
+        grads: the clipped gradients, in the same container and of the same dtypes; None in a slot's ``last``.
+        norm: the norm before clipping; None for :attr:`Scope.VALUE`.
+        coefficient: what the gradients were multiplied by, 1 where nothing was clipped; None for :attr:`Scope.VALUE`.
+
+    The norm and the coefficient are 0-d tensors of the gradients' framework (NumPy: scalars), of the widest dtype among the
+    gradients and at least float32, on every device: ``float(result.norm)`` always works outside of a trace. For
+    :attr:`Scope.TENSOR` and :attr:`Scope.AXES` there is one for each gradient, in the container of the gradients (a list for an
+    iterator; pairs for Paddle's pairs), with None where a gradient is None. For :attr:`Scope.EXAMPLE` they are vectors. For a
+    list of groups each is a list with an entry for each group; a container in it has None for what the group does not scale.
+    For :attr:`Scope.AXES` and gradients in parts on several processes there are those of the slices of which this process has
+    something. Where there is no gradient at all and no framework, they are Python floats.
+
+    >>> import gradclip, numpy as np
+    >>> from gradclip.dialects import optax, tensorflow
+    >>> gradclip.clip([np.array([3.0]), np.array([4.0])], optax.clip_by_global_norm(1.0)).norm
+    np.float64(5.0)
+    >>> gradclip.clip({"w": np.array([3.0, 4.0])}, tensorflow.clip_by_norm(1.0)).coefficient
+    {'w': np.float64(0.2)}
+    """
+
+    __slots__ = ("_coefficient", "_form", "_norm", "grads")
+
+    def __init__(self, grads: Any, norm: Any, coefficient: Any, form: _Form | None = None) -> None:
+        self.grads = grads
+        self._norm = norm
+        self._coefficient = coefficient
+        self._form = form
+
+    @property
+    def norm(self) -> Any:
+        """The norm before clipping."""
+        self._settle()
+        return self._norm
+
+    @property
+    def coefficient(self) -> Any:
+        """What the gradients were multiplied by."""
+        self._settle()
+        return self._coefficient
+
+    def _settle(self) -> None:
+        """Make the tensors when somebody asks for them: most callers want the gradients alone."""
+        if self._form is not None:
+            self._norm, self._coefficient = self._form.of(self._norm), self._form.of(self._coefficient)
+            self._form = None
+
+    def __repr__(self) -> str:
+        return f"ClipResult(grads={self.grads!r}, norm={self.norm!r}, coefficient={self.coefficient!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClipResult, (self.grads, self.norm, self.coefficient)
+
+
+@dataclass(slots=True)
+class _Form:
+    """How floats become tensors, and lists with an entry for each leaf the container."""
+
+    lane: Lane
+    dtype: str
+    rebuild: Callable[[list[Any]], Any]
+    is_list: bool  #: whether there is one norm for each of several groups
+
+    def of(self, found: Any) -> Any:
+        return [self._one(x) for x in found] if self.is_list and found is not None else self._one(found)
+
+    def _one(self, found: Any) -> Any:
+        if isinstance(found, list):
+            return self.rebuild(self._tensors(found))
+        return self._tensors([found])[0]
+
+    def _tensors(self, found: list[Any]) -> list[Any]:
+        numbers = [x for x in found if isinstance(x, float)]
+        if not numbers:
+            return found
+        backend = self.lane.backend
+        with backend.arithmetic(False):
+            each = iter(self.lane.unstack(backend.asarray(numbers, self.dtype, None), len(numbers)))
+        return [next(each) if isinstance(x, float) else x for x in found]
+
+
+def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
+    """The result as a user gets it."""
+    backend = opened.backend
+    if backend is None or found.norm is None:
+        return ClipResult(found.grads, found.norm, found.coefficient)
+    form = _Form(opened.lane, _dtype(opened), _rebuild(opened), is_list)
+    if _is_looked_at(found.norm):
+        return ClipResult(found.grads, found.norm, found.coefficient, form)
+    return ClipResult(found.grads, form.of(found.norm), form.of(found.coefficient))
+
+
+def last(opened: Gradients, found: Found, *, is_list: bool = False) -> ClipResult:
+    """What a slot keeps of its last clip: the norm and the coefficient, and no gradients, which would stay in memory."""
+    return public(opened, Found(None, found.norm, found.coefficient), is_list=is_list)
+
+
+def _dtype(opened: Gradients) -> str:
+    lane = opened.lane
+    dtype = lane.dtype if opened.present else "float32"
+    wide = WIDE.get(dtype or promote(list(map(lane.backend.dtype, opened.present))), "float32")
+    return COMPLEX.get(wide, wide)
+
+
+def _rebuild(opened: Gradients) -> Callable[[list[Any]], Any]:
+    if not opened.is_named:
+        return opened.rebuild
+    owners = opened.owners
+    return lambda new: type(opened.tree)(zip(owners, new, strict=True))
+
+
+def _is_looked_at(norm: Any) -> bool:
+    """Whether there are floats in it: eagerly, on the host."""
+    return isinstance(norm, float) or (isinstance(norm, list) and any(map(_is_looked_at, norm)))
