@@ -1,7 +1,7 @@
 """Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
 
 from gradclip.backend import Backend
-from gradclip.clip import clip, clip_, norm, scale_by_norm, scale_by_norm_
+from gradclip.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
 from gradclip.dropins.paddle import (
     ClipGradByGlobalNorm,
     ClipGradByNorm,
@@ -42,6 +42,7 @@ __all__ = [
     "get_total_norm",
     "global_norm",
     "norm",
+    "norms_by_name",
     "register",
     "scale_by_norm",
     "scale_by_norm_",

@@ -6,11 +6,12 @@ from typing import Any
 
 from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules
+from gradclip.groups import Rules, names_of
 from gradclip.result import ClipResult, Found, public
+from gradclip.rule import Rule, Scope
 from gradclip.tracing import as_it_is
 
-__all__ = ["carry_out", "clip", "clip_", "norm", "scale_by_norm", "scale_by_norm_"]
+__all__ = ["carry_out", "clip", "clip_", "norm", "norms_by_name", "scale_by_norm", "scale_by_norm_"]
 
 
 @as_it_is
@@ -94,6 +95,34 @@ def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
         np.float64(5.0)
     """
     return _carried_out(grads, rule, Asked(until="norm", reduce=reduce)).norm
+
+
+@as_it_is
+def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
+    """The norm of each gradient by its name: to see which one explodes.
+
+    Args:
+        grads: any container that :func:`clip` takes, or a model of PyTorch or Paddle, whose parameters hold gradients.
+        order: p of the p-norm; infinity is the largest magnitude.
+
+    Returns:
+        The names, as a pattern of :class:`gradclip.Group` finds them, with 0-d tensors (NumPy: scalars) of at least float32 on
+        the gradients' device. What has no gradient is left out.
+
+    Raises:
+        TypeError: for what is no gradient.
+
+    Example:
+        >>> import gradclip, numpy as np
+        >>> gradclip.norms_by_name({"encoder": {"weight": np.array([3.0, 4.0])}, "head": np.array([12.0])})
+        {'encoder.weight': np.float64(5.0), 'head': np.float64(12.0)}
+    """
+    named = getattr(grads, "named_parameters", None)
+    opened = open_(dict(named()) if callable(named) else grads)
+    rule = Rule(name="norms", scope=Scope.TENSOR, order=float(order))
+    opened.rebuild = list  # one list, whatever the container
+    found = public(opened, run(opened, rule, Asked(until="norm")), is_list=False).norm
+    return {name: n for name, n in zip(names_of(opened), found, strict=True) if n is not None} if opened.leaves else {}
 
 
 @as_it_is

@@ -16,7 +16,7 @@ from gradclip.gradients import Gradients
 from gradclip.rule import Rule, Scope, check_rule
 from gradclip.tracing import constant
 
-__all__ = ["Chosen", "Group", "Rules", "check_groups", "choose", "missing"]
+__all__ = ["Chosen", "Group", "Rules", "check_groups", "choose", "missing", "names_of"]
 
 Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | None
 
@@ -162,6 +162,11 @@ def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
     if sum(map(len, scaled)) > len(set().union(*scaled)):
         raise _in_two_groups(scaled, found.names())
     return Chosen(scaled, counted, list(dict.fromkeys(found.unmatched)), found.names() if found.unmatched else [])
+
+
+def names_of(opened: Gradients) -> list[str]:
+    """The name of each leaf, by which a pattern of a group finds it."""
+    return _Found(opened).names()
 
 
 def missing(chosen: Chosen) -> ArgumentError:

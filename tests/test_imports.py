@@ -68,7 +68,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
         *("result", "rule", "scale", "subsets", "tracing"),
     },
-    "clip": {"engine", "gradients", "groups", "result", "tracing"},
+    "clip": {"engine", "gradients", "groups", "result", "rule", "tracing"},
     "dialects": {"errors", "rule", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "lane", "registry"),

@@ -111,3 +111,37 @@ def test_a_result_is_copied_and_pickled(backend: Framework) -> None:
 def test_without_a_framework_a_norm_is_a_float() -> None:
     result = gradclip.clip([None], RULES["global"])
     assert (type(result.norm), result.norm, result.coefficient) == (float, 0.0, 1.0)
+
+
+# ---- the norm of each gradient by its name ---------------------------------------------------------------------------------
+
+
+def test_norms_by_name(backend: Framework) -> None:
+    for dtype in backend.dtypes:
+        given = {"encoder": {"weight": backend.make([3.0, 4.0], dtype), "bias": None}, "head": [backend.make([-2.0], dtype)]}
+        found = gradclip.norms_by_name(given)
+        assert {name: float(n) for name, n in found.items()} == {"encoder.weight": 5.0, "head.0": 2.0}
+        assert {name: float(n) for name, n in gradclip.norms_by_name(given, math.inf).items()} == {
+            "encoder.weight": 4.0,
+            "head.0": 2.0,
+        }
+    assert {name: float(n) for name, n in gradclip.norms_by_name(iter([backend.make([3.0])])).items()} == {"0": 3.0}
+    assert gradclip.norms_by_name([]) == gradclip.norms_by_name({"w": None}) == {}
+
+
+def test_norms_of_what_is_no_gradient() -> None:
+    with pytest.raises(TypeError):
+        gradclip.norms_by_name("model")
+
+
+def test_norms_of_a_model(backend: Framework) -> None:
+    """What has named_parameters(), as models of torch and Paddle do."""
+
+    class Model:
+        def named_parameters(self) -> Iterator[tuple[str, Any]]:
+            make = backend.parameter if backend.holds_gradients else backend.make
+            yield "layer.weight", make(backend.make([3.0, 4.0]))
+            if backend.holds_gradients:
+                yield "unused", backend.parameter(None)
+
+    assert {name: float(n) for name, n in gradclip.norms_by_name(Model()).items()} == {"layer.weight": 5.0}
