@@ -19,7 +19,7 @@ from gradclip.backends.paddle.reference import PaddleLane
 from gradclip.dtypes import FLOATS, promote
 from gradclip.lane import Into, Lane
 
-__all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "on_host"]
+__all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "is_on_accelerator", "on_host"]
 
 _LARGE = 1 << 20  # elements from which on NumPy makes the memory: several times as fast, because it asks for large pages
 _PIECE = 1 << 12  # elements that the reference converts to float64 at once
@@ -58,6 +58,13 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
 def on_host(tensors: Sequence[Tensor]) -> bool:
     """Whether all lie in the host's memory."""
     return ON_HOST_ONLY or all(x.place.is_cpu_place() for x in tensors)
+
+
+def is_on_accelerator(x: Tensor) -> bool:
+    """Whether a tensor lies elsewhere; a value of a program will where programs run by default."""
+    if isinstance(x, versions.Value):
+        return not ON_HOST_ONLY and paddle.device.get_device() != "cpu"
+    return not on_host([x])
 
 
 class MemoryLane(HostLane, PaddleLane):

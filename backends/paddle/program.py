@@ -14,13 +14,13 @@ from typing import Any
 import paddle
 
 from gradclip.backend import Backend, Tensor
-from gradclip.backends.paddle import versions
+from gradclip.backends.paddle import lanes, versions
 from gradclip.backends.paddle.lanes import ON_HOST_ONLY
 from gradclip.backends.paddle.reference import PaddleLane
-from gradclip.dtypes import WIDE
+from gradclip.dtypes import FLOATS, WIDE, promote
 from gradclip.lane import Into, Lane
 
-__all__ = ["ProgramLane", "traced"]
+__all__ = ["AcceleratorProgramLane", "ProgramLane", "traced"]
 
 _NARROW = {"float32", "float16", "bfloat16"}  # dtypes whose squares neither overflow nor vanish in float64
 _SHORT = 16  # shorter rows are too many
@@ -32,6 +32,8 @@ _LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflo
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     """The lane of values of a program; None for the reference."""
+    if lanes.is_on_accelerator(tensors[0]):
+        return AcceleratorProgramLane(backend)
     return ProgramLane(backend) if _NARROW.issuperset(versions.dtypes(tensors)) else None
 
 
@@ -82,6 +84,29 @@ class ProgramLane(PaddleLane):
         # half the time of a product, but 0 where that is -0; a bias of -0 is the 0 of another operation in the process
         scaled = versions.operations.scale(wide, backend.cast(coefficient, WIDE[dtype]), 0.0, True)
         return backend.cast(versions.operations.copysign(scaled, wide), dtype)
+
+
+class AcceleratorProgramLane(PaddleLane):
+    """Values that an accelerator is to have: norms in the dtype of their arithmetic, and no branch, for which it would wait."""
+
+    def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
+        if order != 2 or not self._are_floats(tensors):
+            return super().total(tensors, order, wide)
+        dtype = promote([*(WIDE[self.backend.dtype(x)] for x in tensors), *([wide] if wide else [])])
+        squares = [self.backend.cast(x, dtype) for x in self._squares(tensors)]
+        return paddle.reshape(_root(paddle.add_n(squares), tensors), [])
+
+    def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
+        if order != 2 or not self._are_floats(tensors):
+            return super().each(tensors, order)
+        return [paddle.reshape(_root(squares, [x]), []) for x, squares in zip(tensors, self._squares(tensors), strict=True)]
+
+    def _are_floats(self, tensors: Sequence[Tensor]) -> bool:
+        return set(FLOATS).issuperset(map(self.backend.dtype, tensors))
+
+    def _squares(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        backend = self.backend
+        return [versions.operations.squared_l2_norm(backend.cast(x, WIDE[backend.dtype(x)])) for x in tensors]
 
 
 class _Batches:

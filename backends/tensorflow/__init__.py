@@ -160,7 +160,7 @@ class TensorFlowBackend(Backend):
     # ---- how a clip is carried ----------------------------------------------------------------------------------------------
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
-        return lanes.eager(self, tensors) if tf.executing_eagerly() else compiled.traced(self)
+        return lanes.eager(self, tensors) if tf.executing_eagerly() else compiled.traced(self, tensors)
 
     def error(self, error: GradclipError) -> Exception:
         """An ``InvalidArgumentError`` too, which TensorFlow raises for dtypes and axes that do not fit."""

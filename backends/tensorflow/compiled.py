@@ -14,12 +14,12 @@ import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.tensorflow import versions
-from gradclip.backends.tensorflow.lanes import Reference, is_few, joined, parted
+from gradclip.backends.tensorflow.lanes import Reference, is_few, is_on_accelerator, joined, parted
 from gradclip.dtypes import WIDE, promote
 from gradclip.lane import Into, Lane
 from gradclip.norms import wide_real
 
-__all__ = ["GraphLane", "XlaLane", "traced"]
+__all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
 
 _NARROW = (tf.float32, tf.bfloat16, tf.float16)  # dtypes whose squares neither overflow nor vanish in float64
 _ROW = 512  # elements to a float32 sum in a few lanes: 3 ulp at the worst, where 4096 are off by 7
@@ -30,10 +30,12 @@ _SOME = 1 << 18  # up to so many elements in all, copies in float64 cost less th
 _LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
 
 
-def traced(backend: Backend) -> Lane | None:
+def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     """The lane of what is traced; None for the reference."""
     if _is_vectorized():
         return None
+    if any(map(is_on_accelerator, tensors)):
+        return AcceleratorGraphLane(backend)
     return XlaLane(backend) if versions.is_traced_by_xla() else GraphLane(backend)
 
 
@@ -78,7 +80,7 @@ class TracedLane(Reference):
         return results
 
     def measured(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The norm over all, in float64."""
+        """The norm over all, in float64 on the host."""
         raise NotImplementedError
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
@@ -255,6 +257,37 @@ def _plain(tensors: Sequence[Tensor]) -> Tensor:
         if rest is not None:
             squares.append(tf.reduce_sum(tf.square(tf.cast(rest, tf.float64))))
     return tf.sqrt(tf.add_n(squares))
+
+
+# ---- accelerators, with XLA and without ------------------------------------------------------------------------------------
+
+
+class AcceleratorGraphLane(TracedLane):
+    """For accelerators: sums in float32, which they add up in trees, and no branch, for which they would wait for the host.
+
+    A number times 1 is itself to the bit, but for subnormal ones where a device makes 0 of them.
+    """
+
+    def measured(self, tensors: Sequence[Tensor]) -> Tensor:
+        return tf.sqrt(2 * tf.add_n([tf.nn.l2_loss(tf.cast(x, tf.float32)) for x in tensors]))
+
+    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        if into == "place" or isinstance(factors, (list, float)) or factors.shape.rank != 0:
+            return super().scale(tensors, factors, into)
+        return [rebuild(_times(tf.convert_to_tensor(x), factors)) for x, rebuild in map(self.backend.rows, tensors)]
+
+    def product(self, x: Tensor, coefficient: Any) -> Tensor:
+        if isinstance(coefficient, float) or coefficient.shape.rank != 0:
+            return super().product(x, coefficient)
+        return _times(tf.convert_to_tensor(x), coefficient)
+
+    def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
+        return self.backend.clip(
+            self.backend.clip(x, None, upper), lower, None
+        )  # no selection: no subnormal number is lost there
+
+
+# ---- how XLA bounds by constants -------------------------------------------------------------------------------------------
 
 
 def _by_bits(x: Tensor, lower: float, upper: float) -> Tensor:

@@ -32,8 +32,14 @@ def is_on_host(device: str) -> bool:
 
 
 def is_on_accelerator(x: Tensor) -> bool:
-    """Whether an eager tensor lies elsewhere."""
-    return tf.executing_eagerly() and not is_on_host(x.device)
+    """Whether a tensor lies elsewhere. What is traced and placed nowhere runs on an accelerator where there is one."""
+    return not is_on_host(x.device) if x.device else has_accelerator()
+
+
+def has_accelerator() -> bool:
+    """Whether this process has a device besides the host, or trains on TPUs."""
+    kinds = {device.device_type for device in tf.config.get_visible_devices()}
+    return kinds != {"CPU"} or isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
 def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:

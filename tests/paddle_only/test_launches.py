@@ -15,10 +15,11 @@ import pytest
 from frameworks.paddle import framework
 from oracle import ulps
 from paddle import _C_ops, profiler
+from paddle_programs import run
 
 import gradclip
 from gradclip.backends.paddle import PaddleBackend, lanes, launches, versions
-from gradclip.dialects import keras, torch
+from gradclip.dialects import keras, tensorflow, torch
 
 #: operators of Paddle that are several kernels on a GPU: clip_by_norm reduces, and then writes the product; Paddle 3.3,
 #: paddle/phi/kernels/gpu/clip_by_norm_kernel.cu. check_finite_and_unscale inverts its divisor first; gpu/amp_kernel.cu
@@ -141,3 +142,51 @@ def test_what_it_computes(rule: gradclip.Rule, dtype: str, in_place: bool, monke
     monkeypatch.setattr(PaddleBackend, "lane", lambda self, tensors: None)
     for got, want in zip(found, clipped(PaddleBackend), strict=True):
         assert ulps(got, want, dtype) <= 4
+
+
+# ---- programs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "ON_HOST_ONLY", False)
+    monkeypatch.setattr(paddle.device, "get_device", lambda: "gpu:0")
+
+
+@pytest.mark.usefixtures("an_accelerator")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rule", [*RULES.values(), tensorflow.clip_by_norm(0.5, axes=[0])], ids=[*RULES, "axes"])
+def test_programs_for_accelerators(rule: gradclip.Rule, dtype: str) -> None:
+    """No float64 but for float64, and no branch, for which an accelerator waits."""
+    rng = np.random.default_rng(0)
+    fed = [rng.normal(size=shape).astype(dtype) for shape in ((3, 4), (5,), (400, 401))]
+    texts = []
+
+    def build(*inputs: Any) -> list[Any]:
+        clipped = list(gradclip.clip(list(inputs), rule).grads)
+        texts.append(str(paddle.static.default_main_program()))
+        return clipped
+
+    got = run(build, *fed)
+    assert "pd_op.if" not in texts[0]
+    assert ("f64>" in texts[0]) == (dtype == "float64")
+    for mine, x in zip(got, gradclip.clip(fed, rule).grads, strict=True):
+        assert ulps(mine, x, dtype) <= 8
+
+
+# Paddle's own backward pass of a program warns
+@pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
+@pytest.mark.usefixtures("an_accelerator")
+def test_a_derivative_in_a_program_for_an_accelerator() -> None:
+    def build(x: Any) -> list[Any]:
+        x.stop_gradient = False
+        clipped = gradclip.clip([x], torch.clip_grad_norm(1.0)).grads[0]
+        return [clipped, *paddle.static.gradients([clipped * paddle.to_tensor([1.0, 2.0])], [x])]
+
+    for values in ([3.0, 4.0], [0.0, 0.0], [0.3, 0.4]):
+        clipped, slope = run(build, np.array(values, np.float32))
+        x = paddle.to_tensor(values, stop_gradient=False)
+        want = gradclip.clip([x * 1.0], torch.clip_grad_norm(1.0)).grads[0]
+        (want * paddle.to_tensor([1.0, 2.0])).sum().backward()
+        assert np.allclose(clipped, want.numpy(), rtol=1e-6)
+        assert np.allclose(slope, x.grad.numpy(), rtol=1e-6, atol=3e-7)

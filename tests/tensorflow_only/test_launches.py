@@ -6,6 +6,7 @@ There is no accelerator here: tensors on the host pass for those of one. Each ea
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,3 +105,75 @@ def test_that_operations_are_counted() -> None:
     """A count that forgets operations proves nothing."""
     assert issued(lambda: tf.sqrt(tf.constant(2.0)) + 1.0)[0] == 2
     assert issued(lambda: tf.cast(tf.constant(2.0), tf.float64))[1] == {"float64"}
+
+
+# ---- graphs ----------------------------------------------------------------------------------------------------------------
+
+
+def traced(call: Callable[[list[Any]], Any], grads: list[Any], jit: bool = False) -> tuple[Any, list[Any]]:
+    """What a traced function returns, and the operations of its graph."""
+    function = tf.function(call, jit_compile=jit)
+    graph = function.get_concrete_function(grads).graph
+    inner = [op for name in graph._functions for op in graph._get_function(name).graph.get_operations()]
+    return function(grads), [
+        op for op in [*graph.get_operations(), *inner] if op.type not in ("Placeholder", "Const", "Identity")
+    ]
+
+
+@pytest.fixture
+def an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "has_accelerator", lambda: True)
+
+
+@pytest.mark.usefixtures("an_accelerator")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("count", [1, 10, 200])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_graphs_for_accelerators(name: str, count: int, dtype: str) -> None:
+    """No float64, no branch, which waits for the host; and of float32 no more than natively."""
+    grads = gradients(count, dtype)
+    for limit in (0.25, 1e4):
+        native, ours = (partial(f, limit=limit) for f in FUNCTIONS[name])
+        if name == "global":
+            native, ours = (partial(f, clip_norm=limit) for f in FUNCTIONS[name])
+        result, operations = traced(lambda grads, ours=ours: ours(grads), grads)
+        assert not {op.type for op in operations} & {"If", "StatelessIf", "Cond"}
+        assert "float64" not in {x.dtype.name for op in operations for x in op.outputs}
+        if dtype == "float32":
+            theirs = traced(lambda grads, native=native: native(grads), grads)[1]
+            assert len(operations) <= len(theirs) + SPARE
+        here = FUNCTIONS[name][1](grads, limit)
+        mine, want = (r[0] if name == "global" else r for r in (result, here))
+        assert all(ulps(framework.read(a), framework.read(b), dtype) <= 4 for a, b in zip(mine, want, strict=True))
+
+
+@pytest.mark.usefixtures("an_accelerator")
+@pytest.mark.parametrize("jit", [False, True])
+def test_derivatives_and_sparse_gradients_in_graphs_for_accelerators(jit: bool) -> None:
+    def loss(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            clipped = gradclip.clip_by_global_norm([x], 1.0)[0][0]
+        return clipped, tape.gradient(clipped, x)
+
+    for x in (tf.constant([3.0, 4.0]), tf.zeros(2), tf.constant([0.3, 0.4])):
+        got = tf.function(loss, jit_compile=jit)(x)
+        for mine, want in zip(got, loss(x), strict=True):
+            assert np.allclose(mine, want, rtol=1e-6, atol=3e-7)
+    if not jit:  # XLA has no tf.unique
+        slices = tf.IndexedSlices(tf.constant([[3.0], [1.0], [3.0]]), tf.constant([1, 0, 1]), tf.constant([4, 1]))
+        (clipped,), norm = tf.function(lambda: gradclip.clip_by_global_norm([slices], 1.0))()
+        assert ulps(norm.numpy(), 37**0.5, "float32") <= 2
+        assert ulps(tf.convert_to_tensor(clipped).numpy().ravel(), np.array([1, 6, 0, 0]) / 37**0.5, "float32") <= 4
+
+
+def test_a_graph_that_is_placed_on_the_host_stays_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "is_on_host", lambda device: "CPU:" in device)
+    monkeypatch.setattr(lanes, "has_accelerator", lambda: True)
+
+    def on_host(x: Any) -> Any:
+        with tf.device("/CPU:0"):
+            return gradclip.global_norm([tf.identity(x)])
+
+    x = tf.fill([1 << 22], 0.1)
+    assert ulps(tf.function(on_host)(x).numpy(), 2048 * np.float64(np.float32(0.1)), "float32") <= 1
