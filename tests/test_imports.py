@@ -49,15 +49,17 @@ CORE: dict[str, set[str]] = {
     "parts": set(),
     "containers": set(),
     "departures": set(),
-    "rule": {"errors"},
+    "reprs": set(),
+    "spelling": {"errors"},
+    "rule": {"errors", "reprs"},
     "backend": {"containers", "errors", "parts"},
-    "mistakes": {"backend", "errors"},
+    "mistakes": {"backend", "errors", "rule", "spelling"},
     "registry": {"backend", "errors", "tracing"},
     "norms": {"backend", "dtypes", "errors", "rule"},
     "scale": {"backend", "dtypes", "registry"},
     "lane": {"backend", "dtypes", "norms", "scale"},
     "gradients": {"backend", "errors", "lane", "mistakes", "registry", "tracing"},
-    "groups": {"errors", "gradients", "rule", "tracing"},
+    "groups": {"errors", "gradients", "mistakes", "rule", "tracing"},
     "check": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule"},
     "subsets": {"backend", "dtypes", "gradients", "norms", "rule"},
     "slices": {"backend", "norms", "parts", "rule", "subsets"},
@@ -68,11 +70,19 @@ CORE: dict[str, set[str]] = {
         *("rule", "scale", "subsets", "tracing"),
     },
     "clip": {"engine", "gradients", "groups", "rule", "tracing"},
-    "dialects": {"errors", "rule", "tracing"},
+    "dialects": {"errors", "rule", "spelling", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "registry", "rule", "tracing"),
     },
-    "__init__": {"backend", "clip", "dropins", "groups", "registry", "rule"},  # the package itself: the public names
+    "__init__": {
+        "backend",
+        "clip",
+        "dropins",
+        "groups",
+        "registry",
+        "rule",
+        "spelling",
+    },  # the public names
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}
