@@ -91,8 +91,8 @@ FOR_TYPES = {"backend": {"lane"}}
 MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
-    MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule"},
-    CONFORMANCE: PUBLIC,
+    MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule", "spelling"},
+    CONFORMANCE: {*PUBLIC, "spelling"},
     "commands": {"__init__", "__version__", "backend", "dialects", "dtypes", "errors", "registry", "rule"},
 }
 

@@ -144,7 +144,7 @@ def test_optimizers_and_models(wrong: Any, text: str) -> None:
 @pytest.mark.parametrize(("limit", "said"), [
     (None, "Received: max_norm=None\nHint: for no limit leave the clip out"),
     ([np.ones(9)] * 3, "Received: max_norm=a list of 3\nHint: gradients are no limit"),
-    (torch.clip_grad_value(2.0), "Received: max_norm=Rule('torch.clip_grad_value', scope='value', lower=-2.0, upper=2.0)\nHint: give"),
+    (torch.clip_grad_value(2.0), "Received: max_norm=Rule('torch.clip_grad_value'"),
     ("x" * 99, "Received: max_norm='xxxxxxxxx"),
 ])  # fmt: skip
 def test_what_is_no_limit_is_shown_in_a_few_words(limit: Any, said: str) -> None:

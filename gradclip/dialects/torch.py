@@ -89,3 +89,7 @@ def order(name: str, value: Any) -> float:
         raise ArgumentTypeError(f"{name} must be a number.", f"{name}={shown(value)}", "2.0, 1.0, or float('inf').") from None
     except (ValueError, OverflowError):
         raise ArgumentError(f"{name} must be a number.", f"{name}={shown(value)}", "2.0, 1.0, or float('inf').") from None
+
+
+clip_grad_norm_ = clip_grad_norm  # as the natives are spelt
+clip_grad_value_ = clip_grad_value
