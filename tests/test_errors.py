@@ -201,8 +201,10 @@ def test_one_tensor_and_several(backend: Framework) -> None:
     tensors = [backend.make([3.0]), backend.make([4.0])]
     with pytest.raises(TypeError, match=r"clip_by_norm takes one tensor.\nReceived: t of type list\nHint: for several"):
         gradclip.clip_by_norm(tensors, 1.0)
-    for wrong in (tensors[0], iter(tensors), {"w": tensors[0]}, "abc", None):
-        with pytest.raises(TypeError, match="t_list must be a list or tuple of tensors"):
+    for wrong in (tensors[0], "abc", None):
+        with pytest.raises(
+            TypeError, match=r"t_list must be a list of tensors\.(?s:.)*Hint: for one tensor: gradclip\.clip_by_glo"
+        ):
             gradclip.clip_by_global_norm(wrong, 1.0)
     with pytest.raises(ValueError, match="clip_by_norm takes one tensor"):
         gradclip.clip_by_norm(None, 1.0)

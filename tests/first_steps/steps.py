@@ -48,7 +48,10 @@ EVERYWHERE = [
     ("A limit of None, as in a configuration.", "dialects.torch.clip_grad_norm(max_norm=None)"),
     ("Several tensors where one is expected.", "gradclip.clip_by_norm(list(grads.values()), 1.0)"),
     ("Gradients where pairs are expected.", "gradclip.ClipGradByNorm(1.0)(list(grads.values()))"),
-    ("Another container than TensorFlow's own function takes.", "gradclip.clip_by_global_norm(grads, 1.0)"),
+    (
+        "Another container than TensorFlow's own function takes.",
+        "clipped, norm = gradclip.clip_by_global_norm(grads, 1.0)\nsorted(clipped), float(norm)",
+    ),
     ("A pattern that matches nothing.", 'gradclip.clip(grads, gradclip.Group(rule, "encoder.*"))'),
     ("A limit relative to parameters, without them.", "gradclip.clip(grads, dialects.optax.adaptive_grad_clip(0.1))"),
     ("An operation without its underscore.", 'gradclip.clip_grad_norm(grads, 1.0)'),
@@ -92,7 +95,7 @@ def loss(params):
     return jnp.sum(params["w"] ** 2)
 params = {"w": jnp.array([[3.0, 4.0]])}
 grads = {"w": jnp.array([[3.0, 4.0]]), "b": jnp.array([12.0])}
-whole = jnp.array([1, 2])
+whole = jnp.array([1, 2], "int32")
 """
 _KERAS = """
 import keras, numpy as np
