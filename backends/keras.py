@@ -16,8 +16,9 @@ import keras
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
+from gradclip.mistakes import check_rule
 from gradclip.result import ClipResult
-from gradclip.rule import Rule, Scope, check_rule
+from gradclip.rule import Rule, Scope
 
 __all__ = ["clipped"]
 
@@ -56,6 +57,8 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False) -> Any:
         >>> isinstance(adam, keras.optimizers.Adam), adam.clip_rule.name
         (True, 'torch.clip_grad_norm')
     """
+    if isinstance(optimizer, Rule):
+        raise ArgumentTypeError("The optimizer comes first.", f"optimizer={optimizer}", "clipped(optimizer, rule).")
     made = keras.optimizers.get(optimizer)
     if made is None:
         raise ArgumentTypeError("An optimizer is needed.", "optimizer=None", 'name one: "adam".')

@@ -16,6 +16,7 @@ from gradclip.groups import Group
 from gradclip.registry import register
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
+from gradclip.spelling import did_you_mean, nearest, same, unknown
 
 __version__ = "0.1.0"
 
@@ -47,3 +48,13 @@ __all__ = [
     "scale_by_norm",
     "scale_by_norm_",
 ]
+
+
+def _look_up(name: str) -> object:
+    """The package's ``__getattr__``: the error for a name that is not there, with what was meant."""
+    public = [name for name in __all__ if name[0] != "_"]
+    found = same(name, public)
+    raise unknown("gradclip", name, did_you_mean([f"gradclip.{one}" for one in ([found] if found else nearest(name, public))]))
+
+
+globals()["__getattr__"] = _look_up  # not by def, of which a type checker would take it that there is every name

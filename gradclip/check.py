@@ -19,8 +19,9 @@ from gradclip.errors import (
     ShapeError,
     TensorTypeError,
     message,
+    shown,
 )
-from gradclip.gradients import Gradients
+from gradclip.gradients import ANONYMOUS, Gradients
 from gradclip.norms import axes_of, check_dtypes
 from gradclip.registry import find, looked_at
 from gradclip.rule import Rule, Scope
@@ -37,6 +38,9 @@ __all__ = [
     "warn_of_no_match",
     "warn_of_nothing",
 ]
+
+
+Paths = Callable[[], list[str]]  #: what returns the name of each gradient
 
 
 class KnownNormError(ShapeError, RuntimeError):
@@ -71,7 +75,7 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
     if rule.scope is Scope.VALUE:
         if known is None:
             return None  # as gradclip.norm has it
-        raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={known!r}", "use gradclip.clip.")
+        raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={shown(known)}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         return _known(backend, rule, next((x for x in leaves if x is not None), None), known)
     norms = backend.containers.flatten(known)[0]
@@ -88,7 +92,7 @@ def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
     owner = find(norm)
     if owner is None and not isinstance(norm, (int, float)):
         hint = "pass what gradclip.norm or gradclip.get_total_norm returned."
-        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={norm!r}", hint)
+        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={shown(norm)}", hint)
     if owner is not None and owner.dtype(norm) not in FLOATS + tuple(INTEGERS):
         raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {owner.dtype(norm)}"))
     norm = norm if owner is None else owner.distributed.together(norm)
@@ -118,15 +122,15 @@ def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any
         raise backend.error(KnownNormError(what, f"norm of shape {shape}", "pass a 0-d tensor."))
 
 
-def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False) -> None:
-    """Refuse what cannot be clipped, before anything is computed."""
+def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False, paths: Paths | None = None) -> None:
+    """Refuse what cannot be clipped, before anything is computed; ``paths`` has the gradients' names, if not ``opened``."""
     present = opened.present
     limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
     backend.check(present)
     if rule.scope is Scope.VALUE:
         _check_bounds(backend, present, rule)
     else:
-        check_dtypes(backend, present)
+        _check_dtypes(opened, backend, paths)
     if rule.scope is Scope.EXAMPLE:
         _check_examples(backend, present, rule)
     for limit in limits:
@@ -134,15 +138,37 @@ def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = F
             _check_fits(backend, x, limit)
     if rule.scope is Scope.AXES:
         for x in present:
-            if len(backend.shape(x) or ()) != len(backend.shape(backend.rows(x)[0]) or ()):
-                what = "A gradient with more than one sparse dimension has no slices to take a norm over."
-                raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "clip it whole, or make it dense."))
-            if 0 not in (axes_of(backend, x, rule) or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
-                what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
-                raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
+            _check_axes(opened, backend, x, rule, paths)
     if in_place:
         for x in present:
             backend.check_writable(x)
+
+
+def _check_dtypes(opened: Gradients, backend: Backend, paths: Paths | None) -> None:
+    try:
+        check_dtypes(backend, opened.present)
+    except DTypeError:
+        wrong = next(x for x in opened.present if backend.dtype(x) not in WIDE)
+        check_dtypes(backend, [wrong], _called(opened, wrong, paths))
+
+
+def _check_axes(opened: Gradients, backend: Backend, x: Tensor, rule: Rule, paths: Paths | None) -> None:
+    if len(backend.shape(x) or ()) != len(backend.shape(backend.rows(x)[0]) or ()):
+        what = "A gradient with more than one sparse dimension has no slices to take a norm over."
+        raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "clip it whole, or make it dense."))
+    try:
+        axes = axes_of(backend, x, rule)
+    except ShapeError:
+        axes = axes_of(backend, x, rule, _called(opened, x, paths))  # raises again, with the name
+    if 0 not in (axes or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
+        what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
+        raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
+
+
+def _called(opened: Gradients, x: Tensor, paths: Paths | None) -> str:
+    """What a message says of a gradient: its name, where it has one."""
+    name = (paths or opened.paths)()[next(i for i, leaf in enumerate(opened.leaves) if leaf is x)]
+    return "" if name == ANONYMOUS else f", gradient {name}"
 
 
 def is_writable(backend: Backend, x: Tensor) -> bool:
@@ -266,9 +292,16 @@ def warn_of_nothing(opened: Gradients) -> None:
         what = "None of the parameters has a gradient: nothing was clipped."
         hint = "clip after backward(), and before zero_grad()."
         received = f"{len(opened.owners)} parameters"
+        if opened.backend is not None and not any(map(opened.backend.is_parameter, opened.owners)):
+            what = "None of these tensors has a gradient: nothing was clipped."
+            received = f"{len(opened.owners)} tensors that require no gradient"
+            hint = "gradients themselves go to gradclip.clip_(grads, rule); this function takes parameters."
     elif opened.was_iterator:
         what, hint = "The iterator is empty: nothing was clipped.", "an iterator can be used once; pass a list to use it again."
         received = "an empty or exhausted iterator"
+    elif opened.tree is None:
+        what, received = "There is no gradient: nothing was clipped.", "grads=None"
+        hint = "a parameter's gradient is None before backward(), and after zero_grad()."
     else:
         return
     warnings.warn(message(what, received, hint), GradclipWarning, stacklevel=_outside())

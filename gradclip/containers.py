@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["Containers", "plain_key", "wanted"]
@@ -18,6 +18,14 @@ class Containers:
 
     def is_container(self, x: object) -> bool:
         """Whether ``x``, which is none of Python's own containers, is one of this framework's."""
+        return False
+
+    def is_gap(self, x: object) -> bool:
+        """Whether ``x``, which is not None, stands for a gradient that is not there."""
+        return False
+
+    def has_gaps(self, leaves: Sequence[Any]) -> bool:
+        """Whether one of these is such a gap. :meth:`flatten` has None for each, and puts it back where that is None still."""
         return False
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:

@@ -28,10 +28,10 @@ from gradclip.errors import ArgumentTypeError
 from gradclip.gradients import Gradients
 from gradclip.groups import Chosen, Rules, check_groups, choose, missing
 from gradclip.lane import Into
-from gradclip.mistakes import refuse_states
+from gradclip.mistakes import check_rule, refuse_states
 from gradclip.norms import check_dtypes
 from gradclip.result import Found
-from gradclip.rule import EXAMPLE, VALUE, Rule, Scope, check_rule
+from gradclip.rule import EXAMPLE, VALUE, Rule, Scope
 from gradclip.tracing import as_it_is
 
 __all__ = ["UNKNOWN", "Asked", "run"]
@@ -225,10 +225,16 @@ def _check(plan: _Plan, backend: Backend, asked: Asked) -> bool:
         check_limits(clip.rule)
         clip.rule = settled(clip.rule)
         if clip.gradients.present:
-            check(clip.gradients, backend, clip.rule, in_place=in_place)
+            paths = functools.partial(_paths, held, clip.scaled)
+            check(clip.gradients, backend, clip.rule, in_place=in_place, paths=paths)
         if clip.rule.is_total:
             check_dtypes(backend, [x for x in map(held.leaves.__getitem__, clip.counted) if x is not None])
     return False
+
+
+def _paths(held: Gradients, places: Sequence[int]) -> list[str]:
+    paths = held.paths()
+    return [paths[i] for i in places]
 
 
 def _check_finite(plan: _Plan, backend: Backend, norms: list[Any]) -> None:

@@ -19,8 +19,14 @@ __all__ = [
     "NotWritableError",
     "ShapeError",
     "TensorTypeError",
+    "UnknownNameError",
     "message",
+    "shown",
 ]
+
+
+_SIMPLE = (int, float, complex, str, bytes, type(None))
+_FEW, _LONG = 10, 60  #: of a container's elements and of a text's characters that a message shows
 
 
 def message(what: str, received: str = "", hint: str = "") -> str:
@@ -37,6 +43,27 @@ def message(what: str, received: str = "", hint: str = "") -> str:
     if hint:
         lines.append(f"Hint: {hint}")
     return "\n".join(lines)
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: in a few words, and without a look into a tensor.
+
+    >>> shown(1.5), shown([1.5, None]), shown([[0.0] * 100] * 3), shown(message), shown(Exception("no"))
+    ('1.5', '[1.5, None]', 'a list of 3', 'the function message', 'an object of type builtins.Exception')
+    """
+    kind = type(value)
+    if kind.__module__.startswith("gradclip.") and kind.__name__ == "Rule":
+        return repr(value)
+    if isinstance(value, (list, tuple, dict, set)):
+        text = repr(value) if len(value) < _FEW and all(isinstance(x, _SIMPLE) for x in value) else ""
+        return text if 0 < len(text) <= _LONG else f"a {kind.__name__} of {len(value)}"
+    if isinstance(value, _SIMPLE):
+        text = repr(value)
+        return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if callable(value) and isinstance(name, str):
+        return f"the {'class' if isinstance(value, type) else 'function'} {name}"
+    return f"an object of type {kind.__module__}.{kind.__qualname__}"
 
 
 class GradclipError(Exception):
@@ -74,6 +101,10 @@ class DTypeError(GradclipError, TypeError, ValueError, NotImplementedError):
 
 class NotWritableError(GradclipError, TypeError, ValueError, RuntimeError):
     """An in-place clip of a tensor that cannot be written."""
+
+
+class UnknownNameError(GradclipError, AttributeError):
+    """A name that gradclip has not."""
 
 
 class NonFiniteError(GradclipError, RuntimeError):

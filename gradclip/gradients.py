@@ -16,9 +16,11 @@ from gradclip.mistakes import advice
 from gradclip.registry import find, installed, loaded
 from gradclip.tracing import as_it_is
 
-__all__ = ["Gradients", "Holders", "open_"]
+__all__ = ["ANONYMOUS", "Gradients", "Holders", "open_"]
 
 Holders = Literal["declared", "all", "none"]
+
+ANONYMOUS = "the gradient"  #: what a gradient without a container and a name is called
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Gradients:
         """A name for each leaf, for messages: its place in the container and its parameter's own name."""
         names = [getattr(owner, "name", None) for owner in self.owners]
         named = zip(self.places(), names, strict=True)
-        return [" ".join(filter(None, (place, name))) or "the gradient" for place, name in named]
+        return [" ".join(filter(None, (place, name))) or ANONYMOUS for place, name in named]
 
     def places(self) -> list[str]:
         """The place of each leaf in the container: ``"['dense'][0]"``."""
@@ -132,11 +134,11 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
         else:
             was_iterator = isinstance(tree, Iterator)
             tree = _materialised(tree)
-            backend = _first_backend(tree)
+            backend = _first_backend(tree, tree)
             if backend is None:
                 return Gradients(None, [], [], [], lambda new: tree, tree, was_iterator)
             leaves, rebuild = backend.containers.flatten(tree)
-            _check_leaves(leaves, backend)
+            _check_leaves(leaves, backend, tree)
         named = None if holders == "none" else backend.containers.owners(tree)
     held, gradients = None, leaves
     if holders == "all" and backend.holds_gradients:
@@ -153,7 +155,8 @@ def _alike(tree: Any) -> Backend | None:
     """The backend of a list or tuple of tensors of one type: what most containers are, and quickly told."""
     if type(tree) not in (list, tuple) or len(set(map(type, tree))) != 1:
         return None
-    return find(tree[0])
+    backend = find(tree[0])
+    return None if backend is None or backend.containers.has_gaps(tree) else backend
 
 
 def _held(parameters: list[Any], backend: Backend) -> list[Any]:
@@ -162,11 +165,11 @@ def _held(parameters: list[Any], backend: Backend) -> list[Any]:
     return list(map(backend.gradient, parameters))
 
 
-def _check_leaves(leaves: list[Any], backend: Backend) -> None:
+def _check_leaves(leaves: list[Any], backend: Backend, tree: Any) -> None:
     """Refuse what is no tensor of this framework: one of each type is looked at."""
     for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values():
         if leaf is not None and not backend.is_tensor(leaf):
-            raise _not_a_gradient(leaf, backend)
+            raise _not_a_gradient(leaf, backend, tree)
 
 
 def _only(new: list[Any]) -> Any:
@@ -184,11 +187,13 @@ def _materialised(tree: Any) -> Any:
     items = getattr(tree, "items", None)
     if callable(getattr(tree, "keys", None)) and callable(items):  # torch.nn.ParameterDict
         return dict(items())
-    return tree if any(known.containers.is_container(tree) for known in loaded()) else list(tree)
+    return (
+        tree if any(known.containers.is_container(tree) or known.containers.is_gap(tree) for known in loaded()) else list(tree)
+    )
 
 
-def _first_backend(tree: Any) -> Backend | None:
-    """The backend of the first tensor in a container."""
+def _first_backend(tree: Any, whole: Any) -> Backend | None:
+    """The backend of the first tensor in a container, which is ``whole`` or lies in it."""
     if tree is None:
         return None
     backend = find(tree)
@@ -196,14 +201,16 @@ def _first_backend(tree: Any) -> Backend | None:
         return backend
     if isinstance(tree, (list, tuple, Mapping)):
         children = tree.values() if isinstance(tree, Mapping) else tree
-        return next((found for child in children if (found := _first_backend(child)) is not None), None)
+        return next((found for child in children if (found := _first_backend(child, whole)) is not None), None)
     backend = next((known for known in loaded() if known.containers.is_container(tree)), None)
+    if backend is None and any(known.containers.is_gap(tree) for known in loaded()):
+        return None
     if backend is None:
-        raise _not_a_gradient(tree, None)
+        raise _not_a_gradient(tree, None, whole)
     return backend
 
 
-def _not_a_gradient(x: object, backend: Backend | None) -> TensorTypeError:
+def _not_a_gradient(x: object, backend: Backend | None, tree: Any) -> TensorTypeError:
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
     other = find(x)
     if backend is not None and other is not None:
@@ -214,7 +221,7 @@ def _not_a_gradient(x: object, backend: Backend | None) -> TensorTypeError:
         )
     if isinstance(x, Mapping) and backend is not None:
         return TensorTypeError(f"To {backend.name} this is no container.", kind, "pass a dict of it.")
-    error = advice(x)
+    error = advice(x, tree)
     if error is not None:
         return error
     names = ", ".join(sorted({module for module, here in installed().items() if here} - {"jaxlib", "ml_dtypes"}))

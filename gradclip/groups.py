@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients
-from gradclip.rule import Rule, Scope, check_rule
+from gradclip.mistakes import check_rule, not_a_rule
+from gradclip.rule import Rule, Scope
 from gradclip.tracing import constant
 
 __all__ = ["Chosen", "Group", "Rules", "check_groups", "choose", "missing", "names_of"]
@@ -96,11 +97,11 @@ def _check_selection(name: str, given: Any) -> None:
     if isinstance(given, (list, tuple)):
         for part in given:
             if part is None:
-                raise ArgumentTypeError("None is no part of a selection.", f"{name}={given!r}", "leave it out.")
+                raise ArgumentTypeError("None is no part of a selection.", f"{name}={shown(given)}", "leave it out.")
             _check_selection(name, part)
     elif not (given is None or _is_selection(given)):
         hint = "a pattern for names, an re.compile(...), a function of name and tensor, or a list of these."
-        raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={given!r}", hint)
+        raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={shown(given)}", hint)
 
 
 def _is_selection(given: Any) -> bool:
@@ -115,19 +116,18 @@ def _frozen(selection: Any) -> Any:
 
 
 def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ...]:
-    """A rule, a group or several, as groups; anything else is refused, as :func:`gradclip.rule.check_rule` does."""
+    """A rule, a group or several, as groups; anything else is refused, as :func:`gradclip.mistakes.check_rule` does."""
     if isinstance(given, Rule):
         check_rule(given, keeps_shape=keeps_shape)
         return (Group(given),)
-    groups = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    # a named tuple is one thing: a transformation of optax, for one
+    groups = tuple(given) if isinstance(given, (list, tuple)) and not hasattr(given, "_fields") else (given,)
     for group in groups:
         if isinstance(group, Rule):
             hint = "gradclip.Group(rule, 'encoder.*') says which gradients it is for."
             raise ArgumentTypeError("Several rules in one call need groups.", f"rule={group}", hint)
         if not isinstance(group, Group):
-            hint = "a dialect's function returns a rule; gradclip.Group(rule, 'encoder.*') is one for some of the gradients."
-            what = "rule must be a gradclip.Rule, a gradclip.Group or a list of groups."
-            raise ArgumentTypeError(what, f"rule={group!r}", hint)
+            raise not_a_rule(group, "rule must be a gradclip.Rule, a gradclip.Group or a list of groups.")
         check_rule(group.rule, keeps_shape=keeps_shape)
     if not groups:
         raise ArgumentError("There must be a group.", f"rule={given!r}", "gradclip.Group(rule) is one of all gradients.")

@@ -29,13 +29,16 @@ class EmptyNormError(ArgumentError, RuntimeError):
     """The largest or least magnitude of no elements at all, which is not defined."""
 
 
-def check_dtypes(backend: Backend, tensors: Sequence[Tensor]) -> None:
-    """Raise :class:`DTypeError` unless all are of a floating or complex dtype that the arithmetic is defined for."""
+def check_dtypes(backend: Backend, tensors: Sequence[Tensor], name: str = "") -> None:
+    """Raise :class:`DTypeError` unless all are of a floating or complex dtype that the arithmetic is defined for.
+
+    ``name`` is what the message says of the gradient.
+    """
     for dtype in {backend.dtype(x) for x in tensors}:
         if dtype not in WIDE:
-            hint = f"cast it to one of {', '.join((*FLOATS, *COMPLEX))} first."
+            hint = f"cast it to one of {', '.join((*FLOATS, *COMPLEX))} first, or leave out what is no gradient."
             what = "A gradient must be of a floating point or complex dtype."
-            raise backend.error(DTypeError(what, f"dtype={dtype}", hint))
+            raise backend.error(DTypeError(what, f"dtype={dtype}{name}", hint))
 
 
 def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None, wide: str = "") -> Tensor:
@@ -193,20 +196,23 @@ def per_example(backend: Backend, x: Tensor, order: float, wide: str) -> Tensor:
     return norm(backend, x, order, tuple(range(1, rank)), wide)[(slice(None), *[0] * (rank - 1))]
 
 
-def axes_of(backend: Backend, x: Tensor, rule: Rule) -> tuple[int, ...] | None:
-    """The axes that a rule reduces of this gradient, counted from the front; None for all, where the rank is not known."""
+def axes_of(backend: Backend, x: Tensor, rule: Rule, name: str = "") -> tuple[int, ...] | None:
+    """The axes that a rule reduces of this gradient, counted from the front; None for all, where the rank is not known.
+
+    ``name`` is what a message says of the gradient.
+    """
     shape = backend.shape(x)
     if shape is None and rule.unit_axes and rule.axes is None:
         what = "The units of a gradient whose number of dimensions is not known must be named."
-        raise backend.error(ShapeError(what, "shape=None", "pass axis= to adaptive_grad_clip."))
+        raise backend.error(ShapeError(what, f"shape=None{name}", "pass axis= to adaptive_grad_clip."))
     if shape is None:
         return rule.axes
     if rule.unit_axes and rule.axes is None:
-        return _unit_axes(backend, shape)
+        return _unit_axes(backend, shape, name)
     if rule.axes is None:
         return tuple(range(len(shape)))
     axes = tuple(axis + len(shape) if axis < 0 else axis for axis in rule.axes)
-    received = f"axes={list(rule.axes)}, shape={shape}"
+    received = f"axes={list(rule.axes)}, shape={shape}{name}"
     if any(not 0 <= axis < len(shape) for axis in axes):
         what = f"axes must lie between {-len(shape)} and {len(shape) - 1} for a gradient of {len(shape)} dimensions."
         raise backend.error(ShapeError(what, received))
@@ -215,7 +221,7 @@ def axes_of(backend: Backend, x: Tensor, rule: Rule) -> tuple[int, ...] | None:
     return axes
 
 
-def _unit_axes(backend: Backend, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+def _unit_axes(backend: Backend, shape: tuple[int | None, ...], name: str) -> tuple[int, ...]:
     """optax's units: a whole vector, a column of a matrix, an output channel of a convolution.
 
     Source: optax 0.2.8, transforms/_clipping.py, unitwise_norm.
@@ -225,5 +231,5 @@ def _unit_axes(backend: Backend, shape: tuple[int | None, ...]) -> tuple[int, ..
         return tuple(range(rank))
     if rank > 5:
         what = "The units of a gradient of more than five dimensions must be named."
-        raise backend.error(ShapeError(what, f"shape={shape}", "pass axis= to adaptive_grad_clip."))
+        raise backend.error(ShapeError(what, f"shape={shape}{name}", "pass axis= to adaptive_grad_clip."))
     return (0,) if rank <= 3 else tuple(range(rank - 1))

@@ -14,7 +14,7 @@ from importlib import metadata, util
 from typing import Any
 
 from gradclip.backend import Backend
-from gradclip.errors import TensorTypeError
+from gradclip.errors import TensorTypeError, shown
 from gradclip.tracing import constant
 
 __all__ = [
@@ -69,7 +69,7 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
         hint = 'the top-level module of the tensors\' type: "mylib".'
         raise TensorTypeError("A module is given by its name.", f"module={module!r}", hint)
     if not isinstance(backend, Backend) and not callable(backend):
-        raise TensorTypeError("A backend is a gradclip.Backend, or a callable that makes one.", f"backend={backend!r}")
+        raise TensorTypeError("A backend is a gradclip.Backend, or a callable that makes one.", f"backend={shown(backend)}")
     _backends.pop(module, None)
     _SOURCES[module] = (lambda: backend) if isinstance(backend, Backend) else backend
     _by_type.clear()

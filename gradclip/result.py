@@ -9,6 +9,7 @@ from typing import Any
 from gradclip.dtypes import COMPLEX, WIDE, promote
 from gradclip.gradients import Gradients
 from gradclip.lane import Lane
+from gradclip.reprs import numbers, tensors
 
 __all__ = ["ClipResult", "Found", "last", "public"]
 
@@ -40,8 +41,8 @@ class ClipResult:
 
     >>> import gradclip, numpy as np
     >>> from gradclip.dialects import optax, tensorflow
-    >>> gradclip.clip([np.array([3.0]), np.array([4.0])], optax.clip_by_global_norm(1.0)).norm
-    np.float64(5.0)
+    >>> gradclip.clip([np.array([3.0]), np.array([4.0])], optax.clip_by_global_norm(1.0))
+    ClipResult(grads=<list of 2 tensors, 2 elements: (1,), (1,)>, norm=5, coefficient=0.2)
     >>> gradclip.clip({"w": np.array([3.0, 4.0])}, tensorflow.clip_by_norm(1.0)).coefficient
     {'w': np.float64(0.2)}
     """
@@ -73,7 +74,7 @@ class ClipResult:
             self._form = None
 
     def __repr__(self) -> str:
-        return f"ClipResult(grads={self.grads!r}, norm={self.norm!r}, coefficient={self.coefficient!r})"
+        return f"ClipResult(grads={tensors(self.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ClipResult, (self.grads, self.norm, self.coefficient)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.reprs import number
 
-__all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "check_rule", "number_or_tensor"]
+__all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "number_or_tensor"]
 
 
 #: what the names of dtypes contain that no limit can have: complex numbers, truth values, text, dates, Python objects
 _NOT_REAL = ("complex", "bool", "str", "<U", "|S", "time", "object")
+
+_PLAIN = (float, bool, tuple, type(None))  #: the types of a rule's fields that are no tensor
+_GRADIENTS_FIRST = "gradients are no limit: they come first in a call that clips, and a dialect's function takes none."
 
 
 class Scope(enum.Enum):
@@ -37,7 +41,9 @@ class Scope(enum.Enum):
 GLOBAL, TENSOR, AXES, EXAMPLE, VALUE = Scope  # in Python 3.11 to look up a member takes five times as long as a name
 
 
-@dataclass(slots=True, kw_only=True, unsafe_hash=True)  # frozen it would take three times as long to make, at every step
+@dataclass(
+    slots=True, kw_only=True, unsafe_hash=True, repr=False
+)  # frozen it would take three times as long to make, at every step
 class Rule:
     r"""One way to clip, complete: ``gradclip.clip(grads, rule)``. A value: make another (``dataclasses.replace``) to change it.
 
@@ -54,8 +60,8 @@ class Rule:
     >>> from gradclip.dialects import torch, tensorflow
     >>> torch.clip_grad_norm(max_norm=1.0).scope
     <Scope.GLOBAL: 'global'>
-    >>> tensorflow.clip_by_norm(clip_norm=5.0, axes=[0]).axes
-    (0,)
+    >>> tensorflow.clip_by_norm(clip_norm=5.0, axes=[0])
+    Rule('tensorflow.clip_by_norm', scope='axes', clip_norm=5, axes=(0,), negative_is_zero=True)
     """
 
     name: str  #: the native function's name, with its framework: "torch.clip_grad_norm"
@@ -113,16 +119,17 @@ class Rule:
     def __str__(self) -> str:
         return self.name
 
-
-def check_rule(rule: object, *, keeps_shape: bool = False) -> None:
-    """Refuse what is no rule, and where gradients must keep their shape a rule whose result has another."""
-    if not isinstance(rule, Rule):
-        hint = "a dialect's function returns one: gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)."
-        raise ArgumentTypeError("rule must be a gradclip.Rule.", f"rule={rule!r}", hint)
-    if keeps_shape and rule.scope is EXAMPLE:
-        what = "A rule that sums over examples changes the shape of a gradient."
-        hint = "gradclip.clip(per_example_gradients, rule) returns new ones, for the optimizer to step with."
-        raise ArgumentError(what, f"rule={rule}", hint)
+    def __repr__(self) -> str:
+        """The native's name, and the fields that are not as in most rules."""
+        shown = [repr(self.name), f"scope={self.scope.value!r}"]
+        if not self.is_by_value:
+            shown.append(f"{self.limit_name}={number(self.limit)}")
+        for known in fields(self):
+            value = getattr(self, known.name)
+            is_usual = known.name in ("name", "scope", "limit", "limit_name")
+            if not is_usual and (not isinstance(value, _PLAIN) or value != known.default):
+                shown.append(f"{known.name}={value if isinstance(value, _PLAIN) else number(value)}")
+        return f"Rule({', '.join(shown)})"
 
 
 def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: bool = True) -> Any:
@@ -147,14 +154,23 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
             raise ArgumentError(f"{name} must fit in a float.", "a number beyond 1.8e308") from None
         except (TypeError, ValueError) as error:
             kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
-            raise kind(f"{name} must be a number or a tensor.", f"{name}={value!r}") from None
+            raise kind(f"{name} must be a number or a tensor.", f"{name}={shown(value)}", _instead(value)) from None
         return _number(name, number)
     dtype = str(getattr(value, "dtype", ""))
     if any(kind in dtype for kind in _NOT_REAL):
         raise ArgumentTypeError(f"{name} must be of a real dtype.", f"{name} of dtype {dtype}")
     if one_element and any(size != 1 for size in shape):
-        raise ArgumentError(f"{name} must have one element.", f"{name} of shape {tuple(shape)}")
+        raise ArgumentError(f"{name} must have one element.", f"{name} of shape {tuple(shape)}", _GRADIENTS_FIRST)
     return value
+
+
+def _instead(value: object) -> str:
+    """What to do instead of giving this for a limit."""
+    if value is None:
+        return 'for no limit leave the clip out; float("inf") measures the norm and clips nothing.'
+    if isinstance(value, Rule):
+        return "give a number; gradclip.clip_(grads, rule) takes the rule."
+    return _GRADIENTS_FIRST if isinstance(value, (list, tuple, dict)) or callable(value) else ""
 
 
 def _number(name: str, value: float) -> float:

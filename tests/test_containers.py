@@ -54,6 +54,19 @@ def test_same_container(backend: Framework, container: Any) -> None:
     assert [x is None for x in leaves(backend, result.grads)] == [x is None for x in leaves(backend, tree)]
     assert result.norm == 5.0
 
+    clipped, norm = gradclip.clip_by_global_norm(tree, 1.0)
+    assert type(clipped) is (list if isinstance(tree, tuple) else type(tree))  # a list for a tuple, as in TensorFlow
+    assert leaves(backend, clipped) == leaves(backend, result.grads)
+    assert float(norm) == float(gradclip.global_norm(tree)) == 5.0
+
+
+def test_the_functions_of_tensorflow_take_iterators(backend: Framework) -> None:
+    by_name = {"a": backend.make([3.0]), "b": backend.make([4.0])}
+    for iterate in (lambda: iter(by_name.values()), by_name.values, lambda: (x for x in by_name.values())):
+        clipped, norm = gradclip.clip_by_global_norm(iterate(), 1.0)
+        assert leaves(backend, clipped) == leaves(backend, list(gradclip.clip(by_name, RULE).grads.values()))
+        assert float(norm) == float(gradclip.global_norm(iterate())) == 5.0
+
 
 @pytest.mark.parametrize("grads", [[], (), {}, [None, None], {"w": None}])
 def test_nothing_inside(backend: Framework, grads: Any) -> None:
@@ -295,7 +308,7 @@ class TestParameters:
 
     @pytest.mark.needs("holds_gradients")
     def test_gradients_where_parameters_belong(self, backend: Framework) -> None:
-        with pytest.warns(GradclipWarning, match="None of the parameters has a gradient"):
+        with pytest.warns(GradclipWarning, match=r"None of these tensors has a gradient(?s:.)*Hint: gradients themselves"):
             gradclip.clip_grad_norm_([backend.make([3.0, 4.0])], 1.0)
         with pytest.raises(AttributeError, match="None is not a parameter"):
             gradclip.clip_grad_norm_([backend.parameter(None), None], 1.0)

@@ -119,7 +119,7 @@ def calls(rule_limit: float = 1.0) -> dict[str, Callable[[list[Any]], Any]]:
 def test_integers(backend: Framework, call: Callable[[list[Any]], Any], dtype: str) -> None:
     grads = [backend.make([3.0, 4.0]), backend.make([3, 4], dtype)]
     with pytest.raises(
-        (TypeError, RuntimeError), match=rf"(?s)floating point or complex dtype.\nReceived: dtype={dtype}\nHint: cast"
+        (TypeError, RuntimeError), match=rf"(?s)or complex dtype.\nReceived: dtype={dtype}, gradient \[1\]\nHint: cast"
     ):
         call(grads)
     assert backend.read(grads[0]).tolist() == [3.0, 4.0]
@@ -138,7 +138,7 @@ def test_complex_has_no_order(backend: Framework, rule: gradclip.Rule) -> None:
             gradclip.clip(backend.make([1 + 1j], "complex64"), rule)
 
 
-@pytest.mark.parametrize("thing", [object(), SimpleNamespace(), 3.0])
+@pytest.mark.parametrize("thing", [object(), SimpleNamespace()])
 def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
     for grads in ([thing], {"w": thing}, [backend.make([1.0]), thing]):
         with pytest.raises(
@@ -148,7 +148,7 @@ def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
 
 
 def test_a_function_among_the_tensors(backend: Framework) -> None:
-    with pytest.raises(TypeError, match=r"(?s)A function is no gradient.\nReceived: .*\nHint: pass the gradients: jax.grad"):
+    with pytest.raises(TypeError, match=r"(?s)A function is no gradient.\nReceived: .*\nHint: call it: jax.grad"):
         gradclip.clip([backend.make([1.0]), lambda: None], torch.clip_grad_norm(1.0))
 
 
@@ -160,24 +160,6 @@ def test_names_among_the_tensors(backend: Framework) -> None:
             TypeError, match=r"A name is no tensor.\nReceived: b?'w'\nHint: .*dict\(model.named_parameters\(\)\)"
         ):
             gradclip.clip(grads, torch.clip_grad_norm(1.0))
-
-
-RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
-    "clip": lambda g, rule: gradclip.clip(g, rule),
-    "clip_": lambda g, rule: gradclip.clip_(g, rule),
-    "norm": lambda g, rule: gradclip.norm(g, rule),
-    "scale_by_norm": lambda g, rule: gradclip.scale_by_norm(g, rule, 1.0),
-    "scale_by_norm_": lambda g, rule: gradclip.scale_by_norm_(g, rule, 1.0),
-}
-
-
-@pytest.mark.parametrize("call", RULE_CALLS.values(), ids=RULE_CALLS)
-@pytest.mark.parametrize("rule", [1.0, None, torch.clip_grad_norm, "torch.clip_grad_norm"])
-def test_what_is_no_rule(backend: Framework, call: Callable[[Any, Any], Any], rule: Any) -> None:
-    text = r"rule must be a gradclip.Rule, a gradclip.Group or a list of groups.\nReceived: rule=.*\nHint: a dialect's function"
-    for grads in (backend.make([3.0, 4.0]), []):
-        with pytest.raises(TypeError, match=text):
-            call(grads, rule)
 
 
 def test_none_instead_of_parameters() -> None:
@@ -219,8 +201,10 @@ def test_one_tensor_and_several(backend: Framework) -> None:
     tensors = [backend.make([3.0]), backend.make([4.0])]
     with pytest.raises(TypeError, match=r"clip_by_norm takes one tensor.\nReceived: t of type list\nHint: for several"):
         gradclip.clip_by_norm(tensors, 1.0)
-    for wrong in (tensors[0], iter(tensors), {"w": tensors[0]}, "abc", None):
-        with pytest.raises(TypeError, match="t_list must be a list or tuple of tensors"):
+    for wrong in (tensors[0], "abc", None):
+        with pytest.raises(
+            TypeError, match=r"t_list must be a list of tensors\.(?s:.)*Hint: for one tensor: gradclip\.clip_by_glo"
+        ):
             gradclip.clip_by_global_norm(wrong, 1.0)
     with pytest.raises(ValueError, match="clip_by_norm takes one tensor"):
         gradclip.clip_by_norm(None, 1.0)

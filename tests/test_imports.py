@@ -49,17 +49,19 @@ CORE: dict[str, set[str]] = {
     "parts": set(),
     "containers": set(),
     "departures": set(),
-    "rule": {"errors"},
+    "reprs": set(),
+    "spelling": {"errors"},
+    "rule": {"errors", "reprs"},
     "backend": {"containers", "errors", "parts"},
-    "mistakes": {"backend", "errors"},
+    "mistakes": {"backend", "errors", "rule", "spelling"},
     "registry": {"backend", "errors", "tracing"},
     "norms": {"backend", "dtypes", "errors", "rule"},
     "scale": {"backend", "dtypes", "registry"},
     "lane": {"backend", "dtypes", "norms", "scale"},
     "gradients": {"backend", "errors", "lane", "mistakes", "registry", "tracing"},
-    "groups": {"errors", "gradients", "rule", "tracing"},
+    "groups": {"errors", "gradients", "mistakes", "rule", "tracing"},
     "check": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule"},
-    "result": {"dtypes", "gradients", "lane"},
+    "result": {"dtypes", "gradients", "lane", "reprs"},
     "subsets": {"backend", "dtypes", "gradients", "norms", "rule"},
     "slices": {"backend", "norms", "parts", "rule", "subsets"},
     "coefficient": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule", "slices"},
@@ -69,12 +71,13 @@ CORE: dict[str, set[str]] = {
         *("result", "rule", "scale", "subsets", "tracing"),
     },
     "clip": {"engine", "gradients", "groups", "result", "rule", "tracing"},
-    "dialects": {"errors", "rule", "tracing"},
+    "dialects": {"errors", "rule", "spelling", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "lane", "registry"),
         *("result", "rule", "tracing"),
     },
-    "__init__": {"backend", "clip", "dropins", "groups", "registry", "result", "rule"},  # the package itself: the public names
+    # the package itself: the public names
+    "__init__": {"backend", "clip", "dropins", "groups", "registry", "result", "rule", "spelling"},
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}
@@ -83,8 +86,8 @@ FOR_TYPES = {"backend": {"lane"}}
 MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
-    MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule"},
-    CONFORMANCE: PUBLIC,
+    MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule", "spelling"},
+    CONFORMANCE: {*PUBLIC, "spelling"},
     "commands": {"__init__", "__version__", "backend", "dialects", "dtypes", "errors", "registry", "rule"},
 }
 

@@ -42,7 +42,8 @@ class JaxBackend(Backend):
     distributed = JaxDistributed()
 
     def is_tensor(self, x: object) -> bool:
-        return isinstance(x, jax.Array)  # a tracer is one too
+        # a tracer is an array too, also one of no numbers
+        return isinstance(x, jax.Array) and not (isinstance(x, Tracer) and self.containers.is_gap(x))
 
     def dtype(self, x: Tensor) -> str:
         return _name(x.dtype)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jax import tree_util
+import jax
+from jax import dtypes, tree_util
+from jax.core import Tracer
 
 from gradclip.containers import Containers, plain_key
 from gradclip.result import ClipResult
@@ -22,14 +24,29 @@ tree_util.register_pytree_with_keys(
 
 
 class Pytrees(Containers):
-    """Any registered pytree; None in it is a leaf."""
+    """Any registered pytree; None in it is a leaf.
+
+    What JAX gives for the gradient of integers, of dtype float0, counts as one that is not there, and stays where it is.
+    """
 
     def is_container(self, x: object) -> bool:
         return not isinstance(x, ClipResult) and not tree_util.all_leaves([x])
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
         leaves, structure = tree_util.tree_flatten(tree, _is_leaf)
-        return leaves, structure.unflatten
+        if not self.has_gaps(leaves):
+            return leaves, structure.unflatten
+        gaps = {i: leaf for i, leaf in enumerate(leaves) if _is_float0(leaf)}
+        present = [None if i in gaps else leaf for i, leaf in enumerate(leaves)]
+        return present, lambda new: structure.unflatten([gaps.get(i, x) for i, x in enumerate(new)])
+
+    def is_gap(self, x: object) -> bool:
+        return _is_float0(x)
+
+    def has_gaps(self, leaves: Sequence[Any]) -> bool:
+        if all(issubclass(kind, (jax.Array, type(None))) and not issubclass(kind, Tracer) for kind in set(map(type, leaves))):
+            return False  # no array has that dtype
+        return any(map(_is_float0, leaves))
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_leaf)[0]:
@@ -39,6 +56,11 @@ class Pytrees(Containers):
 def _is_leaf(x: object) -> bool:
     # a leaf, not the empty node that it is to JAX: results have an entry for it; and a clip's result is not the gradients
     return x is None or isinstance(x, ClipResult)
+
+
+def _is_float0(x: object) -> bool:
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and dtype == dtypes.float0
 
 
 def _plain(key: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClipState", "MissingParamsError", "gradient_transformation"]
 
+_GAPS = Pytrees().is_gap
 _OF_NUMPY = (np.ndarray, np.generic)
 
 
@@ -84,7 +86,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False) -> optax.Gradi
 
 
 def _arrays(tree: Any) -> Any:
-    """A pytree with its NumPy arrays as JAX arrays: optax takes them too."""
+    """A pytree with its NumPy arrays as JAX arrays: optax takes them too. Gradients of integers are none, and stay."""
     if not any(issubclass(kind, _OF_NUMPY) for kind in set(map(type, tree_util.tree_leaves(tree)))):
         return tree
-    return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) else x, tree)
+    return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) and not _GAPS(x) else x, tree)

@@ -15,7 +15,7 @@ from gradclip.backends.tensorflow import compiled, lanes, versions
 from gradclip.backends.tensorflow.containers import TensorFlowContainers
 from gradclip.backends.tensorflow.distributed import TensorFlowDistributed
 from gradclip.dtypes import WIDE
-from gradclip.errors import GradclipError, NotWritableError, ShapeError
+from gradclip.errors import GradclipError, NotWritableError, ShapeError, TensorTypeError
 from gradclip.lane import Lane
 from gradclip.mistakes import is_keras_variable, keras_variable
 
@@ -59,6 +59,10 @@ class TensorFlowBackend(Backend):
         for x in tensors:
             if _is_variable(x) and is_keras_variable(type(x)):
                 raise keras_variable(x)
+        weights = [x for x in tensors if _is_variable(x) and getattr(x, "trainable", False)]
+        if 0 < len(weights) < len(tensors):
+            hint = "pass the gradients alone: [g for g, v in pairs]."
+            raise TensorTypeError("Beside gradients a trainable variable is a weight.", f"{weights[0].name!r} and others", hint)
 
     def check_writable(self, x: Tensor) -> None:
         if not _is_variable(x):

@@ -10,8 +10,7 @@ from typing import Any
 
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
-from gradclip.conformance.target import OPERATIONS, dialect_of
-from gradclip.errors import ArgumentError
+from gradclip.conformance.target import OPERATIONS, dialect_of, named_like
 
 __all__ = ["Case", "Plan", "plan"]
 
@@ -76,12 +75,9 @@ def plan(
 def _operations(dialects: Iterable[str] | None) -> list[str]:
     if dialects is None:
         return list(OPERATIONS)
-    named = _listed(dialects)
-    known = {dialect_of(operation) for operation in OPERATIONS}
-    for name in named:
-        if name not in known and name not in OPERATIONS:
-            hint = f"one of {', '.join(sorted(known))}, or of {', '.join(OPERATIONS)}."
-            raise ArgumentError("There is no dialect or operation of this name.", f"dialect={name!r}", hint)
+    what = "There is no dialect or operation of this name."
+    known = [*dict.fromkeys(map(dialect_of, OPERATIONS)), *OPERATIONS]
+    named = [named_like(name, known, what, "dialect") for name in _listed(dialects)]
     return [operation for operation in OPERATIONS if operation in named or dialect_of(operation) in named]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from gradclip.conformance.timed import Timed
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.spelling import did_you_mean, nearest, same
 
 __all__ = [
     "DEFAULT_CLAIMS",
@@ -24,6 +25,7 @@ __all__ = [
     "dialect_of",
     "function_target",
     "load_arrays",
+    "named_like",
 ]
 
 #: operation -> the names of its arguments, in the native's order; gradients apart
@@ -46,6 +48,8 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "keras.global_clipnorm": ("global_clipnorm",),
     "keras.clipvalue": ("clipvalue",),
 }
+
+_ALIASES: Mapping[str, str] = {"tf": "tensorflow", "pytorch": "torch", "jax": "optax"}
 
 #: the operations whose native returns the norm
 REPORTS_NORM = ("torch.clip_grad_norm_", "tensorflow.clip_by_global_norm", "paddle.clip_grad_norm_")
@@ -142,6 +146,21 @@ def dialect_of(operation: str) -> str:
     'torch'
     """
     return operation.partition(".")[0]
+
+
+def named_like(name: str, known: Iterable[str], what: str, argument: str) -> str:
+    """The known dialect or operation of a name, which may be spelt as the rule is, ``torch.clip_grad_norm``, or ``tf.``.
+
+    Raises:
+        ValueError: ``what``, with the nearest names, if there is none.
+    """
+    first, dot, rest = name.partition(".")
+    full = f"{_ALIASES.get(first, first)}{dot}{rest}"
+    found = same(full, known)
+    if found is None:
+        hint = did_you_mean(nearest(full, known)) or f"one of {', '.join(known)}."
+        raise ArgumentError(what, f"{argument}={name!r}", hint)
+    return found
 
 
 def load_arrays(arrays: Any) -> Any:
@@ -281,10 +300,7 @@ def function_target(
     >>> function_target(lambda grads, max_norm: grads, "optax.clip_by_global_norm", name="no clip").name
     'no clip'
     """
-    if operation not in OPERATIONS:
-        raise ArgumentError(
-            "There is no operation of this name.", f"operation={operation!r}", f"one of {', '.join(OPERATIONS)}."
-        )
+    operation = named_like(operation, OPERATIONS, "There is no operation of this name.", "operation")
     if not callable(function):
         raise ArgumentTypeError("function must be callable.", f"function={function!r}")
     name = name or str(getattr(function, "__name__", type(function).__name__))

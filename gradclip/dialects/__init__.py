@@ -1,5 +1,46 @@
 """What a clip means to each framework: one file a framework, one function a native, each returning a :class:`gradclip.Rule`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+from gradclip.spelling import did_you_mean, nearest, same, unknown
 
 __all__ = ["keras", "optax", "paddle", "tensorflow", "torch"]
+
+_MODULES = (torch, tensorflow, paddle, optax, keras)
+_RULES = [f"{module.__name__.rpartition('.')[2]}.{name}" for module in _MODULES for name in module.__all__]
+#: what people call a framework -> its dialect
+_ALIASES = {"pytorch": "torch", "tf": "tensorflow", "paddlepaddle": "paddle", "jax": "optax", "flax": "optax"}
+
+
+def _looking_up(module: ModuleType) -> Callable[[str], Any]:
+    """A dialect's ``__getattr__``: a function by its native's spelling, or an error that names what was meant."""
+    dialect, own = module.__name__.rpartition(".")[2], module.__all__
+
+    def look_up(name: str) -> Any:
+        found = None if name.startswith("_") else same(name, own)
+        if found is not None:
+            return getattr(module, found)
+        near = [rule for rule in _RULES if same(name, [rule.partition(".")[2]])]
+        near = near or [f"{dialect}.{one}" for one in nearest(name, own)]
+        hint = did_you_mean([f"dialects.{one}" for one in near])
+        raise unknown(module.__name__, name, hint or f"it has {', '.join(own)}.")
+
+    return look_up
+
+
+for _module in _MODULES:
+    _module.__dict__["__getattr__"] = _looking_up(_module)  # not in their sources: they know nothing of each other
+
+
+def _dialect(name: str) -> Any:
+    found = _ALIASES.get(name.lower()) or next(iter(nearest(name, __all__, 1)), None)
+    hint = did_you_mean([f"dialects.{found}"] if found else [])
+    raise unknown(__name__, name, hint or f"there are {', '.join(__all__)}; any of them clips any framework's gradients.")
+
+
+globals()["__getattr__"] = _dialect  # not by def, of which a type checker would take it that there is every name

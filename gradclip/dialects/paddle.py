@@ -165,5 +165,12 @@ def clip_grad_value(clip_value: Any) -> Rule:
     return torch.symmetric("paddle.clip_grad_value", "clip_value", number_or_tensor("clip_value", clip_value, text=True))
 
 
+clip_grad_norm_ = clip_grad_norm  # as the natives are spelt
+clip_grad_value_ = clip_grad_value
+ClipGradByNorm = clip_grad_by_norm
+ClipGradByGlobalNorm = clip_grad_by_global_norm
+ClipGradByValue = clip_grad_by_value
+
+
 class AssertedError(ArgumentError, AssertionError):
     """What Paddle asserts in one place and raises ``ValueError`` for in another."""

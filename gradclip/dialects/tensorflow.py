@@ -9,7 +9,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from gradclip.errors import ArgumentTypeError
+from gradclip.errors import ArgumentTypeError, shown
 from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, Rule, number_or_tensor
 from gradclip.tracing import as_it_is
 
@@ -125,4 +125,4 @@ def axes_tuple(name: str, axes: Any) -> tuple[int, ...]:
         return tuple(operator.index(axis) for axis in axes)
     except TypeError:
         what, hint = f"{name} must be whole numbers.", "an int, a list of ints, or None for all axes."
-        raise ArgumentTypeError(what, f"{name}={axes!r}", hint) from None
+        raise ArgumentTypeError(what, f"{name}={shown(axes)}", hint) from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.rule import Rule, Scope, number_or_tensor
 from gradclip.tracing import as_it_is
 
@@ -86,6 +86,10 @@ def order(name: str, value: Any) -> float:
     try:
         return float(value)
     except TypeError:
-        raise ArgumentTypeError(f"{name} must be a number.", f"{name}={value!r}", "2.0, 1.0, or float('inf').") from None
+        raise ArgumentTypeError(f"{name} must be a number.", f"{name}={shown(value)}", "2.0, 1.0, or float('inf').") from None
     except (ValueError, OverflowError):
-        raise ArgumentError(f"{name} must be a number.", f"{name}={value!r}", "2.0, 1.0, or float('inf').") from None
+        raise ArgumentError(f"{name} must be a number.", f"{name}={shown(value)}", "2.0, 1.0, or float('inf').") from None
+
+
+clip_grad_norm_ = clip_grad_norm  # as the natives are spelt
+clip_grad_value_ = clip_grad_value

@@ -54,24 +54,24 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 
 @as_it_is
-def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Any]:
+def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[Any, Any]:
     r"""Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
 
     .. math:: t_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert t_i \rVert_2^2}
 
     Args:
-        t_list: a list or tuple of tensors and None.
+        t_list: a list or tuple of tensors and None, or any other container that :func:`gradclip.clip` takes.
         clip_norm: the limit, 0 to infinity; infinity measures only.
         use_norm: the norm, where it is known already: a number or a 0-d tensor.
         name: accepted and of no effect.
 
     Returns:
-        A list of the clipped tensors, None where there was None, and the norm: ``use_norm`` itself, or a 0-d tensor of the
-        widest real dtype. An infinite norm makes every element NaN.
+        A list of the clipped tensors, None where there was None; for a dictionary or another nest one like it. And the norm:
+        ``use_norm`` itself, or a 0-d tensor of the widest real dtype. An infinite norm makes every element NaN.
 
     Raises:
         ValueError: for a negative or NaN limit.
-        TypeError: if ``t_list`` is not a sequence, or ``use_norm`` no number.
+        TypeError: if ``t_list`` is no container, or ``use_norm`` no number.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 
@@ -83,7 +83,8 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     limit = _limit(opened, clip_norm)
     rule = _rule(opened, dialect.clip_by_global_norm, limit)
     result = carry_out(opened, rule, Asked(norm=UNKNOWN if use_norm is None else use_norm))
-    return list(result.grads), native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
+    clipped = list(result.grads) if isinstance(t_list, Sequence) else result.grads
+    return clipped, native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
 
 
 @as_it_is
@@ -93,14 +94,14 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
     .. math:: \sqrt{\sum_i \lVert t_i \rVert_2^2}
 
     Args:
-        t_list: a list or tuple of tensors and None.
+        t_list: a list or tuple of tensors and None, or any other container that :func:`gradclip.clip` takes.
         name: accepted and of no effect.
 
     Returns:
         A 0-d tensor of the widest real dtype.
 
     Raises:
-        TypeError: if ``t_list`` is not a sequence.
+        TypeError: if ``t_list`` is no container.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 
@@ -180,11 +181,14 @@ def _one_tensor(t: Any, function: str) -> Gradients:
 
 
 def _tensors(t_list: Any, function: str) -> Gradients:
-    if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
-        hint = "gradclip.clip takes dicts, iterators and nests too."
-        raise TensorTypeError("t_list must be a list or tuple of tensors.", f"t_list of type {type(t_list).__name__}", hint)
+    if t_list is None or isinstance(t_list, (str, bytes)) or find(t_list) is not None:
+        hint = f"for one tensor: gradclip.{function}([t], ...)."
+        raise TensorTypeError("t_list must be a list of tensors.", f"t_list of type {type(t_list).__name__}", hint)
+    if not isinstance(t_list, Sequence):
+        return _no_parameters(open_(t_list, holders="none"), function)
     tensors = list(t_list)
-    numbers = [i for i, t in enumerate(tensors) if _is_numbers(t)]
+    # what is empty is a container of no tensors
+    numbers = [i for i, t in enumerate(tensors) if _is_numbers(t) and not (isinstance(t, (list, tuple)) and not t)]
     # NumPy's scalars are numbers too, and stay its own unless there are tensors of another framework
     are_mixed = bool(numbers) and len(set(map(find, tensors)) - {None}) > 1
     for i in numbers:

@@ -18,6 +18,7 @@ from gradclip.migrate.apis import APIS, BY_CODE, BY_NAME, KEYWORDS
 from gradclip.migrate.apis.meaning import DIALECTS, dialect_arguments, dialect_function
 from gradclip.migrate.apis.model import Api, Kind
 from gradclip.rule import Rule
+from gradclip.spelling import same
 
 __all__ = ["Call", "CallError", "find", "with_limit"]
 
@@ -139,7 +140,19 @@ def _named(name: str, node: ast.Call | None) -> _Named:
         drop_in = _drop_in(candidate)
         if drop_in is not None:
             return _Named(candidate, drop_in)
+    for candidate in _candidates(name):
+        spelled = same(candidate.removeprefix("gradclip.dialects."), DIALECTS)
+        if spelled is not None:
+            return _spelled(spelled, node)
     return _by_ending(name, node)
+
+
+def _spelled(dialect: str, node: ast.Call | None) -> _Named:
+    """A dialect's function in another spelling, as the native has it: ``torch.clip_grad_norm_``, ``paddle.ClipGradByNorm``."""
+    api = _of_dialect(dialect)
+    if node is not None and not api.keyword and _fits(node, api.signature):
+        return _Named(api.names[0], api)
+    return _Named(dialect, api, True)
 
 
 def _candidates(name: str) -> Iterator[str]:

@@ -76,10 +76,11 @@ addEventListener("load", () => {
     if (shown(element) && !element.closest(".scroll *") && (box.right > view.innerWidth + 0.5 || box.left < -0.5))
       outside.push(`${element.tagName}.${element.className}`);
   }
+  const bottoms = [...page.body.querySelectorAll("*")].filter(shown).map(x => x.getBoundingClientRect().bottom);
   const box = page.querySelector(".scroll");
   const measured = {
     title: page.title, width: view.innerWidth, page: page.documentElement.scrollWidth,
-    table: box.scrollWidth, box: box.clientWidth,
+    bottom: Math.max(...bottoms), table: box.scrollWidth, box: box.clientWidth,
     ground: view.getComputedStyle(page.body).backgroundColor, texts, outside,
     cells: [...page.querySelectorAll("td")].filter(shown).map(cell => cell.innerText),
     sections: [...page.querySelectorAll("section.cell")].filter(shown).map(section => section.id),

@@ -166,3 +166,17 @@ def test_another_limit() -> None:
 def _rule(call: Any) -> Rule:
     assert call.rule is not None
     return call.rule  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("text", "name", "limit"), [
+    ("torch.clip_grad_norm_", "torch.clip_grad_norm", 1.0),
+    ("torch.clip_grad_norm_(p, 2.0)", "torch.nn.utils.clip_grad_norm_", 2.0),
+    ("torch.clip_grad_norm_(2.0)", "torch.clip_grad_norm", 2.0),
+    ("paddle.ClipGradByNorm(2.0)", "paddle.nn.ClipGradByNorm", 2.0),
+    ("keras.clip_norm(2.0)", "keras.clipnorm", 2.0),
+])  # fmt: skip
+def test_both_spellings(text: str, name: str, limit: float) -> None:
+    call = find(text)
+    assert call.name == name
+    assert call.rule is not None
+    assert call.rule.limit == limit

@@ -62,3 +62,16 @@ def test_keras_is_never_written(mistake: str, call: Callable[[Any], Any]) -> Non
     for variable in (*model.weights, *optimizer.variables):
         variable.assign(3 * keras.ops.ones(variable.shape, variable.dtype))
     keeps(call, given, lambda: [v.numpy() for v in (*model.weights, *optimizer.variables)])
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_pairs_of_gradient_and_variable(rule: gradclip.Rule) -> None:
+    """As ``optimizer.apply_gradients`` takes them: the weights would count in the norm."""
+    pairs = [(tf.constant([3.0, 4.0]), tf.Variable([3.0, 4.0], name="kernel"))]
+    with pytest.raises(TypeError) as raised:
+        gradclip.clip(pairs, rule)
+    assert str(raised.value) == (
+        "Beside gradients a trainable variable is a weight.\n"
+        "Received: 'kernel:0' and others\n"
+        "Hint: pass the gradients alone: [g for g, v in pairs]."
+    )

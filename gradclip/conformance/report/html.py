@@ -16,6 +16,7 @@ from gradclip.conformance.result import STATUSES
 __all__ = ["page"]
 
 _TEMPLATE = "template.html.j2"
+_MOST = 10  #: kinds of failures that the page opens with
 
 
 def page(view: View) -> str:
@@ -23,7 +24,7 @@ def page(view: View) -> str:
     source = resources.files(__package__).joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"linkable": _linkable, "pieces": _pieces}
-    return environment.from_string(source).render(view=view, marks=MARKS, statuses=STATUSES)
+    return environment.from_string(source).render(view=view, marks=MARKS, statuses=STATUSES, most=_MOST)
 
 
 def _linkable(address: str) -> bool:

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from gradclip.conformance.report.view import MARKS, Case, Cell, Effect, Group, View
+from gradclip.conformance.report.view import MARKS, Case, Cell, Effect, Group, Kind, View
 from gradclip.conformance.result import STATUSES
 
 __all__ = ["describe", "lines", "show"]
@@ -19,6 +19,7 @@ _WIDEST, _NARROWEST = 110, 60
 _INDENT = "  "
 _LABEL = 10  # columns of "expected" and its like
 _COUNTED = 11  # columns of a count
+_MOST = 8  # kinds of failures that the report opens with
 _STYLES = {"pass": "green", "fail": "bold red", "unexpected": "bold red", "expected": "yellow", "unclaimed": "dim"}
 
 Line = tuple[str, str]  #: text, and how it looks on a terminal
@@ -50,7 +51,14 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
     report = view.report
     yield from _wrapped(f"gradclip conformance {report.suite_version}, vectors {view.vector_version}", width, "", "bold")
     yield "", ""
+    wrong = view.kinds("fail", "unexpected")
+    if wrong:
+        yield "What failed", "bold"
+        yield from _kinds(wrong, view, width)
+        yield "", ""
     yield from _table(view, width)
+    if len(view.targets) == 1:
+        yield from _alone(view, width)
     said: set[Effect] = set()
     for target in view.targets:
         for cell in view.of_target(target):
@@ -68,9 +76,46 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
         yield from _wrapped("--verbose shows every case.", width, "")
 
 
+def _kinds(kinds: Sequence[Kind], view: View, width: int) -> Iterator[Line]:
+    """A line or two for each: how many cases, and what they have in common."""
+    for kind in kinds[:_MOST]:
+        target = f"{kind.target}: " if len(view.targets) > 1 else ""
+        about = ": ".join(filter(None, (", ".join(kind.names), kind.explanation.replace("`", ""))))
+        head = f"{MARKS[kind.status]} {kind.count:>3,}  {target}{about}"
+        hanging = _INDENT + " " * len(f"{MARKS[kind.status]} {kind.count:>3,}  ")
+        for line in textwrap.wrap(head, width, initial_indent=_INDENT, subsequent_indent=hanging, break_on_hyphens=False):
+            yield line, _STYLES[kind.status]
+    if len(kinds) > _MOST:
+        yield f"{_INDENT}and {len(kinds) - _MOST} more kinds", ""
+
+
+def _alone(view: View, width: int) -> Iterator[Line]:
+    """Of one target more: a line an operation, and what is declared."""
+    (target,) = view.targets
+    cells = list(view.of_target(target))
+    statuses = _shown_statuses(view)
+    room = width - _COUNTED * len(statuses)
+    yield "", ""
+    for cell in cells:
+        name = f"{MARKS[cell.status]} {cell.operation}"
+        if len(name) >= room:
+            yield name, ""
+            name = ""
+        yield f"{name:<{room}}" + "".join(f"{cell.counts[status]:>{_COUNTED},}" for status in statuses), _STYLES[cell.status]
+    declared = view.kinds("expected")
+    if declared:
+        yield "", ""
+        yield "What is declared to fail, and does", "bold"
+        yield from _kinds(declared, view, width)
+
+
+def _shown_statuses(view: View) -> list[str]:
+    return [status for status in STATUSES if status != "unexpected" or view.report.counts()[status]]
+
+
 def _table(view: View, width: int) -> Iterator[Line]:
     """A line a target with its counts, and one with its versions."""
-    statuses = [status for status in STATUSES if status != "unexpected" or view.report.counts()[status]]
+    statuses = _shown_statuses(view)
     room = width - _COUNTED * len(statuses)
     if room <= max((len(target) for target in view.targets), default=0):
         room = len(_INDENT)  # the longer names get lines of their own

@@ -12,7 +12,7 @@ from gradclip.conformance.load import Vector, VectorFile
 from gradclip.conformance.report import words
 from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 
-__all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "View", "explained", "view"]
+__all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "Kind", "View", "explained", "view"]
 
 #: status -> a sign that says it without colour
 MARKS: Mapping[str, str] = {"pass": "✓", "fail": "✗", "expected": "~", "unexpected": "!", "unclaimed": "–"}
@@ -74,6 +74,19 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What went wrong in the same way, in one target: the line that a report opens with."""
+
+    target: str
+    status: str
+    names: tuple[str, ...]  #: of the flags, or of the check; of the first case where nothing explains it
+    explanation: str
+    count: int  #: of the cases
+    operations: tuple[str, ...]
+    example: Case  #: the first
+
+
+@dataclass(frozen=True)
 class View:
     """A report, laid out."""
 
@@ -86,6 +99,17 @@ class View:
     def of_target(self, target: str) -> Iterator[Cell]:
         """Its cells, in the order of the operations."""
         yield from (self.cells[target, operation] for operation in self.operations if (target, operation) in self.cells)
+
+    def kinds(self, *statuses: str) -> list[Kind]:
+        """What has one of these statuses, by target and by what it is about: what most cases have first."""
+        found: dict[tuple[str, str, tuple[str, ...]], list[tuple[Cell, Group]]] = {}
+        for cell in self.cells.values():
+            for group in cell.groups:
+                if group.status in statuses:
+                    key = cell.target, group.status, tuple(effect.name for effect in group.effects)
+                    found.setdefault(key, []).append((cell, group))
+        kinds = [_kind(*key, members) for key, members in found.items()]
+        return sorted(kinds, key=lambda kind: (statuses.index(kind.status), self.targets.index(kind.target), -kind.count))
 
     def made_of(self, target: str) -> str:
         """Its versions, its device, and how long it took."""
@@ -133,6 +157,15 @@ def view(report: Report, files: Iterable[VectorFile], checks: Mapping[str, Any])
     shown = tuple(name for name in operations if any(operation == name for _, operation in cells))
     targets = dict.fromkeys((*report.targets, *(target for target, _ in cells)))
     return View(report, shown, tuple(targets), cells, by_operation)
+
+
+def _kind(target: str, status: str, names: tuple[str, ...], members: Sequence[tuple[Cell, Group]]) -> Kind:
+    said = (effect.explanation for _, group in members for effect in group.effects)
+    explanation = next(filter(None, said), "") or members[0][1].cases[0].message
+    count = sum(len(group.cases) for _, group in members)
+    operations = tuple(dict.fromkeys(cell.operation for cell, _ in members))
+    names = names or (f"{operations[0]}/{members[0][1].cases[0].name}",)
+    return Kind(target, status, names, explanation, count, operations, members[0][1].cases[0])
 
 
 def explained(result: Result, file: VectorFile | None, checks: Mapping[str, Any]) -> Group:

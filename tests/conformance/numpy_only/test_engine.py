@@ -317,6 +317,24 @@ def test_unknown_dialects() -> None:
         check_target(function_target(clip, CLIP), dialects=["tourch"])
 
 
+@pytest.mark.parametrize(("name", "operation"), [
+    ("torch.clip_grad_norm", "torch.clip_grad_norm_"),
+    ("pytorch.clip_grad_value", "torch.clip_grad_value_"),
+    ("tf.clip_by_norm", "tensorflow.clip_by_norm"),
+    ("paddle.clip_grad_by_global_norm", "paddle.ClipGradByGlobalNorm"),
+])  # fmt: skip
+def test_operations_by_the_names_of_their_rules(name: str, operation: str) -> None:
+    assert {case.operation for case in plan([name]).cases} == {operation}
+    assert set(function_target(clip, name).claims) == set(function_target(clip, operation).claims)
+
+
+def test_operations_misspelt() -> None:
+    with pytest.raises(ArgumentError, match=r"dialect='torch.clip_grad_nrom'\nHint: did you mean torch.clip_grad_norm_ or "):
+        plan(["torch.clip_grad_nrom"])
+    with pytest.raises(ArgumentError, match=r"operation='keras.clip_nrom'\nHint: did you mean keras.clipnorm or "):
+        function_target(clip, "keras.clip_nrom")
+
+
 def test_dialects_and_selections() -> None:
     assert {case.operation for case in plan(["keras"]).cases} == {"keras.clipnorm", "keras.global_clipnorm", "keras.clipvalue"}
     assert {case.operation for case in plan("optax.clip").cases} == {CLIP}

@@ -121,6 +121,33 @@ def test_a_large_report_is_a_page_of_moderate_size() -> None:
     assert len(page(view(crowded(), FILES, CHECKS))) < 250_000
 
 
+def test_the_page_opens_on_what_failed(html: str, document: Document) -> None:
+    assert html.index("What failed") < html.index("Operations and targets")
+    links = document.values("a", "href")
+    assert links[:5] == ["#cell-1-2", "#cell-1-2", "#cell-1-2", "#cell-3-2", "#cell-2-3"]
+    opening = html[html.index("What failed") : html.index("Operations and targets")]
+    assert opening.index("Overflow") < opening.index("InfiniteLimit") < opening.index("Gone")
+    assert "gave <code>[nan, nan], None, norm inf (float32)</code>, not <code>[3, inf]" in opening
+
+
+def one_target(*statuses: str) -> Report:
+    """A report of one target, some of whose results have these statuses in turn."""
+    cases = [(operation, f"{operation}/K{i}") for operation in report().vector_versions for i in range(30)]
+    found = [Result("mine", *case, "check", statuses[i % len(statuses)], message="why") for i, case in enumerate(cases)]
+    return dataclasses.replace(report(), targets={"mine": {}}, results=found)
+
+
+@pytest.mark.parametrize("statuses", [("pass", "fail"), ("pass", "expected"), ("pass",)], ids=str)
+def test_in_chromium_the_first_screen_of_one_target_is_full(tmp_path: Path, statuses: tuple[str, ...]) -> None:
+    shown = page(view(one_target(*statuses), FILES, CHECKS))
+    found = chromium.measure(shown, tmp_path)
+    assert len(found["sections"]) == len(report().vector_versions)  # all are open
+    assert found["bottom"] >= 720
+    assert ("What failed" in shown) == ("fail" in statuses)
+    assert ("What is declared to fail" in shown) == ("expected" in statuses)
+    assert ("more: <a href" in shown) == (len(statuses) > 1)
+
+
 # ---- safe, and self-contained -------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,13 @@ from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 EXPECTED = """\
 gradclip conformance 1.0.0, vectors 1.0.0 (optax.clip 1.1.0)
 
+What failed
+  ✗   2  my_clip: Overflow: The squares of finite gradients leave the dtype.
+  ✗   1  my_clip: InfiniteLimit: A limit of infinity only measures.
+  ✗   1  my_clip: order_invariance: The order of the gradients is of no effect.
+  ✗   1  my_clip: optax.clip/A1: did not end within 5 seconds
+  !   1  native:tensorflow: Gone: declared: it was once wrong
+
                                 pass       fail   expected unexpected  unclaimed
 gradclip:torch                     6          0          0          0          1
   torch 2.13.0, cpu, 1.2 s
@@ -49,8 +56,31 @@ def text(width: int = 80, verbose: bool = False, of: Report | None = None) -> st
     return "".join(f"{line}\n" for line, _ in lines(shown, width, verbose))
 
 
-def test_the_text_begins_with_what_ran_and_the_counts_and_explains_each_kind_of_failure() -> None:
+def test_the_text_begins_with_what_failed_and_explains_each_kind_of_failure() -> None:
     assert text()[: len(EXPECTED)] == EXPECTED
+
+
+def alone(*statuses: str) -> Report:
+    """A report of one target with a case of each of these statuses, of two operations."""
+    names = [(operation, f"{operation}/{i}") for operation in (NORM, "optax.clip") for i in range(len(statuses))]
+    cases = zip(names, 2 * statuses, strict=True)
+    found = [Result("t", operation, case, "check", status, message="why") for (operation, case), status in cases]
+    return dataclasses.replace(report(), targets={"t": {}}, results=found)
+
+
+def test_of_one_target_every_operation_has_a_line_and_what_is_declared_is_there() -> None:
+    shown = text(of=alone("pass", "expected", "pass"))
+    lines_of_both = [line.split() for line in shown.splitlines() if line.startswith("~ ")]
+    assert lines_of_both == [["~", NORM, "2", "0", "1", "0"], ["~", "optax.clip", "2", "0", "1", "0"]]
+    assert "What is declared to fail, and does\n  ~   2  1: why\n" in shown
+    assert "What failed" not in shown
+    assert "optax.clip" not in text(of=dataclasses.replace(report(), results=[], targets={"t": {}})).partition("\n\n")[2]
+
+
+def test_many_kinds_of_failures_are_counted() -> None:
+    shown = text(of=alone(*["fail"] * 11))
+    assert shown.index("and 3 more kinds\n") < shown.index("FAIL t: ")
+    assert "✗   2  7: why\n" in shown
 
 
 def test_the_text_ends_with_the_verdicts() -> None:
@@ -102,7 +132,7 @@ def test_what_is_declared_for_several_failures_is_said_once_with_the_flag_that_i
 
 def test_what_is_declared_without_a_flag_leaves_them_all() -> None:
     shown = text(verbose=True, of=declared("known: 0, not 1", "unlike it: 0, not 2"))
-    assert "declared" not in shown.partition("conforms")[0]
+    assert "  declared  " not in shown
     assert shown.count("about     InfiniteLimit: ") == shown.count("about     Overflow: ") == 1
 
 

@@ -1,0 +1,24 @@
+"""``python tests/first_steps/renew.py [FRAMEWORK ...]``: write what the first steps show, by default for every framework.
+
+Each framework has a process of its own. Read what has changed before you commit it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+    from first_steps.steps import PROGRAMS
+    from first_steps.transcript import path_of, transcript
+
+    if sys.argv[1:2] == ["--here"]:
+        path_of(sys.argv[2]).write_text(transcript(*PROGRAMS[sys.argv[2]]), "utf-8")
+        sys.exit()
+    names = sys.argv[1:] or list(PROGRAMS)
+    codes = [subprocess.run([sys.executable, __file__, "--here", name]).returncode for name in names]
+    sys.exit(max(codes))

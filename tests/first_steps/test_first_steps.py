@@ -1,0 +1,11 @@
+"""A stranger's first steps show what is written here; ``renew.py`` writes it again."""
+
+from __future__ import annotations
+
+from first_steps.steps import PROGRAMS
+from first_steps.transcript import path_of, transcript
+from frameworks.base import Framework
+
+
+def test_first_steps(backend: Framework) -> None:
+    assert transcript(*PROGRAMS[backend.name]) == path_of(backend.name).read_text("utf-8")

@@ -1,0 +1,174 @@
+"""What people pass in the place of gradients and of rules: each message names it, and says what to pass instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytest
+from frameworks.base import Framework
+
+import gradclip
+from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+from gradclip.errors import GradclipWarning
+
+RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "clip": lambda g, rule: gradclip.clip(g, rule),
+    "clip_": lambda g, rule: gradclip.clip_(g, rule),
+    "norm": lambda g, rule: gradclip.norm(g, rule),
+    "scale_by_norm": lambda g, rule: gradclip.scale_by_norm(g, rule, 1.0),
+    "scale_by_norm_": lambda g, rule: gradclip.scale_by_norm_(g, rule, 1.0),
+}
+
+
+TORCH = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
+NO_RULES: dict[str, tuple[Any, str, str]] = {  # name -> (what is no rule, what is received, the hint)
+    "a number": (0.5, "0.5", f"say what the limit means: {TORCH.replace('1.0', '0.5')}."),
+    "nothing": (None, "None", f"a dialect's function returns one: {TORCH}. gradclip.Group(rule, 'encoder.*') is for some"),
+    "a rule, not called": (torch.clip_grad_norm, "the function clip_grad_norm", f"call it: {TORCH}."),
+    "a name": ("torch.clip_grad_norm", "'torch.clip_grad_norm'", f"the rule that does the same: {TORCH}."),
+    "a dialect": (keras, "gradclip.dialects.keras", "call one of its functions: clipnorm, clipvalue, global_clipnorm."),
+    "a drop-in": (gradclip.clip_grad_norm_, "the function clip_grad_norm_", f"the rule that does the same: {TORCH}."),
+    "a class": (gradclip.ClipGradByNorm, "the class ClipGradByNorm", "the rule that does the same: gradclip.dialects.paddle."),
+    "an object": (gradclip.ClipGradByNorm(1.0), "an object of type ", "pass the rule itself: Rule('paddle.clip_grad_by_norm'"),
+    "gradients": ([np.ones(2)] * 2, "an object of type numpy.ndarray", "a dialect's function returns one: "),
+}
+
+
+@pytest.mark.parametrize("call", RULE_CALLS.values(), ids=RULE_CALLS)
+@pytest.mark.parametrize("wrong", NO_RULES.values(), ids=NO_RULES)
+def test_what_is_no_rule(backend: Framework, call: Callable[[Any, Any], Any], wrong: tuple[Any, str, str]) -> None:
+    given, received, hint = wrong
+    text = f"rule must be a gradclip.Rule, a gradclip.Group or a list of groups.\nReceived: rule={received}"
+    for grads in (backend.make([3.0, 4.0]), []):
+        with pytest.raises(TypeError) as caught:
+            call(grads, given)
+        assert str(caught.value).startswith(text)
+        assert f"\nHint: {hint}" in str(caught.value)
+
+
+def test_every_rule_is_suggested_as_it_can_be_called() -> None:
+    for module in (keras, optax, paddle, tensorflow, torch):
+        for name in module.__all__:
+            with pytest.raises(TypeError) as caught:
+                gradclip.clip([], getattr(module, name))
+            call = str(caught.value).partition("Hint: call it: ")[2].rstrip(".")
+            assert eval(call, {"gradclip": gradclip}).name == f"{module.__name__.rpartition('.')[2]}.{name}"
+
+
+@pytest.mark.parametrize("number", [3.0, 3, True, 1j])
+def test_numbers_among_the_tensors(backend: Framework, number: Any) -> None:
+    for grads in (number, [number], {"w": number}, [backend.make([1.0]), number]):
+        with pytest.raises(TypeError, match=r"A number is no gradient.\nReceived: .*\nHint: pass tensors; a limit comes"):
+            gradclip.clip(grads, torch.clip_grad_norm(1.0))
+
+
+class Owner:
+    """What a stranger's objects have in common with those of the frameworks."""
+
+    param_groups: ClassVar[list[Any]] = []
+
+    def step(self) -> None:
+        """An optimizer's."""
+
+    def parameters(self) -> list[Any]:
+        return []
+
+    def gradient(self) -> list[Any]:
+        return []
+
+    def other(self) -> None:
+        """A method that nobody knows."""
+
+
+class Other:
+    def other(self) -> None:
+        """A method that nobody knows."""
+
+
+def test_methods_that_were_not_called(backend: Framework) -> None:
+    owner = Owner()
+    for method, call in (
+        (owner.parameters, "call it: model.parameters()."),
+        (owner.gradient, "call it: tape.gradient(loss, variables)."),
+        (owner.other, "if it returns gradients, call it: model.other()."),
+        (Other().other, "if it returns gradients, call it: other.other()."),
+    ):
+        with pytest.raises(TypeError) as caught:
+            gradclip.clip_grad_norm_(method, 1.0)
+        of = type(method.__self__).__name__
+        assert str(caught.value) == (
+            f"A method is no gradient: it was not called.\nReceived: the method {of}.{method.__name__}\nHint: {call}"
+        )
+
+
+def test_rules_and_results_among_the_gradients(backend: Framework) -> None:
+    rule, g = torch.clip_grad_norm(1.0), backend.make([3.0, 4.0])
+    for wrong in (rule, gradclip.Group(rule), [g, rule]):
+        with pytest.raises(TypeError, match=r"A rule is no gradient.\nReceived: .*\nHint: the gradients come first"):
+            gradclip.clip(wrong, rule)
+    with pytest.raises(TypeError, match=r"A result is no gradient: it holds them\.(?s:.)*Hint: pass result\.grads\."):
+        gradclip.clip(gradclip.clip(g, rule), rule)
+
+
+class Made(NamedTuple):
+    """As optax's transformations, and haiku's models."""
+
+    init: Any
+    update: Any
+
+
+class Transformed(NamedTuple):
+    init: Any
+    apply: Any
+
+
+@pytest.mark.parametrize(("wrong", "text"), [
+    (Made(print, print), "An optimizer is no gradient.\nReceived: optax's Made\nHint: clip the gradients first"),
+    (Transformed(print, print), f"A model is no gradient.\nReceived: an object of type {__name__}.Transformed\nHint: params ="),
+    (SimpleNamespace(init=print, apply=print), "A model is no gradient.\nReceived: an object of type types.SimpleNamespace"),
+    (Owner(), f"An optimizer is no gradient.\nReceived: {__name__}.Owner\nHint: pass its parameters: [p for group in"),
+    (Owner, "A class is no gradient.\nReceived: the class Owner\nHint: make one"),
+    (int, "A class is no gradient.\nReceived: the class int\nHint: pass gradients: loss.backward()"),
+    ([{"params": [], "lr": 0.5}], "The param_groups of an optimizer hold its settings beside the parameters."),
+    ({"state": {}, "param_groups": [{"lr": 0.5}]}, "The state of an optimizer is no gradient.\nReceived: a state_dict"),
+])  # fmt: skip
+def test_optimizers_and_models(wrong: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        gradclip.clip(wrong, torch.clip_grad_norm(1.0))
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(("limit", "said"), [
+    (None, "Received: max_norm=None\nHint: for no limit leave the clip out"),
+    ([np.ones(9)] * 3, "Received: max_norm=a list of 3\nHint: gradients are no limit"),
+    (torch.clip_grad_value(2.0), "Received: max_norm=Rule('torch.clip_grad_value'"),
+    ("x" * 99, "Received: max_norm='xxxxxxxxx"),
+])  # fmt: skip
+def test_what_is_no_limit_is_shown_in_a_few_words(limit: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        torch.clip_grad_norm(limit)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_errors_name_the_gradient(backend: Framework) -> None:
+    grads = {"matrix": backend.make(np.ones((2, 2))), "bias": backend.make([3.0, 4.0])}
+    rows = tensorflow.clip_by_norm(1.0, axes=[1])
+    for call in (
+        lambda: gradclip.clip(grads, rows),
+        lambda: gradclip.clip(grads, gradclip.Group(rows, "bias")),
+        lambda: gradclip.clip(grads, [gradclip.Group(rows, "b*"), gradclip.Group(torch.clip_grad_norm(1.0))]),
+    ):
+        with pytest.raises(ValueError, match=r"Received: axes=\[1\], shape=\(2,\), gradient \['bias'\]$"):
+            call()
+    with pytest.raises(ValueError, match=r"Received: axes=\[1\], shape=\(2,\)$"):
+        gradclip.clip_by_norm(grads["bias"], 1.0, axes=[1])
+
+
+def test_none_as_all_the_gradients_warns() -> None:
+    with pytest.warns(GradclipWarning, match=r"There is no gradient: nothing was clipped\.\nReceived: grads=None") as record:
+        assert gradclip.clip(None, torch.clip_grad_norm(1.0)).grads is None
+    assert record[0].filename == __file__
