@@ -11,12 +11,15 @@ import sys
 from importlib import util
 from pathlib import Path
 
+import numpy as np
 import pytest
 from frameworks.base import Framework
 from launched import TIME_LIMIT
 from rich.console import Console
 
+from gradclip.backends.demo import digits, story
 from gradclip.commands import cli, demo, report
+from gradclip.commands.demo_story import Story, Training
 
 
 def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -36,13 +39,89 @@ def made_up(*names: str, steps: int = 3) -> demo.Outcome:
                 run.receive({"rule": i, "loss": 2.0 - step / 2, "norm": [norm], "coefficient": [call.formula(norm)]})
             run.receive({"rule": i, "accuracy": 0.9})
         runs.append(run)
-    return demo.Outcome(steps, runs)
+    return demo.Outcome(steps, runs, told(steps))
+
+
+def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
+    """A story whose training without a clip is lost at the last step, and the others are not."""
+    story = Story([Training(""), *(Training(str(call)) for call in demo.RULES)])
+    for number in range(len(story.trainings)):
+        for step in range(steps):
+            is_lost = number == 0 and step == steps - 1
+            norm = lost if is_lost else 2.0 + step
+            story.receive({"training": number, "loss": lost if is_lost else 1.0 / (1 + step), "norm": [1.0, norm]})
+        story.receive({"training": number, "accuracy": 0.1 if number == 0 else 0.9})
+    return story
 
 
 def printed(outcome: demo.Outcome, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     report.show(outcome, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_story_is_of_a_training_that_explodes_without_a_clip_and_learns_with_each(tmp_path: Path) -> None:
+    done = gradclip_demo("--frameworks", "numpy", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    story = json.loads(done.stdout)["story"]
+    without, *clipped = story["trainings"]
+    assert without["rule"] == ""
+    assert without["lost_at"] < 30
+    assert without["accuracy"] < 0.2
+    finite = [float(x) for x in without["norm"][: without["lost_at"] - 1]]
+    assert max(finite) > 1e4 * finite[0]
+    assert [training["rule"] for training in clipped] == list(map(str, demo.RULES))
+    for training in clipped:
+        assert training["lost_at"] is None
+        assert len(training["loss"]) == 300
+        assert training["loss"][-1] < 0.3 * training["loss"][0]
+        assert training["accuracy"] > 0.85
+        assert max(training["norm"]) > 1  # it clips
+
+
+def test_the_gradients_of_the_story_are_right() -> None:
+    weights = [weight.astype(np.float64) for weight in story.weights()]
+    rng = np.random.default_rng(7)
+    batch = digits.Digits(rng.random((4, 64)), np.array([1, 5, 0, 9]))
+    _, gradients = story.differentiate(weights, batch)
+    for i, gradient in enumerate(gradients):
+        direction = rng.standard_normal(gradient.shape)
+        moved = [[w + sign * 1e-6 * direction if k == i else w for k, w in enumerate(weights)] for sign in (1, -1)]
+        up, down = (story.differentiate(each, batch)[0] for each in moved)
+        assert (up - down) / 2e-6 == pytest.approx(float(np.sum(gradient * direction)), rel=1e-5)
+
+
+def test_the_story_is_shown_as_bars() -> None:
+    text = printed(made_up("numpy", steps=300))
+    assert text.startswith("Why clip?\n")
+    lines = text.splitlines()
+    assert "without a clip: lost at step 300, 10% recognised" in lines
+    assert f"{demo.RULES[0]}: 90% recognised" in lines
+    (norm, *_), (loss, *_) = ([line for line in lines if line.startswith(name)][1:] for name in ("norm", "loss"))
+    assert norm.split()[1][0] == "▁"
+    assert norm.split()[1][-1] == "█"
+    assert norm.endswith("most 3e+02, last 3e+02")
+    assert loss.split()[1][0] == "█"
+    assert loss.split()[1][-1] == "▁"
+    assert len(norm.split()[1]) > 40
+    assert "×" in next(line for line in lines if line.startswith("norm"))
+    assert max(map(len, lines)) <= 80
+    assert text.index("Why clip?") < text.index("Do the frameworks agree?")
+
+
+def test_a_story_of_few_steps_and_of_none() -> None:
+    short = made_up("numpy")
+    short.story = told(1, lost=2.0)
+    assert "norm  ▁  most 2, last 2" in printed(short)
+    short.story = Story([Training("")], error="crashed with SIGILL")
+    assert not short.good
+    assert "FAILED: crashed with SIGILL" in printed(short)
+    short.story = told(3)
+    short.story.receive({"training": 1, "loss": 1.0, "norm": [math.inf]})
+    assert not short.good
+    short.story = told(3, lost=0.0)
+    assert short.good
+    assert "most 1, last 0" in printed(short)
 
 
 def test_this_framework_agrees_with_numpy(backend: Framework, tmp_path: Path) -> None:
@@ -137,7 +216,7 @@ def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatc
     asked: list[str] = []
     monkeypatch.setattr(demo.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
     demo.run(1, None, demo.Progress())
-    assert sorted(asked) == ["jax", "numpy"]
+    assert sorted(asked) == ["jax", "numpy", "story"]
 
 
 @pytest.mark.parametrize("width", [80, 120])

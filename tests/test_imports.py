@@ -112,7 +112,7 @@ ON_TOP = {
     *("backends.paddle.slot", "backends.jax.slot", "backends.jax.whole"),
 }
 ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "registry"}
-DEMO_SHARED = {"backends.demo.base", "backends.demo.digits"}
+DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
 # What is neither of gradclip nor of the standard library, by module or package: nothing for the rest.
 THIRD_PARTY = {
     "commands.report": {"rich"},
@@ -135,6 +135,7 @@ THIRD_PARTY = {
     "backends.demo.base": {"numpy"},
     "backends.demo.digits": {"numpy", "sklearn"},
     "backends.demo.numpy": {"numpy"},
+    "backends.demo.story": {"numpy"},
     "backends.demo.torch": {"torch", "numpy"},
     "backends.demo.tensorflow": {"tensorflow", "numpy"},
     "backends.demo.paddle": {"paddle", "numpy"},

@@ -61,12 +61,12 @@ def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> N
             loss, gradients = trainer.differentiate(weights, batch)
             result = gradclip.clip(gradients, rule)
             weights = trainer.descend(weights, result.grads, digits.RATE)
-            step = {"loss": float(loss), "norm": _floats(result.norm), "coefficient": _floats(result.coefficient)}
+            step = {"loss": float(loss), "norm": one_a_norm(result.norm), "coefficient": one_a_norm(result.coefficient)}
             send({"rule": number, **step})
         score = digits.accuracy(held_out, [trainer.array(weight) for weight in weights])
         send({"rule": number, "accuracy": score})
 
 
-def _floats(value: Any) -> list[float]:
+def one_a_norm(value: Any) -> list[float]:
     """One number for a norm over all gradients, one a gradient for a norm each."""
     return [float(one) for one in value] if isinstance(value, list) else [float(value)]

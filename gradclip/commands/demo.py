@@ -1,4 +1,4 @@
-"""``gradclip demo``: the same training with every installed framework, clipped the same way, and whether they agree.
+"""``gradclip demo``: why to clip; then one training with every installed framework, clipped the same way, and if they agree.
 
 Nothing in here computes a clip or a gradient: each framework trains in a process of its own (``gradclip.backends.demo``), and
 sends the loss, the norm and the coefficient of every step.
@@ -17,7 +17,8 @@ from importlib import util
 from typing import Any
 
 from gradclip import registry
-from gradclip.commands import children
+from gradclip.commands import children, demo_story
+from gradclip.commands.demo_story import Story
 from gradclip.errors import GradclipError
 from gradclip.rule import Rule
 
@@ -134,6 +135,7 @@ class Outcome:
 
     steps: int
     runs: list[Run]
+    story: Story = field(default_factory=lambda: Story([]))
 
     @property
     def reference(self) -> Run | None:
@@ -172,8 +174,8 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether every framework ran, all agree, and all follow the formulas."""
-        ran = len(self.finished) == len(self.runs)
+        """Whether every framework ran, all agree, and all follow the formulas; and no clip let a training explode."""
+        ran = len(self.finished) == len(self.runs) and self.story.good
         return ran and self.largest <= BOUND and self.largest_off_formula <= FORMULA_BOUND
 
     def as_json(self) -> dict[str, Any]:
@@ -191,7 +193,7 @@ class Outcome:
         found = {"largest_difference": self.largest, "largest_off_formula": self.largest_off_formula}
         bounds = {"bound": BOUND, "formula_bound": FORMULA_BOUND}
         head = {"good": self.good, "steps": self.steps, "reference": REFERENCE, **found, **bounds}
-        return {**head, "frameworks": frameworks, "rules": rules}
+        return {**head, "frameworks": frameworks, "rules": rules, "story": self.story.as_json()}
 
     def _history_as_json(self, run: Run, rule: int) -> dict[str, Any]:
         off = {"difference": self.differences(run, rule), "off_formula": self.off_formula(run, rule)}
@@ -218,6 +220,9 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         """Everything has ended."""
+
+    def say(self, text: str) -> None:
+        """Something else has begun."""
 
     def start(self, run: Run, steps: int) -> None:
         """A framework's process is about to start."""
@@ -246,8 +251,9 @@ def run(steps: int, names: Sequence[str] | None, progress: Progress) -> Outcome:
         one.seconds = round(time.perf_counter() - begun, 3)
         progress.end(one)
 
+    story = demo_story.run(steps, RULES, _ENVIRONMENT, progress.say)
     children.two_at_a_time(train, runs)
-    return Outcome(steps, runs)
+    return Outcome(steps, runs, story)
 
 
 def _receiver(run: Run, progress: Progress) -> Callable[[children.Message], None]:

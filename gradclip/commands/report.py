@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from gradclip.commands import demo
+from gradclip.commands.demo_story import Story, Training
 from gradclip.rule import Scope
 
 __all__ = ["Bars", "Lines", "progress", "show"]
@@ -36,6 +39,9 @@ class Lines(demo.Progress):
 
     def start(self, run: demo.Run, steps: int) -> None:
         self._say(f"{run.name}: starting")
+
+    def say(self, text: str) -> None:
+        self._say(text)
 
     def step(self, run: demo.Run) -> None:
         for call, history in zip(demo.RULES, run.histories, strict=True):
@@ -64,6 +70,9 @@ class Bars(demo.Progress):
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False)
+
     def start(self, run: demo.Run, steps: int) -> None:
         self._tasks[run.name] = self._progress.add_task(run.name, total=steps * len(demo.RULES), state="starting")
 
@@ -80,8 +89,11 @@ class Bars(demo.Progress):
 
 
 def show(outcome: demo.Outcome, console: Console | None = None) -> None:
-    """Print the tables, one a dialect, and what they come to."""
+    """Print why to clip, then the tables, one a dialect, and what they come to."""
     console = console or Console(highlight=False)
+    if outcome.story.trainings:
+        _show_story(console, outcome.story)
+        _title(console, "Do the frameworks agree?")
     _say(console, "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,")
     _say(console, f"{outcome.steps} steps of 64 images: each framework's own gradients, clipped by gradclip.")
     _say(console, ", ".join(f"{run.name} {run.version}" for run in outcome.finished))
@@ -97,6 +109,80 @@ def show(outcome: demo.Outcome, console: Console | None = None) -> None:
 
 def _say(console: Console, text: str) -> None:
     console.print(text, markup=False)
+
+
+def _title(console: Console, text: str) -> None:
+    console.print(Text(text, "bold"))
+
+
+# ---- why to clip ---------------------------------------------------------------------------------------------------------
+
+_BARS = "▁▂▃▄▅▆▇█"
+_LOST = "×"  #: for what is not finite
+_LABEL, _COURSE = 6, 26  #: columns before a line of bars, and after
+_AFTER = 3  #: steps that are shown of a training that is lost, one a bar
+
+
+def _show_story(console: Console, story: Story) -> None:
+    """Two lines of bars for each training, of its norms and its losses; all of a kind on one scale."""
+    _title(console, "Why clip?")
+    steps = max(len(training.loss) for training in story.trainings)
+    _say(console, "A recurrent network reads each handwritten digit row by row, and a gradient is")
+    _say(console, f"multiplied at each row. {steps} steps of gradient descent in NumPy, from one start.")
+    wide = max(10, min(console.width, 100) - _LABEL - _COURSE)
+    lines = [(training, {name: _parts(training, name, wide) for name in ("norm", "loss")}) for training in story.trainings]
+    usual = [parts for training, parts in lines if training.lost_at is None] or [parts for _, parts in lines]
+    for training, parts in lines:
+        console.print()
+        console.print(Text.assemble((training.rule or "without a clip", "bold"), _ending(training)), soft_wrap=True)
+        for name, values in parts.items():
+            bars = Text(_bars(values, [x for one in usual for x in one[name]]), "red" if training.lost_at else "green")
+            course = f"  {_course(getattr(training, name))}"
+            console.print(Text.assemble(f"{name:<{_LABEL}}", bars, course), soft_wrap=True)
+    console.print()
+    if story.error is not None:
+        _say(console, f"FAILED: {story.error}")
+    _say(console, f"{_BARS} from least to most, by powers of ten, {_BARS[-1]} also beyond; {_LOST} not a number.")
+    _say(console, "Recognised: of the images held out.")
+    console.print()
+
+
+def _ending(training: Training) -> str:
+    lost = f": lost at step {training.lost_at}" if training.lost_at else ""
+    return lost if training.accuracy is None else f"{lost or ':'}{',' * bool(lost)} {training.accuracy:.0%} recognised"
+
+
+def _course(values: Sequence[float]) -> str:
+    """The largest, and the last."""
+    finite = [x for x in values if math.isfinite(x)]
+    if not finite:
+        return ""
+    return f"most {max(finite):.2g}, last {values[-1]:.2g}"
+
+
+def _parts(training: Training, name: str, wide: int) -> list[float]:
+    """The means of as many parts of a training as fit; of one that is lost the first steps, one by one."""
+    values: list[float] = getattr(training, name)
+    if training.lost_at is not None:
+        values = values[: training.lost_at + _AFTER]
+    count = min(wide, len(values))
+    parts = [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
+    return [sum(part) / len(part) for part in parts]
+
+
+def _bars(values: Sequence[float], scale: Sequence[float]) -> str:
+    """A bar for each, by its logarithm, between the least and the largest of a scale."""
+    logs = [math.log10(x) for x in scale if math.isfinite(x) and x > 0] or [0.0]
+    least, span = min(logs), (max(logs) - min(logs)) or 1.0
+
+    def bar(x: float) -> str:
+        share = (math.log10(x) - least) / span if x > 0 else 0.0
+        return _BARS[round((len(_BARS) - 1) * min(max(share, 0.0), 1.0))]
+
+    return "".join(bar(x) if math.isfinite(x) else _LOST for x in values)
+
+
+# ---- do they agree -------------------------------------------------------------------------------------------------------
 
 
 def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
