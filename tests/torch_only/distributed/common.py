@@ -87,8 +87,19 @@ def exact_square(tensors: Sequence[torch.Tensor]) -> float:
 def agree(value: Any) -> None:
     """All processes have the same, to the bit."""
     found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, repr(value))
+    dist.all_gather_object(found, repr(_numbers(value)))
     assert len(set(found)) == 1, found
+
+
+def _numbers(value: Any) -> Any:
+    """Tensors, in lists and dicts too, as Python's numbers, which are shown to the last bit."""
+    if isinstance(value, (list, tuple)):
+        return [_numbers(x) for x in value]
+    if isinstance(value, dict):
+        return {name: _numbers(x) for name, x in value.items()}
+    if isinstance(value, torch.Tensor):
+        return (value.full_tensor() if hasattr(value, "full_tensor") else value).tolist()
+    return value
 
 
 def close(got: Any, want: Any, dtype: str = "float32", at_most: float = 4) -> None:
