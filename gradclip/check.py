@@ -297,7 +297,11 @@ def warn_of_nothing(opened: Gradients) -> None:
             received = f"{len(opened.owners)} tensors that require no gradient"
             hint = "gradients themselves go to gradclip.clip_(grads, rule); this function takes parameters."
     elif opened.was_iterator:
-        what, hint = "The iterator is empty: nothing was clipped.", "an iterator can be used once; pass a list to use it again."
+        # PyTorch's own sentence first, which its users and its tests look for
+        what = (
+            "`parameters` is an empty generator, no gradient clipping will occur. The iterator is empty: nothing was clipped."
+        )
+        hint = "an iterator can be used once; pass a list to use it again."
         received = "an empty or exhausted iterator"
     elif opened.tree is None:
         what, received = "There is no gradient: nothing was clipped.", "grads=None"

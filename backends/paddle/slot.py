@@ -128,8 +128,9 @@ def slot(cls: type) -> type:
     """``cls`` as a subclass of Paddle's class of the same name, so that its distributed optimizers know it too."""
     if issubclass(cls, paddle.nn.clip.ClipGradBase):
         return cls
-    slots = ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue")
-    native: Any = getattr(paddle.nn.clip, next((c.__name__ for c in cls.__mro__ if c.__name__ in slots), "ClipGradBase"))
+    # not by their names in paddle.nn.clip, where a program may have put gradclip's
+    natives = {c.__name__: c for c in paddle.nn.clip.ClipGradBase.__subclasses__() if c.__module__ == "paddle.nn.clip"}
+    native: Any = next((natives[c.__name__] for c in cls.__mro__ if c.__name__ in natives), paddle.nn.clip.ClipGradBase)
 
     class Native(native):
         def __init__(self) -> None:

@@ -224,6 +224,22 @@ def test_it_is_a_paddle_clip(name: str, arguments: tuple[float, ...]) -> None:
     assert getattr(gradclip, name.replace("ClipGrad", "GradientClip")) is getattr(gradclip, name)
 
 
+def test_ours_in_the_place_of_paddles() -> None:
+    """Put there before the first of them is made: in a process of its own."""
+    script = """if True:
+        import paddle, gradclip
+        from paddle.nn import clip
+        for name in ("ClipGradByNorm", "ClipGradByGlobalNorm", "ClipGradByValue"):
+            setattr(clip, name, getattr(gradclip, name)); setattr(paddle.nn, name, getattr(gradclip, name))
+        made = paddle.nn.ClipGradByNorm(1.0)
+        weight = paddle.create_parameter([2], "float32")
+        print(isinstance(made, clip.ClipGradBase), made([(weight, paddle.to_tensor([3.0, 4.0]))])[0][1].tolist()[0] < 1)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
+    assert done.stdout == "True True\n"
+
+
 def test_a_class_derived_from_ours() -> None:
     class Mine(gradclip.ClipGradByNorm):
         pass
