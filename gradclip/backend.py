@@ -166,6 +166,11 @@ class Backend:
         """The value of a tensor of one element, as a float."""
         raise NotImplementedError
 
+    def numbers(self, x: Tensor) -> list[Any]:
+        """The values of a tensor as floats, in nested lists, in one transfer to the host."""
+        found: list[Any] = x.tolist()
+        return found
+
     # ---- calculate: what has a default --------------------------------------------------------------------------------------
 
     def power(self, x: Tensor, exponent: float) -> Tensor:

@@ -69,12 +69,13 @@ CORE: dict[str, set[str]] = {
         *("result", "rule", "scale", "subsets", "tracing"),
     },
     "clip": {"engine", "gradients", "groups", "result", "rule", "tracing"},
+    "monitor": {"backend", "dtypes", "errors", "registry", "result", "tracing"},
     "dialects": {"errors", "rule", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "lane", "registry"),
         *("result", "rule", "tracing"),
     },
-    "__init__": {"backend", "clip", "dropins", "groups", "registry", "result", "rule"},  # the package itself: the public names
+    "__init__": {"backend", "clip", "dropins", "groups", "monitor", "registry", "result", "rule"},  # the package itself: the public names
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}

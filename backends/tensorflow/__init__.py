@@ -148,6 +148,10 @@ class TensorFlowBackend(Backend):
     def number(self, x: Tensor) -> float:
         return float(x.numpy().item())
 
+    def numbers(self, x: Tensor) -> list[Any]:
+        found: list[Any] = x.numpy().tolist()
+        return found
+
     def detach(self, x: Tensor) -> Tensor:
         return tf.stop_gradient(x)
 

@@ -1,0 +1,5 @@
+"""See what clipping does: how often, how much, and how large the norms are."""
+
+from gradclip.monitor.monitor import Monitor
+
+__all__ = ["Monitor"]
