@@ -120,6 +120,7 @@ THIRD_PARTY = {
     "conformance.report.html": {"jinja2"},
     "conformance.report.text": {"rich"},
     "migrate.codemod": {"libcst"},
+    "monitor.picture": {"matplotlib"},
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
     **{f"backends.{name}": packages for name, packages in FOLDERS.items()},

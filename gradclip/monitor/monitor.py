@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.monitor.picture import draw
 from gradclip.monitor.section import Section
 from gradclip.monitor.text import described
 from gradclip.monitor.values import check, leaves, read
@@ -134,6 +136,18 @@ class Monitor:
 
     def __str__(self) -> str:
         return "\n".join(described(section, f"group {k}: " if self._is_list else "") for k, section in enumerate(self.sections))
+
+    def plot(self, path: str | Path) -> None:
+        """Write a picture of the run, 1200 x 600 pixels: the norm before the clip over the steps with a band from its 10th to its
+        90th percentile, the limit, marks where steps were clipped or not finite, and the histogram at the side.
+
+        Args:
+            path: the file; its ending says the format: ``"run.png"``, ``"run.svg"``.
+
+        Raises:
+            ImportError: where matplotlib is not installed: ``pip install 'gradclip[monitor]'``.
+        """
+        draw(self.sections, path)
 
     def merge(self, other: Monitor) -> None:
         """Count what another monitor has counted, of another process or of the run before a restart, as steps that come after.

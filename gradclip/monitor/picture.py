@@ -1,0 +1,115 @@
+"""A run in one picture: the norm over the steps, its histogram, the limit, what was clipped and what was not finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from gradclip.errors import GradclipError
+from gradclip.monitor.histogram import PER_OCTAVE
+from gradclip.monitor.section import Section
+
+__all__ = ["MissingMatplotlibError", "draw", "pyplot"]
+
+# Okabe and Ito's colours, which the colour-blind tell apart; and each thing has a shape of its own
+NORM, LIMIT, CLIPPED, BROKEN = "#0072B2", "#000000", "#E69F00", "#D55E00"
+
+
+class MissingMatplotlibError(GradclipError, ImportError):
+    """A picture needs matplotlib."""
+
+
+def pyplot() -> Any:
+    """The figure class of matplotlib, which needs no display.
+
+    Raises:
+        ImportError: where matplotlib is not installed.
+    """
+    if util.find_spec("matplotlib") is None:
+        raise MissingMatplotlibError("A picture needs matplotlib.", "", "python -m pip install 'gradclip[monitor]'")
+    from matplotlib.figure import Figure
+
+    return Figure
+
+
+def draw(sections: Sequence[Section], path: str | Path) -> None:
+    """Write the picture: 1200 x 600 for one section, a row of half that height for each of several."""
+    height = 6.0 if len(sections) == 1 else 3.0 * len(sections)
+    figure = pyplot()(figsize=(12, height), dpi=100, layout="constrained")
+    grid = figure.subplots(len(sections), 2, squeeze=False, sharey="row", width_ratios=[5, 1])
+    for k, (section, (time, side)) in enumerate(zip(sections, grid, strict=True)):
+        _draw_steps(section, time)
+        _draw_histogram(section, side)
+        title = f"{section.steps:,} steps, {section.clipped:,} clipped"
+        title += f" ({section.clipped / section.measured:.1%})" if section.measured else ""
+        title += f", {section.not_finite:,} not finite" if section.not_finite else ""
+        time.set_title(title if len(sections) == 1 else f"group {k}: {title}", loc="left", fontsize=13)
+    grid[-1][0].set_xlabel("step", fontsize=12)
+    grid[-1][1].set_xlabel("steps", fontsize=12)
+    figure.savefig(path)
+
+
+def _draw_steps(section: Section, axes: Any) -> None:
+    axes.set_yscale("log")
+    axes.set_ylabel("norm before the clip", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.grid(True, which="major", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if not section.windows:
+        return
+    begins = [0]
+    for window in section.windows:
+        begins.append(begins[-1] + window.steps)
+    middles = [(a + b - 1) / 2 for a, b in zip(begins, begins[1:], strict=False)]
+    low, median, high = ([_drawn(w.quantile(q)) for w in section.windows] for q in (0.1, 0.5, 0.9))
+    axes.fill_between(middles, low, high, color=NORM, alpha=0.25, linewidth=0, label="p10 to p90")
+    axes.plot(middles, median, color=NORM, linewidth=2, label="median")
+    spikes = [(x, 2.0 ** (max(w.bins) / PER_OCTAVE)) for x, w in zip(middles, section.windows, strict=True) if w.bins]
+    axes.plot(
+        [x for x, _ in spikes], [y for _, y in spikes], linestyle="", marker=".", markersize=4, color=NORM, label="largest"
+    )
+    limits = [w.limit / w.limits if w.limits else math.nan for w in section.windows]
+    if section.limits:
+        known = [(x, y) for x, y in zip(middles, limits, strict=True) if not math.isnan(y)]
+        axes.plot([x for x, _ in known], [y for _, y in known], color=LIMIT, linestyle="--", linewidth=1.8, label="limit")
+    marks = (
+        ([(x, w.clipped / w.steps) for x, w in zip(middles, section.windows, strict=True) if w.clipped], 0.02, CLIPPED, "|"),
+        ([(x, 1.0) for x, w in zip(middles, section.windows, strict=True) if w.not_finite], 0.965, BROKEN, "X"),
+    )
+    for (found, height, colour, shape), name in zip(marks, ("clipped (darker: more)", "not finite"), strict=True):
+        if found:
+            opacity = [0.25 + 0.75 * fraction for _, fraction in found]
+            where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
+            size = {"|": 200, "X": 70}[shape]
+            axes.scatter(
+                [x for x, _ in found],
+                [height] * len(found),
+                s=size,
+                marker=shape,
+                c=colour,
+                alpha=opacity,
+                linewidths={"|": 3, "X": 0}[shape],
+                **where,
+            )
+            axes.scatter([], [], s=size, marker=shape, c=colour, label=name)
+    axes.legend(loc="upper center", ncols=6, fontsize=11, frameon=False, bbox_to_anchor=(0.5, -0.1))
+    axes.set_xlim(-0.5, max(begins[-1] - 0.5, 0.5))
+
+
+def _drawn(x: float) -> float:
+    """What an axis of logarithms can show: a gap in the place of 0."""
+    return x if x > 0 else math.nan
+
+
+def _draw_histogram(section: Section, axes: Any) -> None:
+    seen = section.before.bins
+    bottoms = [2.0 ** (k / PER_OCTAVE) for k in seen]
+    heights = [bottom * (2.0 ** (1 / PER_OCTAVE) - 1) for bottom in bottoms]
+    axes.barh(bottoms, list(seen.values()), height=heights, align="edge", color=NORM, alpha=0.7, linewidth=0)
+    if section.limits:
+        axes.axhline(section.limit_total / section.limits, color=LIMIT, linestyle="--", linewidth=1.8)
+    axes.tick_params(labelsize=11)
+    axes.set_title("histogram", loc="left", fontsize=12)
