@@ -138,8 +138,10 @@ class Monitor:
         return "\n".join(described(section, f"group {k}: " if self._is_list else "") for k, section in enumerate(self.sections))
 
     def plot(self, path: str | Path) -> None:
-        """Write a picture of the run, 1200 x 600 pixels: the norm before the clip over the steps with a band from its 10th to its
-        90th percentile, the limit, marks where steps were clipped or not finite, and the histogram at the side.
+        """Write a picture of the run, 1200 x 600 pixels.
+
+        It has the norm before the clip over the steps, with a band from its 10th to its 90th percentile, the limit, marks where
+        steps were clipped or not finite, and the histogram at the side.
 
         Args:
             path: the file; its ending says the format: ``"run.png"``, ``"run.svg"``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from importlib import util
@@ -60,43 +61,31 @@ def _draw_steps(section: Section, axes: Any) -> None:
     axes.set_axisbelow(True)
     if not section.windows:
         return
-    begins = [0]
-    for window in section.windows:
-        begins.append(begins[-1] + window.steps)
-    middles = [(a + b - 1) / 2 for a, b in zip(begins, begins[1:], strict=False)]
+    ends = list(itertools.accumulate(window.steps for window in section.windows))
+    middles = [end - (window.steps + 1) / 2 for end, window in zip(ends, section.windows, strict=True)]
     low, median, high = ([_drawn(w.quantile(q)) for w in section.windows] for q in (0.1, 0.5, 0.9))
+    largest = [2.0 ** (max(w.bins) / PER_OCTAVE) if w.bins else math.nan for w in section.windows]
     axes.fill_between(middles, low, high, color=NORM, alpha=0.25, linewidth=0, label="p10 to p90")
     axes.plot(middles, median, color=NORM, linewidth=2, label="median")
-    spikes = [(x, 2.0 ** (max(w.bins) / PER_OCTAVE)) for x, w in zip(middles, section.windows, strict=True) if w.bins]
-    axes.plot(
-        [x for x, _ in spikes], [y for _, y in spikes], linestyle="", marker=".", markersize=4, color=NORM, label="largest"
-    )
-    limits = [w.limit / w.limits if w.limits else math.nan for w in section.windows]
-    if section.limits:
-        known = [(x, y) for x, y in zip(middles, limits, strict=True) if not math.isnan(y)]
-        axes.plot([x for x, _ in known], [y for _, y in known], color=LIMIT, linestyle="--", linewidth=1.8, label="limit")
-    marks = (
-        ([(x, w.clipped / w.steps) for x, w in zip(middles, section.windows, strict=True) if w.clipped], 0.02, CLIPPED, "|"),
-        ([(x, 1.0) for x, w in zip(middles, section.windows, strict=True) if w.not_finite], 0.965, BROKEN, "X"),
-    )
-    for (found, height, colour, shape), name in zip(marks, ("clipped (darker: more)", "not finite"), strict=True):
-        if found:
-            opacity = [0.25 + 0.75 * fraction for _, fraction in found]
-            where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
-            size = {"|": 200, "X": 70}[shape]
-            axes.scatter(
-                [x for x, _ in found],
-                [height] * len(found),
-                s=size,
-                marker=shape,
-                c=colour,
-                alpha=opacity,
-                linewidths={"|": 3, "X": 0}[shape],
-                **where,
-            )
-            axes.scatter([], [], s=size, marker=shape, c=colour, label=name)
+    axes.plot(middles, largest, linestyle="", marker=".", markersize=4, color=NORM, label="largest")
+    limited = [(x, w.limit / w.limits) for x, w in zip(middles, section.windows, strict=True) if w.limits]
+    if limited:
+        axes.plot(*zip(*limited, strict=True), color=LIMIT, linestyle="--", linewidth=1.8, label="limit")
+    clipped = [(x, w.clipped / w.steps) for x, w in zip(middles, section.windows, strict=True) if w.clipped]
+    _mark(axes, clipped, 0.02, "clipped (darker: more)", s=200, marker="|", linewidths=3, c=CLIPPED)
+    broken = [(x, 1.0) for x, w in zip(middles, section.windows, strict=True) if w.not_finite]
+    _mark(axes, broken, 0.965, "not finite", s=70, marker="X", linewidths=0, c=BROKEN)
     axes.legend(loc="upper center", ncols=6, fontsize=11, frameon=False, bbox_to_anchor=(0.5, -0.1))
-    axes.set_xlim(-0.5, max(begins[-1] - 0.5, 0.5))
+    axes.set_xlim(-0.5, ends[-1] - 0.5)
+
+
+def _mark(axes: Any, found: list[tuple[float, float]], height: float, name: str, **style: Any) -> None:
+    """Marks at one height, each as dark as its share is large."""
+    if found:
+        opacity = [0.25 + 0.75 * share for _, share in found]
+        where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
+        axes.scatter([x for x, _ in found], [height] * len(found), alpha=opacity, **where, **style)
+        axes.scatter([], [], label=name, **style)
 
 
 def _drawn(x: float) -> float:
