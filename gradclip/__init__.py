@@ -13,7 +13,7 @@ from gradclip.dropins.paddle import (
 from gradclip.dropins.tensorflow import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from gradclip.groups import Group
-from gradclip.monitor import Monitor
+from gradclip.monitor import Monitor, observed
 from gradclip.registry import register
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
@@ -45,6 +45,7 @@ __all__ = [
     "global_norm",
     "norm",
     "norms_by_name",
+    "observed",
     "register",
     "scale_by_norm",
     "scale_by_norm_",

@@ -166,9 +166,9 @@ class Backend:
         """The value of a tensor of one element, as a float."""
         raise NotImplementedError
 
-    def numbers(self, x: Tensor) -> list[Any]:
-        """The values of a tensor as floats, in nested lists, in one transfer to the host."""
-        found: list[Any] = x.tolist()
+    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
+        """The values of tensors of one shape in this dtype, in nested lists, in one transfer to the host."""
+        found: list[Any] = self.stack(tensors, dtype).tolist()
         return found
 
     # ---- calculate: what has a default --------------------------------------------------------------------------------------

@@ -174,6 +174,12 @@ def test_groups_have_a_section_each(backend: Framework) -> None:
     assert monitors[0].report()["1/steps"] == 4
 
 
+def test_a_clipped_norm_is_in_the_bin_of_its_limit() -> None:
+    """Though rounding may leave it just below."""
+    norms = np.random.default_rng(0).uniform(1.0, 100.0, size=300).tolist()
+    assert told(norms, 1.0).report()["norm_after_p10"] == pytest.approx(1.0, rel=1e-12)
+
+
 # ---- on the terminal -----------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +211,8 @@ def state() -> dict[str, Any]:
         (lambda m: m.load_state_dict("x"), ValueError, "This is no state of a monitor"),
         (lambda m: m.load_state_dict(state() | {"version": 99}), ValueError, "of another version"),
         (lambda m: m.merge("x"), TypeError, "A monitor can be merged with a monitor"),
+        (lambda m: m.merge({}), TypeError, "A monitor can be merged with a monitor"),
+        (lambda m: m.init(like="x"), TypeError, "The state is made of a framework's tensors"),
         (lambda m: gradclip.Monitor(every=0), ValueError, "every must be a positive whole number"),
         (lambda m: gradclip.Monitor(every=1.5), ValueError, "every must be a positive whole number"),
     ],

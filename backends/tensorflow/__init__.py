@@ -148,8 +148,8 @@ class TensorFlowBackend(Backend):
     def number(self, x: Tensor) -> float:
         return float(x.numpy().item())
 
-    def numbers(self, x: Tensor) -> list[Any]:
-        found: list[Any] = x.numpy().tolist()
+    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
+        found: list[Any] = self.stack(tensors, dtype).numpy().tolist()
         return found
 
     def detach(self, x: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ from typing import Any
 
 from gradclip.errors import ArgumentError
 
-__all__ = ["LARGEST", "PER_OCTAVE", "Histogram", "bin_of", "edge", "quantile_of_bins"]
+__all__ = ["LARGEST", "PER_OCTAVE", "ROUNDED", "Histogram", "bin_of", "edge", "quantile_of_bins"]
 
 LARGEST = sys.float_info.max  #: a sum beyond it counts as that
 PER_OCTAVE = 8  #: bins
+ROUNDED = 1 + 2.0**-20  #: a clipped norm may be this much below its limit, and in another bin
 
 
 def _least_at(eighth: int) -> float:
@@ -92,8 +93,8 @@ class Histogram:
         self.least = math.inf
         self.largest = 0.0
 
-    def add(self, norm: float) -> None:
-        """Count a finite norm that is not negative."""
+    def add(self, norm: float, is_clipped: bool = False) -> None:
+        """Count a finite norm that is not negative; of a clipped one rounding may have left less than its limit."""
         self.count += 1
         self.total = min(self.total + norm, LARGEST)
         if norm < self.least:
@@ -101,7 +102,7 @@ class Histogram:
         if norm > self.largest:
             self.largest = norm
         if norm:
-            k = bin_of(norm)
+            k = bin_of(min(norm * ROUNDED, LARGEST) if is_clipped else norm)
             self.bins[k] = self.bins.get(k, 0) + 1
         else:
             self.zeros += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.monitor.picture import draw
+from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
 from gradclip.monitor.text import described
 from gradclip.monitor.values import check, leaves, read
@@ -151,26 +152,45 @@ class Monitor:
         """
         draw(self.sections, path)
 
-    def merge(self, other: Monitor) -> None:
+    def init(self, *, like: Any = None, groups: int | None = None) -> dict[str, Any]:
+        """A state for :func:`gradclip.observed`, which is what :meth:`update` is where a step is traced.
+
+        Args:
+            like: a tensor of the framework whose tensors the state is made of, on their device; None for JAX.
+            groups: how many, where the rule is a list of groups.
+
+        Returns:
+            Nested dicts and lists of tensors, some 17 kB for each group. ``monitor.merge(state)`` reads it.
+        """
+        return init(like, groups)
+
+    def merge(self, other: Monitor | Mapping[str, Any]) -> None:
         """Count what another monitor has counted, of another process or of the run before a restart, as steps that come after.
+
+        Args:
+            other: a monitor, or a state from :func:`gradclip.observed`. A state holds all that it has seen since ``init``:
+                merge it once, or into a new monitor each time.
 
         Raises:
             TypeError: for what is no monitor.
             ValueError: for one of groups where this is of one rule, or of another number of groups.
         """
         given: object = other
-        if not isinstance(given, Monitor):
-            raise ArgumentTypeError("A monitor can be merged with a monitor.", f"{other!r}")
-        mine, others = self.sections, other.sections
-        if not other._sections:
+        if isinstance(given, Mapping) and "groups" in given:
+            sections, is_list = of_state(given)
+        elif isinstance(given, Monitor):
+            sections, is_list = given.sections if given._sections or given._waiting else [], given._is_list
+        else:
+            what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
+            raise ArgumentTypeError(what, f"{type(given).__name__}")
+        if not sections:
             return
-        if self._sections and (self._is_list != other._is_list or len(mine) != len(others)):
-            received = " and ".join(
-                f"{len(x)} groups" if m._is_list else "one rule" for m, x in ((self, mine), (other, others))
-            )
-            raise ArgumentError("Monitors of different groups cannot be merged.", received)
-        self._is_list, self._sections = other._is_list, mine if self._sections else [Section() for _ in others]
-        for section, more in zip(self._sections, others, strict=True):
+        mine = self.sections
+        if self._sections and (self._is_list != is_list or len(mine) != len(sections)):
+            named = [f"{len(m)} groups" if x else "one rule" for m, x in ((mine, self._is_list), (sections, is_list))]
+            raise ArgumentError("Monitors of different groups cannot be merged.", " and ".join(named))
+        self._is_list, self._sections = is_list, mine if self._sections else [Section() for _ in sections]
+        for section, more in zip(self._sections, sections, strict=True):
             section.merge(more)
 
     def state_dict(self) -> dict[str, Any]:

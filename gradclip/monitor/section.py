@@ -93,7 +93,7 @@ class Section:
                 self.coefficients += 1
                 self.coefficient_total += coefficient
                 after = norm * coefficient
-                self.after.add(after)
+                self.after.add(after, coefficient < 1.0)
                 if coefficient < 1.0:
                     is_clipped = True
                     self.limits += 1

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
-from gradclip.dtypes import promote
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.registry import find
 
@@ -40,9 +39,9 @@ def check(tree: Any) -> None:
 
 
 def read(values: Sequence[Any]) -> list[list[float]]:
-    """The elements of each number or tensor; those of 0-d tensors of one framework come in one transfer."""
+    """The elements of each number or tensor; those of 0-d tensors of one framework and dtype come in one transfer."""
     found: list[list[float]] = [[] for _ in values]
-    together: dict[int, tuple[Backend, list[int]]] = {}
+    together: dict[tuple[int, str], tuple[Backend, list[int]]] = {}
     for i, x in enumerate(values):
         if isinstance(x, (float, int)):
             found[i] = [float(x)]
@@ -50,16 +49,11 @@ def read(values: Sequence[Any]) -> list[list[float]]:
         backend = find(x)
         assert backend is not None
         if backend.shape(x):
-            found[i] = [float(n) for n in leaves(_listed(backend, [x]))]
+            found[i] = list(map(float, leaves(backend.numbers([x], backend.dtype(x)))))
         else:
-            together.setdefault(id(backend), (backend, []))[1].append(i)
-    for backend, places in together.values():
-        numbers = _listed(backend, [values[i] for i in places])
+            together.setdefault((id(backend), backend.dtype(x)), (backend, []))[1].append(i)
+    for (_, dtype), (backend, places) in together.items():
+        numbers = backend.numbers([values[i] for i in places], dtype)
         for i, number in zip(places, numbers, strict=True):
             found[i] = [number]
     return found
-
-
-def _listed(backend: Backend, tensors: Sequence[Any]) -> list[Any]:
-    dtypes = {backend.dtype(x) for x in tensors}
-    return backend.numbers(backend.stack([backend.detach(x) for x in tensors], promote(sorted(dtypes))))
