@@ -11,7 +11,7 @@ from gradclip.monitor.picture import draw
 from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
 from gradclip.monitor.text import described
-from gradclip.monitor.values import check, leaves, read
+from gradclip.monitor.values import held, leaves, read
 from gradclip.result import ClipResult
 from gradclip.tracing import as_it_is
 
@@ -78,9 +78,8 @@ class Monitor:
         else:
             norm, coefficient, groups = result, None, False
         if type(norm) is not float:
-            check(norm)
-        if limit is not None:
-            check(limit)
+            norm, coefficient = held(norm), held(coefficient)
+        limit = held(limit)
         if groups != self._is_list:
             self._set_form(groups)
         self._waiting.append((norm, coefficient, limit))

@@ -9,7 +9,7 @@ from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.registry import find
 
-__all__ = ["check", "leaves", "read"]
+__all__ = ["held", "leaves", "read"]
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -24,18 +24,27 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield from leaves(child)
 
 
-def check(tree: Any) -> None:
-    """Refuse what is no norm, and what is traced: its value does not exist yet."""
-    for x in leaves(tree):
-        if type(x) is float or isinstance(x, (float, int)):
-            continue
-        backend = find(x)
-        if backend is None:
-            hint = "pass what gradclip.clip_ or gradclip.clip_grad_norm_ returned."
-            raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={x!r}", hint)
-        if not backend.can_look(x):
-            hint = "carry a state through: state = monitor.init(), then state = gradclip.observed(state, result)."
-            raise ArgumentError("A norm that is being traced has no value yet.", f"norm={x}", hint)
+def held(tree: Any) -> Any:
+    """The same without the history of a derivative, which would keep gradients alive.
+
+    Raises:
+        TypeError: for what is no norm.
+        ValueError: for what is traced: its value does not exist yet.
+    """
+    if isinstance(tree, (float, int)) or tree is None:
+        return tree
+    if isinstance(tree, Mapping):
+        return [held(child) for child in tree.values()]
+    if isinstance(tree, (list, tuple)):
+        return [held(child) for child in tree]
+    backend = find(tree)
+    if backend is None:
+        hint = "pass what gradclip.clip_ or gradclip.clip_grad_norm_ returned."
+        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={tree!r}", hint)
+    if not backend.can_look(tree):
+        hint = "carry a state through: state = monitor.init(), then state = gradclip.observed(state, result)."
+        raise ArgumentError("A norm that is being traced has no value yet.", f"norm={tree}", hint)
+    return tree if backend.is_concrete([tree]) else backend.detach(tree)
 
 
 def read(values: Sequence[Any]) -> list[list[float]]:

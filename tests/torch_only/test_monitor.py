@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +44,7 @@ def test_a_step_runs_nothing_and_looks_at_nothing(monkeypatch: pytest.MonkeyPatc
     with NoLook(), Operations() as operations:
         for result in results[:49]:
             monitor.update(result)
-    assert operations.ran == []
+    assert set(operations.ran) <= {"aten.detach.default"}, "a view, which is no launch"
     with Operations() as operations:
         monitor.update(results[49])
     assert transfers == [100], "the norms and coefficients of 50 steps come together"
@@ -73,9 +75,14 @@ def test_no_synchronisation_but_every_so_often(no_synchronisation: Callable[[], 
 
 def test_a_monitor_does_not_keep_the_gradients() -> None:
     monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.ones(2))
-    result = gradclip.clip([weight * 2], RULE)
+    gradient = weight * 2
+    result = gradclip.clip([gradient], RULE)
     assert result.norm.requires_grad
     monitor.update(result)
+    kept = weakref.ref(gradient)
+    del gradient, result
+    gc.collect()
+    assert kept() is None
     assert monitor.report()["norm_before_largest"] == pytest.approx(8**0.5)
 
 
