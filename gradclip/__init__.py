@@ -1,6 +1,7 @@
 """Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
 
 from gradclip.backend import Backend
+from gradclip.choose import choose
 from gradclip.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
 from gradclip.dropins.paddle import (
     ClipGradByGlobalNorm,
@@ -33,6 +34,7 @@ __all__ = [
     "Monitor",
     "Rule",
     "Scope",
+    "choose",
     "clip",
     "clip_",
     "clip_by_global_norm",

@@ -70,12 +70,14 @@ CORE: dict[str, set[str]] = {
     },
     "clip": {"engine", "gradients", "groups", "result", "rule", "tracing"},
     "monitor": {"backend", "dtypes", "errors", "registry", "result", "tracing"},
+    "choose": {"errors", "monitor"},
     "dialects": {"errors", "rule", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "lane", "registry"),
         *("result", "rule", "tracing"),
     },
-    "__init__": {"backend", "clip", "dropins", "groups", "monitor", "registry", "result", "rule"},  # the package itself: the public names
+    # the package itself: the public names
+    "__init__": {"backend", "choose", "clip", "dropins", "groups", "monitor", "registry", "result", "rule"},
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}
@@ -86,7 +88,7 @@ PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
     MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule"},
     CONFORMANCE: PUBLIC,
-    "commands": {"__init__", "__version__", "backend", "dialects", "dtypes", "errors", "registry", "rule"},
+    "commands": {"__init__", "__version__", "backend", "choose", "dialects", "dtypes", "errors", "registry", "rule"},
 }
 
 # ---- the backends ---------------------------------------------------------------------------------------------------------

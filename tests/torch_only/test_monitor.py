@@ -48,7 +48,7 @@ def test_a_step_runs_nothing_and_looks_at_nothing(monkeypatch: pytest.MonkeyPatc
     with Operations() as operations:
         monitor.update(results[49])
     assert transfers == [100], "the norms and coefficients of 50 steps come together"
-    assert operations.ran == ["aten.stack.default"]
+    assert [ran for ran in operations.ran if ran != "aten.detach.default"] == ["aten.stack.default"]
     found = monitor.report()
     assert (found["steps"], found["norm_before_largest"], found["clipped_steps"]) == (50, 49.0, 49)
 
