@@ -49,9 +49,7 @@ class ClipResult:
 
     __slots__ = ("_coefficient", "_form", "_norm", "grads", "is_list")
 
-    def __init__(
-        self, grads: Any, norm: Any, coefficient: Any, form: _Form | None = None, is_list: bool = False
-    ) -> None:
+    def __init__(self, grads: Any, norm: Any, coefficient: Any, form: _Form | None = None, is_list: bool = False) -> None:
         self.grads = grads
         self._norm = norm
         self._coefficient = coefficient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Monitor:
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
         self._waiting: list[tuple[Any, Any, Any]] = []  # norm, coefficient, limit
+        self._sources: list[Callable[[], Mapping[str, Any]]] = []
 
     @as_it_is
     def update(self, result: Any, *, limit: Any = None) -> Any:
@@ -120,7 +121,18 @@ class Monitor:
         """What was counted: of each group, or of the one rule."""
         if self._waiting:
             self._read()
+        for take in self._sources:
+            self.merge(take())
         return self._sections or [Section()]
+
+    def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
+        """Count also what is counted elsewhere, as in the variables of a compiled program.
+
+        Args:
+            take: is called whenever somebody asks for what was seen; returns a state of :func:`gradclip.observed`, and has
+                forgotten it then.
+        """
+        self._sources.append(take)
 
     def report(self) -> dict[str, float]:
         """A flat dict of numbers, for any logger. Of several groups each name begins with the group's number: ``"0/steps"``.
@@ -130,9 +142,10 @@ class Monitor:
         ``not_finite``, ``not_finite_first_step`` and ``not_finite_last_step``, the latter two where there is one.
         A quantile is off by less than 4.5 %; the others are exact but for rounding. What nothing is known of is NaN.
         """
+        sections = self.sections
         if not self._is_list:
-            return self.sections[0].report()
-        return {f"{k}/{name}": x for k, section in enumerate(self.sections) for name, x in section.report().items()}
+            return sections[0].report()
+        return {f"{k}/{name}": x for k, section in enumerate(sections) for name, x in section.report().items()}
 
     def __str__(self) -> str:
         return "\n".join(described(section, f"group {k}: " if self._is_list else "") for k, section in enumerate(self.sections))
@@ -178,23 +191,25 @@ class Monitor:
         if isinstance(given, Mapping) and "groups" in given:
             sections, is_list = of_state(given)
         elif isinstance(given, Monitor):
-            sections, is_list = given.sections if given._sections or given._waiting else [], given._is_list
+            sections, is_list = given.sections, given._is_list
         else:
             what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
             raise ArgumentTypeError(what, f"{type(given).__name__}")
-        if not sections:
+        if not any(section.steps for section in sections):
             return
-        mine = self.sections
-        if self._sections and (self._is_list != is_list or len(mine) != len(sections)):
+        if self._waiting:
+            self._read()
+        mine = self._sections
+        if mine and (self._is_list != is_list or len(mine) != len(sections)):
             named = [f"{len(m)} groups" if x else "one rule" for m, x in ((mine, self._is_list), (sections, is_list))]
             raise ArgumentError("Monitors of different groups cannot be merged.", " and ".join(named))
-        self._is_list, self._sections = is_list, mine if self._sections else [Section() for _ in sections]
+        self._is_list, self._sections = is_list, mine or [Section() for _ in sections]
         for section, more in zip(self._sections, sections, strict=True):
             section.merge(more)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists, for JSON, ``torch.save``, Orbax, Paddle; with a version."""
-        sections = self.sections if self._sections or self._waiting else []
+        sections = self.sections if self.sections[0].steps else []
         return {
             "version": VERSION,
             "every": self.every,

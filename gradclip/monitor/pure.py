@@ -21,7 +21,7 @@ from gradclip.registry import find, home
 from gradclip.result import ClipResult
 from gradclip.tracing import as_it_is
 
-__all__ = ["init", "observed", "of_state"]
+__all__ = ["BLANK", "init", "observed", "of_state"]
 
 VERSION = 1
 _FIRST = -126 * PER_OCTAVE  # the bin of the least normal float32
@@ -41,6 +41,20 @@ _STEPS = ("not_finite_first", "not_finite_last")  #: -1 for none
 _SUMS = ("before_total", "after_total", "coefficient_total", "limit_total")
 _LEAST, _LARGEST = ("before_least", "after_least"), ("before_largest", "after_largest")
 
+#: a section that has seen nothing: name -> (length, or 0 for a single number; dtype; value)
+BLANK: dict[str, tuple[int, str, float]] = {
+    **dict.fromkeys(("before", "after"), (len(_EDGES), "int32", 0)),  # how many norms are not below each edge
+    **dict.fromkeys(_COUNTS, (0, "int32", 0)),
+    **dict.fromkeys(_STEPS, (0, "int32", -1)),
+    **dict.fromkeys([name + part for name in _SUMS for part in ("", "_rest")], (0, "float32", 0.0)),
+    **dict.fromkeys(_LEAST, (0, "float32", _MOST)),
+    **dict.fromkeys(_LARGEST, (0, "float32", 0.0)),
+}
+
+
+def _made(backend: Backend, length: int, dtype: str, value: float, like: Tensor | None) -> Tensor:
+    return backend.asarray([value] * length if length else value, dtype, like)
+
 
 def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
     """A state that has seen nothing, of tensors beside ``like``."""
@@ -48,15 +62,7 @@ def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
     if backend is None:
         hint = "init(like=a tensor); without it the state is made of JAX arrays, and jax must have been imported."
         raise ArgumentTypeError("The state is made of a framework's tensors.", f"like={like!r}", hint)
-    values: dict[str, tuple[Any, str]] = {
-        **dict.fromkeys(("before", "after"), ([0] * len(_EDGES), "int32")),  # how many norms are not below each edge
-        **dict.fromkeys(_COUNTS, (0, "int32")),
-        **dict.fromkeys(_STEPS, (-1, "int32")),
-        **dict.fromkeys([name + part for name in _SUMS for part in ("", "_rest")], (0.0, "float32")),
-        **dict.fromkeys(_LEAST, (_MOST, "float32")),
-        **dict.fromkeys(_LARGEST, (0.0, "float32")),
-    }
-    sections = [{name: backend.asarray(*value, like) for name, value in values.items()} for _ in range(groups or 1)]
+    sections = [{name: _made(backend, *how, like) for name, how in BLANK.items()} for _ in range(groups or 1)]
     version, many = (backend.asarray(x, "int32", like) for x in (VERSION, groups or 0))
     return {"version": version, "groups": many, "sections": sections}
 

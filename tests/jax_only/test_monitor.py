@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax_only.test_launches import launches
 
 import gradclip
-from gradclip.backends.jax import JaxBackend
+from gradclip.backends.jax import JaxBackend, gradient_transformation
 from gradclip.dialects import optax as dialect
 from gradclip.dialects import torch
 
@@ -91,3 +93,48 @@ def test_one_program_brings_them_all() -> None:
     assert len(launches(lambda: JaxBackend().numbers(norms, "float32"))) == 1
     assert len(launches(lambda: JaxBackend().numbers(norms[:7], "float32"))) == 1
     np.testing.assert_array_equal(JaxBackend().numbers(norms[:7], "float32"), np.float32(SIZES[:7]))
+
+
+# ---- the slot of optax ---------------------------------------------------------------------------------------------------
+
+
+def trained(rule: Any, sizes: list[float], jitted: bool) -> Any:
+    optimizer = optax.chain(gradient_transformation(rule, monitor=True), optax.sgd(0.1))
+    params = {"w": jnp.zeros(1), "b": jnp.zeros(1)}
+    update = jax.jit(optimizer.update) if jitted else optimizer.update
+    state = optimizer.init(params)
+    for size in sizes:
+        _, state = update({"w": jnp.float32([size]), "b": jnp.zeros(1)}, state, params)
+    return state
+
+
+def read(state: Any) -> gradclip.Monitor:
+    monitor = gradclip.Monitor()
+    monitor.merge(optax.tree_utils.tree_get(state, "clip_monitor"))
+    return monitor
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_the_state_of_the_optimizer_carries_the_monitor(jitted: bool) -> None:
+    same(read(trained(RULE, SIZES[:10], jitted)), told(SIZES[:10]))
+
+
+def test_groups_in_the_slot() -> None:
+    found = read(trained([gradclip.Group(RULE, "w"), gradclip.Group(torch.clip_grad_norm(2.0))], [3.0, 0.5], True)).report()
+    assert (found["0/clipped_steps"], found["1/clipped_steps"], found["1/steps"]) == (1, 0, 2)
+
+
+def test_a_checkpoint_goes_on(tmp_path: Path) -> None:
+    state = trained(RULE, SIZES[:5], True)
+    leaves, structure = jax.tree.flatten(state)
+    np.savez(tmp_path / "state.npz", *leaves)
+    loaded = np.load(tmp_path / "state.npz")
+    state = jax.tree.unflatten(structure, [jnp.asarray(loaded[name]) for name in loaded])
+    optimizer = optax.chain(gradient_transformation(RULE, monitor=True), optax.sgd(0.1))
+    for size in SIZES[5:10]:
+        _, state = optimizer.update({"w": jnp.float32([size]), "b": jnp.zeros(1)}, state)
+    same(read(state), told(SIZES[:10]))
+
+
+def test_without_a_monitor_there_is_no_state() -> None:
+    assert jax.tree.leaves(gradient_transformation(RULE).init({"w": jnp.zeros(1)})) == []

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_only.test_cuda import NoLook, as_if_elsewhere, needs_cuda, no_synchronisation
 
 import gradclip
-from gradclip.backends.torch import TorchBackend
+from gradclip.backends.torch import TorchBackend, step_pre_hook
 from gradclip.dialects import torch as dialect
 
 __all__ = ["as_if_elsewhere", "no_synchronisation"]
@@ -92,3 +92,37 @@ def test_a_result_of_a_compiled_step() -> None:
     for size in (0.5, 2.0):
         monitor.update(step(torch.tensor([size])))
     assert monitor.report()["clipped_steps"] == 1
+
+
+# ---- the step hook -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_hook_tells_the_monitor_of_each_step(fused: bool) -> None:
+    monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1, fused=fused)
+    optimizer.register_step_pre_hook(step_pre_hook(RULE, fused=fused, monitor=monitor))
+    for size in (0.5, 3.0, 4.0):
+        weight.grad = torch.tensor([size, 0.0])
+        optimizer.step()
+    found = monitor.report()
+    assert (found["steps"], found["clipped_steps"], found["norm_before_largest"]) == (3, 2, 4.0)
+    assert found["norm_after_largest"] == pytest.approx(1.0)
+
+
+def test_groups_and_closures_in_the_hook() -> None:
+    monitor, model = gradclip.Monitor(), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    rules = [gradclip.Group(RULE, "0"), gradclip.Group(dialect.clip_grad_norm(0.1))]
+    optimizer.register_step_pre_hook(step_pre_hook(rules, monitor=monitor))
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (model(torch.ones(4, 2)) - 3).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    found = monitor.report()
+    assert found["0/steps"] == found["1/steps"] > 1
+    assert found["1/norm_after_largest"] <= 0.1001
