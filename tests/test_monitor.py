@@ -143,6 +143,18 @@ def test_each_norm_counts_of_a_rule_with_a_norm_for_each_gradient(backend: Frame
     assert (found["norm_before_largest"], found["norm_after_largest"], found["coefficient_mean"]) == (4.0, 1.0, 0.625)
 
 
+def test_norms_in_the_container_of_the_gradients(backend: Framework) -> None:
+    """Also where somebody has looked at the result before, which makes a container of what was a list."""
+    grads = {"b": gradients(backend, 4.0)[0], "a": [None, gradients(backend, 0.5)[0]]}
+    for look in (False, True):
+        monitor = gradclip.Monitor()
+        result = gradclip.clip(grads, keras.clipnorm(1.0))
+        if look:
+            assert set(result.norm) == {"a", "b"}
+        found = monitor.update(result) and monitor.report()
+        assert (found["norm_before_largest"], found["coefficient_mean"]) == (4.0, 0.625)
+
+
 def test_a_norm_for_each_example(backend: Framework) -> None:
     monitor = gradclip.Monitor()
     examples = backend.make(np.array([[3.0, 4.0], [0.3, 0.4]]))

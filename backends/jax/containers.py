@@ -17,7 +17,7 @@ _FIELDS = ("grads", "norm", "coefficient")
 tree_util.register_pytree_with_keys(
     ClipResult,
     lambda result: ([(tree_util.GetAttrKey(name), getattr(result, name)) for name in _FIELDS], result.is_list),
-    lambda is_list, children: ClipResult(*children, None, is_list),
+    lambda is_list, children: ClipResult(children[0], children[1], children[2], None, is_list),
 )
 
 

@@ -78,7 +78,9 @@ class Monitor:
             groups = result.is_list
         else:
             norm, coefficient, groups = result, None, False
-        if type(norm) is not float:
+        if groups:
+            norm, coefficient = list(map(held, norm)), list(map(held, coefficient))
+        elif type(norm) is not float:
             norm, coefficient = held(norm), held(coefficient)
         limit = held(limit)
         if groups != self._is_list:
@@ -107,7 +109,7 @@ class Monitor:
             factors: list[float | None] = [c for _ in cs for c in next(numbers)]
             if len(factors) != len(norms):  # one for all, or none is known
                 factors = [factors[0] if factors else None] * len(norms)
-            if limit is not None:
+            if limit:
                 most = next(numbers)[0]
                 factors = [most / n if n > most else 1.0 for n in norms]
             while len(self._sections) <= place:

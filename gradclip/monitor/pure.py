@@ -16,7 +16,7 @@ from gradclip.dtypes import LARGEST, promote
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.monitor.histogram import PER_OCTAVE, ROUNDED, edge
 from gradclip.monitor.section import Section, Window
-from gradclip.monitor.values import leaves, read
+from gradclip.monitor.values import flat, read
 from gradclip.registry import find, home
 from gradclip.result import ClipResult
 from gradclip.tracing import as_it_is
@@ -149,7 +149,7 @@ class _Step:
 
     def _pairs(self, norm: Any, coefficient: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """Norms and coefficients as arrays of at least one dimension: single ones together."""
-        pairs = list(zip(leaves(norm), leaves(coefficient), strict=True))
+        pairs = list(zip(flat(norm), flat(coefficient), strict=True))
         single = [pair for pair in pairs if _is_number(pair[0]) or not self.backend.shape(pair[0])]
         if single:
             yield self._vector([n for n, _ in single]), self._vector([c for _, c in single])

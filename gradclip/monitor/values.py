@@ -7,9 +7,9 @@ from typing import Any
 
 from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.registry import find
+from gradclip.registry import find, loaded
 
-__all__ = ["held", "leaves", "read"]
+__all__ = ["flat", "held", "leaves", "read"]
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -24,27 +24,41 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield from leaves(child)
 
 
+def flat(tree: Any) -> list[Any]:
+    """The numbers and tensors in any container that a framework uses, without None and, of pairs, without the parameters."""
+    for x in leaves(tree):
+        if isinstance(x, (float, int)):
+            continue
+        backend = find(x) or next((known for known in loaded() if known.containers.is_container(x)), None)
+        if backend is not None and x is not tree:
+            return [x for x in backend.containers.flatten(tree)[0] if x is not None]
+        if backend is not None and find(x) is None:
+            return [x for x in backend.containers.flatten(x)[0] if x is not None]
+        break
+    return list(leaves(tree))
+
+
 def held(tree: Any) -> Any:
-    """The same without the history of a derivative, which would keep gradients alive.
+    """The same, flat, without the history of a derivative, which would keep gradients alive.
 
     Raises:
         TypeError: for what is no norm.
         ValueError: for what is traced: its value does not exist yet.
     """
-    if isinstance(tree, (float, int)) or tree is None:
-        return tree
-    if isinstance(tree, Mapping):
-        return [held(child) for child in tree.values()]
-    if isinstance(tree, (list, tuple)):
-        return [held(child) for child in tree]
-    backend = find(tree)
+    return [_held(x) for x in flat(tree)]
+
+
+def _held(x: Any) -> Any:
+    if isinstance(x, (float, int)):
+        return x
+    backend = find(x)
     if backend is None:
         hint = "pass what gradclip.clip_ or gradclip.clip_grad_norm_ returned."
-        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={tree!r}", hint)
-    if not backend.can_look(tree):
+        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={x!r}", hint)
+    if not backend.can_look(x):
         hint = "carry a state through: state = monitor.init(), then state = gradclip.observed(state, result)."
-        raise ArgumentError("A norm that is being traced has no value yet.", f"norm={tree}", hint)
-    return tree if backend.is_concrete([tree]) else backend.detach(tree)
+        raise ArgumentError("A norm that is being traced has no value yet.", f"norm={x}", hint)
+    return x if backend.is_concrete([x]) else backend.detach(x)
 
 
 def read(values: Sequence[Any]) -> list[list[float]]:

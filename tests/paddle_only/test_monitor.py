@@ -11,7 +11,7 @@ from paddle_programs import static_mode
 
 import gradclip
 from gradclip.backends.paddle import grad_clip
-from gradclip.dialects import torch
+from gradclip.dialects import keras, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
 SCALES = [0.1, 2.0, 0.3, 5.0, np.inf, 0.2]
@@ -82,3 +82,13 @@ def test_the_numbers_of_steps_in_to_static() -> None:
         optimizer.step()
         optimizer.clear_grad()
     assert monitor.report()["clipped_steps"] == 1
+
+
+def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:
+    monitor = gradclip.Monitor()
+    pairs = [(paddle.create_parameter([1], "float32"), paddle.to_tensor([size])) for size in (4.0, 0.5)]
+    result = gradclip.clip(pairs, keras.clipnorm(1.0))
+    assert [float(n) for _, n in result.norm] == [4.0, 0.5]
+    monitor.update(result)
+    assert monitor.report()["norm_before_largest"] == 4.0
+    assert monitor.sections[0].before.count == 2
