@@ -177,6 +177,10 @@ class Backend:
         """``x ** exponent`` for non-negative ``x``; the square root for 0.5."""
         return x**exponent
 
+    def log(self, x: Tensor) -> Tensor:
+        """The natural logarithm of positive ``x``; only limits that follow the run ask for it."""
+        raise NotImplementedError
+
     def constant(self, value: float, like: Tensor) -> Any:
         """A number for Python's arithmetic with ``like``: a tensor where the framework would round the number to float32."""
         return value

@@ -136,6 +136,8 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
     """
     if isinstance(value, float) or (isinstance(value, int) and -(2**1023) < value < 2**1023):
         return _number(name, float(value))  # first, because torch.compile asks a number that it has made symbolic no more
+    if getattr(value, "follows_the_run", False):
+        return value
     shape = getattr(value, "shape", None)
     if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
         is_complex = "complex" in str(getattr(value, "dtype", ""))  # of which NumPy would drop a part

@@ -68,8 +68,9 @@ CORE: dict[str, set[str]] = {
         *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
         *("result", "rule", "scale", "subsets", "tracing"),
     },
-    "clip": {"engine", "gradients", "groups", "result", "rule", "tracing"},
     "monitor": {"backend", "dtypes", "errors", "registry", "result", "tracing"},
+    "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},
+    "clip": {"engine", "gradients", "groups", "limits", "result", "rule", "tracing"},
     "choose": {"errors", "monitor"},
     "dialects": {"errors", "rule", "tracing"},
     "dropins": {
@@ -77,7 +78,7 @@ CORE: dict[str, set[str]] = {
         *("result", "rule", "tracing"),
     },
     # the package itself: the public names
-    "__init__": {"backend", "choose", "clip", "dropins", "groups", "monitor", "registry", "result", "rule"},
+    "__init__": {"backend", "choose", "clip", "dropins", "groups", "limits", "monitor", "registry", "result", "rule"},
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}

@@ -112,10 +112,10 @@ def test_every_bin_is_the_same(norms: list[float]) -> None:
 
 
 def test_the_edges_in_float32() -> None:
-    for k, x in enumerate(pure._EDGES, -126 * 8):
+    for k, x in enumerate(pure.EDGES, -126 * 8):
         assert x == np.float32(x)
         assert float(np.nextafter(np.float32(x), np.float32(0))) < edge(k) <= x
-    assert len(pure._EDGES) == 254 * 8
+    assert len(pure.EDGES) == 254 * 8
 
 
 def test_sums_of_a_long_run_do_not_stand_still() -> None:

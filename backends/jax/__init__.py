@@ -88,6 +88,9 @@ class JaxBackend(Backend):
     def power(self, x: Tensor, exponent: float) -> Tensor:
         return jnp.sqrt(x) if exponent == 0.5 else x**exponent
 
+    def log(self, x: Tensor) -> Tensor:
+        return jnp.log(x)
+
     def number(self, x: Tensor) -> float:
         return float(np.asarray(x).item())
 

@@ -145,6 +145,9 @@ class TensorFlowBackend(Backend):
     def power(self, x: Tensor, exponent: float) -> Tensor:
         return tf.sqrt(x) if exponent == 0.5 else x**exponent
 
+    def log(self, x: Tensor) -> Tensor:
+        return tf.math.log(x)
+
     def number(self, x: Tensor) -> float:
         return float(x.numpy().item())
 

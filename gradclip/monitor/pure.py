@@ -21,7 +21,7 @@ from gradclip.registry import find, home
 from gradclip.result import ClipResult
 from gradclip.tracing import as_it_is
 
-__all__ = ["BLANK", "init", "observed", "of_state"]
+__all__ = ["BLANK", "EDGES", "init", "observed", "of_state"]
 
 VERSION = 1
 _FIRST = -126 * PER_OCTAVE  # the bin of the least normal float32
@@ -34,7 +34,7 @@ def _edge(k: int) -> float:
     return math.ldexp(math.ceil(math.ldexp(edge(k), 23 - octave)), octave - 23)
 
 
-_EDGES = [_edge(k) for k in range(_FIRST, 128 * PER_OCTAVE)]
+EDGES = [_edge(k) for k in range(_FIRST, 128 * PER_OCTAVE)]
 
 _COUNTS = ("steps", "measured", "clipped", "norms", "coefficients", "limits", "not_finite")
 _STEPS = ("not_finite_first", "not_finite_last")  #: -1 for none
@@ -43,7 +43,7 @@ _LEAST, _LARGEST = ("before_least", "after_least"), ("before_largest", "after_la
 
 #: a section that has seen nothing: name -> (length, or 0 for a single number; dtype; value)
 BLANK: dict[str, tuple[int, str, float]] = {
-    **dict.fromkeys(("before", "after"), (len(_EDGES), "int32", 0)),  # how many norms are not below each edge
+    **dict.fromkeys(("before", "after"), (len(EDGES), "int32", 0)),  # how many norms are not below each edge
     **dict.fromkeys(_COUNTS, (0, "int32", 0)),
     **dict.fromkeys(_STEPS, (0, "int32", -1)),
     **dict.fromkeys([name + part for name in _SUMS for part in ("", "_rest")], (0, "float32", 0.0)),
@@ -188,7 +188,7 @@ class _Step:
     def _histogram(self, name: str, values: Tensor) -> None:
         """Count the values that are not below each edge."""
         rank = len(self.backend.shape(values) or ())
-        edges = self.backend.asarray(_EDGES, "float32", self.like)[(slice(None), *[None] * rank)]
+        edges = self.backend.asarray(EDGES, "float32", self.like)[(slice(None), *[None] * rank)]
         reached = self.backend.sum(self._truth(values[None] >= edges), tuple(range(1, rank + 1)))
         self.now[name] = self.now[name] + self.backend.cast(reached[(slice(None), *[0] * rank)], "int32")
 
