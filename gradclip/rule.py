@@ -75,11 +75,24 @@ class Rule:
     lower: Any = -math.inf  #: of Scope.VALUE
     upper: Any = math.inf  #: of Scope.VALUE
     error_if_nonfinite: bool = False  #: raise, naming the culprits, when the norm is not finite
+    if_nonfinite: str = "propagate"  #: or "raise", which is error_if_nonfinite; or "zero": such gradients become zeros, unseen
 
     def __post_init__(self) -> None:
+        if self.if_nonfinite != "propagate":
+            self._check_if_nonfinite()
         if isinstance(self.limit, float) and not self.limit >= 0:
             self.check_limit(self.limit)
             self.limit = 0.0
+
+    def _check_if_nonfinite(self) -> None:
+        if self.if_nonfinite not in ("raise", "zero"):
+            what = 'if_nonfinite must be "propagate", "raise" or "zero".'
+            raise ArgumentError(what, f"if_nonfinite={self.if_nonfinite!r}")
+        if self.if_nonfinite == "raise":
+            self.error_if_nonfinite = True
+        elif self.scope is not GLOBAL and self.scope is not TENSOR:
+            what = 'if_nonfinite="zero" is for a rule with one norm over all gradients, or one for each.'
+            raise ArgumentError(what, f"rule={self.name}")
 
     # Asked here, and not by constants that others import: TorchDynamo checks in each call every name that it went through.
     @property

@@ -65,8 +65,8 @@ CORE: dict[str, set[str]] = {
     "coefficient": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule", "slices"},
     "distributed": {"backend", "errors", "gradients", "norms", "parts", "registry", "rule", "slices", "subsets"},
     "engine": {
-        *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
-        *("result", "rule", "scale", "subsets", "tracing"),
+        *("backend", "check", "coefficient", "distributed", "dtypes", "errors", "gradients", "groups", "lane", "mistakes"),
+        *("norms", "result", "rule", "scale", "subsets", "tracing"),
     },
     "monitor": {"backend", "dtypes", "errors", "registry", "result", "tracing"},
     "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},

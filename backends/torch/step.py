@@ -157,6 +157,9 @@ class FusedStepPreHook(StepPreHook):
         if not isinstance(rule, Rule) or rule.scope is not Scope.GLOBAL:
             what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
             raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
+        if rule.if_nonfinite == "zero":
+            what = "A fused step multiplies, and a coefficient of 0 makes no zero of what is not finite."
+            raise ArgumentError(what, 'if_nonfinite="zero"', "leave fused=True out.")
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if isinstance(optimizer, _Twin):

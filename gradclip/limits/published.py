@@ -72,7 +72,7 @@ def quantile(
 
     Example:
         >>> from gradclip import limits
-        >>> limit = limits.quantile(0.9, warmup=10)
+        >>> limit = limits.quantile(0.85, warmup=10)
         >>> state = limit.init()
         >>> for n in range(100): state = limit.observe(state, 1.0 + n % 10)
         >>> round(limit.limit(state), 1)
