@@ -17,17 +17,18 @@ import keras
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
 from gradclip.mistakes import check_rule
+from gradclip.monitor.pure import BLANK, observed
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
 
-__all__ = ["clipped"]
+__all__ = ["MonitorLog", "clipped"]
 
 _OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 _HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # what Keras calls, and Clipping overrides
 _NUMBERS = ("limit", "lower", "upper", "order")  # the fields of a rule that can be infinite
 
 
-def clipped(optimizer: Any, rule: Rule, *, record: bool = False) -> Any:
+def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = None) -> Any:
     """Make a Keras optimizer clip by a rule, at the place where its own ``clipnorm=`` would.
 
     That is after the gradients have been unscaled and accumulated, before weight decay and the update. Hand the result to
@@ -40,6 +41,9 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False) -> Any:
         record: whether the optimizer keeps the norm and the coefficient of its last step, in two variables that are saved with
             it. ``optimizer.last`` is then a :class:`gradclip.ClipResult` with them, for a rule with a norm for each gradient
             vectors in the order of the variables. Without, ``last`` is None.
+        monitor: a :class:`gradclip.Monitor`. The optimizer counts in variables of its own, on its device, which the monitor
+            reads when it is asked; :class:`MonitorLog` logs it at the end of each epoch. It is not saved with the model: save
+            ``monitor.state_dict()``.
 
     Returns:
         The optimizer.
@@ -71,6 +75,11 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False) -> Any:
         made._record = _Record()
         if made.built:
             made._record.build(made)
+    if monitor is not None:
+        if made.built:
+            what = "A monitor counts in variables that an optimizer makes when it is built."
+            raise ArgumentError(what, "an optimizer that has been built", "make another optimizer.")
+        made.__dict__["_monitor"] = monitor  # not by setattr: no part of the optimizer's state
     return made
 
 
@@ -103,6 +112,8 @@ class Clipping(keras.optimizers.Optimizer):
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # those of the gradients that are being clipped
     _record: _Record | None = None
+    _monitor: Any = None
+    _counters: dict[str, Any] | None = None  # the variables of the monitor
 
     @property
     def last(self) -> ClipResult | None:
@@ -116,12 +127,42 @@ class Clipping(keras.optimizers.Optimizer):
         super().build(variables)
         if self._record is not None:
             self._record.build(self)
+        if self._monitor is not None and self._counters is None:
+            counters = self.__dict__["_counters"] = _counters(self)
+            self._monitor.attach(functools.partial(_taken, self._monitor, counters))
 
     def _clipped(self, grads: list[Any], params: Any) -> list[Any]:
         result = clip(grads, self.clip_rule, params=params)
         if self._record is not None:
             self._record.write(self, result)
+        if self._counters is not None:
+            state = self._monitor.init(like=next(x for x in result.grads if x is not None))
+            section = {name: keras.ops.convert_to_tensor(variable) for name, variable in self._counters.items()}
+            (after,) = observed(state | {"sections": [section]}, result)["sections"]
+            for name, variable in self._counters.items():
+                variable.assign(after[name])
         return list(result.grads)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save what the optimizer without a monitor has."""
+        for i, variable in enumerate(self._saved()):
+            store[str(i)] = variable.numpy() if hasattr(variable, "numpy") else keras.ops.convert_to_numpy(variable)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load them, whether there is a monitor or not."""
+        if self._counters is None:
+            super().load_own_variables(store)
+            return
+        whole = self._variables
+        self.__dict__["_variables"] = self._saved()
+        try:
+            super().load_own_variables(store)
+        finally:
+            self.__dict__["_variables"] = whole
+
+    def _saved(self) -> list[Any]:
+        own = {id(variable) for variable in (self._counters or {}).values()}
+        return [variable for variable in self.variables if id(variable) not in own]
 
     def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
         # for _clip_gradients, which is not told; and not by setattr, which would take them for variables of the optimizer
@@ -159,6 +200,42 @@ class Clipping(keras.optimizers.Optimizer):
         saved = {**clips["optimizer"], "config": config}
         optimizer = keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects)
         return clipped(optimizer, _loaded(clips["rule"]), record=clips.get("record", False))
+
+
+class MonitorLog(keras.callbacks.Callback):
+    """Logs what a monitor has seen at the end of each epoch: ``fit(..., callbacks=[MonitorLog(monitor)])``.
+
+    The names are those of :meth:`gradclip.Monitor.report`, after ``clip/``; the history has them too. The numbers are those of
+    the training so far.
+    """
+
+    def __init__(self, monitor: Any) -> None:
+        super().__init__()
+        self.monitor = monitor
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Add the report to the logs of the epoch."""
+        if logs is not None:
+            logs.update({f"clip/{name}": value for name, value in self.monitor.report().items()})
+
+
+def _counters(optimizer: Any) -> dict[str, Any]:
+    """The variables of a monitor, by their names in its state."""
+    made = {}
+    for name, (length, dtype, value) in BLANK.items():
+        options = {"dtype": dtype, "aggregation": "only_first_replica", "name": f"monitor_{name}"}
+        initializer = keras.initializers.Constant(value)
+        made[name] = optimizer.add_variable((length,) if length else (), initializer, **options)
+    return made
+
+
+def _taken(monitor: Any, counters: dict[str, Any]) -> dict[str, Any]:
+    """The state that is in the variables, which forget it."""
+    first: dict[str, Any] = monitor.init(like=keras.ops.zeros(()))
+    section = {name: keras.ops.copy(keras.ops.convert_to_tensor(variable)) for name, variable in counters.items()}
+    for name, variable in counters.items():
+        variable.assign(first["sections"][0][name])
+    return first | {"sections": [section]}
 
 
 def _has_strategy() -> bool:

@@ -1,6 +1,8 @@
 """Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
 
+from gradclip import limits
 from gradclip.backend import Backend
+from gradclip.choose import choose
 from gradclip.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
 from gradclip.dropins.paddle import (
     ClipGradByGlobalNorm,
@@ -13,6 +15,8 @@ from gradclip.dropins.paddle import (
 from gradclip.dropins.tensorflow import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from gradclip.groups import Group
+from gradclip.limits import Adaptive
+from gradclip.monitor import Monitor, observed
 from gradclip.registry import register
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
@@ -21,6 +25,7 @@ from gradclip.spelling import did_you_mean, nearest, same, unknown
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adaptive",
     "Backend",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
@@ -30,8 +35,10 @@ __all__ = [
     "GradientClipByNorm",
     "GradientClipByValue",
     "Group",
+    "Monitor",
     "Rule",
     "Scope",
+    "choose",
     "clip",
     "clip_",
     "clip_by_global_norm",
@@ -42,8 +49,10 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "global_norm",
+    "limits",
     "norm",
     "norms_by_name",
+    "observed",
     "register",
     "scale_by_norm",
     "scale_by_norm_",

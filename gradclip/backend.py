@@ -166,11 +166,20 @@ class Backend:
         """The value of a tensor of one element, as a float."""
         raise NotImplementedError
 
+    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
+        """The values of tensors of one shape in this dtype, in nested lists, in one transfer to the host."""
+        found: list[Any] = self.stack(tensors, dtype).tolist()
+        return found
+
     # ---- calculate: what has a default --------------------------------------------------------------------------------------
 
     def power(self, x: Tensor, exponent: float) -> Tensor:
         """``x ** exponent`` for non-negative ``x``; the square root for 0.5."""
         return x**exponent
+
+    def log(self, x: Tensor) -> Tensor:
+        """The natural logarithm of positive ``x``; only limits that follow the run ask for it."""
+        raise NotImplementedError
 
     def constant(self, value: float, like: Tensor) -> Any:
         """A number for Python's arithmetic with ``like``: a tensor where the framework would round the number to float32."""

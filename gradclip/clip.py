@@ -7,6 +7,7 @@ from typing import Any
 from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, names_of
+from gradclip.limits.adaptive import follows, with_limits
 from gradclip.result import ClipResult, Found, public
 from gradclip.rule import Rule, Scope
 from gradclip.tracing import as_it_is
@@ -174,6 +175,8 @@ def _carried_out(grads: Any, rule: Rules, asked: Asked) -> ClipResult:
 @as_it_is
 def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> Found:
     """What every public function comes to: the engine, or where a framework has one a single operation for the whole clip."""
+    if not (isinstance(rules, Rule) and type(rules.limit) is float) and follows(rules):
+        return with_limits(opened, rules, asked, carry_out)
     as_a_whole = None if opened.backend is None else opened.backend.as_a_whole
     result: Found | None = None if as_a_whole is None else as_a_whole(opened, rules, asked)
     return run(opened, rules, asked) if result is None else result

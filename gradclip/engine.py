@@ -6,6 +6,7 @@ Everything is checked and computed before the first gradient is written.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from gradclip.check import (
 )
 from gradclip.coefficient import coefficients, parameters, settled
 from gradclip.distributed import Shared, shared
+from gradclip.dtypes import LARGEST
 from gradclip.errors import ArgumentTypeError
 from gradclip.gradients import Gradients
 from gradclip.groups import Chosen, Rules, check_groups, choose, missing
@@ -98,6 +100,9 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
         if asked.until == "coefficient":
             return Found(None, plan.result(norms), plan.result(factors))
         new = _scaled(plan, factors, asked.into)
+        for place, clip in enumerate(plan.clips):
+            if clip.rule.if_nonfinite == "zero":
+                new, factors[place] = _zeroed(clip, norms[place], factors[place], new, asked.into)
     return Found(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)))
 
 
@@ -325,6 +330,34 @@ def _scaled(plan: _Plan, factors: list[Any], into: Into) -> list[Any]:
             for i, x in zip(clip.scaled, _carried(clip.gradients, clip.rule, factor, into), strict=True):
                 new[i] = x
     return new
+
+
+def _zeroed(clip: _Clip, n: Any, factors: Any, new: list[Any], into: Into) -> tuple[list[Any], Any]:
+    """Zeros, selected and not multiplied, in the place of the gradients of a norm that is not finite; and their coefficient."""
+    backend = clip.gradients.backend
+    if backend is None or not clip.gradients.present:
+        return new, factors
+    if not isinstance(n, list):
+        n, each = [n] * len(clip.scaled), False
+    else:
+        n, each = n if len(n) == len(clip.scaled) else [n[i] for i in clip.scaled], True
+    zeroed, found = list(new), [factors] * len(n) if not each else list(factors)
+    for k, (i, norm) in enumerate(zip(clip.scaled, n, strict=True)):
+        fits = None if norm is None else norm < math.inf if isinstance(norm, float) else norm <= LARGEST[backend.dtype(norm)]
+        if fits is None or fits is True or zeroed[i] is None:
+            continue
+        if isinstance(fits, bool):
+            fits = backend.asarray(0.0, "float32", zeroed[i]) > 0
+            found[k] = 0.0
+        else:
+            found[k] = backend.where(fits, backend.asarray(found[k], backend.dtype(norm), norm), 0.0)
+        values, rebuild = backend.rows(zeroed[i])
+        selected = rebuild(backend.where(fits, values, 0.0))
+        if into == "place":
+            backend.assign_(zeroed[i], selected)
+        else:
+            zeroed[i] = selected
+    return zeroed, found if each else found[0]
 
 
 def _carried(gradients: Gradients, rule: Rule, factors: Any, into: Into) -> list[Any]:

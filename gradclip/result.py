@@ -30,6 +30,7 @@ class ClipResult:
         grads: the clipped gradients, in the same container and of the same dtypes; None in a slot's ``last``.
         norm: the norm before clipping; None for :attr:`Scope.VALUE`.
         coefficient: what the gradients were multiplied by, 1 where nothing was clipped; None for :attr:`Scope.VALUE`.
+        is_list: whether they are lists with an entry for each of several groups.
 
     The norm and the coefficient are 0-d tensors of the gradients' framework (NumPy: scalars), of the widest dtype among the
     gradients and at least float32, on every device: ``float(result.norm)`` always works outside of a trace. For
@@ -47,13 +48,14 @@ class ClipResult:
     {'w': np.float64(0.2)}
     """
 
-    __slots__ = ("_coefficient", "_form", "_norm", "grads")
+    __slots__ = ("_coefficient", "_form", "_norm", "grads", "is_list")
 
-    def __init__(self, grads: Any, norm: Any, coefficient: Any, form: _Form | None = None) -> None:
+    def __init__(self, grads: Any, norm: Any, coefficient: Any, form: _Form | None = None, is_list: bool = False) -> None:
         self.grads = grads
         self._norm = norm
         self._coefficient = coefficient
         self._form = form
+        self.is_list = is_list
 
     @property
     def norm(self) -> Any:
@@ -77,7 +79,11 @@ class ClipResult:
         return f"ClipResult(grads={tensors(self.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ClipResult, (self.grads, self.norm, self.coefficient)
+        return ClipResult, (self.grads, self.norm, self.coefficient, None, self.is_list)
+
+    def found(self) -> tuple[Any, Any]:
+        """The norm and the coefficient as floats where nobody has asked for tensors yet and looking at a value is free."""
+        return self._norm, self._coefficient
 
 
 @dataclass(slots=True)
@@ -111,11 +117,11 @@ def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
     """The result as a user gets it."""
     backend = opened.backend
     if backend is None or found.norm is None:
-        return ClipResult(found.grads, found.norm, found.coefficient)
+        return ClipResult(found.grads, found.norm, found.coefficient, None, is_list)
     form = _Form(opened.lane, _dtype(opened), _rebuild(opened), is_list)
     if _is_looked_at(found.norm):
-        return ClipResult(found.grads, found.norm, found.coefficient, form)
-    return ClipResult(found.grads, form.of(found.norm), form.of(found.coefficient))
+        return ClipResult(found.grads, found.norm, found.coefficient, form, is_list)
+    return ClipResult(found.grads, form.of(found.norm), form.of(found.coefficient), None, is_list)
 
 
 def last(opened: Gradients, found: Found, *, is_list: bool = False) -> ClipResult:

@@ -19,7 +19,7 @@ __all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "num
 #: what the names of dtypes contain that no limit can have: complex numbers, truth values, text, dates, Python objects
 _NOT_REAL = ("complex", "bool", "str", "<U", "|S", "time", "object")
 
-_PLAIN = (float, bool, tuple, type(None))  #: the types of a rule's fields that are no tensor
+_PLAIN = (float, bool, str, tuple, type(None))  #: the types of a rule's fields that are no tensor
 _GRADIENTS_FIRST = "gradients are no limit: they come first in a call that clips, and a dialect's function takes none."
 
 
@@ -81,11 +81,24 @@ class Rule:
     lower: Any = -math.inf  #: of Scope.VALUE
     upper: Any = math.inf  #: of Scope.VALUE
     error_if_nonfinite: bool = False  #: raise, naming the culprits, when the norm is not finite
+    if_nonfinite: str = "propagate"  #: or "raise", which is error_if_nonfinite; or "zero": such gradients become zeros, unseen
 
     def __post_init__(self) -> None:
+        if self.if_nonfinite != "propagate":
+            self._check_if_nonfinite()
         if isinstance(self.limit, float) and not self.limit >= 0:
             self.check_limit(self.limit)
             self.limit = 0.0
+
+    def _check_if_nonfinite(self) -> None:
+        if self.if_nonfinite not in ("raise", "zero"):
+            what = 'if_nonfinite must be "propagate", "raise" or "zero".'
+            raise ArgumentError(what, f"if_nonfinite={self.if_nonfinite!r}")
+        if self.if_nonfinite == "raise":
+            self.error_if_nonfinite = True
+        elif self.scope is not GLOBAL and self.scope is not TENSOR:
+            what = 'if_nonfinite="zero" is for a rule with one norm over all gradients, or one for each.'
+            raise ArgumentError(what, f"rule={self.name}")
 
     # Asked here, and not by constants that others import: TorchDynamo checks in each call every name that it went through.
     @property
@@ -128,7 +141,7 @@ class Rule:
             value = getattr(self, known.name)
             is_usual = known.name in ("name", "scope", "limit", "limit_name")
             if not is_usual and (not isinstance(value, _PLAIN) or value != known.default):
-                shown.append(f"{known.name}={value if isinstance(value, _PLAIN) else number(value)}")
+                shown.append(f"{known.name}={repr(value) if isinstance(value, _PLAIN) else number(value)}")
         return f"Rule({', '.join(shown)})"
 
 
@@ -143,6 +156,8 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
     """
     if isinstance(value, float) or (isinstance(value, int) and -(2**1023) < value < 2**1023):
         return _number(name, float(value))  # first, because torch.compile asks a number that it has made symbolic no more
+    if getattr(value, "follows_the_run", False):
+        return value
     shape = getattr(value, "shape", None)
     if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
         is_complex = "complex" in str(getattr(value, "dtype", ""))  # of which NumPy would drop a part

@@ -14,9 +14,9 @@ import pytest
 from oracle import ulps
 
 import gradclip
-from gradclip import backends, commands, conformance, dialects, dropins
+from gradclip import backends, commands, conformance, dialects, dropins, limits, monitor
 
-PACKAGES = (gradclip, commands, conformance, dialects, dropins)
+PACKAGES = (gradclip, commands, conformance, dialects, dropins, limits, monitor)
 CORE = [module.name for package in PACKAGES for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
 README = Path(__file__).parents[1] / "README.md"
 

@@ -67,17 +67,32 @@ CORE: dict[str, set[str]] = {
     "coefficient": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule", "slices"},
     "distributed": {"backend", "errors", "gradients", "norms", "parts", "registry", "rule", "slices", "subsets"},
     "engine": {
-        *("backend", "check", "coefficient", "distributed", "errors", "gradients", "groups", "lane", "mistakes", "norms"),
-        *("result", "rule", "scale", "subsets", "tracing"),
+        *("backend", "check", "coefficient", "distributed", "dtypes", "errors", "gradients", "groups", "lane", "mistakes"),
+        *("norms", "result", "rule", "scale", "subsets", "tracing"),
     },
-    "clip": {"engine", "gradients", "groups", "result", "rule", "tracing"},
+    "monitor": {"backend", "dtypes", "errors", "registry", "result", "tracing"},
+    "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},
+    "clip": {"engine", "gradients", "groups", "limits", "result", "rule", "tracing"},
+    "choose": {"errors", "monitor"},
     "dialects": {"errors", "rule", "spelling", "tracing"},
     "dropins": {
         *("check", "clip", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "lane", "registry"),
         *("result", "rule", "tracing"),
     },
     # the package itself: the public names
-    "__init__": {"backend", "clip", "dropins", "groups", "registry", "result", "rule", "spelling"},
+    "__init__": {
+        "backend",
+        "choose",
+        "clip",
+        "dropins",
+        "groups",
+        "limits",
+        "monitor",
+        "registry",
+        "result",
+        "rule",
+        "spelling",
+    },
 }
 # For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
 FOR_TYPES = {"backend": {"lane"}}
@@ -88,7 +103,7 @@ PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
     MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule", "spelling"},
     CONFORMANCE: {*PUBLIC, "spelling"},
-    "commands": {"__init__", "__version__", "backend", "dialects", "dtypes", "errors", "registry", "rule"},
+    "commands": {"__init__", "__version__", "backend", "choose", "dialects", "dtypes", "errors", "registry", "rule"},
 }
 
 # ---- the backends ---------------------------------------------------------------------------------------------------------
@@ -109,9 +124,9 @@ BELOW = {
 # Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
 ON_TOP = {
     *("backends.keras", "backends.torch.step", "backends.torch.operator"),
-    *("backends.paddle.slot", "backends.jax.slot", "backends.jax.whole"),
+    *("backends.paddle.slot", "backends.paddle.monitored", "backends.jax.slot", "backends.jax.whole"),
 }
-ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "registry"}
+ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "monitor", "registry"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
 # What is neither of gradclip nor of the standard library, by module or package: nothing for the rest.
 THIRD_PARTY = {
@@ -122,6 +137,7 @@ THIRD_PARTY = {
     "conformance.report.html": {"jinja2"},
     "conformance.report.text": {"rich"},
     "migrate.codemod": {"libcst"},
+    "monitor.picture": {"matplotlib"},
     "migrate.files": {"pathspec"},
     "migrate.output": {"rich"},
     **{f"backends.{name}": packages for name, packages in FOLDERS.items()},

@@ -89,8 +89,19 @@ class JaxBackend(Backend):
     def power(self, x: Tensor, exponent: float) -> Tensor:
         return jnp.sqrt(x) if exponent == 0.5 else x**exponent
 
+    def log(self, x: Tensor) -> Tensor:
+        return jnp.log(x)
+
     def number(self, x: Tensor) -> float:
         return float(np.asarray(x).item())
+
+    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
+        if tensors[0].shape:
+            return super().numbers(tensors, dtype)
+        # one program for any number of them, in which a stack of each is one more operation
+        room = max(64, 1 << (len(tensors) - 1).bit_length())
+        found: list[Any] = _stacked([*tensors, *[tensors[0]] * (room - len(tensors))]).tolist()
+        return found[: len(tensors)]
 
     def detach(self, x: Tensor) -> Tensor:
         return lax.stop_gradient(x)
@@ -112,6 +123,9 @@ class JaxBackend(Backend):
             return False
         first = tensors[0]
         return len(set(map(_SHARDING, tensors))) == 1 and len(first.devices()) == 1 and self.is_concrete([first])
+
+
+_stacked = jax.jit(jnp.stack)
 
 
 @functools.lru_cache(64)  # to ask NumPy takes 3 us, longer than a small array's norm

@@ -18,8 +18,8 @@ __all__ = ["Pytrees"]
 _FIELDS = ("grads", "norm", "coefficient")
 tree_util.register_pytree_with_keys(
     ClipResult,
-    lambda result: ([(tree_util.GetAttrKey(name), getattr(result, name)) for name in _FIELDS], None),
-    lambda _, children: ClipResult(*children),
+    lambda result: ([(tree_util.GetAttrKey(name), getattr(result, name)) for name in _FIELDS], result.is_list),
+    lambda is_list, children: ClipResult(children[0], children[1], children[2], None, is_list),
 )
 
 

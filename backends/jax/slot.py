@@ -14,11 +14,12 @@ from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.groups import Rules, check_groups
+from gradclip.monitor import Monitor, observed
 
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
 
-__all__ = ["ClipState", "MissingParamsError", "gradient_transformation"]
+__all__ = ["ClipState", "MissingParamsError", "MonitorState", "gradient_transformation"]
 
 _GAPS = Pytrees().is_gap
 _OF_NUMPY = (np.ndarray, np.generic)
@@ -35,17 +36,26 @@ class ClipState(NamedTuple):
     coefficient: Any  #: ones before the first update
 
 
-def gradient_transformation(rule: Rules, *, record: bool = False) -> optax.GradientTransformation:
+class MonitorState(NamedTuple):
+    """The state of a clip in an ``optax.chain`` that counts what it does."""
+
+    clip_monitor: dict[str, Any]  #: of :func:`gradclip.observed`
+    last: ClipState | None  #: what the last update did, where that is recorded
+
+
+def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool = False) -> optax.GradientTransformation:
     """A rule of any dialect as a link of an ``optax.chain``.
 
-    Without ``record`` it has no state: a checkpoint of an optimizer keeps its shape where this takes the place of optax's own
-    clip. Under ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit that returns
-    this.
+    Without ``record`` and ``monitor`` it has no state: a checkpoint of an optimizer keeps its shape where this takes the place
+    of optax's own clip. Under ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit
+    that returns this.
 
     Args:
         rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
             ``update``, as optax's does.
         record: whether the state is a :class:`ClipState`, with the norm and the coefficient of the last update.
+        monitor: whether the state counts what the clip does, as a :class:`MonitorState`. It is checkpointed with the
+            optimizer's, and read by ``gradclip.Monitor().merge(optax.tree_utils.tree_get(state, "clip_monitor"))``.
 
     Returns:
         An ``optax.GradientTransformation``. The gradients may be any pytree, with None or NumPy arrays in it.
@@ -73,16 +83,32 @@ def gradient_transformation(rule: Rules, *, record: bool = False) -> optax.Gradi
             hint = "call update(updates, state, params)."
             raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
         result = clip(_arrays(updates), rule, params=_arrays(params) if relative else None)
-        return result.grads, ClipState(result.norm, result.coefficient) if record else state
+        last = _last(result) if record else None
+        if monitor:
+            return result.grads, MonitorState(observed(state.clip_monitor, result), last)
+        return result.grads, last if record else state
 
-    def init(params: Any) -> ClipState:
-        form = jax.eval_shape(lambda p: update(p, ClipState(None, None), p)[1], _arrays(params))
+    def init_last(params: Any) -> ClipState | None:
+        if not record:
+            return None
+        form = jax.eval_shape(lambda p: _last(clip(p, rule, params=p if relative else None)), _arrays(params))
         return ClipState(
             jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form.norm),
             jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), form.coefficient),
         )
 
-    return optax.GradientTransformation(init if record else init_empty_state(), update)
+    def init(params: Any) -> Any:
+        if not monitor:
+            return init_last(params)
+        like = next(iter(tree_util.tree_leaves(_arrays(params))), None)
+        groups = len(rule) if isinstance(rule, (list, tuple)) else None
+        return MonitorState(Monitor().init(like=like, groups=groups), init_last(params))
+
+    return optax.GradientTransformation(init if record or monitor else init_empty_state(), update)
+
+
+def _last(result: Any) -> ClipState:
+    return ClipState(result.norm, result.coefficient)
 
 
 def _arrays(tree: Any) -> Any:

@@ -70,6 +70,9 @@ class NumpyBackend(Backend):
         bounded = x if upper is None else _bounded(x, upper, np.minimum, np.greater)
         return (bounded if lower is None else _bounded(bounded, lower, np.maximum, np.less)).astype(x.dtype, copy=False)
 
+    def log(self, x: Tensor) -> Tensor:
+        return np.log(x)
+
     def number(self, x: Tensor) -> float:
         return float(np.asarray(x).item())
 

@@ -175,6 +175,9 @@ class PaddleBackend(Backend):
             made = paddle.maximum(made, self.asarray(lower, wide, x))
         return self.cast(made, dtype)
 
+    def log(self, x: Tensor) -> Tensor:
+        return paddle.log(x)
+
     def number(self, x: Tensor) -> float:
         return float(x.item())
 

@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 
 from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.monitored import tell
 from gradclip.clip import carry_out
 from gradclip.containers import wanted
 from gradclip.engine import Asked
@@ -23,7 +24,7 @@ __all__ = ["grad_clip", "slot"]
 Pairs = list[tuple[Any, Any]]
 
 
-def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
+def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:
@@ -32,6 +33,8 @@ def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
         reduce: as for :func:`gradclip.clip`: the group of the processes that hold the rest of the gradients. Fleet's hybrid
             parallel optimizers replace a ``ClipGradByGlobalNorm``, gradclip's too, by their own that knows the groups; any
             other object has to be told.
+        monitor: a :class:`gradclip.Monitor`, which is told of each step; in a static program the program counts, in variables
+            of its own that the monitor reads when it is asked.
 
     Returns:
         A ``paddle.nn.clip.ClipGradBase``. Its ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of
@@ -48,17 +51,18 @@ def grad_clip(rule: Rules, reduce: Any = None) -> paddle.nn.clip.ClipGradBase:
     >>> clip = gradclip.backends.paddle.grad_clip(torch.clip_grad_norm(1.0))
     >>> optimizer = paddle.optimizer.SGD(parameters=layer.parameters(), grad_clip=clip)
     """
-    return _RuleClip(rule, reduce)
+    return _RuleClip(rule, reduce, monitor)
 
 
 class _RuleClip(paddle.nn.clip.ClipGradBase):
     should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, on any object, where they fuse gradients
 
-    def __init__(self, rule: Rules, reduce: Any) -> None:
+    def __init__(self, rule: Rules, reduce: Any, monitor: Any) -> None:
         super().__init__()
         self.groups = check_groups(rule, keeps_shape=True)
         self.rule = rule
         self.reduce = reduce
+        self.monitor = monitor
         self.last: ClipResult | None = None
 
     @paddle.jit.not_to_static
@@ -77,6 +81,8 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
                 found = carry_out(opened, self.rule, Asked(reduce=self.reduce))
                 clipped = (g for _, g in found.grads)
             self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
+            if self.monitor is not None:
+                tell(self.monitor, self.last)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle import _C_ops as operations
 from paddle.base.framework import EagerParamBase as Parameter
@@ -27,6 +28,8 @@ __all__ = [
     "local_value",
     "merged",
     "operations",
+    "persistent",
+    "read_and_set",
     "run_between_programs",
     "take_rows",
     "topology",
@@ -119,3 +122,17 @@ def has_memory(x: Any) -> bool:
 def topology() -> Any:
     """How fleet's hybrid parallel mode divides the processes; None outside of it."""
     return getattr(paddle.distributed.fleet.fleet, "_hcg", None)
+
+
+def persistent(name: str, shape: list[int], dtype: str, value: float) -> Any:
+    """A variable of the program that is being built, which keeps its value between runs and begins with this one."""
+    made = paddle.nn.initializer.Constant(value)
+    return paddle.pir.core.create_persistable_value(dtype, shape, name, initializer=made)
+
+
+def read_and_set(scope: Any, name: str, value: Any) -> Any:
+    """The value of a variable in a scope, as an array; then it is another, on the same device."""
+    held = scope.find_var(name).get_tensor()
+    place, found = held._place(), np.array(held)
+    held.set(value, paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace())
+    return found

@@ -149,8 +149,15 @@ class TensorFlowBackend(Backend):
     def power(self, x: Tensor, exponent: float) -> Tensor:
         return tf.sqrt(x) if exponent == 0.5 else x**exponent
 
+    def log(self, x: Tensor) -> Tensor:
+        return tf.math.log(x)
+
     def number(self, x: Tensor) -> float:
         return float(x.numpy().item())
+
+    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
+        found: list[Any] = self.stack(tensors, dtype).numpy().tolist()
+        return found
 
     def detach(self, x: Tensor) -> Tensor:
         return tf.stop_gradient(x)

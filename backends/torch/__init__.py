@@ -155,6 +155,9 @@ class TorchBackend(Backend):
             return x
         return x.clamp(lanes.in_range(lower, x.dtype), lanes.in_range(upper, x.dtype))
 
+    def log(self, x: Tensor) -> Tensor:
+        return x.log()
+
     def number(self, x: Tensor) -> float:
         return float(x.detach())
 

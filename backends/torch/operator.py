@@ -46,7 +46,14 @@ def _operated(tensors: Sequence[Tensor], rule: Rule, until: str) -> tuple[Any, A
     if rule.is_by_value:
         _CLIP_BY_VALUE_(tensors, rule.lower, rule.upper)
         return None, None
-    if not rule.is_total or rule.floor or rule.nan_if_infinite or rule.keep_if_nan or rule.error_if_nonfinite:
+    if (
+        not rule.is_total
+        or rule.if_nonfinite == "zero"
+        or rule.floor
+        or rule.nan_if_infinite
+        or rule.keep_if_nan
+        or rule.error_if_nonfinite
+    ):
         return None
     if not 0 < rule.order < math.inf:  # whose errors would come as the compiler's
         return None

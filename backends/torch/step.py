@@ -30,8 +30,8 @@ class StepPreHook:
             None before the first.
     """
 
-    def __init__(self, rule: Rules, reduce: Any) -> None:
-        self.rule, self.reduce = rule, reduce
+    def __init__(self, rule: Rules, reduce: Any, monitor: Any = None) -> None:
+        self.rule, self.reduce, self.monitor = rule, reduce, monitor
         self.last: ClipResult | None = None
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -55,10 +55,12 @@ class StepPreHook:
     def _carried_out(self, opened: Gradients, asked: Asked) -> Found:
         found = carry_out(opened, self.rule, asked)
         self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
+        if self.monitor is not None:
+            self.monitor.update(self.last)
         return found
 
 
-def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> StepPreHook:
+def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False, monitor: Any = None) -> StepPreHook:
     """A hook that clips the gradients of an optimizer's parameters before each step.
 
     Args:
@@ -70,6 +72,7 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> St
             that clips saves a pass over them. For a rule with one norm over all gradients and an ``Adam``, ``AdamW``, ``SGD``
             or ``Adagrad`` that was made with ``fused=True``, with gradients of at most float32. After the step the gradients
             are the clipped ones, as otherwise. No other hook may change the gradients after this one.
+        monitor: a :class:`gradclip.Monitor`, which is told of each step.
 
     A closure that ``step`` is given makes new gradients, several times in ``torch.optim.LBFGS``; they are clipped each time.
 
@@ -101,7 +104,7 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False) -> St
     >>> handle.remove()
     """
     check_groups(rule, keeps_shape=True)
-    return (FusedStepPreHook if fused else StepPreHook)(rule, reduce)
+    return (FusedStepPreHook if fused else StepPreHook)(rule, reduce, monitor)
 
 
 class _ClippedClosure:
@@ -149,11 +152,14 @@ def _opened(parameters: Any) -> Gradients:
 class FusedStepPreHook(StepPreHook):
     """What :func:`step_pre_hook` returns with ``fused=True``."""
 
-    def __init__(self, rule: Rules, reduce: Any) -> None:
-        super().__init__(rule, reduce)
+    def __init__(self, rule: Rules, reduce: Any, monitor: Any = None) -> None:
+        super().__init__(rule, reduce, monitor)
         if not isinstance(rule, Rule) or rule.scope is not Scope.GLOBAL:
             what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
             raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
+        if rule.if_nonfinite == "zero":
+            what = "A fused step multiplies, and a coefficient of 0 makes no zero of what is not finite."
+            raise ArgumentError(what, 'if_nonfinite="zero"', "leave fused=True out.")
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if isinstance(optimizer, _Twin):

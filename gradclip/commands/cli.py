@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradclip import __version__
-from gradclip.commands import conformance, demo, explain, inventory, migrate
+from gradclip.commands import choose, conformance, demo, explain, inventory, migrate
 
 __all__ = ["main"]
 
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     migrate.add_migrate(commands)
     explain.add_explain(commands)
     conformance.add_conformance(commands)
+    choose.add_choose(commands)
     return parser
 
 

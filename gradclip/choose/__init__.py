@@ -1,0 +1,5 @@
+"""Which limit? What each would have done to the norms of a run, and one recommendation with its reason."""
+
+from gradclip.choose.choice import Candidate, Choice, choose
+
+__all__ = ["Candidate", "Choice", "choose"]

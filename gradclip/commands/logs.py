@@ -1,0 +1,196 @@
+"""The norms in a log: JSON lines, CSV, a monitor's saved state, TensorBoard's events. The standard library reads them all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gradclip.errors import ArgumentError
+
+__all__ = ["LogError", "read_log"]
+
+_KNOWN = ("norm_before", "norm", "grad_norm", "gradient_norm", "total_norm")  # in the order in which they are preferred
+
+
+class LogError(ArgumentError):
+    """A log that cannot be read, or that has no norms."""
+
+
+def read_log(path: str, key: str | None = None) -> list[float] | Mapping[str, Any]:
+    """The norms in a file, or a monitor's state.
+
+    Args:
+        path: of the file, or of a folder of TensorBoard's events.
+        key: which number of each line, which column or which tag; without it the one that is called after a norm.
+
+    Raises:
+        LogError: for a log that is not there, is empty, has no norms, or several and no ``key``.
+    """
+    where = Path(path)
+    if where.is_dir() or "tfevents" in where.name:
+        files = sorted(where.rglob("*tfevents*")) if where.is_dir() else [where]
+        return _numbers_of(_by_tag(files), key, path)
+    if not where.is_file():
+        raise LogError("There is no such log.", repr(path))
+    text = where.read_text(encoding="utf-8-sig")
+    if not text.strip():
+        raise LogError("The log is empty.", repr(path), "record the norm before the clip at every step.")
+    return _of_json(text, key, path) if text.lstrip()[0] in "{[" or _is_number(text.split()[0]) else _of_csv(text, key, path)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------------
+
+
+def _of_json(text: str, key: str | None, path: str) -> list[float] | Mapping[str, Any]:
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        lines = [_line(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    else:
+        if isinstance(whole, dict) and {"version", "sections"} <= whole.keys():
+            return whole
+        lines = whole if isinstance(whole, list) else [whole]
+    if not any(isinstance(line, dict) for line in lines):
+        return [_number(x, number, path) for number, x in enumerate(lines, 1)]
+    columns: dict[str, list[tuple[int, Any]]] = {}
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict):
+            raise LogError("Either all lines are numbers, or all are objects.", f"line {number} of {path!r}: {line!r}")
+        for name, value in line.items():
+            columns.setdefault(name, []).append((number, value))
+    return _numbers_of(columns, key, path)
+
+
+def _line(line: str, number: int, path: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        if _is_number(line):  # nan, inf
+            return float(line)
+        raise LogError("A line is no JSON.", f"line {number} of {path!r}: {line[:60]!r}") from None
+
+
+# ---- CSV -------------------------------------------------------------------------------------------------------------------
+
+
+def _of_csv(text: str, key: str | None, path: str) -> list[float]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    columns: dict[str, list[tuple[int, Any]]] = {}
+    for number, row in enumerate(rows, 2):
+        for name, value in row.items():
+            if name is not None and value not in (None, ""):  # a logger leaves out what a step has not
+                columns.setdefault(name.strip(), []).append((number, value))
+    return _numbers_of(columns, key, path)
+
+
+# ---- the column ------------------------------------------------------------------------------------------------------------
+
+
+def _numbers_of(columns: Mapping[str, Sequence[tuple[int, Any]]], key: str | None, path: str) -> list[float]:
+    return [_number(x, number, path) for number, x in columns[_chosen(list(columns), key, path)]]
+
+
+def _chosen(names: list[str], key: str | None, path: str) -> str:
+    among = ", ".join(names[:12]) or "none"
+    if key is not None:
+        if key not in names:
+            raise LogError("The log has no such key.", f"key={key!r}, keys: {among}")
+        return key
+    for known in _KNOWN:  # "train/grad_norm" too
+        for name in names:
+            if name.lower().replace("-", "_").rpartition("/")[2] == known:
+                return name
+    found = [name for name in names if "norm" in name.lower() and "after" not in name.lower()]
+    if len(found) == 1:
+        return found[0]
+    what = "The log has several norms." if found else "The log has no norms."
+    raise LogError(what, f"{path!r}, keys: {among}", "--key says which one.")
+
+
+def _number(x: Any, number: int, path: str) -> float:
+    if isinstance(x, bool) or not isinstance(x, (int, float, str)) or (isinstance(x, str) and not _is_number(x)):
+        raise LogError("A norm must be a number.", f"line {number} of {path!r}: {x!r}")
+    return float(x)
+
+
+# ---- TensorBoard -----------------------------------------------------------------------------------------------------------
+# Source: the format of TFRecord files (tensorflow.org/tutorials/load_data/tfrecord), and TensorBoard's event.proto,
+# summary.proto and tensor.proto: Event.step = 2, Event.summary = 5, Summary.value = 1, Value.tag = 1, Value.simple_value = 2,
+# Value.tensor = 8, TensorProto.tensor_content = 4, TensorProto.float_val = 5, TensorProto.double_val = 6.
+
+
+def _by_tag(files: Sequence[Path]) -> dict[str, list[tuple[int, Any]]]:
+    """The scalars of each tag, with the step of each, in the order of the steps."""
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for file in files:
+        for record in _records(file):
+            event = _fields(record)
+            step = next((int(x) for x in event.get(2, ())), 0)
+            for summary in event.get(5, ()):
+                for value in _fields(summary).get(1, ()):
+                    parts = _fields(value)
+                    scalar = _scalar(parts)
+                    if scalar is not None:
+                        found.setdefault(parts[1][0].decode(), []).append((step, scalar))
+    return {tag: sorted(values, key=lambda pair: pair[0]) for tag, values in found.items()}
+
+
+def _records(file: Path) -> Iterator[bytes]:
+    data = file.read_bytes()
+    at = 0
+    while at + 12 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        if at + 16 + length > len(data):
+            return  # it is still being written
+        yield data[at + 12 : at + 12 + length]
+        at += 16 + length
+
+
+def _fields(message: bytes) -> dict[int, list[Any]]:
+    """The fields of a message of Protocol Buffers, by number: integers for varints, bytes for all else."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        value: Any
+        if kind == 0:
+            value, at = _varint(message, at)
+        else:
+            length, at = {1: (8, at), 5: (4, at)}.get(kind) or _varint(message, at)
+            value, at = message[at : at + length], at + length
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            return value, at
+
+
+def _scalar(parts: Mapping[int, list[Any]]) -> float | None:
+    """The number of a summary's value, which has it by itself or as a tensor; None for what is no scalar."""
+    if 2 in parts:
+        return float(struct.unpack("<f", parts[2][0])[0])
+    tensor = _fields(parts[8][0]) if 8 in parts else {}
+    for field, size, form in ((4, 4, "<f"), (4, 8, "<d"), (5, 4, "<f"), (6, 8, "<d")):
+        if field in tensor and len(tensor[field][0]) == size:
+            return float(struct.unpack(form, tensor[field][0])[0])
+    return None

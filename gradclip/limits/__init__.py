@@ -1,0 +1,20 @@
+"""Limits that follow the run: pure functions from a state to a limit, and from a norm to the next state."""
+
+from gradclip.limits.adaptive import Adaptive
+from gradclip.limits.arithmetic import numbers, tensors
+from gradclip.limits.protocol import Following, Limit
+from gradclip.limits.published import adagc, autoclip, log_norm, quantile, schedule, zclip
+
+__all__ = [
+    "Adaptive",
+    "Following",
+    "Limit",
+    "adagc",
+    "autoclip",
+    "log_norm",
+    "numbers",
+    "quantile",
+    "schedule",
+    "tensors",
+    "zclip",
+]

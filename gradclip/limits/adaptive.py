@@ -1,0 +1,179 @@
+"""A limit in the place of a number: it follows the run that it clips."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gradclip.backend import Backend
+from gradclip.engine import UNKNOWN, Asked
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.gradients import Gradients
+from gradclip.groups import Group, Rules
+from gradclip.limits.arithmetic import arithmetic, numbers, tensors
+from gradclip.registry import find, looked_at
+from gradclip.result import Found
+from gradclip.rule import Rule, Scope
+
+__all__ = ["Adaptive", "follows", "with_limits"]
+
+VERSION = 1
+
+
+class Adaptive:
+    """A limit that holds its state, for a rule: ``clip_grad_norm(max_norm=gradclip.Adaptive(limits.quantile(0.9)))``.
+
+    At each clip it gives the limit by the past, and then observes the norm. Under distribution that is the reduced norm, so
+    that all processes have the same limit. On an accelerator the state lives on the device, and nothing is looked at. While
+    tracing it raises: there the state goes through, by the limit's own ``init``, ``limit`` and ``observe``.
+
+    Args:
+        limit: of :mod:`gradclip.limits`, or any object with ``init()``, ``limit(state)`` and ``observe(state, norm)``.
+
+    Attributes:
+        last: the limit of the last clip.
+
+    Example:
+        >>> import gradclip, numpy as np
+        >>> from gradclip import limits
+        >>> from gradclip.dialects import torch
+        >>> adaptive = gradclip.Adaptive(limits.quantile(0.9, warmup=10, at_first=100.0))
+        >>> rule = torch.clip_grad_norm(max_norm=adaptive)
+        >>> for n in range(20): result = gradclip.clip(np.array([1.0 + n % 2]), rule)
+        >>> float(gradclip.clip(np.array([50.0]), rule).grads[0].round(1))
+        2.1
+    """
+
+    follows_the_run = True  #: so that a rule takes it in the place of a number
+
+    def __init__(self, limit: Any) -> None:
+        missing = [name for name in ("init", "limit", "observe") if not callable(getattr(limit, name, None))]
+        if missing:
+            hint = "gradclip.limits has some: limits.quantile(0.9)."
+            raise ArgumentTypeError(f"A limit has no {' and no '.join(missing)}.", f"limit={limit!r}", hint)
+        self.rule_of = limit
+        self.state: dict[str, Any] = limit.init()
+        self.last: Any = None
+
+    def step(self, norm: Any) -> Any:
+        """The limit for a norm, which is observed: a float or a 0-d tensor."""
+        norm = looked_at(norm)
+        backend = None if isinstance(norm, float) else find(norm)
+        if backend is not None and not backend.can_look(norm):
+            hint = "carry the state through: state = limit.init(), limit.limit(state), limit.observe(state, norm)."
+            raise ArgumentError("A limit that holds its state cannot be traced.", f"norm={norm}", hint)
+        if backend is not None and isinstance(next(iter(self.state.values())), float):
+            self.state = tensors(self.state, norm)
+        limit = self.rule_of.limit(self.state)
+        target = getattr(self.rule_of, "target", None)
+        if target is not None:
+            limit = _lower(backend, norm, limit, target(self.state, norm))
+        self.state = self.rule_of.observe(self.state, norm)
+        self.last = limit
+        return limit
+
+    def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
+        """How many times its limit each norm is, for a limit that follows each gradient; each is observed."""
+        given = [0.0 if n is None else n for n in norms]
+        if any(not isinstance(n, float) and not backend.can_look(n) for n in given):
+            hint = "clip outside of what is traced."
+            raise ArgumentError("A limit that holds its state cannot be traced.", "norms that are traced", hint)
+        first = next((n for n in given if not isinstance(n, float)), None)
+        each = [backend.asarray(n, "float32", first) for n in given] if first is not None else []
+        vector = backend.stack(each, "float32") if each else backend.asarray(given, "float32", None)
+        held = {name: [x] * len(norms) if isinstance(x, float) else x for name, x in self.state.items()}
+        state = tensors(held, vector)
+        ops = arithmetic(state)
+        finite = ops.where(ops.is_finite(vector), vector, 0.0)
+        largest = backend.max(finite, None)
+        scaled = finite / ops.most(largest, 1e-30)
+        total = ops.where(largest > 0, ops.sqrt(backend.sum(scaled * scaled, None)) * largest, 0.0)
+        is_warm = state["count"] >= self.rule_of.warmup
+        limits = ops.where(is_warm, self.rule_of.limit(state), self.rule_of.at_first)
+        ratio = ops.where(is_warm, vector / ops.most(limits, 1e-30), vector * 0 + total / self.rule_of.at_first)
+        ratio = ops.where(ops.is_finite(vector), ratio, vector)
+        together = ops.least(1.0 / ops.most(total / self.rule_of.at_first, 1e-30), 1.0)
+        self.state = self.rule_of.observe(state, ops.where(is_warm, vector, vector * together))
+        self.last = limits
+        return [None if n is None else ratio[i, ...] for i, n in enumerate(norms)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, with a version."""
+        return {"version": VERSION, "of": getattr(self.rule_of, "version", 1), "state": numbers(self.state)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state.
+
+        Raises:
+            ValueError: for that of another version or another limit.
+        """
+        given: object = state
+        wanted = {"version": VERSION, "of": getattr(self.rule_of, "version", 1)}
+        if not isinstance(given, Mapping) or {name: given.get(name) for name in wanted} != wanted:
+            raise ArgumentError("The state of a limit is of another version.", f"{given!r:.60}", f"this one reads {wanted}.")
+        if state["state"].keys() != self.rule_of.init().keys():
+            raise ArgumentError("The state is of another limit.", ", ".join(state["state"]))
+        self.state = dict(state["state"])
+
+    def __repr__(self) -> str:
+        return f"Adaptive({type(self.rule_of).__name__})"
+
+
+def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:
+    if backend is None:
+        return target if norm > limit else limit
+    return backend.where(norm > limit, target, limit)
+
+
+def follows(rules: Rules) -> bool:
+    """Whether a rule, or one of several, has a limit that follows the run."""
+    if isinstance(rules, Rule):
+        return isinstance(rules.limit, Adaptive)
+    groups = rules if isinstance(rules, (list, tuple)) else (rules,)
+    return any(isinstance(group, Group) and isinstance(group.rule.limit, Adaptive) for group in groups)
+
+
+def with_limits(opened: Gradients, rules: Rules, asked: Asked, carry_out: Callable[[Gradients, Rules, Asked], Found]) -> Found:
+    """A clip in two stages: the norm first, from which each limit takes its state further, then the rest by that norm."""
+    first = dataclasses.replace(asked, until="norm")
+    norms = asked.norm if asked.norm is not UNKNOWN else carry_out(opened, _measuring(rules), first).norm
+    if asked.until == "norm":
+        return Found(None, norms, None)
+    if isinstance(rules, (list, tuple)):
+        fixed = [_settled(opened, group, n) for group, n in zip(rules, norms, strict=True)]
+        known = [n for _, n in fixed]
+        found = carry_out(opened, [group for group, _ in fixed], dataclasses.replace(asked, norm=known, reduce=None))
+    else:
+        group, known = _settled(opened, rules, norms)
+        found = carry_out(opened, group, dataclasses.replace(asked, norm=known, reduce=None))
+    return Found(found.grads, norms, found.coefficient)
+
+
+def _measuring(rules: Any) -> Any:
+    """The same rules with a limit of infinity, which only measures."""
+    if isinstance(rules, (list, tuple)):
+        return [_measuring(group) for group in rules]
+    if isinstance(rules, Group):
+        return dataclasses.replace(rules, rule=_measuring(rules.rule))
+    return dataclasses.replace(rules, limit=float("inf")) if isinstance(rules.limit, Adaptive) else rules
+
+
+def _settled(opened: Gradients, rule: Any, norm: Any) -> tuple[Any, Any]:
+    """The rule with its limit for this step, and the norm."""
+    if isinstance(rule, Group):
+        settled, norm = _settled(opened, rule.rule, norm)
+        return dataclasses.replace(rule, rule=settled), norm
+    if not isinstance(rule.limit, Adaptive):
+        return rule, norm
+    is_each = getattr(rule.limit.rule_of, "joint", False)
+    if rule.scope is not (Scope.TENSOR if is_each else Scope.GLOBAL):
+        what = "This limit follows " + ("the norm of each gradient." if is_each else "one norm over all gradients.")
+        raise ArgumentError(what, f"rule={rule}", "use keras.clipnorm." if is_each else "use a rule with one norm.")
+    if is_each:
+        backend = opened.backend
+        if backend is None:
+            return dataclasses.replace(rule, limit=1.0), norm
+        ratios = rule.limit.step_each(backend, list(norm))
+        return dataclasses.replace(rule, limit=1.0, eps=0.0, floor=0.0), ratios
+    return dataclasses.replace(rule, limit=rule.limit.step(norm)), norm

@@ -1,0 +1,110 @@
+"""The arithmetic of limits, once: on floats where looking at a norm is free, else on a framework's tensors."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+from gradclip.backend import Backend, Tensor
+from gradclip.dtypes import LARGEST
+from gradclip.monitor.pure import EDGES
+from gradclip.registry import find
+
+__all__ = ["Floats", "Tensors", "arithmetic", "numbers", "tensors"]
+
+_MIDDLE = 2.0 ** (1 / 16)  # of a bin, from its lower edge
+
+
+class Floats:
+    """On numbers and lists of numbers."""
+
+    sqrt, log = staticmethod(math.sqrt), staticmethod(math.log)
+    least, most = staticmethod(min), staticmethod(max)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        return x if condition else y
+
+    def both(self, one: Any, other: Any) -> Any:
+        return one and other
+
+    def exp(self, x: float) -> float:
+        return math.exp(min(x, 709.0))
+
+    def is_finite(self, x: float) -> Any:
+        return 0.0 <= x < math.inf
+
+    def reached(self, many: Any, decay: float, x: float) -> Any:
+        k = bisect_right(EDGES, x)
+        return [n * decay + 1.0 for n in many[:k]] + [n * decay for n in many[k:]]
+
+    def level(self, many: Any, above: float) -> Any:
+        k = bisect_right(many, -above, key=lambda n: -n - 1e-12)
+        return EDGES[k - 1] * _MIDDLE if k else 0.0
+
+
+class Tensors:
+    """On tensors, which nobody looks at; every operation goes for vectors too, element by element."""
+
+    def __init__(self, backend: Backend, like: Tensor) -> None:
+        self.backend, self.like = backend, like
+
+    def _tensor(self, x: Any) -> Tensor:
+        return self.backend.asarray(x, "float32", self.like)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        return self.backend.where(condition, self._tensor(x), self._tensor(y))
+
+    def both(self, one: Any, other: Any) -> Any:
+        return self.backend.cast(one, "float32") * self.backend.cast(other, "float32") > 0
+
+    def sqrt(self, x: Tensor) -> Any:
+        return self.backend.power(x, 0.5)
+
+    def log(self, x: Tensor) -> Any:
+        return self.backend.log(x)
+
+    def exp(self, x: Tensor) -> Any:
+        return math.e ** self.backend.clip(x, None, 88.0)
+
+    def least(self, x: Any, y: Any) -> Any:
+        return self.backend.clip(self._tensor(x), None, self._tensor(y))
+
+    def most(self, x: Any, y: Any) -> Any:
+        return self.backend.clip(self._tensor(x), self._tensor(y), None)
+
+    def is_finite(self, x: Tensor) -> Any:
+        return self.both(x >= 0, x <= LARGEST["float32"])
+
+    def reached(self, many: Tensor, decay: float, x: Tensor) -> Any:
+        return many * decay + self.backend.cast(self._tensor(EDGES) <= x, "float32")
+
+    def level(self, many: Tensor, above: Any) -> Any:
+        return self.backend.max(self.where(many > above, EDGES, 0.0), None) * _MIDDLE
+
+
+_FLOATS = Floats()
+
+
+def arithmetic(state: Mapping[str, Any]) -> Floats | Tensors:
+    """That of the numbers or the tensors in a state."""
+    x = next(iter(state.values()), 0.0)
+    backend = None if isinstance(x, (int, float, list)) else find(x)
+    return _FLOATS if backend is None else Tensors(backend, x)
+
+
+def tensors(state: Mapping[str, Any], like: Tensor) -> dict[str, Any]:
+    """A state of numbers and lists as tensors beside ``like``, to be carried through ``jax.jit`` and its like."""
+    backend = find(like)
+    assert backend is not None
+    return {name: backend.asarray(x, "float32", like) for name, x in state.items()}
+
+
+def numbers(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state as plain numbers and lists; tensors are looked at."""
+    found: dict[str, Any] = {}
+    for name, x in state.items():
+        backend = None if isinstance(x, (int, float, list)) else find(x)
+        found[name] = x if backend is None else backend.numbers([x], backend.dtype(x))[0]
+    return found

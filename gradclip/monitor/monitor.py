@@ -1,0 +1,236 @@
+"""What clipping did: told after each step, asked whenever somebody wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.monitor.picture import draw
+from gradclip.monitor.pure import init, of_state
+from gradclip.monitor.section import Section
+from gradclip.monitor.text import described
+from gradclip.monitor.values import held, leaves, read
+from gradclip.result import ClipResult
+from gradclip.tracing import as_it_is
+
+__all__ = ["VERSION", "Monitor"]
+
+VERSION = 1  #: of the state
+
+
+class Monitor:
+    """Counts what clipping does, in memory of constant size: how often, how much, and the quantiles of the norm.
+
+    Tell it of each step: ``monitor.update(gradclip.clip_(grads, rule))``. Nothing is looked at then: the norms stay where
+    they are and come to the host together, every ``every`` steps and for a report.
+
+    The norm *before* the clip and the norm *after* it have names of their own. A norm that is not finite is counted, with the
+    first and the last such step, and enters nothing else. Steps are numbered from 0. Of a rule with a norm for each gradient
+    each of these norms counts; such a step is clipped if one of them was. A rule by value has no norm.
+
+    Several groups (:class:`gradclip.Group`) have a section each, numbered as in the list: ``"0/norm_before_p50"``. Where a norm
+    is reduced over processes, all of them see that norm and report the same.
+
+    Args:
+        every: the norms of so many steps are read in one transfer.
+
+    Example:
+        >>> import gradclip, numpy as np
+        >>> from gradclip.dialects import torch
+        >>> monitor = gradclip.Monitor()
+        >>> for size in (0.5, 1.0, 2.0, np.inf):
+        ...     result = monitor.update(gradclip.clip_(np.array([size]), torch.clip_grad_norm(max_norm=1.0)))
+        >>> found = monitor.report()
+        >>> found["steps"], found["clipped_steps"], found["norm_before_largest"], found["not_finite_first_step"]
+        (4, 2, 2.0, 3)
+    """
+
+    def __init__(self, *, every: int = 100) -> None:
+        given: object = every
+        if not isinstance(given, int) or given < 1:
+            raise ArgumentError("every must be a positive whole number.", f"every={every!r}")
+        self.every = every
+        self._sections: list[Section] = []
+        self._is_list = False  # whether there are groups
+        self._waiting: list[tuple[Any, Any, Any]] = []  # norm, coefficient, limit
+        self._sources: list[Callable[[], Mapping[str, Any]]] = []
+
+    @as_it_is
+    def update(self, result: Any, *, limit: Any = None) -> Any:
+        """Take note of one step.
+
+        Args:
+            result: what :func:`gradclip.clip` or :func:`gradclip.clip_` returned; or a norm, as
+                :func:`gradclip.clip_grad_norm_` returns it: a number or a tensor, or a list of them.
+            limit: for a norm the limit that it was clipped by, a number or a 0-d tensor. Without it a norm was only measured.
+
+        Returns:
+            ``result``, so that a call can be wrapped.
+
+        Raises:
+            TypeError: for what is no norm.
+            ValueError: for one that is being traced; :func:`gradclip.observed` is for these.
+        """
+        if type(result) is ClipResult:
+            norm, coefficient = result.found()
+            groups = result.is_list
+        else:
+            norm, coefficient, groups = result, None, False
+        if groups:
+            norm, coefficient = list(map(held, norm)), list(map(held, coefficient))
+        elif type(norm) is not float:
+            norm, coefficient = held(norm), held(coefficient)
+        limit = held(limit)
+        if groups != self._is_list:
+            self._set_form(groups)
+        self._waiting.append((norm, coefficient, limit))
+        if len(self._waiting) >= self.every:
+            self._read()
+        return result
+
+    def _set_form(self, groups: bool) -> None:
+        if self._sections or self._waiting:
+            what = "One monitor is for one rule, or for one list of groups."
+            raise ArgumentError(what, "a result of groups" if groups else "a result of one rule", "make another Monitor.")
+        self._is_list = groups
+
+    def _read(self) -> None:
+        """Bring the norms that wait to the host, and count them."""
+        waiting, self._waiting = self._waiting, []
+        seen = []
+        for norm, coefficient, limit in waiting:
+            parts = zip(norm, coefficient, strict=True) if self._is_list else [(norm, coefficient)]
+            seen += [(k, list(leaves(n)), list(leaves(c)), limit) for k, (n, c) in enumerate(parts)]
+        numbers = iter(read([x for _, ns, cs, limit in seen for x in (*ns, *cs, *leaves(limit))]))
+        for place, ns, cs, limit in seen:
+            norms = [n for _ in ns for n in next(numbers)]
+            factors: list[float | None] = [c for _ in cs for c in next(numbers)]
+            if len(factors) != len(norms):  # one for all, or none is known
+                factors = [factors[0] if factors else None] * len(norms)
+            if limit:
+                most = next(numbers)[0]
+                factors = [most / n if n > most else 1.0 for n in norms]
+            while len(self._sections) <= place:
+                self._sections.append(Section())
+            self._sections[place].add(norms, factors)
+
+    # ---- what was seen ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sections(self) -> list[Section]:
+        """What was counted: of each group, or of the one rule."""
+        if self._waiting:
+            self._read()
+        for take in self._sources:
+            self.merge(take())
+        return self._sections or [Section()]
+
+    def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
+        """Count also what is counted elsewhere, as in the variables of a compiled program.
+
+        Args:
+            take: is called whenever somebody asks for what was seen; returns a state of :func:`gradclip.observed`, and has
+                forgotten it then.
+        """
+        self._sources.append(take)
+
+    def report(self) -> dict[str, float]:
+        """A flat dict of numbers, for any logger. Of several groups each name begins with the group's number: ``"0/steps"``.
+
+        ``steps``, ``clipped_steps``, ``clipped_fraction`` (of the steps with a finite norm), ``coefficient_mean``;
+        ``norm_before_mean``, ``_p1``, ``_p10``, ``_p50``, ``_p90``, ``_p99``, ``_largest``, and the same for ``norm_after``;
+        ``not_finite``, ``not_finite_first_step`` and ``not_finite_last_step``, the latter two where there is one.
+        A quantile is off by less than 4.5 %; the others are exact but for rounding. What nothing is known of is NaN.
+        """
+        sections = self.sections
+        if not self._is_list:
+            return sections[0].report()
+        return {f"{k}/{name}": x for k, section in enumerate(sections) for name, x in section.report().items()}
+
+    def __str__(self) -> str:
+        return "\n".join(described(section, f"group {k}: " if self._is_list else "") for k, section in enumerate(self.sections))
+
+    def plot(self, path: str | Path) -> None:
+        """Write a picture of the run, 1200 x 600 pixels.
+
+        It has the norm before the clip over the steps, with a band from its 10th to its 90th percentile, the limit, marks where
+        steps were clipped or not finite, and the histogram at the side.
+
+        Args:
+            path: the file; its ending says the format: ``"run.png"``, ``"run.svg"``.
+
+        Raises:
+            ImportError: where matplotlib is not installed: ``pip install 'gradclip[monitor]'``.
+        """
+        draw(self.sections, path)
+
+    def init(self, *, like: Any = None, groups: int | None = None) -> dict[str, Any]:
+        """A state for :func:`gradclip.observed`, which is what :meth:`update` is where a step is traced.
+
+        Args:
+            like: a tensor of the framework whose tensors the state is made of, on their device; None for JAX.
+            groups: how many, where the rule is a list of groups.
+
+        Returns:
+            Nested dicts and lists of tensors, some 17 kB for each group. ``monitor.merge(state)`` reads it.
+        """
+        return init(like, groups)
+
+    def merge(self, other: Monitor | Mapping[str, Any]) -> None:
+        """Count what another monitor has counted, of another process or of the run before a restart, as steps that come after.
+
+        Args:
+            other: a monitor, or a state from :func:`gradclip.observed`. A state holds all that it has seen since ``init``:
+                merge it once, or into a new monitor each time.
+
+        Raises:
+            TypeError: for what is no monitor.
+            ValueError: for one of groups where this is of one rule, or of another number of groups.
+        """
+        given: object = other
+        if isinstance(given, Mapping) and "groups" in given:
+            sections, is_list = of_state(given)
+        elif isinstance(given, Monitor):
+            sections, is_list = given.sections, given._is_list
+        else:
+            what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
+            raise ArgumentTypeError(what, f"{type(given).__name__}")
+        if not any(section.steps for section in sections):
+            return
+        if self._waiting:
+            self._read()
+        mine = self._sections
+        if mine and (self._is_list != is_list or len(mine) != len(sections)):
+            named = [f"{len(m)} groups" if x else "one rule" for m, x in ((mine, self._is_list), (sections, is_list))]
+            raise ArgumentError("Monitors of different groups cannot be merged.", " and ".join(named))
+        self._is_list, self._sections = is_list, mine or [Section() for _ in sections]
+        for section, more in zip(self._sections, sections, strict=True):
+            section.merge(more)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain numbers and lists, for JSON, ``torch.save``, Orbax, Paddle; with a version."""
+        sections = self.sections if self.sections[0].steps else []
+        return {
+            "version": VERSION,
+            "every": self.every,
+            "is_list": self._is_list,
+            "sections": [section.state_dict() for section in sections],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; what this monitor has counted so far is forgotten.
+
+        Raises:
+            ValueError: for a state of another version, or of other bins; nothing is forgotten then.
+        """
+        given: object = state
+        if not isinstance(given, Mapping) or "version" not in given:
+            raise ArgumentError("This is no state of a monitor.", f"{type(given).__name__}", "monitor.state_dict() makes one.")
+        if int(state["version"]) != VERSION:
+            what = "The state of a monitor is of another version."
+            raise ArgumentError(what, f"version={state['version']}", f"this gradclip reads version {VERSION}.")
+        sections = [Section.loaded(section) for section in state["sections"]]
+        self.every, self._is_list = int(state["every"]), bool(state["is_list"])
+        self._sections, self._waiting = sections, []

@@ -1,0 +1,104 @@
+"""A run in one picture: the norm over the steps, its histogram, the limit, what was clipped and what was not finite."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from gradclip.errors import GradclipError
+from gradclip.monitor.histogram import PER_OCTAVE
+from gradclip.monitor.section import Section
+
+__all__ = ["MissingMatplotlibError", "draw", "pyplot"]
+
+# Okabe and Ito's colours, which the colour-blind tell apart; and each thing has a shape of its own
+NORM, LIMIT, CLIPPED, BROKEN = "#0072B2", "#000000", "#E69F00", "#D55E00"
+
+
+class MissingMatplotlibError(GradclipError, ImportError):
+    """A picture needs matplotlib."""
+
+
+def pyplot() -> Any:
+    """The figure class of matplotlib, which needs no display.
+
+    Raises:
+        ImportError: where matplotlib is not installed.
+    """
+    if util.find_spec("matplotlib") is None:
+        raise MissingMatplotlibError("A picture needs matplotlib.", "", "python -m pip install 'gradclip[monitor]'")
+    from matplotlib.figure import Figure
+
+    return Figure
+
+
+def draw(sections: Sequence[Section], path: str | Path) -> None:
+    """Write the picture: 1200 x 600 for one section, a row of half that height for each of several."""
+    height = 6.0 if len(sections) == 1 else 3.0 * len(sections)
+    figure = pyplot()(figsize=(12, height), dpi=100, layout="constrained")
+    grid = figure.subplots(len(sections), 2, squeeze=False, sharey="row", width_ratios=[5, 1])
+    for k, (section, (time, side)) in enumerate(zip(sections, grid, strict=True)):
+        _draw_steps(section, time)
+        _draw_histogram(section, side)
+        title = f"{section.steps:,} steps, {section.clipped:,} clipped"
+        title += f" ({section.clipped / section.measured:.1%})" if section.measured else ""
+        title += f", {section.not_finite:,} not finite" if section.not_finite else ""
+        time.set_title(title if len(sections) == 1 else f"group {k}: {title}", loc="left", fontsize=13)
+    grid[-1][0].set_xlabel("step", fontsize=12)
+    grid[-1][1].set_xlabel("steps", fontsize=12)
+    figure.savefig(path)
+
+
+def _draw_steps(section: Section, axes: Any) -> None:
+    axes.set_yscale("log")
+    axes.set_ylabel("norm before the clip", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.grid(True, which="major", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if not section.windows:
+        return
+    ends = list(itertools.accumulate(window.steps for window in section.windows))
+    middles = [end - (window.steps + 1) / 2 for end, window in zip(ends, section.windows, strict=True)]
+    low, median, high = ([_drawn(w.quantile(q)) for w in section.windows] for q in (0.1, 0.5, 0.9))
+    largest = [2.0 ** (max(w.bins) / PER_OCTAVE) if w.bins else math.nan for w in section.windows]
+    axes.fill_between(middles, low, high, color=NORM, alpha=0.25, linewidth=0, label="p10 to p90")
+    axes.plot(middles, median, color=NORM, linewidth=2, label="median")
+    axes.plot(middles, largest, linestyle="", marker=".", markersize=4, color=NORM, label="largest")
+    limited = [(x, w.limit / w.limits) for x, w in zip(middles, section.windows, strict=True) if w.limits]
+    if limited:
+        axes.plot(*zip(*limited, strict=True), color=LIMIT, linestyle="--", linewidth=1.8, label="limit")
+    clipped = [(x, w.clipped / w.steps) for x, w in zip(middles, section.windows, strict=True) if w.clipped]
+    _mark(axes, clipped, 0.02, "clipped (darker: more)", s=200, marker="|", linewidths=3, c=CLIPPED)
+    broken = [(x, 1.0) for x, w in zip(middles, section.windows, strict=True) if w.not_finite]
+    _mark(axes, broken, 0.965, "not finite", s=70, marker="X", linewidths=0, c=BROKEN)
+    axes.legend(loc="upper center", ncols=6, fontsize=11, frameon=False, bbox_to_anchor=(0.5, -0.1))
+    axes.set_xlim(-0.5, ends[-1] - 0.5)
+
+
+def _mark(axes: Any, found: list[tuple[float, float]], height: float, name: str, **style: Any) -> None:
+    """Marks at one height, each as dark as its share is large."""
+    if found:
+        opacity = [0.25 + 0.75 * share for _, share in found]
+        where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
+        axes.scatter([x for x, _ in found], [height] * len(found), alpha=opacity, **where, **style)
+        axes.scatter([], [], label=name, **style)
+
+
+def _drawn(x: float) -> float:
+    """What an axis of logarithms can show: a gap in the place of 0."""
+    return x if x > 0 else math.nan
+
+
+def _draw_histogram(section: Section, axes: Any) -> None:
+    seen = section.before.bins
+    bottoms = [2.0 ** (k / PER_OCTAVE) for k in seen]
+    heights = [bottom * (2.0 ** (1 / PER_OCTAVE) - 1) for bottom in bottoms]
+    axes.barh(bottoms, list(seen.values()), height=heights, align="edge", color=NORM, alpha=0.7, linewidth=0)
+    if section.limits:
+        axes.axhline(section.limit_total / section.limits, color=LIMIT, linestyle="--", linewidth=1.8)
+    axes.tick_params(labelsize=11)
+    axes.set_title("histogram", loc="left", fontsize=12)

@@ -1,0 +1,254 @@
+"""The monitor as a function from a state to the next, of any framework's tensors: for what is traced.
+
+The state has a fixed size. Norms are counted in float32: what is below its least normal number counts as 0, and what is above
+its largest as that. Sums are compensated, so that they are as right after a million steps as after one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gradclip.backend import Backend, Tensor
+from gradclip.dtypes import LARGEST, promote
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.monitor.histogram import PER_OCTAVE, ROUNDED, edge
+from gradclip.monitor.section import Section, Window
+from gradclip.monitor.values import flat, read
+from gradclip.registry import find, home
+from gradclip.result import ClipResult
+from gradclip.tracing import as_it_is
+
+__all__ = ["BLANK", "EDGES", "init", "observed", "of_state"]
+
+VERSION = 1
+_FIRST = -126 * PER_OCTAVE  # the bin of the least normal float32
+_MOST = LARGEST["float32"]
+
+
+def _edge(k: int) -> float:
+    """The least float32 in a bin: that of float64 rounded up."""
+    octave = k // PER_OCTAVE
+    return math.ldexp(math.ceil(math.ldexp(edge(k), 23 - octave)), octave - 23)
+
+
+EDGES = [_edge(k) for k in range(_FIRST, 128 * PER_OCTAVE)]
+
+_COUNTS = ("steps", "measured", "clipped", "norms", "coefficients", "limits", "not_finite")
+_STEPS = ("not_finite_first", "not_finite_last")  #: -1 for none
+_SUMS = ("before_total", "after_total", "coefficient_total", "limit_total")
+_LEAST, _LARGEST = ("before_least", "after_least"), ("before_largest", "after_largest")
+
+#: a section that has seen nothing: name -> (length, or 0 for a single number; dtype; value)
+BLANK: dict[str, tuple[int, str, float]] = {
+    **dict.fromkeys(("before", "after"), (len(EDGES), "int32", 0)),  # how many norms are not below each edge
+    **dict.fromkeys(_COUNTS, (0, "int32", 0)),
+    **dict.fromkeys(_STEPS, (0, "int32", -1)),
+    **dict.fromkeys([name + part for name in _SUMS for part in ("", "_rest")], (0, "float32", 0.0)),
+    **dict.fromkeys(_LEAST, (0, "float32", _MOST)),
+    **dict.fromkeys(_LARGEST, (0, "float32", 0.0)),
+}
+
+
+def _made(backend: Backend, length: int, dtype: str, value: float, like: Tensor | None) -> Tensor:
+    return backend.asarray([value] * length if length else value, dtype, like)
+
+
+def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
+    """A state that has seen nothing, of tensors beside ``like``."""
+    backend = home("jax") if like is None else find(like)
+    if backend is None:
+        hint = "init(like=a tensor); without it the state is made of JAX arrays, and jax must have been imported."
+        raise ArgumentTypeError("The state is made of a framework's tensors.", f"like={like!r}", hint)
+    sections = [{name: _made(backend, *how, like) for name, how in BLANK.items()} for _ in range(groups or 1)]
+    version, many = (backend.asarray(x, "int32", like) for x in (VERSION, groups or 0))
+    return {"version": version, "groups": many, "sections": sections}
+
+
+@as_it_is
+def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
+    """The state of a monitor after one more step: a pure function of tensors, for ``jax.jit``, ``scan`` and the like.
+
+    The same is counted as by :meth:`Monitor.update <gradclip.Monitor.update>`.
+
+    Args:
+        state: from ``monitor.init()``, or from this function.
+        result: of :func:`gradclip.clip` or :func:`gradclip.clip_`.
+
+    Returns:
+        A state of the same structure, shapes and dtypes.
+
+    Raises:
+        TypeError: for what is no result.
+        ValueError: for a result of another number of groups.
+
+    Example:
+        >>> import gradclip, numpy as np
+        >>> from gradclip.dialects import torch
+        >>> monitor = gradclip.Monitor()
+        >>> state = monitor.init(like=np.zeros(()))
+        >>> for size in (0.5, 2.0):
+        ...     result = gradclip.clip(np.array([size]), torch.clip_grad_norm(max_norm=1.0))
+        ...     state = gradclip.observed(state, result)
+        >>> monitor.merge(state)
+        >>> monitor.report()["steps"], monitor.report()["clipped_steps"]
+        (2, 1)
+    """
+    given: object = result
+    if not isinstance(given, ClipResult):
+        raise ArgumentTypeError("The result of a clip is needed.", f"result={result!r}", "gradclip.clip returns one.")
+    backend = find(state["version"])
+    assert backend is not None
+    norms, factors = (x if result.is_list else [x] for x in result.found())
+    if len(norms) != len(state["sections"]):
+        hint = "monitor.init(groups=2) makes a state for two."
+        raise ArgumentError("The state is for another number of groups.", f"{len(norms)} norms", hint)
+    with backend.arithmetic(False):
+        triples = zip(state["sections"], norms, factors, strict=True)
+        sections = [_Step(backend, seen).after(n, c) for seen, n, c in triples]
+    return {"version": state["version"], "groups": state["groups"], "sections": sections}
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (float, int))
+
+
+def _within(x: float) -> float:
+    """A number as float32 has it: a finite one is not infinite there."""
+    return min(x, _MOST) if x < math.inf else x
+
+
+class _Step:
+    """One step of one section. Truth values are 0.0 and 1.0."""
+
+    def __init__(self, backend: Backend, seen: Mapping[str, Tensor]) -> None:
+        self.backend, self.now = backend, dict(seen)
+        self.like = seen["before_total"]
+
+    def after(self, norm: Any, coefficient: Any) -> dict[str, Tensor]:
+        """The section after this step."""
+        broken, measured, clipped = self.like * 0, self.like * 0, self.like * 0
+        for n, c in self._pairs(norm, coefficient):
+            finite, n = self._finite(n)
+            _, c = self._finite(c)
+            is_clipped = finite * self._truth(c < 1.0)
+            self._add(finite, n, c, is_clipped)
+            broken = broken + self._sum(1 - finite)
+            measured, clipped = measured + self._sum(finite), clipped + self._sum(is_clipped)
+        step, where = self.now["steps"], self.backend.where
+        first, last = self.now["not_finite_first"], self.now["not_finite_last"]
+        self.now["not_finite_first"] = where(first >= 0, first, where(broken > 0, step, first))
+        self.now["not_finite_last"] = where(broken > 0, step, last)
+        self._count("not_finite", broken)
+        self._count("measured", self._truth(measured > 0))
+        self._count("clipped", self._truth(clipped > 0))
+        self._count("steps", self.like * 0 + 1)
+        return self.now
+
+    def _pairs(self, norm: Any, coefficient: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Norms and coefficients as arrays of at least one dimension: single ones together."""
+        pairs = list(zip(flat(norm), flat(coefficient), strict=True))
+        single = [pair for pair in pairs if _is_number(pair[0]) or not self.backend.shape(pair[0])]
+        if single:
+            yield self._vector([n for n, _ in single]), self._vector([c for _, c in single])
+        for n, c in pairs:
+            if not _is_number(n) and self.backend.shape(n):
+                yield n, self._vector([c]) if _is_number(c) else c
+
+    def _vector(self, given: list[Any]) -> Tensor:
+        numbers = [_within(float(x)) for x in given if _is_number(x)]
+        if len(numbers) == len(given):
+            return self.backend.asarray(numbers, "float32", self.like)
+        return self.backend.stack(given, promote([self.backend.dtype(x) for x in given]))
+
+    def _finite(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Which are finite, and the values in float32 with 0 for the others."""
+        backend = self.backend
+        x = backend.detach(x)
+        is_finite = x <= backend.constant(LARGEST[backend.dtype(x)], x)
+        bounded = backend.clip(backend.where(is_finite, x, 0.0), 0.0, _MOST)
+        return self._truth(is_finite), backend.asarray(bounded, "float32", self.like)
+
+    def _add(self, finite: Tensor, n: Tensor, c: Tensor, is_clipped: Tensor) -> None:
+        after, norms = n * c, self._sum(finite)
+        for name in ("norms", "coefficients"):
+            self._count(name, norms)
+        self._count("limits", self._sum(is_clipped))
+        self._histogram("before", n)
+        self._histogram("after", after * (1 + is_clipped * (ROUNDED - 1)))
+        for name, values in (("before", n), ("after", after)):
+            self._total(f"{name}_total", self._sum(values))
+            self._extreme(f"{name}_least", -self.backend.max(-self.backend.where(finite > 0, values, _MOST), None))
+            self._extreme(f"{name}_largest", self.backend.max(values, None))
+        self._total("coefficient_total", self._sum(c * finite))
+        self._total("limit_total", self._sum(after * is_clipped))
+
+    def _histogram(self, name: str, values: Tensor) -> None:
+        """Count the values that are not below each edge."""
+        rank = len(self.backend.shape(values) or ())
+        edges = self.backend.asarray(EDGES, "float32", self.like)[(slice(None), *[None] * rank)]
+        reached = self.backend.sum(self._truth(values[None] >= edges), tuple(range(1, rank + 1)))
+        self.now[name] = self.now[name] + self.backend.cast(reached[(slice(None), *[0] * rank)], "int32")
+
+    def _count(self, name: str, many: Tensor) -> None:
+        self.now[name] = self.now[name] + self.backend.cast(many, "int32")
+
+    def _total(self, name: str, x: Tensor) -> None:
+        """Add to a sum in two parts, the second of which is what rounding took from the first (Knuth's two-sum)."""
+        seen = self.now[name]
+        total = seen + x
+        added = total - seen
+        self.now[name] = total
+        self.now[f"{name}_rest"] = self.now[f"{name}_rest"] + ((seen - (total - added)) + (x - added))
+
+    def _extreme(self, name: str, x: Tensor) -> None:
+        seen = self.now[name]
+        self.now[name] = self.backend.clip(seen, None, x) if name in _LEAST else self.backend.clip(seen, x, None)
+
+    def _truth(self, condition: Tensor) -> Tensor:
+        return self.backend.asarray(self.backend.cast(condition, "float32"), "float32", self.like)
+
+    def _sum(self, x: Tensor) -> Tensor:
+        return self.backend.sum(x, None)
+
+
+# ---- back on the host ------------------------------------------------------------------------------------------------------
+
+
+def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool]:
+    """The sections of a state, and whether they are of groups.
+
+    Raises:
+        ValueError: for a state of another version.
+    """
+    version, groups = (int(read([state[name]])[0][0]) for name in ("version", "groups"))
+    if version != VERSION:
+        what = "The state of a monitor is of another version."
+        raise ArgumentError(what, f"version={version}", f"this gradclip reads version {VERSION}.")
+    return [_section(seen) for seen in state["sections"]], groups > 0
+
+
+def _section(seen: Mapping[str, Tensor]) -> Section:
+    found = dict(zip(seen, read(list(seen.values())), strict=True))
+    numbers = {name: values[0] for name, values in found.items()}
+    made, window = Section(), Window()
+    for name in ("steps", "measured", "clipped", "coefficients", "limits", "not_finite"):
+        setattr(made, name, int(numbers[name]))
+    made.not_finite_steps = [int(numbers[name]) for name in _STEPS if numbers[name] >= 0]
+    made.coefficient_total, made.limit_total = (numbers[x] + numbers[f"{x}_rest"] for x in _SUMS[2:])
+    for name, histogram in (("before", made.before), ("after", made.after)):
+        reached = [*map(int, found[name]), 0]
+        many = {_FIRST + i: a - b for i, (a, b) in enumerate(itertools.pairwise(reached))}
+        histogram.bins = {k: n for k, n in many.items() if n}
+        histogram.count = int(numbers["norms"])
+        histogram.zeros = histogram.count - reached[0]
+        histogram.total = numbers[f"{name}_total"] + numbers[f"{name}_total_rest"]
+        if histogram.count:
+            histogram.least, histogram.largest = numbers[f"{name}_least"], numbers[f"{name}_largest"]
+    window.steps, window.clipped, window.not_finite = made.steps, made.clipped, made.not_finite
+    window.limits, window.limit = made.limits, made.limit_total
+    window.bins, window.zeros = dict(made.before.bins), made.before.zeros
+    made.windows = [window] if made.steps else []
+    return made

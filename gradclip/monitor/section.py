@@ -1,0 +1,178 @@
+"""What was seen of one rule or one group: counters, histograms before and after the clip, a timeline of fixed length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradclip.monitor.histogram import LARGEST, Histogram, bin_of, quantile_of_bins
+
+__all__ = ["QUANTILES", "WINDOWS", "Section", "Window"]
+
+QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
+WINDOWS = 128  #: the timeline has at most so many; when it is full, each two become one
+
+
+class Window:
+    """A stretch of steps, for the picture."""
+
+    __slots__ = ("bins", "clipped", "limit", "limits", "not_finite", "steps", "zeros")
+
+    def __init__(self) -> None:
+        self.steps = self.clipped = self.not_finite = self.zeros = self.limits = 0
+        self.limit = 0.0  #: the sum of the limits of the clipped steps, of which there are ``limits``
+        self.bins: dict[int, int] = {}
+
+    def merge(self, other: Window) -> None:
+        """Make the other's steps a part of this stretch."""
+        for name in ("steps", "clipped", "not_finite", "zeros", "limits", "limit"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for k, many in other.bins.items():
+            self.bins[k] = self.bins.get(k, 0) + many
+
+    def quantile(self, q: float) -> float:
+        """The ``q``-quantile of the norms before the clip; NaN of none."""
+        return quantile_of_bins(self.bins, self.zeros, q) if self.bins or self.zeros else math.nan
+
+    def state(self) -> list[Any]:
+        """Plain numbers and lists."""
+        bins = sorted(self.bins)
+        head = [self.steps, self.clipped, self.not_finite, self.zeros, self.limits, self.limit]
+        return [*head, bins, [self.bins[k] for k in bins]]
+
+    @classmethod
+    def loaded(cls, state: Sequence[Any]) -> Window:
+        """The window whose state this is."""
+        made = cls()
+        made.steps, made.clipped, made.not_finite, made.zeros, made.limits = map(int, state[:5])
+        made.limit = float(state[5])
+        made.bins = dict(zip(map(int, state[6]), map(int, state[7]), strict=True))
+        return made
+
+
+_COUNTERS = ("steps", "measured", "clipped", "coefficients", "limits", "not_finite")
+_SUMS = ("coefficient_total", "limit_total")
+
+
+class Section:
+    """The norms of one rule."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.measured = 0  #: steps with a finite norm
+        self.clipped = 0  #: of these, steps with a coefficient below 1
+        self.coefficients = 0  #: how many coefficients are known
+        self.coefficient_total = 0.0
+        self.limits = 0  #: how many limits are known: of clipped norms
+        self.limit_total = 0.0
+        self.not_finite = 0  #: norms
+        self.not_finite_steps: list[int] = []  #: the first and the last step with one
+        self.before, self.after = Histogram(), Histogram()
+        self.width = 1  #: the steps of a window
+        self.windows: list[Window] = []
+
+    def add(self, norms: Sequence[float], coefficients: Sequence[float | None]) -> None:
+        """Count one step."""
+        window = self._window()
+        window.steps += 1
+        is_clipped = is_measured = is_broken = False
+        for norm, coefficient in zip(norms, coefficients, strict=True):
+            if not 0.0 <= norm < math.inf:
+                is_broken = True
+                self.not_finite += 1
+                continue
+            is_measured = True
+            self.before.add(norm)
+            if norm:
+                k = bin_of(norm)
+                window.bins[k] = window.bins.get(k, 0) + 1
+            else:
+                window.zeros += 1
+            if coefficient is not None:
+                self.coefficients += 1
+                self.coefficient_total += coefficient
+                after = norm * coefficient
+                self.after.add(after, coefficient < 1.0)
+                if coefficient < 1.0:
+                    is_clipped = True
+                    self.limits += 1
+                    self.limit_total = min(self.limit_total + after, LARGEST)
+                    window.limits += 1
+                    window.limit = min(window.limit + after, LARGEST)
+        if is_broken:
+            window.not_finite += 1
+            self.not_finite_steps = [*self.not_finite_steps[:1], self.steps]
+        self.steps += 1
+        self.measured += is_measured
+        self.clipped += is_clipped
+        window.clipped += is_clipped
+
+    def _window(self) -> Window:
+        if self.windows and self.windows[-1].steps < self.width:
+            return self.windows[-1]
+        while len(self.windows) >= WINDOWS:
+            self._fold()
+        self.windows.append(Window())
+        return self.windows[-1]
+
+    def _fold(self) -> None:
+        """Make one window of each two."""
+        for one, other in zip(self.windows[::2], self.windows[1::2], strict=False):
+            one.merge(other)
+        self.windows, self.width = self.windows[::2], self.width * 2
+
+    def merge(self, other: Section) -> None:
+        """Count what the other has counted, as steps that come after these."""
+        other = Section.loaded(other.state_dict())  # whose windows may be folded
+        broken = self.not_finite_steps + [self.steps + step for step in other.not_finite_steps]
+        self.not_finite_steps = broken[:1] + broken[1:][-1:]
+        for name in (*_COUNTERS, *_SUMS):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.before.merge(other.before)
+        self.after.merge(other.after)
+        while self.width != other.width or len(self.windows) + len(other.windows) > WINDOWS:
+            (self if self.width <= other.width else other)._fold()
+        self.windows += other.windows
+
+    def report(self) -> dict[str, float]:
+        """A flat dict; what nothing was seen of is NaN, or missing."""
+        found: dict[str, float] = {
+            "steps": self.steps,
+            "clipped_steps": self.clipped,
+            "clipped_fraction": self.clipped / self.measured if self.measured else math.nan,
+            "coefficient_mean": self.coefficient_total / self.coefficients if self.coefficients else math.nan,
+            "not_finite": self.not_finite,
+        }
+        if self.not_finite_steps:
+            found["not_finite_first_step"] = self.not_finite_steps[0]
+            found["not_finite_last_step"] = self.not_finite_steps[-1]
+        for name, seen in (("norm_before", self.before), ("norm_after", self.after)):
+            found[f"{name}_mean"] = seen.mean
+            found |= {f"{name}_p{100 * q:g}": seen.quantile(q) for q in QUANTILES}
+            found[f"{name}_largest"] = seen.largest if seen.count else math.nan
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists."""
+        return {
+            **{name: getattr(self, name) for name in (*_COUNTERS, *_SUMS)},
+            "not_finite_steps": list(self.not_finite_steps),
+            "before": self.before.state_dict(),
+            "after": self.after.state_dict(),
+            "width": self.width,
+            "windows": [window.state() for window in self.windows],
+        }
+
+    @classmethod
+    def loaded(cls, state: Mapping[str, Any]) -> Section:
+        """The section whose state this is."""
+        made = cls()
+        for name in _COUNTERS:
+            setattr(made, name, int(state[name]))
+        for name in _SUMS:
+            setattr(made, name, float(state[name]))
+        made.not_finite_steps = [int(step) for step in state["not_finite_steps"]]
+        made.before, made.after = Histogram.loaded(state["before"]), Histogram.loaded(state["after"])
+        made.width, made.windows = int(state["width"]), [Window.loaded(window) for window in state["windows"]]
+        return made

@@ -1,0 +1,37 @@
+"""A monitor as five lines for a terminal."""
+
+from __future__ import annotations
+
+import math
+
+from gradclip.monitor.section import QUANTILES, Section
+
+__all__ = ["described", "short"]
+
+
+def short(x: float) -> str:
+    """Four digits.
+
+    >>> short(0.123456), short(1.0), short(float("nan"))
+    ('0.1235', '1', '-')
+    """
+    return "-" if math.isnan(x) else f"{x:.4g}"
+
+
+def described(section: Section, title: str = "") -> str:
+    """Five lines: how often, how much, before, after, what was not finite."""
+    found = section.report()
+    lines = [f"{title}{section.steps} steps, {section.clipped} clipped ({_percent(found['clipped_fraction'])})"]
+    limit = section.limit_total / section.limits if section.limits else math.nan
+    lines.append(f"  coefficient   mean {short(found['coefficient_mean'])}; clipped to {short(limit)} in the mean")
+    for name in ("before", "after"):
+        quantiles = "  ".join(f"p{100 * q:g} {short(found[f'norm_{name}_p{100 * q:g}'])}" for q in QUANTILES)
+        mean, largest = (short(found[f"norm_{name}_{what}"]) for what in ("mean", "largest"))
+        lines.append(f"  norm {name:<8} mean {mean}  {quantiles}  largest {largest}")
+    steps = " to ".join(str(step) for step in section.not_finite_steps)
+    lines.append(f"  not finite    {section.not_finite}" + (f" (step {steps})" if steps else ""))
+    return "\n".join(lines)
+
+
+def _percent(fraction: float) -> str:
+    return "-" if math.isnan(fraction) else f"{100 * fraction:.3g} %"

@@ -1,0 +1,82 @@
+"""Norms and coefficients as Python floats: many at once, in one transfer for each framework and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gradclip.backend import Backend
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.registry import find, loaded
+
+__all__ = ["flat", "held", "leaves", "read"]
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """The numbers and tensors in nested lists, tuples and mappings, without None."""
+    if isinstance(tree, Mapping):
+        tree = tree.values()
+    elif not isinstance(tree, (list, tuple)):
+        if tree is not None:
+            yield tree
+        return
+    for child in tree:
+        yield from leaves(child)
+
+
+def flat(tree: Any) -> list[Any]:
+    """The numbers and tensors in any container that a framework uses, without None and, of pairs, without the parameters."""
+    for x in leaves(tree):
+        if isinstance(x, (float, int)):
+            continue
+        backend = find(x) or next((known for known in loaded() if known.containers.is_container(x)), None)
+        if backend is not None and x is not tree:
+            return [x for x in backend.containers.flatten(tree)[0] if x is not None]
+        if backend is not None and find(x) is None:
+            return [x for x in backend.containers.flatten(x)[0] if x is not None]
+        break
+    return list(leaves(tree))
+
+
+def held(tree: Any) -> Any:
+    """The same, flat, without the history of a derivative, which would keep gradients alive.
+
+    Raises:
+        TypeError: for what is no norm.
+        ValueError: for what is traced: its value does not exist yet.
+    """
+    return [_held(x) for x in flat(tree)]
+
+
+def _held(x: Any) -> Any:
+    if isinstance(x, (float, int)):
+        return x
+    backend = find(x)
+    if backend is None:
+        hint = "pass what gradclip.clip_ or gradclip.clip_grad_norm_ returned."
+        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={x!r}", hint)
+    if not backend.can_look(x):
+        hint = "carry a state through: state = monitor.init(), then state = gradclip.observed(state, result)."
+        raise ArgumentError("A norm that is being traced has no value yet.", f"norm={x}", hint)
+    return x if backend.is_concrete([x]) else backend.detach(x)
+
+
+def read(values: Sequence[Any]) -> list[list[float]]:
+    """The elements of each number or tensor; those of 0-d tensors of one framework and dtype come in one transfer."""
+    found: list[list[float]] = [[] for _ in values]
+    together: dict[tuple[int, str], tuple[Backend, list[int]]] = {}
+    for i, x in enumerate(values):
+        if isinstance(x, (float, int)):
+            found[i] = [float(x)]
+            continue
+        backend = find(x)
+        assert backend is not None
+        if backend.shape(x):
+            found[i] = list(map(float, leaves(backend.numbers([x], backend.dtype(x)))))
+        else:
+            together.setdefault((id(backend), backend.dtype(x)), (backend, []))[1].append(i)
+    for (_, dtype), (backend, places) in together.items():
+        numbers = backend.numbers([values[i] for i in places], dtype)
+        for i, number in zip(places, numbers, strict=True):
+            found[i] = [number]
+    return found

@@ -1,0 +1,140 @@
+"""The monitor in JAX: nothing is looked at in a step, one transfer brings many, and ``scan`` carries its state."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax_only.test_launches import launches
+
+import gradclip
+from gradclip.backends.jax import JaxBackend, gradient_transformation
+from gradclip.dialects import optax as dialect
+from gradclip.dialects import torch
+
+SIZES = [0.5, 3.0, 4.0, math.nan, 0.0, 12.0, 0.25] * 20
+RULE = torch.clip_grad_norm(1.0)
+
+
+def told(sizes: list[float], every: int = 100) -> gradclip.Monitor:
+    monitor = gradclip.Monitor(every=every)
+    for size in sizes:
+        monitor.update(gradclip.clip([jnp.float32([size])], RULE))
+    return monitor
+
+
+def same(got: gradclip.Monitor, want: gradclip.Monitor) -> None:
+    one, other = got.report(), want.report()
+    assert one.keys() == other.keys()
+    assert all(x == pytest.approx(other[name], rel=1e-6, nan_ok=True) for name, x in one.items())
+    assert got.sections[0].before.bins == want.sections[0].before.bins
+
+
+def test_scan_carries_the_state() -> None:
+    monitor = gradclip.Monitor()
+
+    def step(state: Any, size: jax.Array) -> tuple[Any, jax.Array]:
+        result = gradclip.clip([size[None]], RULE)
+        return gradclip.observed(state, result), result.grads[0]
+
+    state, _ = jax.jit(lambda state, sizes: jax.lax.scan(step, state, sizes))(monitor.init(), jnp.float32(SIZES))
+    monitor.merge(state)
+    same(monitor, told(SIZES))
+
+
+def test_the_state_is_a_pytree_of_one_structure() -> None:
+    monitor = gradclip.Monitor()
+    state = monitor.init()
+    after = jax.eval_shape(gradclip.observed, state, gradclip.clip([jnp.float32([2.0])], RULE))
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    assert sum(x.nbytes for x in jax.tree.leaves(state)) < 20_000
+    json.dumps(jax.tree.map(lambda x: x.tolist(), state))
+
+
+def test_a_traced_norm_is_refused() -> None:
+    monitor = gradclip.Monitor()
+    with pytest.raises(ValueError, match=r"being traced(.|\n)*gradclip\.observed"):
+        jax.jit(lambda x: monitor.update(gradclip.clip([x], RULE)).grads)(jnp.float32([3.0]))
+    assert monitor.report()["steps"] == 0
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_nothing_is_run_and_looked_at_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = gradclip.Monitor(every=50)
+    results = [gradclip.clip([jnp.float32([size])], dialect.clip_by_global_norm(1.0)) for size in SIZES[:50]]
+    transfers: list[int] = []
+    numbers = JaxBackend.numbers
+    monkeypatch.setattr(JaxBackend, "numbers", lambda self, ts, dtype: transfers.append(len(ts)) or numbers(self, ts, dtype))
+    with monkeypatch.context() as watched:
+        for name in ("__array__", "__bool__", "__float__", "__int__", "__index__", "item", "tolist", "_value"):
+            watched.setattr(type(results[0].norm), name, property(lambda self: pytest.fail("a value was looked at")))
+        assert launches(lambda: [monitor.update(result) for result in results[:20]]) == []
+        for result in results[40:49]:
+            monitor.update(result)
+    assert transfers == []
+    assert launches(lambda: None) == []
+    monitor.update(results[49])
+    assert transfers == [100], "the norms and coefficients of 50 steps come together"
+    assert monitor.report()["steps"] == 50
+    assert transfers == [100]
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_one_program_brings_them_all() -> None:
+    results = [gradclip.clip([jnp.float32([size])], dialect.clip_by_global_norm(1.0)) for size in SIZES[:60]]
+    norms = [result.norm for result in results]
+    assert len(launches(lambda: JaxBackend().numbers(norms, "float32"))) == 1
+    assert len(launches(lambda: JaxBackend().numbers(norms[:7], "float32"))) == 1
+    np.testing.assert_array_equal(JaxBackend().numbers(norms[:7], "float32"), np.float32(SIZES[:7]))
+
+
+# ---- the slot of optax ---------------------------------------------------------------------------------------------------
+
+
+def trained(rule: Any, sizes: list[float], jitted: bool) -> Any:
+    optimizer = optax.chain(gradient_transformation(rule, monitor=True), optax.sgd(0.1))
+    params = {"w": jnp.zeros(1), "b": jnp.zeros(1)}
+    update = jax.jit(optimizer.update) if jitted else optimizer.update
+    state = optimizer.init(params)
+    for size in sizes:
+        _, state = update({"w": jnp.float32([size]), "b": jnp.zeros(1)}, state, params)
+    return state
+
+
+def read(state: Any) -> gradclip.Monitor:
+    monitor = gradclip.Monitor()
+    monitor.merge(optax.tree_utils.tree_get(state, "clip_monitor"))
+    return monitor
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_the_state_of_the_optimizer_carries_the_monitor(jitted: bool) -> None:
+    same(read(trained(RULE, SIZES[:10], jitted)), told(SIZES[:10]))
+
+
+def test_groups_in_the_slot() -> None:
+    found = read(trained([gradclip.Group(RULE, "w"), gradclip.Group(torch.clip_grad_norm(2.0))], [3.0, 0.5], True)).report()
+    assert (found["0/clipped_steps"], found["1/clipped_steps"], found["1/steps"]) == (1, 0, 2)
+
+
+def test_a_checkpoint_goes_on(tmp_path: Path) -> None:
+    state = trained(RULE, SIZES[:5], True)
+    leaves, structure = jax.tree.flatten(state)
+    np.savez(tmp_path / "state.npz", *leaves)
+    loaded = np.load(tmp_path / "state.npz")
+    state = jax.tree.unflatten(structure, [jnp.asarray(loaded[name]) for name in loaded])
+    optimizer = optax.chain(gradient_transformation(RULE, monitor=True), optax.sgd(0.1))
+    for size in SIZES[5:10]:
+        _, state = optimizer.update({"w": jnp.float32([size]), "b": jnp.zeros(1)}, state)
+    same(read(state), told(SIZES[:10]))
+
+
+def test_without_a_monitor_there_is_no_state() -> None:
+    assert jax.tree.leaves(gradient_transformation(RULE).init({"w": jnp.zeros(1)})) == []

@@ -1,0 +1,96 @@
+"""A monitor in ``model.fit``, on each of Keras's frameworks: compiled or not, it counts what was clipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import gradclip
+from gradclip.backends.keras import MonitorLog, clipped
+from gradclip.dialects import torch
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+IMAGES = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+LABELS = (IMAGES.sum(axis=1, keepdims=True) > 0).astype("float32")
+
+
+def model_of(optimizer: Any, **options: Any) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse", **options)
+    return model
+
+
+def fitted(monitor: gradclip.Monitor, limit: float, epochs: int = 3, **options: Any) -> tuple[keras.Model, dict[str, Any]]:
+    model = model_of(clipped(keras.optimizers.SGD(0.1), torch.clip_grad_norm(limit), monitor=monitor), **options)
+    fit = model.fit(IMAGES, LABELS, batch_size=16, epochs=epochs, verbose=0, shuffle=False, callbacks=[MonitorLog(monitor)])
+    return model, fit.history
+
+
+def test_every_step_is_counted_and_logged() -> None:
+    monitor = gradclip.Monitor()
+    _, history = fitted(monitor, 0.05)
+    found = monitor.report()
+    assert (found["steps"], found["clipped_steps"]) == (12, 12)
+    assert found["norm_after_largest"] == pytest.approx(0.05, rel=1e-4)
+    assert history["clip/steps"] == [4, 8, 12]
+    assert history["clip/norm_before_p50"][-1] == found["norm_before_p50"]
+    assert [window.steps for window in monitor.sections[0].windows] == [4, 4, 4]
+
+
+def test_eagerly_it_is_the_same() -> None:
+    compiled, eager = gradclip.Monitor(), gradclip.Monitor()
+    models = [fitted(compiled, 0.5)[0], fitted(eager, 0.5, run_eagerly=True)[0]]
+    assert compiled.report().keys() == eager.report().keys()
+    for name, x in compiled.report().items():
+        assert x == pytest.approx(eager.report()[name], rel=1e-4, nan_ok=True), name
+    for one, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+
+
+def test_a_monitor_changes_no_step() -> None:
+    with_one, _ = fitted(gradclip.Monitor(), 0.3)
+    without = model_of(clipped(keras.optimizers.SGD(0.1), torch.clip_grad_norm(0.3)))
+    without.fit(IMAGES, LABELS, batch_size=16, epochs=3, verbose=0, shuffle=False)
+    for one, other in zip(with_one.get_weights(), without.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_saved_model_has_no_trace_of_it(tmp_path: Path) -> None:
+    monitor = gradclip.Monitor()
+    model, _ = fitted(monitor, 0.3)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert int(keras.ops.convert_to_numpy(loaded.optimizer.iterations.value)) == 12
+    assert len(loaded.optimizer.variables) < len(model.optimizer.variables)
+    again = model_of(clipped(keras.optimizers.SGD(0.1), torch.clip_grad_norm(0.3), monitor=monitor))
+    again.optimizer.build(again.trainable_variables)
+    again.load_weights(tmp_path / "model.keras")
+    again.fit(IMAGES, LABELS, batch_size=16, epochs=1, verbose=0, shuffle=False)
+    assert monitor.report()["steps"] == 16
+    assert int(keras.ops.convert_to_numpy(again.optimizer.iterations.value)) == 16
+
+
+def test_steps_that_are_not_finite() -> None:
+    monitor = gradclip.Monitor()
+    images = IMAGES.copy()
+    images[20] = np.nan
+    model = model_of(clipped(keras.optimizers.SGD(0.0), torch.clip_grad_norm(1.0), monitor=monitor))
+    model.fit(images, LABELS, batch_size=16, epochs=1, verbose=0, shuffle=False)
+    found = monitor.report()
+    assert (found["steps"], found["not_finite"], found["not_finite_first_step"]) == (
+        4,
+        3,
+        1,
+    )  # the weights are NaN from there on
+
+
+def test_an_optimizer_that_is_built_has_no_room() -> None:
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build([keras.Variable([1.0])])
+    with pytest.raises(ValueError, match="variables that an optimizer makes when it is built"):
+        clipped(optimizer, torch.clip_grad_norm(1.0), monitor=gradclip.Monitor())

@@ -1,0 +1,62 @@
+"""The pages on the monitor and on limits: their blocks run, one after the other, and print what the page says.
+
+``PYTHONPATH=tests python tests/numpy_only/test_choosing_page.py`` writes what they print today into the pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ["choosing.md"]
+BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```\n(?:\n\1```text\n(.*?)^\1```\n)?", re.MULTILINE | re.DOTALL)
+
+
+def gradients_of_a_run() -> Iterator[list[Any]]:
+    rng = np.random.default_rng(0)
+    for step in range(1000):
+        size = rng.lognormal(sigma=0.5) * (20 if step % 100 == 99 else 1)
+        yield [np.array([1.2 * size, 1.6 * size])]
+
+
+def run(page: str) -> str:
+    """The page with what its blocks print."""
+    names: dict[str, Any] = {"gradients_of_a_run": gradients_of_a_run}
+
+    def printed(block: re.Match[str]) -> str:
+        indent, code, text = block.groups()
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(textwrap.dedent(code), page, "exec"), names)
+        if text is None:
+            assert not out.getvalue(), f"this prints and the page does not say so:\n{code}"
+            return block[0]
+        head = block[0][: block.start(3) - block.start()]
+        return head + "".join((indent + line).rstrip() + "\n" for line in out.getvalue().splitlines()) + f"{indent}```\n"
+
+    return BLOCK.sub(printed, (DOCS / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_says_what_its_blocks_print(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(page) == (DOCS / page).read_text(encoding="utf-8")
+
+
+def test_the_blocks_are_found() -> None:
+    assert all(len(BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))) > 3 for page in PAGES)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PAGES:
+        (DOCS / name).write_text(run(name), encoding="utf-8")

@@ -1,0 +1,94 @@
+"""The monitor in Paddle's ``grad_clip=``: in dynamic mode it is told of each step, in a static program the program counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from paddle_programs import static_mode
+
+import gradclip
+from gradclip.backends.paddle import grad_clip
+from gradclip.dialects import keras, torch
+
+pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
+SCALES = [0.1, 2.0, 0.3, 5.0, np.inf, 0.2]
+
+
+def test_in_dynamic_mode() -> None:
+    monitor, weight = gradclip.Monitor(), paddle.create_parameter([1], "float32")
+    clip = grad_clip(torch.clip_grad_norm(1.0), monitor=monitor)
+    optimizer = paddle.optimizer.SGD(0.0, parameters=[weight], grad_clip=clip)
+    for scale in SCALES:
+        (weight.sum() * scale).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    check(monitor)
+
+
+def check(monitor: gradclip.Monitor) -> None:
+    found = monitor.report()
+    assert (found["steps"], found["clipped_steps"], found["not_finite"], found["not_finite_first_step"]) == (6, 2, 1, 4)
+    assert found["norm_before_largest"] == 5.0
+    assert found["norm_after_largest"] == pytest.approx(1.0, rel=1e-5)
+
+
+def program(monitor: gradclip.Monitor, rule: Any) -> tuple[Any, Any]:
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    with paddle.static.program_guard(main, startup):
+        scale = paddle.static.data("scale", [1], "float32")
+        weight = paddle.static.create_parameter([1], "float32", name="w")
+        clip = grad_clip(rule, monitor=monitor)
+        paddle.optimizer.SGD(0.0, grad_clip=clip).minimize((weight * scale).sum(), parameters=[weight])
+    return main, startup
+
+
+def test_a_program_counts_from_run_to_run() -> None:
+    monitor = gradclip.Monitor()
+    with static_mode(), paddle.static.scope_guard(paddle.static.Scope()):
+        main, startup = program(monitor, torch.clip_grad_norm(1.0))
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        for i, scale in enumerate(SCALES):
+            executor.run(main, feed={"scale": np.float32([scale])})
+            if i % 2:
+                assert monitor.report()["steps"] == i + 1
+        check(monitor)
+        check(monitor)
+    assert [window.steps for window in monitor.sections[0].windows] == [2, 2, 2]
+
+
+def test_a_program_with_groups() -> None:
+    monitor = gradclip.Monitor()
+    with static_mode(), paddle.static.scope_guard(paddle.static.Scope()):
+        main, startup = program(monitor, [gradclip.Group(torch.clip_grad_norm(1.0))])
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        for scale in SCALES[:3]:
+            executor.run(main, feed={"scale": np.float32([scale])})
+        assert (monitor.report()["0/steps"], monitor.report()["0/clipped_steps"]) == (3, 1)
+
+
+def test_the_numbers_of_steps_in_to_static() -> None:
+    """Inside of a step that ``to_static`` runs the clip is run as it is, and tells the monitor."""
+    monitor, weight = gradclip.Monitor(), paddle.create_parameter([1], "float32")
+    clip = grad_clip(torch.clip_grad_norm(1.0), monitor=monitor)
+    optimizer = paddle.optimizer.SGD(0.0, parameters=[weight], grad_clip=clip)
+    loss = paddle.jit.to_static(lambda scale: (weight * scale).sum())
+    for scale in SCALES[:3]:
+        loss(paddle.to_tensor([scale])).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    assert monitor.report()["clipped_steps"] == 1
+
+
+def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:
+    monitor = gradclip.Monitor()
+    pairs = [(paddle.create_parameter([1], "float32"), paddle.to_tensor([size])) for size in (4.0, 0.5)]
+    result = gradclip.clip(pairs, keras.clipnorm(1.0))
+    assert [float(n) for _, n in result.norm] == [4.0, 0.5]
+    monitor.update(result)
+    assert monitor.report()["norm_before_largest"] == 4.0
+    assert monitor.sections[0].before.count == 2

@@ -1,0 +1,128 @@
+"""The monitor in torch: a step runs no operation and looks at nothing; the norms of many steps come in one transfer."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_only.test_cuda import NoLook, as_if_elsewhere, needs_cuda, no_synchronisation
+
+import gradclip
+from gradclip.backends.torch import TorchBackend, step_pre_hook
+from gradclip.dialects import torch as dialect
+
+__all__ = ["as_if_elsewhere", "no_synchronisation"]
+
+RULE = dialect.clip_grad_norm(1.0)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ran.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("as_if_elsewhere")
+def test_a_step_runs_nothing_and_looks_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    transfers: list[int] = []
+    numbers = TorchBackend.numbers
+    monkeypatch.setattr(TorchBackend, "numbers", lambda self, ts, dtype: transfers.append(len(ts)) or numbers(self, ts, dtype))
+    monitor = gradclip.Monitor(every=50)
+    results = [gradclip.clip([torch.tensor([float(i)])], RULE) for i in range(50)]
+    assert isinstance(results[0].norm, torch.Tensor)
+    with NoLook(), Operations() as operations:
+        for result in results[:49]:
+            monitor.update(result)
+    assert set(operations.ran) <= {"aten.detach.default"}, "a view, which is no launch"
+    with Operations() as operations:
+        monitor.update(results[49])
+    assert transfers == [100], "the norms and coefficients of 50 steps come together"
+    assert [ran for ran in operations.ran if ran != "aten.detach.default"] == ["aten.stack.default"]
+    found = monitor.report()
+    assert (found["steps"], found["norm_before_largest"], found["clipped_steps"]) == (50, 49.0, 49)
+
+
+@pytest.mark.usefixtures("as_if_elsewhere")
+def test_what_is_measured_by_a_native_name_is_not_looked_at_either() -> None:
+    monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+    with NoLook():
+        monitor.update(gradclip.clip_grad_norm_([weight], 1.0), limit=1.0)
+    assert monitor.report()["norm_after_mean"] == pytest.approx(1.0)
+
+
+@needs_cuda
+def test_no_synchronisation_but_every_so_often(no_synchronisation: Callable[[], None]) -> None:
+    monitor, x = gradclip.Monitor(every=1000), torch.tensor([3.0, 4.0], device="cuda")
+    monitor.update(gradclip.clip([x], RULE))
+    no_synchronisation()
+    for _ in range(200):
+        monitor.update(gradclip.clip([x], RULE))
+    torch.cuda.set_sync_debug_mode("default")
+    assert monitor.report()["steps"] == 201
+
+
+def test_a_monitor_does_not_keep_the_gradients() -> None:
+    monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.ones(2))
+    gradient = weight * 2
+    result = gradclip.clip([gradient], RULE)
+    assert result.norm.requires_grad
+    monitor.update(result)
+    kept = weakref.ref(gradient)
+    del gradient, result
+    gc.collect()
+    assert kept() is None
+    assert monitor.report()["norm_before_largest"] == pytest.approx(8**0.5)
+
+
+def test_a_result_of_a_compiled_step() -> None:
+    monitor = gradclip.Monitor()
+    step = torch.compile(lambda x: gradclip.clip([x], RULE), fullgraph=True, backend="aot_eager")
+    for size in (0.5, 2.0):
+        monitor.update(step(torch.tensor([size])))
+    assert monitor.report()["clipped_steps"] == 1
+
+
+# ---- the step hook -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_hook_tells_the_monitor_of_each_step(fused: bool) -> None:
+    monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1, fused=fused)
+    optimizer.register_step_pre_hook(step_pre_hook(RULE, fused=fused, monitor=monitor))
+    for size in (0.5, 3.0, 4.0):
+        weight.grad = torch.tensor([size, 0.0])
+        optimizer.step()
+    found = monitor.report()
+    assert (found["steps"], found["clipped_steps"], found["norm_before_largest"]) == (3, 2, 4.0)
+    assert found["norm_after_largest"] == pytest.approx(1.0)
+
+
+def test_groups_and_closures_in_the_hook() -> None:
+    monitor, model = gradclip.Monitor(), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    rules = [gradclip.Group(RULE, "0"), gradclip.Group(dialect.clip_grad_norm(0.1))]
+    optimizer.register_step_pre_hook(step_pre_hook(rules, monitor=monitor))
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (model(torch.ones(4, 2)) - 3).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    found = monitor.report()
+    assert found["0/steps"] == found["1/steps"] > 1
+    assert found["1/norm_after_largest"] <= 0.1001
