@@ -148,11 +148,11 @@ DEPARTURES: tuple[Departure, ...] = (
     Departure(
         key="iterator",
         native="`paddle.nn.utils.clip_grad_norm_` walks its argument twice: of a generator it returns the norm and clips "
-        "nothing. `ClipGradByGlobalNorm` refuses one.",
-        gradclip="An iterator is materialised, once.",
+        "nothing. `ClipGradByGlobalNorm` and `tf.clip_by_global_norm` refuse one, TensorFlow's a dict too.",
+        gradclip="An iterator is materialised, once; any container is taken.",
         why="Clipping silently does not happen.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/nn/utils/clip_grad_norm_.py#L115",
-        functions=(_PADDLE_NORM, _BY_GLOBAL),
+        functions=(_PADDLE_NORM, _TF_GLOBAL, _BY_GLOBAL),
     ),
     Departure(
         key="sparse",

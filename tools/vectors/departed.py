@@ -112,7 +112,11 @@ CASES: dict[str, Cases] = {
         _OPTAX: _these("G11"),
         **_keras("global_clipnorm", _these("G11")),
     },
-    "iterator": {_PADDLE_NORM: ("a generator",), _BY_GLOBAL: ("a generator",)},
+    "iterator": {
+        _PADDLE_NORM: ("a generator",),
+        _TF_GLOBAL: ("of a dict", "of a generator"),
+        _BY_GLOBAL: ("a generator",),
+    },
     "sparse": {
         _NORM: (
             "nn.Embedding(sparse=True)",
