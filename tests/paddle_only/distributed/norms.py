@@ -191,4 +191,4 @@ def check_4_several_meshes_and_a_whole_tensor() -> None:
     coefficient = 0.5 / (exact(x) + 1e-6)
     close(local(given[mine]), before[mine] * coefficient)
     close(local(given[2]), before[2] * coefficient)
-    assert gradclip.norm(given, paddle_dialect.clip_grad_by_norm(1.0))[2] == pytest.approx(exact([x[2]]) * coefficient)
+    close(gradclip.norm(given, paddle_dialect.clip_grad_by_norm(1.0))[2], exact([x[2]]) * coefficient)

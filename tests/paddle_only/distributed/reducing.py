@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import paddle
 import paddle.distributed as dist
 import pytest
@@ -30,7 +31,7 @@ def check_a_group_and_a_mesh() -> None:
                 got = gradclip.norm(mine, dialect.clip_grad_norm(1.0, norm_type=order), reduce=reduce)
             assert sent == [8]
             close(got, exact(flat, order))
-            agree(float(got))
+            agree(float(np.float32(got)))  # of a process without a gradient a Python number, because it has no framework
 
 
 def check_a_clip_with_a_group() -> None:
