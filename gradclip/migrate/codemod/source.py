@@ -20,7 +20,7 @@ from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, Scope, Sc
 
 from gradclip.migrate.model import SourceError
 
-__all__ = ["Edit", "Source", "dotted", "last_name", "root", "target_names", "words"]
+__all__ = ["Edit", "Import", "Source", "dotted", "last_name", "root", "target_names", "words"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 _LAYOUT = (
@@ -45,7 +45,15 @@ class Edit:
 
     start: int
     end: int
-    text: str
+    rank: int = dataclasses.field(init=False, default=1)  #: of several insertions at one place: the lower comes first
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Import(Edit):
+    """A line that imports something: it comes before what else is inserted there."""
+
+    rank: int = dataclasses.field(init=False, default=0)
 
 
 class Source:
@@ -205,7 +213,7 @@ class Source:
     def edited(self, edits: Sequence[Edit]) -> str:
         """The text with edits made, none of which may overlap."""
         parts, position = [], 0
-        for edit in sorted(edits):
+        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.rank, edit.text)):
             if edit.start < position:
                 raise AssertionError(f"Two edits overlap at byte {edit.start}.")
             parts += [self.data[position : edit.start], edit.text.encode("utf-8")]
