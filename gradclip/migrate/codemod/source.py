@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, Scope, ScopeProvider
+from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
+from gradclip.migrate.codemod.hidden import hide
 from gradclip.migrate.model import SourceError
 
 __all__ = ["Edit", "Import", "Source", "dotted", "last_name", "root", "target_names", "words"]
@@ -66,14 +67,17 @@ class Source:
             SourceError: for what is not Python 3, and for what is nested too deeply to be read.
         """
         self.text = text
-        self.module = _parse(text)
+        tree = _tree(text)
         self.data = text.encode("utf-8")
+        self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+        shown, self._hidden = hide(tree, self.data, self._lines)
+        self.module = _parse(shown.decode())
+        self._starts = self._statements(tree)
         self.newline = self.module.default_newline
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._of_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)
         self._index()
-        self._wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+        self._spans: dict[cst.CSTNode, tuple[int, int]] = {}
 
     def _index(self) -> None:
         stack: list[cst.CSTNode] = [self.module]
@@ -97,16 +101,48 @@ class Source:
     # ---- places ----------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _spans(self) -> Mapping[cst.CSTNode, Any]:
-        if self.module.code != self.text:
-            alone = re.search(r"\r(?!\n)", self.text)
-            raise SourceError("Its lines end in a carriage return alone." if alone else "LibCST cannot reproduce it.")
-        return self._wrapper.resolve(ByteSpanPositionProvider)
+    def hidden_names(self) -> frozenset[str]:
+        """The names in what is not looked at."""
+        nodes = (node for function in self._hidden for statement in function.body for node in ast.walk(statement))
+        return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+
+    def _statements(self, tree: ast.Module) -> dict[cst.CSTNode, int]:
+        """Where each statement of the module begins, as Python's own parser says."""
+        if re.search(r"\r(?!\n)", self.text):
+            raise SourceError("Its lines end in a carriage return alone.")
+        said = iter(tree.body)
+        starts: dict[cst.CSTNode, int] = {}
+        for node in self.module.body:
+            count = len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
+            first = [next(said) for _ in range(count)][0]
+            starts[node] = self._lines[first.lineno - 1] + first.col_offset
+        return starts
+
+    def _place(self, statement: cst.CSTNode) -> None:
+        """Find the places of all that is in a statement of the module."""
+        alone = cst.Module(
+            [statement],  # type: ignore[list-item]
+            default_indent=self.module.default_indent,
+            default_newline=self.module.default_newline,
+        )
+        spans: Any = MetadataWrapper(alone, unsafe_skip_copy=True).resolve(ByteSpanPositionProvider)
+        offset = self._starts[statement] - spans[statement].start
+        for node, span in spans.items():
+            self._spans[node] = span.start + offset, span.start + offset + span.length
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Where a node lies, in bytes, the parentheses around an expression left out."""
-        span = self._spans[node]
-        return span.start, span.start + span.length
+        found = self._spans.get(node)
+        if found is None:
+            top = node
+            while not isinstance(parent := self.parents.get(top), cst.Module):
+                if parent is None:
+                    break  # a comma, a bracket
+                top = parent
+            for statement in [top] if top in self._starts else self._starts:
+                self._place(statement)
+            found = self._spans[node]
+        return found
 
     def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
         """The same with the parentheses."""
@@ -114,7 +150,7 @@ class Source:
         return (self.start(node.lpar[0]) if node.lpar else start), (self.end(node.rpar[-1]) if node.rpar else end)
 
     def start(self, node: cst.CSTNode) -> int:
-        return int(self._spans[node].start)
+        return self.span(node)[0]
 
     def end(self, node: cst.CSTNode) -> int:
         return self.span(node)[1]
@@ -200,14 +236,6 @@ class Source:
             before = node
         return False
 
-    def scope(self, node: cst.CSTNode) -> Scope | None:
-        found: Scope | None = self._scopes.get(node)
-        return found
-
-    @functools.cached_property
-    def _scopes(self) -> Mapping[cst.CSTNode, Any]:
-        return self._wrapper.resolve(ScopeProvider)
-
     # ---- the text, changed -----------------------------------------------------------------------------------------------
 
     def edited(self, edits: Sequence[Edit]) -> str:
@@ -258,9 +286,6 @@ def target_names(node: cst.BaseExpression) -> frozenset[str]:
 
 
 def _parse(text: str) -> cst.Module:
-    said = _python_says(text)
-    if said is not None:  # LibCST is more lenient: it reads Python 2's "except A, e"
-        raise said
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -269,24 +294,23 @@ def _parse(text: str) -> cst.Module:
         raise SourceError("It has characters that are no text (lone surrogates).") from None
 
 
-def _python_says(text: str) -> SourceError | None:
-    """What Python's own parser has against a source, which it says better than LibCST's.
+def _tree(text: str) -> ast.Module:
+    """What Python's own parser reads: LibCST is more lenient, and has no places of its own.
 
-    It also refuses a depth at which LibCST's ends the process, and syntax that is newer than itself.
+    It also refuses a depth at which LibCST's parser ends the process, and syntax that is newer than itself.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what the source's strings escape is no matter here
-            ast.parse(text)
+            return ast.parse(text)
     except (RecursionError, MemoryError):
-        return SourceError("It is nested too deeply to be read.")
+        raise SourceError("It is nested too deeply to be read.") from None
     except SyntaxError as error:
         deep = "too many nested" in error.msg
         message = "It is nested too deeply to be read." if deep else f"It is not Python 3: {error.msg}."
-        return SourceError(message, error.lineno or 0, error.offset or 0)
+        raise SourceError(message, error.lineno or 0, error.offset or 0) from None
     except ValueError as error:  # a null byte, a lone surrogate
-        return SourceError(f"It is not Python 3: {error}.")
-    return None
+        raise SourceError(f"It is not Python 3: {error}.") from None
 
 
 def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
