@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from gradclip.migrate.files import harmless
 from gradclip.migrate.model import Outcome
 from gradclip.migrate.runner import FileResult, Place
 
@@ -147,7 +148,7 @@ class TextReport(Report):
             self._errors.write(f"{where}: ERROR: {result.error}\n")
         elif result.skipped:
             if self._verbose:
-                self._say(f"{result.path}: skipped: {result.skipped}", "dim")
+                self._say(f"{harmless(result.path)}: skipped: {result.skipped}", "dim")
         else:
             self._diff(result.diff)
             for place in result.places:
@@ -155,7 +156,7 @@ class TextReport(Report):
                     self._site(result, place)
             if result.written:
                 count = result.count(Outcome.REWRITTEN)
-                self._say(f"{result.path}: {_counted(count, 'site')} rewritten" if count else f"{result.path}: annotated")
+                self._say(f"{harmless(result.path)}: {_counted(count, 'site')} rewritten" if count else f"{harmless(result.path)}: annotated")
 
     def end(self) -> None:
         totals = self.totals
@@ -197,7 +198,7 @@ class TextReport(Report):
         site = place.site
         words = {Outcome.REWRITTEN: "rewritten" if self._write else "would be rewritten", Outcome.MANUAL: "MANUAL"}
         where = _where(result.path, place.cell, site.line, site.column)
-        self._say(f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {site.text}", _MARKS[site.outcome])
+        self._say(f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {harmless(site.text)}", _MARKS[site.outcome])
         rewritten, manual = site.outcome is Outcome.REWRITTEN, site.outcome is Outcome.MANUAL
         if not rewritten or self._new(site.code, site.reason):
             self._wrap(site.reason)
@@ -239,7 +240,7 @@ def _where(path: str, cell: int, line: int, column: int) -> str:
     """The form that editors and terminals make links of."""
     position = [f"cell {cell}"] if cell else []
     position += [str(number) for number in (line, column)[: bool(line) + bool(line and column)]]
-    return ":".join([path, *position])
+    return ":".join([harmless(path), *position])
 
 
 def _counted(count: int, noun: str) -> str:

@@ -13,10 +13,11 @@ __all__ = ["hide"]
 
 #: what a check may look for anywhere in a file, and not only around a clip
 _TELLING = re.compile(
-    rb"clip|clamp|norm|grad|min|max|scal|optim|backward|mul_|div_|import|global|nonlocal|exec|eval|getattr|mbed|gather|IndexedSlices|SelectedRows"
-    rb"|full_tensor|ccelerat|distributed|shard|FSDP|fit_generator|Convolution2D|np_utils|nb_epoch|Session|placeholder|contrib"
-    rb"|tie|fluid|epspeed|lossal|opacus|fairscale|get_variable",
-    re.IGNORECASE,
+    rb"clip|clamp|_norm|norm\w{0,4}\(|grad|minimum|maximum|unscale|\.scale\(|scaled?_loss|backward|minimize|mul_|div_|ccelerat"
+    rb"|mbed|gather|IndexedSlices|SelectedRows|full_tensor|distributed_opt|shard|FSDP|eepspeed|lossal|opacus|fairscale|fleet"
+    rb"|\b(global|nonlocal|exec|eval|getattr|locals|globals|vars)\b|import [^\n]*(torch|tensorflow|paddle|keras|optax|jax|numpy)"
+    rb"|from +(torch|tensorflow|paddle|keras|optax|jax)|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
+    rb"|placeholder|get_variable|tie_|weight *="
 )
 _SHORT = 3  # lines: less is not worth it
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from gradclip.migrate.codemod.hidden import hide
+from gradclip.migrate.codemod.places import Places
 from gradclip.migrate.model import SourceError
 
 __all__ = ["Edit", "Import", "Source", "dotted", "last_name", "root", "target_names", "words"]
@@ -70,14 +70,15 @@ class Source:
         tree = _tree(text)
         self.data = text.encode("utf-8")
         self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+        if re.search(r"\r(?!\n)", text):
+            raise SourceError("Its lines end in a carriage return alone.")
         shown, self._hidden = hide(tree, self.data, self._lines)
         self.module = _parse(shown.decode())
-        self._starts = self._statements(tree)
         self.newline = self.module.default_newline
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._of_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)
         self._index()
-        self._spans: dict[cst.CSTNode, tuple[int, int]] = {}
+        self._places = Places(self.module, tree, self._lines, self.parents)
 
     def _index(self) -> None:
         stack: list[cst.CSTNode] = [self.module]
@@ -106,43 +107,9 @@ class Source:
         nodes = (node for function in self._hidden for statement in function.body for node in ast.walk(statement))
         return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
-    def _statements(self, tree: ast.Module) -> dict[cst.CSTNode, int]:
-        """Where each statement of the module begins, as Python's own parser says."""
-        if re.search(r"\r(?!\n)", self.text):
-            raise SourceError("Its lines end in a carriage return alone.")
-        said = iter(tree.body)
-        starts: dict[cst.CSTNode, int] = {}
-        for node in self.module.body:
-            count = len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
-            first = [next(said) for _ in range(count)][0]
-            starts[node] = self._lines[first.lineno - 1] + first.col_offset
-        return starts
-
-    def _place(self, statement: cst.CSTNode) -> None:
-        """Find the places of all that is in a statement of the module."""
-        alone = cst.Module(
-            [statement],  # type: ignore[list-item]
-            default_indent=self.module.default_indent,
-            default_newline=self.module.default_newline,
-        )
-        spans: Any = MetadataWrapper(alone, unsafe_skip_copy=True).resolve(ByteSpanPositionProvider)
-        offset = self._starts[statement] - spans[statement].start
-        for node, span in spans.items():
-            self._spans[node] = span.start + offset, span.start + offset + span.length
-
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Where a node lies, in bytes, the parentheses around an expression left out."""
-        found = self._spans.get(node)
-        if found is None:
-            top = node
-            while not isinstance(parent := self.parents.get(top), cst.Module):
-                if parent is None:
-                    break  # a comma, a bracket
-                top = parent
-            for statement in [top] if top in self._starts else self._starts:
-                self._place(statement)
-            found = self._spans[node]
-        return found
+        return self._places.of(node)
 
     def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
         """The same with the parentheses."""
