@@ -23,6 +23,7 @@ from gradclip.migrate.files import SETTINGS, Found, harmless
 from gradclip.migrate.importers import kept
 from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 from gradclip.migrate.notebook import Notebook, Unread
+from gradclip.migrate.project import About
 from gradclip.migrate.settings import report_settings, wanted
 
 __all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrate_file", "run"]
@@ -43,6 +44,7 @@ class Request:
     write: bool = False
     diff: bool = True  #: say what changes, line by line
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: what the files of the run import from each other
+    about: Mapping[str, About] = field(default_factory=dict)  #: what they say of a file else
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,8 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
     """The same for what has been read; nothing is written."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
-        options = replace(request.options, kept=kept(path, request.wanted)) if request.wanted else request.options
+        about = request.about.get(path, About())
+        options = replace(request.options, kept=kept(path, request.wanted), sparse=about.sparse, stars=about.stars)
         text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw

@@ -71,8 +71,10 @@ class Names:
 class Resolver:
     """Names by Python's scopes: an import, a local thing, several of them, or nothing."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, stars: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Names of a source; ``stars``: what its star imports are known to bind."""
         self._source = source
+        self._known_stars = stars or {}
         self._scopes = Scopes(source)
         self._cache: dict[cst.CSTNode, Names] = {}
 
@@ -97,7 +99,7 @@ class Resolver:
             return self._unscoped(parts[0], rest)
         assignments = self._assignments(first, parts[0])
         if not assignments:
-            return Names(unbound=True)
+            return self._by_star(parts[0], rest) or Names(unbound=True)
         if any(assignment.is_builtin for assignment in assignments):
             return Names(frozenset({f"builtins.{parts[0]}{rest}"}))
         bindings = tuple(binding for assignment in assignments for binding in self._bindings(assignment, parts[0]))
@@ -117,8 +119,23 @@ class Resolver:
         """A name that at most imports of the module itself bind: it means the same everywhere."""
         bindings = tuple(binding for binding in self.bindings if binding.local == name)
         if not bindings:
-            return Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
+            builtin = Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
+            return self._by_star(name, rest) or builtin
         return Names(frozenset(binding.qualified + rest for binding in bindings), bound_at=bindings)
+
+    def _by_star(self, name: str, rest: str) -> Names | None:
+        """What a star import gives a name: the last one that binds it, if all after it are known not to."""
+        for star in reversed(self.stars):
+            bound = self._known_stars.get(module_of(star))
+            if bound is None:
+                return None
+            if name in bound:
+                return Names(frozenset({bound[name] + rest})) if bound[name] else Names(local=True)
+        return None
+
+    def may_bind(self, star: cst.ImportFrom, name: str) -> bool:
+        """Whether a star import may bind a name."""
+        return name in self._known_stars.get(module_of(star), {name: ""})
 
     @functools.cached_property
     def _scoped(self) -> frozenset[str]:
