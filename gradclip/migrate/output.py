@@ -113,7 +113,8 @@ def _site_as_json(place: Place) -> dict[str, Any]:
     site = place.site
     head = {"code": site.code, "outcome": site.outcome.value}
     position = {"cell": place.cell or None, "line": site.line, "column": site.column}
-    return {**head, **position, "text": site.text, "reason": site.reason, "advice": site.advice, "link": site.link}
+    said = {"reason": site.reason, "assumption": site.assumption, "advice": site.advice, "link": site.link}
+    return {**head, **position, "text": site.text, **said}
 
 
 class TextReport(Report):
@@ -154,6 +155,9 @@ class TextReport(Report):
             for place in result.places:
                 if place.site.outcome in self._shown:
                     self._site(result, place)
+                elif place.site.assumption:
+                    where = _where(result.path, place.cell, place.site.line, place.site.column)
+                    self._say(f"{where}: {place.site.code} assumes {place.site.assumption}.")
             if result.written:
                 count = result.count(Outcome.REWRITTEN)
                 self._say(f"{harmless(result.path)}: {_counted(count, 'site')} rewritten" if count else f"{harmless(result.path)}: annotated")
@@ -199,6 +203,8 @@ class TextReport(Report):
         words = {Outcome.REWRITTEN: "rewritten" if self._write else "would be rewritten", Outcome.MANUAL: "MANUAL"}
         where = _where(result.path, place.cell, site.line, site.column)
         self._say(f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {harmless(site.text)}", _MARKS[site.outcome])
+        if site.assumption:
+            self._wrap(f"Assumes {site.assumption}.")
         rewritten, manual = site.outcome is Outcome.REWRITTEN, site.outcome is Outcome.MANUAL
         if not rewritten or self._new(site.code, site.reason):
             self._wrap(site.reason)
