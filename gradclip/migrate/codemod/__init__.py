@@ -13,7 +13,7 @@ import libcst as cst
 
 from gradclip.migrate.apis import BY_NAME
 from gradclip.migrate.apis.model import Kind
-from gradclip.migrate.codemod import byhand, calls, configuration, legacy, mentions
+from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, mentions
 from gradclip.migrate.codemod.codes import link
 from gradclip.migrate.codemod.flow import Flow
 from gradclip.migrate.codemod.found import Context, Decision
@@ -132,7 +132,7 @@ def _others(context: Context) -> Iterator[Decision]:
             yield from configuration.assigned(attribute, context)
     for operation in source.any(cst.BinaryOperation):
         if isinstance(operation.operator, cst.Divide):
-            yield from byhand.division(operation, context)
+            yield from handwritten.division(operation, context)
 
 
 def _names(context: Context) -> frozenset[str]:

@@ -39,9 +39,9 @@ def check(found: ApiCall) -> Finding | None:
     what = is_legacy(found.context, family)
     if not what:
         return None
-    name = "paddle.fluid" if family == "paddle" else "TensorFlow 1"
+    name = f"`{what}` of paddle.fluid" if family == "paddle" else f"`{what}` of TensorFlow 1"
     advice = f"Migrate the file to current {'Paddle' if family == 'paddle' else 'TensorFlow'} first: gradclip migrate --to {family}."
-    return Finding(_CODE, f"`{what}` is {name}'s, which cannot run beside gradclip; no clip of this file is rewritten.", advice)
+    return Finding(_CODE, f"The file uses {name}, which cannot run beside gradclip: no clip in it is rewritten.", advice)
 
 
 def is_legacy(context: Context, family: str) -> str:
