@@ -16,7 +16,7 @@ __all__ = ["division"]
 
 _LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold
     r"\w*(max|clip|threshold|limit|cutoff)\w*norm|\w*norm\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
-    r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm))?|max_?grad\w*|\w*threshold|theta|max_?length",
+    r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm))?|max_?grad\w*|\w*threshold|(\w+_)?limit|theta|max_?length",
     re.IGNORECASE,
 )
 _MEASURED = re.compile(r"(?!.*((layer|batch|instance|group|rms|weight|spectral)_?norm|normal))\w*norms?(_\w+)?\d*", re.IGNORECASE)
@@ -37,9 +37,9 @@ def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
         scaled = not _is_inner(node, context) and _is_at_least_one(node, context)
         if scaled and (_is_limit(node.right, strict=True) or _touches(node, below, context)):
             yield _decision(node, node.right, node.left, context)
-
-
-    elif _assigned(node, context) and _multiplies_gradients(node, context) and _is_bounded(node, "", context):
+    elif _is_limit(node.right, strict=True) or number(node.left) is None or not _assigned(node, context):
+        return
+    elif _multiplies_gradients(node, context) and _is_bounded(node, "", context):
         yield _decision(node, node.left, node.right, context)  # whatever its norm is called
 
 
