@@ -29,6 +29,7 @@ class Options:
     ignore: frozenset[str] = frozenset()  #: not these
     annotate: bool = False  #: write a comment at each MANUAL site
     allow_semantic_change: bool = False  #: rewrite also where training would change, with a comment that says so
+    lint: bool = False  #: look for mistakes only, all of them, and rewrite nothing
     norms: bool = False  #: rewrite also what only measures a norm
     kept: frozenset[str] = frozenset()  #: the names that other files import from this one; "*" for all
     sparse: str = ""  #: what makes gradients sparse in another file of the run

@@ -18,7 +18,7 @@ from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding, 
 from gradclip.migrate.codemod.resolve import Names
 from gradclip.migrate.codemod.rewrite import rewritten
 from gradclip.migrate.codemod.source import Edit
-from gradclip.migrate.codemod.traps import OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
+from gradclip.migrate.codemod.traps import MISTAKES, OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
 from gradclip.migrate.model import Outcome
 
 __all__ = ["decide", "manual", "unchanged"]
@@ -40,7 +40,8 @@ def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
     names = context.resolver.names(call.func)
     known = sorted(names.qualified & BY_NAME.keys())
     if known:
-        yield from _wanted(_function(call, known, names, context), context)
+        for decision in _function(call, known, names, context):
+            yield from _wanted(decision, context)
         return
     for name in sorted(names.qualified & KEYWORDS.keys())[:1]:
         found = [decision for api in KEYWORDS[name] if (decision := _keyword(call, name, api, names, context)) is not None]
@@ -59,17 +60,24 @@ def _wanted(decision: Decision | None, context: Context) -> Iterator[Decision]:
     yield decision
 
 
-def _function(call: cst.Call, known: list[str], names: Names, context: Context) -> Decision:
+def _function(call: cst.Call, known: list[str], names: Names, context: Context) -> Iterator[Decision]:
     api = BY_NAME[known[0]]
     same = {(BY_NAME[name].signature, BY_NAME[name].dialect, BY_NAME[name].kind) for name in known}
     problem = _problem(call, names, len(same), known, context)
     if problem is not None:
-        return manual(call, problem, api)
+        yield manual(call, problem, api)
+        return
     try:
         arguments = bind(call, api.signature)
     except BindError as error:
-        return manual(call, Finding("GM203" if error.starred else "GM204", str(error)), api)
-    return _apply(ApiCall(context, call, api, known[0], arguments, api.targets.get("gradclip")))
+        yield manual(call, Finding("GM203" if error.starred else "GM204", str(error)), api)
+        return
+    found = ApiCall(context, call, api, known[0], arguments, api.targets.get("gradclip"))
+    if context.options.lint:
+        if not _look_alike(found):
+            yield from (manual(call, finding, api) for check in MISTAKES if (finding := check(found)) is not None)
+    else:
+        yield _apply(found)
 
 
 def _problem(call: cst.Call, names: Names, functions: int, known: list[str], context: Context) -> Finding | None:

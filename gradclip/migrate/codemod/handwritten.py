@@ -214,6 +214,8 @@ def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
             return True
         if isinstance(outer, cst.FunctionDef):
             break
+    if _is_guarded(node, norm, context):
+        return True
     body = _body(node, context)
     return any(
         re.search(
@@ -223,6 +225,17 @@ def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
         )
         for name in _assigned(node, context)
     )
+
+
+def _is_guarded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
+    """Whether the function has returned already where the norm is small."""
+    source, function = context.source, context.source.function(node)
+    for branch in source.any(cst.If):
+        if source.function(branch) is function and source.start(branch) < source.start(node):
+            returns = any(source.within(one, cst.If) is branch for one in source.any(cst.Return))
+            if returns and norm and re.search(rf"\b{norm}\b", source.code(branch.test)):
+                return True
+    return False
 
 
 def _is_inner(node: cst.BinaryOperation, context: Context) -> bool:
