@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 import yaml
 from launched import TIME_LIMIT, environment
+from migrate.lint_pages import PAGES, framework, programs
 
 import gradclip
 from gradclip.commands import cli
@@ -275,3 +276,12 @@ def test_the_hook_of_pre_commit_finds_mistakes(wrong: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=wrong, env=here, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (1, "")
     assert "2 files read: 2 mistakes." in done.stdout
+
+
+def test_every_rule_has_a_page_with_programs_and_a_line_in_the_list() -> None:
+    listed = (PAGES / "README.md").read_text(encoding="utf-8")
+    for code, rule in lint.RULES.items():
+        assert framework(code) in ("torch", "tensorflow", "paddle")
+        assert f"| [{code}]({code}.md) | {rule.severity} |" in listed
+        assert len(programs(code)) == 2
+    assert {path.stem for path in PAGES.glob("GM*.md")} == lint.RULES.keys()
