@@ -66,7 +66,11 @@ def add_conformance(commands: Any) -> None:
     text = 'only cases whose id matches ("torch.*/E*"), or contains this; repeatable'
     add("--select", action="append", metavar="PATTERN", help=text)
     add("--arrays", metavar="FRAMEWORK", default="numpy", help="whose arrays a plain function takes (default: numpy)")
-    add("--takes", choices=("gradients", "parameters"), help="what a plain function is handed, where its first argument does not say")
+    add(
+        "--takes",
+        choices=("gradients", "parameters"),
+        help="what a plain function is handed, where its first argument does not say",
+    )
     add("--like", metavar="native:NAME", help="for a copy of a native: what that gives where gradclip departs is right too")
     add("--xfails", metavar="FILE", help='expected failures: JSON, {"TARGET NAME": {"CASE": "reason"}}; strict')
     add("--vectors", metavar="PATH", help="a vector file or a folder of them, in place of the suite's")
@@ -122,7 +126,16 @@ def _run(options: argparse.Namespace) -> int:
     if not made.cases and not made.broken:
         print("No case matches.\nHint: gradclip conformance --list shows all.", file=sys.stderr)
         return 2
-    about = (options.dialects, options.select, options.vectors, options.xfails, options.seconds, options.arrays, options.takes, options.like)
+    about = (
+        options.dialects,
+        options.select,
+        options.vectors,
+        options.xfails,
+        options.seconds,
+        options.arrays,
+        options.takes,
+        options.like,
+    )
     with Shown() as shown:
         report = processes.run_all(specifications, processes.Task(made, *about), shown)
     _write(report, options)

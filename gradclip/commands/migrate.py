@@ -79,9 +79,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exclude", metavar="GLOB", action="append", default=[], help="leave out what matches, as in a .gitignore"
     )
-    group.add_argument(
-        "--norms", action="store_true", help="rewrite also what only measures a norm"
-    )
+    group.add_argument("--norms", action="store_true", help="rewrite also what only measures a norm")
     group.add_argument(
         "--allow-semantic-change", action="store_true", help="rewrite also where it changes training; a comment says how"
     )

@@ -1,4 +1,4 @@
-"""Objects that fit a framework's slot for a clip, as targets: Paddle's for ``grad_clip=``, optax's links, Keras's optimizers."""
+"""Objects for a framework's slot as targets: Paddle's for ``grad_clip=``, optax's transformations, Keras's optimizers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def makes_slot(function: Callable[..., Any], operation: str) -> bool:
     if [one.name for one in needed] == [limit] or (not needed and any(one.name == limit for one in parameters)):
         return True
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    return isinstance(function, type) and not needed and takes_any  # an optimizer of Keras: SGD(learning_rate=0.01, ..., **kwargs)
+    return (
+        isinstance(function, type) and not needed and takes_any
+    )  # an optimizer of Keras: SGD(learning_rate=0.01, ..., **kwargs)
 
 
 def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy", name: str | None = None) -> ComposedTarget:

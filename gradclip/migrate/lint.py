@@ -1,4 +1,4 @@
-"""What is a mistake in any code that clips gradients, whether it is to be migrated or not: rules, places and their exemptions."""
+"""What is a mistake in any code that clips gradients, whether it is to be migrated or not: rules, and how they are told."""
 
 from __future__ import annotations
 
@@ -227,7 +227,12 @@ def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult]) -> dict[str, An
         }
         for one in failed
     ]
-    driver = {"name": "gradclip lint", "version": __version__, "informationUri": _HOME + "docs/lint/README.md", "rules": described}
+    driver = {
+        "name": "gradclip lint",
+        "version": __version__,
+        "informationUri": _HOME + "docs/lint/README.md",
+        "rules": described,
+    }
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",

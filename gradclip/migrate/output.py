@@ -160,7 +160,11 @@ class TextReport(Report):
                     self._say(f"{where}: {place.site.code} assumes {place.site.assumption}.")
             if result.written:
                 count = result.count(Outcome.REWRITTEN)
-                self._say(f"{harmless(result.path)}: {_counted(count, 'site')} rewritten" if count else f"{harmless(result.path)}: annotated")
+                self._say(
+                    f"{harmless(result.path)}: {_counted(count, 'site')} rewritten"
+                    if count
+                    else f"{harmless(result.path)}: annotated"
+                )
 
     def end(self) -> None:
         totals = self.totals
@@ -202,7 +206,9 @@ class TextReport(Report):
         site = place.site
         words = {Outcome.REWRITTEN: "rewritten" if self._write else "would be rewritten", Outcome.MANUAL: "MANUAL"}
         where = _where(result.path, place.cell, site.line, site.column)
-        self._say(f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {harmless(site.text)}", _MARKS[site.outcome])
+        self._say(
+            f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {harmless(site.text)}", _MARKS[site.outcome]
+        )
         if site.assumption:
             self._wrap(f"Assumes {site.assumption}.")
         rewritten, manual = site.outcome is Outcome.REWRITTEN, site.outcome is Outcome.MANUAL

@@ -19,12 +19,15 @@ from gradclip.migrate.files import Found
 __all__ = ["About", "survey"]
 
 _LARGEST = 1 << 20  #: characters: larger files are not migrated
-_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([\w., \t]+))", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
 _COMMENT = re.compile(r"#[^\n]*")
 _CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
 _STAR = re.compile(r"^from[ \t]+([.\w]+)[ \t]+import[ \t]+\*", re.MULTILINE)
 _SPARSE = re.compile(
-    r"(?<!def )\b((?:\w+\.)*(?:(?:safe_)?embedding_lookup(?:_sparse)?|embed_sequence|embedding_column|shared_embeddings|SelectedRows))\s*\("
+    r"(?<!def )\b((?:\w+\.)*(?:(?:safe_)?embedding_lookup(?:_sparse)?|embed_sequence|embedding_column|shared_embeddings"
+    r"|SelectedRows))\s*\("
     r"|((?:\w+\.)*(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
     r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
 )
@@ -57,7 +60,9 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
     Returns:
         What is known about those that clip; a file of which nothing is known is left out.
     """
-    files = [_read(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))]
+    files = [
+        _read(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
+    ]
     by_name: dict[str, list[_File]] = defaultdict(list)
     for file in files:
         by_name[file.folder if file.stem == "__init__" else file.stem].append(file)
@@ -129,7 +134,9 @@ def _files(file: _File, by_name: Mapping[str, list[_File]]) -> Iterator[_File]:
     """The files that a file imports."""
     for folder, name in file.imports:
         for other in by_name.get(name, ()):
-            inside = os.path.basename(os.path.dirname(os.path.dirname(other.path))) if other.stem == "__init__" else other.folder
+            inside = (
+                os.path.basename(os.path.dirname(os.path.dirname(other.path))) if other.stem == "__init__" else other.folder
+            )
             if other is not file and (not folder or folder == inside):
                 yield other
 
@@ -184,9 +191,7 @@ def _bound(module: str, file: _File, by_name: Mapping[str, list[_File]], depth: 
     return None if listed is not None else {name: value for name, value in names.items() if not name.startswith("_")}
 
 
-def _collect(
-    statement: ast.stmt, names: dict[str, str], file: _File, by_name: Mapping[str, list[_File]], depth: int
-) -> bool:
+def _collect(statement: ast.stmt, names: dict[str, str], file: _File, by_name: Mapping[str, list[_File]], depth: int) -> bool:
     """Add what a statement binds; whether that is known."""
     if isinstance(statement, ast.Import):
         for alias in statement.names:

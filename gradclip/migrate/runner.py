@@ -218,7 +218,9 @@ def _diff(path: str, old: str, new: str) -> str:
 def _in_diff(name: str) -> str:
     """A name as ``git apply`` and ``patch`` take it: quoted where it has control characters."""
     if harmless(name) != name:
-        quoted = "".join(f"\\{byte:03o}" if byte < 32 or byte > 126 or byte in b'"\\' else chr(byte) for byte in os.fsencode(name))
+        quoted = "".join(
+            f"\\{byte:03o}" if byte < 32 or byte > 126 or byte in b'"\\' else chr(byte) for byte in os.fsencode(name)
+        )
         return f'"{quoted}"'
     return name + ("\t" if " " in name else "")  # the tab ends a name with spaces
 

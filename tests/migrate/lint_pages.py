@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 
 from gradclip.migrate.codemod import migrate_source
-from gradclip.migrate.model import Options
 from gradclip.migrate.lint import RULES
+from gradclip.migrate.model import Options
 
 PAGES = Path(__file__).parents[2] / "docs" / "lint"
 

@@ -98,10 +98,12 @@ CLIPS = {
 NO_CLIPS = {
     "a normalised vector": "def unit(x):\n    return x / x.norm()\n",
     "a normalised gradient": "def step(grad):\n    return grad / grad.norm()\n",
-    "a perturbation": "def attack(delta, max_norm):\n    d_norm = delta.norm()\n    if d_norm > max_norm:\n        delta = delta * max_norm / d_norm\n    return delta\n",
+    "a perturbation": "def attack(delta, max_norm):\n    d_norm = delta.norm()\n"
+    "    if d_norm > max_norm:\n        delta = delta * max_norm / d_norm\n    return delta\n",
     "weights": "def init(layer, scale):\n    layer.weight.data *= scale / layer.weight.norm(dim=1)\n",
     "a trust ratio": "def lamb(w_norm, g_norm, grad):\n    trust_ratio = w_norm / g_norm\n    return grad * trust_ratio\n",
-    "a trust ratio with a factor": "def lars(g, param_norm, update_norm, one):\n    return torch.where(param_norm > 0., (g['eta'] * param_norm / update_norm), one)\n",
+    "a trust ratio with a factor": "def lars(g, param_norm, update_norm, one):\n"
+    "    return torch.where(param_norm > 0., (g['eta'] * param_norm / update_norm), one)\n",
     "sharpness": "def sam(self, grad_norm, rho):\n    scale = rho / (grad_norm + self.eps)\n    return scale\n",
     "a mean": "def mean(total_norm, counter):\n    return total_norm / counter\n",
     "a layer": "def forward(self, x):\n    return self.scale / self.layer_norm(x)\n",
@@ -124,7 +126,9 @@ def test_what_is_none(name: str) -> None:
 
 
 def test_a_coefficient_without_a_bound_is_a_mistake() -> None:
-    assert codes("def clip(grads, max_norm, grad_norm):\n    return [grad * (max_norm / grad_norm) for grad in grads]\n") == ["GM113"]
+    assert codes("def clip(grads, max_norm, grad_norm):\n    return [grad * (max_norm / grad_norm) for grad in grads]\n") == [
+        "GM113"
+    ]
 
 
 @pytest.mark.parametrize(

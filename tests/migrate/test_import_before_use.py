@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from migrate.codemods import migrate
@@ -23,8 +23,8 @@ CLIP = "torch.nn.utils.clip_grad_norm_([], 1.0)"
 class Anything(ModuleType):
     """A module in which every name is there, and every call is counted."""
 
-    __path__: list[str] = []
-    calls: list[str] = []
+    __path__: ClassVar[list[str]] = []
+    calls: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -192,7 +192,11 @@ NOTEBOOKS = {
         "import mine\nimport torch.nn as nn\nimport torch\nnn.Linear(1)\n",
         "step()\n",
     ],
-    "in a cell of its own, after a magic": ["%matplotlib inline\nimport torch\n", f"%%time\n{CLIP}\n", "import torch\ntorch.a()\n"],
+    "in a cell of its own, after a magic": [
+        "%matplotlib inline\nimport torch\n",
+        f"%%time\n{CLIP}\n",
+        "import torch\ntorch.a()\n",
+    ],
     "no import cell before a function": [
         f"def step():\n    import torch\n    {CLIP}\n",
         "step()\n",

@@ -34,8 +34,11 @@ WRONG = {
 }
 RIGHT = {
     "torch": TORCH + "loss.backward()\nclip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()\n",
-    "amp": TORCH + "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\n",
-    "tensorflow": TF + "grads, _ = tf.clip_by_global_norm(tape.gradient(loss, v), 1.0)\noptimizer.apply_gradients(zip(grads, v))\n",
+    "amp": TORCH
+    + "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
+    + "clip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\n",
+    "tensorflow": TF
+    + "grads, _ = tf.clip_by_global_norm(tape.gradient(loss, v), 1.0)\noptimizer.apply_gradients(zip(grads, v))\n",
     "within the call that applies": TF
     + "grads = tape.gradient(loss, v)\nopt.apply_gradients([(tf.clip_by_norm(g, 1.0), x) for g, x in zip(grads, v)])\n",
     "TensorFlow 1": TF + "with tf.Session() as s:\n    grads, _ = tf.clip_by_global_norm(tf.gradients(loss, v), 1.0)\n",
@@ -48,7 +51,8 @@ RIGHT = {
     "keras": "import keras\nopt = keras.optimizers.SGD(clipnorm=1.0)\n",
     "numpy": "import numpy as np\nfor d in [dW, db]:\n    np.clip(d, -5, 5, out=d)\n",
     "by hand": TORCH + "coef = max_norm / (total_norm + 1e-6)\nif coef < 1:\n    for p in ps:\n        p.grad.mul_(coef)\n",
-    "by hand after a return": "def clip(grad, clip_norm):\n    norm = grad.norm()\n    if norm < clip_norm:\n        return grad\n    return grad / norm * clip_norm\n",
+    "by hand after a return": "def clip(grad, clip_norm):\n    norm = grad.norm()\n"
+    "    if norm < clip_norm:\n        return grad\n    return grad / norm * clip_norm\n",
 }
 
 
@@ -91,14 +95,21 @@ def test_what_is_right_gives_no_alarm(name: str, tmp_path: Path, capsys: pytest.
 
 
 def test_two_mistakes_of_one_call_are_both_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = TORCH + "scaler.scale(loss).backward()\nclipped_norm = clip_grad_norm_(model.parameters(), 1.0)\nscaler.step(opt)\n"
+    source = (
+        TORCH + "scaler.scale(loss).backward()\nclipped_norm = clip_grad_norm_(model.parameters(), 1.0)\nscaler.step(opt)\n"
+    )
     (tmp_path / "x.py").write_text(source, encoding="utf-8")
     assert found(run(capsys, "--format", "json", tmp_path)[1]) == ["GM106", "GM107"]
 
 
 @pytest.mark.parametrize(
     ("comment", "left"),
-    [("# gradclip: ignore[GM108]", 0), ("# gradclip: ignore", 0), ("# noqa  # gradclip: ignore[GM101, gm108]", 0), ("# gradclip: ignore[GM101]", 1)],
+    [
+        ("# gradclip: ignore[GM108]", 0),
+        ("# gradclip: ignore", 0),
+        ("# noqa  # gradclip: ignore[GM101, gm108]", 0),
+        ("# gradclip: ignore[GM101]", 1),
+    ],
 )
 def test_a_comment_in_the_line_exempts_it(comment: str, left: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = WRONG["GM108"].replace("(model.parameters(), 1.0)\n", f"(model.parameters(), 1.0)  {comment}\n")
@@ -114,7 +125,9 @@ def test_codes_are_chosen(wrong: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--select", "GM10", "--ignore", "GM108"], {code for code in WRONG if code.startswith("GM10")} - {"GM108"}),
     ):
         assert set(found(run(capsys, *chosen, "--format", "json", wrong)[1])) == want
-    (wrong / "pyproject.toml").write_text('[tool.gradclip.lint]\nignore = ["GM101", "GM107"]\nexclude = ["GM113.py"]\n', encoding="utf-8")
+    (wrong / "pyproject.toml").write_text(
+        '[tool.gradclip.lint]\nignore = ["GM101", "GM107"]\nexclude = ["GM113.py"]\n', encoding="utf-8"
+    )
     assert set(found(run(capsys, "--format", "json", wrong)[1])) == rest - {"GM113"}
     assert set(found(run(capsys, "--select", "GM101", "--ignore", "", "--format", "json", wrong)[1])) == {"GM101"}
 
@@ -149,7 +162,10 @@ def test_a_file_that_cannot_be_read_is_2(wrong: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_notebook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [{"cell_type": "markdown", "source": ["x"]}, {"cell_type": "code", "source": WRONG["GM108"].splitlines(keepends=True)}]
+    cells = [
+        {"cell_type": "markdown", "source": ["x"]},
+        {"cell_type": "code", "source": WRONG["GM108"].splitlines(keepends=True)},
+    ]
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
     assert "n.ipynb:cell 2:3:1: GM108 error" in run(capsys, tmp_path)[1]
     assert "::error file=" in (out := run(capsys, "--format", "github", tmp_path)[1])
@@ -234,7 +250,9 @@ SARIF = closed(
 )
 
 
-def test_sarif_is_what_its_standard_says(wrong: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sarif_is_what_its_standard_says(
+    wrong: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (wrong / "a b é.py").write_text(WRONG["GM108"], encoding="utf-8")
     (wrong / "old.py").write_text("print 1\n", encoding="utf-8")
     cell = {"cell_type": "code", "source": WRONG["GM107"]}
@@ -261,9 +279,7 @@ def test_github_escapes_what_its_commands_read(wrong: Path, capsys: pytest.Captu
     alarm = lint.Alarm("a,b:c%.py", 0, 1, 2, "GM108", "error", "x", "100 %\nmore.", "Do.", "p")
     stream = io.StringIO()
     lint.report([alarm], [], 1, "github", stream)
-    assert stream.getvalue() == (
-        "::error file=a%2Cb%3Ac%25.py,line=1,col=2,title=GM108 Out of order::100 %25%0Amore. Do.\n"
-    )
+    assert stream.getvalue() == ("::error file=a%2Cb%3Ac%25.py,line=1,col=2,title=GM108 Out of order::100 %25%0Amore. Do.\n")
 
 
 def test_the_hook_of_pre_commit_finds_mistakes(wrong: Path) -> None:

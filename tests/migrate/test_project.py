@@ -11,7 +11,10 @@ from gradclip.commands import cli
 from gradclip.migrate.files import discover
 from gradclip.migrate.project import survey
 
-CLIP = "import tensorflow as tf\n\ndef step(loss, v, tape):\n    grads, _ = tf.clip_by_global_norm(tape.gradient(loss, v), 1.0)\n    return grads\n"
+CLIP = (
+    "import tensorflow as tf\n\ndef step(loss, v, tape):\n"
+    "    grads, _ = tf.clip_by_global_norm(tape.gradient(loss, v), 1.0)\n    return grads\n"
+)
 SPARSE = {
     "a lookup": "import tensorflow as tf\ne = tf.nn.embedding_lookup(table, ids)\n",
     "a gather of a table": "import tensorflow as tf\ne = tf.gather(self.embedding_table, ids)\n",
@@ -63,7 +66,11 @@ def test_another_program_is_none(tmp_path: Path) -> None:
 
 
 def test_packages_are_followed_and_their_entries_join_no_programs(tmp_path: Path) -> None:
-    files = {"pkg/__init__": "from .clip import step\nfrom .model import e\n", "pkg/clip": CLIP, "pkg/model": SPARSE["a lookup"]}
+    files = {
+        "pkg/__init__": "from .clip import step\nfrom .model import e\n",
+        "pkg/clip": CLIP,
+        "pkg/model": SPARSE["a lookup"],
+    }
     write(tmp_path, **files, run="from pkg.clip import step\n")
     assert sparse(tmp_path, "pkg/clip.py") == ""
     write(tmp_path, **files, run="from pkg import clip, model\n")
@@ -135,7 +142,10 @@ def test_a_star_import_is_followed_through_the_run(name: str, tmp_path: Path, ca
 
 def test_a_star_that_is_known_not_to_bind_a_name_is_no_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, base="import json\n")
-    write(tmp_path, user="from torch.nn.utils import clip_grad_norm_\nfrom base import *\nclip_grad_norm_(model.parameters(), 1.0)\n")
+    write(
+        tmp_path,
+        user="from torch.nn.utils import clip_grad_norm_\nfrom base import *\nclip_grad_norm_(model.parameters(), 1.0)\n",
+    )
     cli.main(["migrate", "-j", "1", "--write", str(tmp_path)])
     capsys.readouterr()
     assert "gradclip.clip_grad_norm_(" in (tmp_path / "user.py").read_text(encoding="utf-8")

@@ -191,8 +191,14 @@ FIRES = {
     "a module in a chain twice": ("GM116", TORCH + "clip_grad_norm_(itertools.chain(a.parameters(), a.parameters()), 1.0)\n"),
     "a module in a list twice": ("GM116", TORCH + "clip_grad_norm_([*a.parameters(), *a.parameters()], 1.0)\n"),
     "a module in a sum twice": ("GM116", TORCH + "x = list(a.parameters())\nclip_grad_norm_(x + list(a.parameters()), 1.0)\n"),
-    "weights that are tied": ("GM116", TORCH + "decoder.weight = encoder.weight\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n"),
-    "weights that are tied by a method": ("GM116", TORCH + "model.tie_weights()\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n"),
+    "weights that are tied": (
+        "GM116",
+        TORCH + "decoder.weight = encoder.weight\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n",
+    ),
+    "weights that are tied by a method": (
+        "GM116",
+        TORCH + "model.tie_weights()\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n",
+    ),
     # a framework that is no more
     "TensorFlow 1": ("GM117", TF + "with tf.Session() as s:\n    grads, _ = tf.clip_by_global_norm(grads, 1.0)\n"),
     "fluid": ("GM117", "import paddle.fluid as fluid\nclip = fluid.clip.GradientClipByNorm(1.0)\n"),

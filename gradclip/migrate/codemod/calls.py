@@ -40,8 +40,8 @@ def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
     names = context.resolver.names(call.func)
     known = sorted(names.qualified & BY_NAME.keys())
     if known:
-        for decision in _function(call, known, names, context):
-            yield from _wanted(decision, context)
+        for made in _function(call, known, names, context):
+            yield from _wanted(made, context)
         return
     for name in sorted(names.qualified & KEYWORDS.keys())[:1]:
         found = [decision for api in KEYWORDS[name] if (decision := _keyword(call, name, api, names, context)) is not None]

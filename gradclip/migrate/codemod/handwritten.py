@@ -19,8 +19,12 @@ _LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold
     r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm))?|max_?grad\w*|\w*threshold|(\w+_)?limit|theta|max_?length",
     re.IGNORECASE,
 )
-_MEASURED = re.compile(r"(?!.*((layer|batch|instance|group|rms|weight|spectral)_?norm|normal))\w*norms?(_\w+)?\d*", re.IGNORECASE)
-_OF_GRADIENTS = re.compile(r"(global|total|g|grads?|gradients?|per_sample|unclipped|l2)_?\w*norms?(_\w+)?|norm_sample|grad_norm\w*", re.IGNORECASE)
+_MEASURED = re.compile(
+    r"(?!.*((layer|batch|instance|group|rms|weight|spectral)_?norm|normal))\w*norms?(_\w+)?\d*", re.IGNORECASE
+)
+_OF_GRADIENTS = re.compile(
+    r"(global|total|g|grads?|gradients?|per_sample|unclipped|l2)_?\w*norms?(_\w+)?|norm_sample|grad_norm\w*", re.IGNORECASE
+)
 _MEASURES = words("norm global_norm vector_norm get_total_norm matrix_norm get_grad_norm calc_grad_norm l2_norm unitwise_norm")
 _GUARDS = re.compile(r"min(imum)?$|clamp(_max)?_?$|clip$|where$|cond$|select$")
 _AT_LEAST = re.compile(r"max(imum)?$|clamp(_min)?_?$|clip$")
@@ -110,7 +114,9 @@ def _norm(node: cst.BaseExpression, context: Context) -> str:
 
 
 def _is_name_of_limit(name: str) -> bool:
-    return _LIMIT.fullmatch(name) is not None and not re.fullmatch(r"(grad(ient)?s?_?norm|un?clip|pre_?clip)\w*", name, re.IGNORECASE)
+    return _LIMIT.fullmatch(name) is not None and not re.fullmatch(
+        r"(grad(ient)?s?_?norm|un?clip|pre_?clip)\w*", name, re.IGNORECASE
+    )
 
 
 def _is_limit(node: cst.BaseExpression, *, strict: bool) -> bool:
@@ -191,7 +197,9 @@ def _multiplies_gradients(node: cst.BinaryOperation, context: Context) -> bool:
     body = _body(node, context)
     gradient = r"(\w*grads?\w*|\bg)(\.data)?(\[[^\]]*\])?"
     return any(
-        re.search(rf"{gradient}\s*(\*=?|/=?)\s*{name}\b|{gradient}\.(mul|div)_?\({name}\b|\b{name}\s*\*\s*\w*(\.?grad|\bg\b)", body)
+        re.search(
+            rf"{gradient}\s*(\*=?|/=?)\s*{name}\b|{gradient}\.(mul|div)_?\({name}\b|\b{name}\s*\*\s*\w*(\.?grad|\bg\b)", body
+        )
         for name in _assigned(node, context)
     )
 

@@ -1,4 +1,4 @@
-"""The bodies of functions that have nothing to do with gradients, left out of what LibCST reads: it takes ten times Python's time.
+"""The bodies of functions that have nothing to do with gradients, left out of what LibCST reads, which is slow.
 
 They are put out of sight byte for byte, so that every place stays where it is.
 """
@@ -15,8 +15,9 @@ __all__ = ["hide"]
 _TELLING = re.compile(
     rb"clip|clamp|_norm|norm\w{0,4}\(|grad|minimum|maximum|unscale|\.scale\(|scaled?_loss|backward|minimize|mul_|div_|ccelerat"
     rb"|mbed|gather|IndexedSlices|SelectedRows|full_tensor|distributed_opt|shard|FSDP|eepspeed|lossal|opacus|fairscale|fleet"
-    rb"|\b(global|nonlocal|exec|eval|getattr|locals|globals|vars)\b|import [^\n]*(torch|tensorflow|paddle|keras|optax|jax|numpy)"
-    rb"|from +(torch|tensorflow|paddle|keras|optax|jax)|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
+    rb"|\b(global|nonlocal|exec|eval|getattr|locals|globals|vars)\b"
+    rb"|import [^\n]*(torch|tensorflow|paddle|keras|optax|jax|numpy)|from +(torch|tensorflow|paddle|keras|optax|jax)"
+    rb"|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
     rb"|placeholder|get_variable|tie_|weight *="
 )
 _SHORT = 3  # lines: less is not worth it

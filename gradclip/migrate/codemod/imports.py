@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.migrate.codemod.resolve import Binding, Resolver, module_of
+from gradclip.migrate.codemod.resolve import Resolver, module_of
 from gradclip.migrate.codemod.source import Edit, Import, Source, dotted
 
 __all__ = ["Need", "Spelling", "added", "spell"]
@@ -76,9 +76,9 @@ def _imported(
     """The name of a module of gradclip, or of what is in it, at a place: imported already, or by a new import."""
     qualified = f"{module}.{member}" if member else module
     for binding in resolver.bindings:
-        if binding.qualified == qualified and _is_top(binding.node, source) and source.start(binding.node) < source.start(at):
-            if _means(binding.local, qualified, resolver):
-                return binding.local, ()
+        before = _is_top(binding.node, source) and source.start(binding.node) < source.start(at)
+        if binding.qualified == qualified and before and _means(binding.local, qualified, resolver):
+            return binding.local, ()
     if not _means(local, qualified, resolver):
         local = _free(f"{local}_", resolver)
     original = member or module

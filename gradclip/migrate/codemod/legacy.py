@@ -10,7 +10,7 @@ import libcst as cst
 
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding
-from gradclip.migrate.codemod.source import last_name
+from gradclip.migrate.codemod.source import last_name, words
 from gradclip.migrate.model import Outcome
 
 __all__ = ["check", "is_legacy", "once"]
@@ -22,10 +22,10 @@ _OLD = re.compile(
     r"train\.\w*Optimizer|train\.(get_or_create_global_step|MonitoredTrainingSession|Supervisor)|get_variable|variable_scope|"
     r"trainable_variables|get_collection|ConfigProto|reset_default_graph|layers\.\w+|logging\.\w+|gfile\.\w+|estimator\.tpu\b.*)"
 )
-_LAST = frozenset(
-    "Session InteractiveSession placeholder placeholder_with_default global_variables_initializer run get_or_create_global_step "
-    "MonitoredTrainingSession Supervisor get_variable variable_scope trainable_variables get_collection ConfigProto "
-    "reset_default_graph contrib".split()
+_LAST = words(
+    "Session InteractiveSession placeholder placeholder_with_default global_variables_initializer run contrib get_variable "
+    "get_or_create_global_step MonitoredTrainingSession Supervisor variable_scope trainable_variables get_collection "
+    "ConfigProto reset_default_graph"
 )
 
 
@@ -40,7 +40,9 @@ def check(found: ApiCall) -> Finding | None:
     if not what:
         return None
     name = f"`{what}` of paddle.fluid" if family == "paddle" else f"`{what}` of TensorFlow 1"
-    advice = f"Migrate the file to current {'Paddle' if family == 'paddle' else 'TensorFlow'} first: gradclip migrate --to {family}."
+    advice = (
+        f"Migrate the file to current {'Paddle' if family == 'paddle' else 'TensorFlow'} first: gradclip migrate --to {family}."
+    )
     return Finding(_CODE, f"The file uses {name}, which cannot run beside gradclip: no clip in it is rewritten.", advice)
 
 

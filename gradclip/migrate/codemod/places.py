@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider
@@ -26,7 +27,8 @@ class _Spans(ByteSpanPositionProvider):
         for indent in indents:
             state.increase_indent(indent)
         node._codegen(state)
-        return {node: (span.start, span.length) for node, span in self._computed.items()}
+        computed: Mapping[cst.CSTNode, Any] = self._computed
+        return {node: (span.start, span.length) for node, span in computed.items()}
 
 
 class Places:

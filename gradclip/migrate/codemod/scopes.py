@@ -1,4 +1,4 @@
-"""What binds a name where it is read, by Python's rules of scope; found for one name at a time, which few files need for many."""
+"""What binds a name where it is read, by Python's rules of scope; found for one name at a time, as few are asked for."""
 
 from __future__ import annotations
 
@@ -68,13 +68,14 @@ class Scopes:
             place = self._binds(name)
             if place is not None:
                 found[name.value].append(place)
-        for statement in (*self._source.any(cst.Import), *self._source.any(cst.ImportFrom)):
+        imports: list[cst.Import | cst.ImportFrom] = [*self._source.any(cst.Import), *self._source.any(cst.ImportFrom)]
+        for statement in imports:
             if isinstance(statement.names, cst.ImportStar):
                 continue
             for alias in statement.names:
-                local = alias.asname.name if alias.asname is not None else alias.name
+                local: cst.BaseExpression = alias.asname.name if alias.asname is not None else alias.name
                 while isinstance(local, cst.Attribute):
-                    local = local.value  # type: ignore[assignment]
+                    local = local.value
                 if isinstance(local, cst.Name) and statement not in found[local.value]:
                     found[local.value].append(statement)
         return found
@@ -114,15 +115,14 @@ class Scopes:
             scope = self._outer(scope)
             while not isinstance(scope, (*_FUNCTIONS, cst.Module)):
                 scope = self._outer(scope)
-            if any(owner is scope for owner in map(self._scope, self._places[name]) if owner is scope):
-                return scope
         return scope
 
     @functools.cached_property
     def _declared(self) -> Mapping[tuple[cst.CSTNode, str], type[cst.CSTNode]]:
         """``global`` and ``nonlocal``."""
         found: dict[tuple[cst.CSTNode, str], type[cst.CSTNode]] = {}
-        for statement in (*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)):
+        statements: list[cst.Global | cst.Nonlocal] = [*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)]
+        for statement in statements:
             for item in statement.names:
                 found[self._scope(statement), item.name.value] = type(statement)
         return found
@@ -134,13 +134,7 @@ class Scopes:
         """The function, class, comprehension or module in whose names a node is evaluated."""
         inner = node
         for outer in self._source.ancestors(node):
-            if isinstance(outer, cst.ClassDef):
-                if inner is outer.body:
-                    return outer
-            elif isinstance(outer, cst.FunctionDef):
-                if inner is outer.body:
-                    return outer
-            elif isinstance(outer, cst.Lambda):
+            if isinstance(outer, (cst.ClassDef, cst.FunctionDef, cst.Lambda)):
                 if inner is outer.body:
                     return outer
             elif isinstance(outer, _COMPREHENSIONS) and not self._is_first_iterable(node, outer):

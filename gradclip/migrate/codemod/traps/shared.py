@@ -51,10 +51,11 @@ def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -
             return f"`{code}` is joined with itself"
     for assigned in source.any(cst.Assign):
         target = assigned.targets[0].target
-        if isinstance(target, cst.Attribute) and isinstance(assigned.value, cst.Attribute):
-            if target.attr.value == assigned.value.attr.value == "weight":
-                return f"{source.shown(assigned)} ties weights"
-    return next((f"{source.shown(call)} ties weights" for call in source.any(cst.Call) if last_name(call.func) == "tie_weights"), "")
+        if last_name(target) == last_name(assigned.value) == "weight" and isinstance(assigned.value, cst.Attribute):
+            return f"{source.shown(assigned)} ties weights"
+    return next(
+        (f"{source.shown(call)} ties weights" for call in source.any(cst.Call) if last_name(call.func) == "tie_weights"), ""
+    )
 
 
 def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:

@@ -14,8 +14,8 @@ from gradclip.migrate.codemod.source import Source, last_name, target_names, wor
 __all__ = ["assumption", "check"]
 
 _SPARSE = words(
-    "IndexedSlices embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse embedding_column shared_embeddings embed_sequence "
-    "TokenAndPositionEmbedding SelectedRows"
+    "IndexedSlices embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse embedding_column shared_embeddings "
+    "TokenAndPositionEmbedding SelectedRows embed_sequence"
 )
 
 
@@ -70,9 +70,9 @@ def _found_sparse(found: ApiCall) -> str | None:
     source, tensors = found.context.source, found.tensors
     inner: cst.CSTNode = found.call
     for outer in source.ancestors(found.call):
-        if tensors is not None and isinstance(outer, (cst.If, cst.IfExp)) and inner is outer.body:
-            if _asks(outer.test, source.code(tensors), source):
-                return "IndexedSlices"
+        test = outer.test if isinstance(outer, (cst.If, cst.IfExp)) and inner is outer.body else None
+        if test is not None and tensors is not None and _asks(test, source.code(tensors), source):
+            return "IndexedSlices"
         inner = outer
     return None
 
@@ -93,9 +93,9 @@ def _evidence(found: ApiCall) -> str | None:
     for node in (*source.any(cst.Attribute), *source.any(cst.Name)):
         name = last_name(node)
         parent = source.parents[node]
-        if name in _SPARSE and not (isinstance(parent, cst.Attribute) and parent.attr is node):
-            if name != "IndexedSlices" or not _is_asked(node, source):
-                return source.code(node)
+        whole = not (isinstance(parent, cst.Attribute) and parent.attr is node)
+        if name in _SPARSE and whole and (name != "IndexedSlices" or not _is_asked(node, source)):
+            return source.code(node)
         if name == "gather" and isinstance(parent, cst.Call) and parent.func is node and _gathers(parent, found):
             return source.code(node)
         if name == "Embedding" and isinstance(parent, cst.Call) and parent.func is node:
