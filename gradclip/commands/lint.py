@@ -10,6 +10,7 @@ import sys
 from importlib import util
 from typing import Any
 
+from gradclip import __version__
 from gradclip.commands.migrate import MigrateError
 from gradclip.migrate.model import Options
 
@@ -83,7 +84,7 @@ def _lint(arguments: argparse.Namespace) -> int:
             failed.append(result)
         elif result.places:
             alarms += lint.alarms(result, _lines(result.path), chosen)
-    lint.report(alarms, failed, count, arguments.format, sys.stdout)
+    lint.report(alarms, failed, count, arguments.format, sys.stdout, __version__)
     for one in failed:
         sys.stderr.write(f"{files.harmless(one.path)}: ERROR: {one.error}\n")
     return 2 if failed else int(bool(alarms))

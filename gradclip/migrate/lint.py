@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-from gradclip import __version__
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.files import harmless
 from gradclip.migrate.model import Outcome
@@ -136,7 +135,9 @@ def configuration(folder: str) -> dict[str, list[str]]:
 # ---- how it is said ----------------------------------------------------------------------------------------------------
 
 
-def report(found: Sequence[Alarm], failed: Sequence[FileResult], files: int, form: str, stream: TextIO) -> None:
+def report(
+    found: Sequence[Alarm], failed: Sequence[FileResult], files: int, form: str, stream: TextIO, version: str = "0"
+) -> None:
     """Write what was found.
 
     Args:
@@ -145,13 +146,14 @@ def report(found: Sequence[Alarm], failed: Sequence[FileResult], files: int, for
         files: how many were.
         form: one of ``FORMATS``.
         stream: where to.
+        version: gradclip's.
     """
     if form == "json":
         errors = [{"path": one.path, "line": one.line or None, "message": one.error} for one in failed]
         document = {"schema": _SCHEMA, "files": files, "alarms": [asdict(alarm) for alarm in found], "errors": errors}
         stream.write(json.dumps(document, indent=1) + "\n")
     elif form == "sarif":
-        stream.write(json.dumps(_sarif(found, failed), indent=1) + "\n")
+        stream.write(json.dumps(_sarif(found, failed, version), indent=1) + "\n")
     elif form == "github":
         stream.writelines(_github(alarm) + "\n" for alarm in found)
     else:
@@ -187,7 +189,7 @@ def _github(alarm: Alarm) -> str:
     return f"::{alarm.severity} {at},title={title}::{escaped(f'{cell}{alarm.reason} {alarm.advice}')}"
 
 
-def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult]) -> dict[str, Any]:
+def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult], version: str) -> dict[str, Any]:
     """SARIF 2.1.0, the exchange format of static analysis."""
     rules = list(RULES.values())
     described = [
@@ -229,7 +231,7 @@ def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult]) -> dict[str, An
     ]
     driver = {
         "name": "gradclip lint",
-        "version": __version__,
+        "version": version,
         "informationUri": _HOME + "docs/lint/README.md",
         "rules": described,
     }
