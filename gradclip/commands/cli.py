@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradclip import __version__
-from gradclip.commands import choose, conformance, demo, explain, inventory, migrate
+from gradclip.commands import choose, conformance, demo, explain, inventory, lint, migrate
 
 __all__ = ["main"]
 
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_json(command)
 
     migrate.add_migrate(commands)
+    lint.add_lint(commands)
     explain.add_explain(commands)
     conformance.add_conformance(commands)
     choose.add_choose(commands)

@@ -35,6 +35,7 @@ examples:
   gradclip conformance
   gradclip conformance native:torch native:optax --html report.html
   gradclip conformance train.py:my_clip --dialect torch.clip_grad_norm_ --arrays torch
+  gradclip conformance train.py:my_copy --dialect torch.clip_grad_norm_ --arrays torch --like native:torch
   gradclip conformance --dialect tensorflow --select "*/E*" --list
 
 what a target does not claim is not tried, and counted as unclaimed. What the natives are known to fail is declared.
@@ -65,6 +66,12 @@ def add_conformance(commands: Any) -> None:
     text = 'only cases whose id matches ("torch.*/E*"), or contains this; repeatable'
     add("--select", action="append", metavar="PATTERN", help=text)
     add("--arrays", metavar="FRAMEWORK", default="numpy", help="whose arrays a plain function takes (default: numpy)")
+    add(
+        "--takes",
+        choices=("gradients", "parameters"),
+        help="what a plain function is handed, where its first argument does not say",
+    )
+    add("--like", metavar="native:NAME", help="for a copy of a native: what that gives where gradclip departs is right too")
     add("--xfails", metavar="FILE", help='expected failures: JSON, {"TARGET NAME": {"CASE": "reason"}}; strict')
     add("--vectors", metavar="PATH", help="a vector file or a folder of them, in place of the suite's")
     add("--seconds", type=_seconds, default=60.0, metavar="N", help="the time limit of a case (default: 60)")
@@ -102,10 +109,11 @@ def _run(options: argparse.Namespace) -> int:
     from gradclip.conformance import processes
     from gradclip.conformance.cases import plan
     from gradclip.conformance.declared import read_xfails
+    from gradclip.conformance.like import as_native
     from gradclip.conformance.progress import Shown
     from gradclip.conformance.specification import Specification, installed
 
-    made = plan(options.dialects, options.select, options.vectors)
+    made = as_native(plan(options.dialects, options.select, options.vectors), options.like)
     specifications = [Specification.parse(text) for text in dict.fromkeys(options.targets)] or installed()
     for file in (options.json, options.html):
         if file and file != "-" and not Path(file).parent.is_dir():  # said before the run, and not after it
@@ -118,7 +126,16 @@ def _run(options: argparse.Namespace) -> int:
     if not made.cases and not made.broken:
         print("No case matches.\nHint: gradclip conformance --list shows all.", file=sys.stderr)
         return 2
-    about = (options.dialects, options.select, options.vectors, options.xfails, options.seconds, options.arrays)
+    about = (
+        options.dialects,
+        options.select,
+        options.vectors,
+        options.xfails,
+        options.seconds,
+        options.arrays,
+        options.takes,
+        options.like,
+    )
     with Shown() as shown:
         report = processes.run_all(specifications, processes.Task(made, *about), shown)
     _write(report, options)

@@ -79,6 +79,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exclude", metavar="GLOB", action="append", default=[], help="leave out what matches, as in a .gitignore"
     )
+    group.add_argument("--norms", action="store_true", help="rewrite also what only measures a norm")
     group.add_argument(
         "--allow-semantic-change", action="store_true", help="rewrite also where it changes training; a comment says how"
     )
@@ -129,6 +130,7 @@ def _migrate(arguments: argparse.Namespace) -> int:
         ignore=arguments.ignore,
         annotate=arguments.annotate,
         allow_semantic_change=arguments.allow_semantic_change,
+        norms=arguments.norms,
     )
     request = runner.Request(
         options, write=arguments.write, diff=not (arguments.check or (arguments.write and not arguments.json))
@@ -154,10 +156,14 @@ def _check_codes(arguments: argparse.Namespace) -> None:
 
 
 def _files(arguments: argparse.Namespace, request: Request) -> int:
-    from gradclip.migrate import codemod, files, importers, output, runner
+    from gradclip.migrate import codemod, files, importers, output, project, runner
 
     try:
-        request = replace(request, wanted=importers.wanted(files.discover(arguments.paths, arguments.exclude)))
+        request = replace(
+            request,
+            wanted=importers.wanted(files.discover(arguments.paths, arguments.exclude)),
+            about=project.survey(files.discover(arguments.paths, arguments.exclude)),
+        )
         found = files.discover(arguments.paths, arguments.exclude)
     except files.PatternError as error:
         raise MigrateError("--exclude means nothing.", str(error), "it is a pattern as in a .gitignore.") from None

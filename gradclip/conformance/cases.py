@@ -24,6 +24,7 @@ class Case:
     kind: str  #: "vector" or "check"
     needs: tuple[str, ...]
     content: Any = field(compare=False, repr=False)  #: the :class:`Vector`, or the :class:`Check`
+    allowed: str = ""  #: why a failure is accepted: the native that a target is to be like fails it too
 
     @property
     def id(self) -> str:

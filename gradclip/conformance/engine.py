@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import gradclip
 from gradclip.conformance.cases import Case, Plan, plan
 from gradclip.conformance.checks import Bench, Mismatch
 from gradclip.conformance.declared import Declared, read_xfails
+from gradclip.conformance.like import as_native
 from gradclip.conformance.protocol import claims_of, described, faults_of_claims, faults_of_target, name_of
 from gradclip.conformance.result import Report, Result
 from gradclip.conformance.timed import Hung, Timed
@@ -28,6 +30,7 @@ def check_target(
     xfails: Mapping[str, Mapping[str, str]] | str | Path | None = None,
     seconds: float = 60.0,
     vectors: str | Path | None = None,
+    like: str | None = None,
     on_result: Callable[[Result], None] | None = None,
 ) -> Report:
     """Put a target to the test, in this process.
@@ -41,6 +44,7 @@ def check_target(
         seconds: the time limit of a case.
         vectors: a vector file, or a folder of them, to use in place of those that come with the suite; they are held against
             their schema, for which jsonschema is needed.
+        like: "native:torch", for a copy of a native: what that native gives where gradclip departs is right too.
         on_result: told of every result as it is found.
 
     Returns:
@@ -57,7 +61,7 @@ def check_target(
     >>> report.conformant, report.results[0].message.partition(",")[0]
     (False, 'gradient 0[3] is -3.5')
     """
-    made = plan(dialects, select, vectors)
+    made = as_native(plan(dialects, select, vectors), like)
     declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
     report = new_report(made)
     for result in run_plan(target, made, declared, report, seconds):
@@ -155,6 +159,9 @@ def _result(target: Any, name: str, case: Case, claims: frozenset[str], declared
             finding = timed(lambda: _found(run, target, case, claims))
         except Hung as error:
             finding = Finding(str(error), "hung")
+    hint = str(getattr(target, "hint", ""))
+    if finding.message and hint:
+        finding = replace(finding, message=f"{finding.message}; {hint}")
     return judged(name, case, finding, declared, time.perf_counter() - begun)
 
 
@@ -173,6 +180,8 @@ def judged(name: str, case: Case, finding: Finding, declared: Declared, seconds:
     if why is not None:
         status = "expected" if message else "unexpected"
         message = f"{why}: {message}" if message else f"it passes, and was declared to fail: {why}"
+    elif message and case.allowed:
+        status, message = "expected", f"{case.allowed}: {message}"
     return Result(
         target=name,
         operation=case.operation,

@@ -30,6 +30,7 @@ __all__ = [
 
 #: the folder of the vectors that gradclip comes with
 SHIPPED = Path(__file__).with_name("vectors") / "v1"
+_MOST_ELEMENTS = 1 << 26  #: of an array: the largest that the suite has is half as large
 _MOST_SHOWN = 20  # problems in one message
 
 
@@ -323,6 +324,9 @@ def _wrong_with_array(array: Mapping[str, Any]) -> Iterator[str]:
         yield f"rows {rows} do not fit the shape {shape}."
         return
     size = math.prod(shape) if rows is None else len(rows) * math.prod(shape[1:])
+    if max(size, math.prod(shape)) > _MOST_ELEMENTS:
+        yield f"the shape {shape} has {math.prod(shape):,} elements; at most {_MOST_ELEMENTS:,} are read."
+        return
     values = array.get("values", ())
     if "values" in array and len(values) != size:
         yield f"{len(values)} values do not fill the shape {shape}{'' if rows is None else f' in {len(rows)} rows'}: {size} do."

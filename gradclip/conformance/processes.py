@@ -38,6 +38,8 @@ class Task:
     xfails: str | None = None
     seconds: float = 60.0
     arrays: str = "numpy"
+    takes: str | None = None
+    like: str | None = None
 
     @property
     def operation(self) -> str | None:
@@ -88,6 +90,8 @@ class Run:
             "select": task.select,
             "vectors": task.vectors,
             "xfails": task.xfails,
+            "takes": task.takes,
+            "like": task.like,
         }
         parts |= {"seconds": task.seconds, "arrays": task.arrays, "operation": task.operation, "hopeless": hopeless}
         parts |= {"target": self.specification.text, "skip": self.done, "shipped": self.specification.kind == "native"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance.adapted import gradclip_target, native_target
+from gradclip.conformance.slots import makes_slot, slot_target
 from gradclip.conformance.target import OPERATIONS, function_target
 from gradclip.errors import ArgumentError
 
@@ -62,12 +63,13 @@ class Specification:
         """The environment variables that its process needs."""
         return {"KERAS_BACKEND": self.on} if self.name == "keras" and self.kind == "native" and self.on else {}
 
-    def load(self, operation: str | None = None, arrays: str = "numpy") -> Any:
+    def load(self, operation: str | None = None, arrays: str = "numpy", takes: str | None = None) -> Any:
         """The target.
 
         Args:
             operation: for an object that is a plain function: what it means.
             arrays: and whose arrays it takes.
+            takes: "gradients" or "parameters", where its first argument does not say.
 
         Raises:
             ValueError: for a plain function without its operation.
@@ -75,25 +77,30 @@ class Specification:
         if self.kind != "object":
             return gradclip_target(self.name) if self.kind == "gradclip" else native_target(self.name)
         found = self._object()
-        if isinstance(found, type):
+        if isinstance(found, type) and hasattr(found, "run"):
             found = found()
         if hasattr(found, "run") or hasattr(found, "claims") or not callable(found):
             return found
         if operation is None:
             hint = f"name it by one --dialect: {', '.join(OPERATIONS)}."
             raise ArgumentError("A plain function is tested against one operation.", self.text, hint)
-        return function_target(found, operation, arrays)
+        if makes_slot(found, operation):
+            return slot_target(found, operation, arrays)
+        return function_target(found, operation, arrays, takes=takes)
 
     def _object(self) -> Any:
         """The object; its module is looked for in the current folder too, after all that is installed."""
         if self.name.endswith(".py"):
             path = Path(self.name).resolve()
             sys.path.append(str(path.parent))
-            file = importlib.util.spec_from_file_location(path.stem, path)
+            other = importlib.util.find_spec(path.stem)
+            is_other = other is not None and other.origin != str(path)
+            name = f"_{path.stem}_" if is_other else path.stem  # numpy.py is not to stand for NumPy
+            file = importlib.util.spec_from_file_location(name, path)
             assert file is not None
             assert file.loader is not None
             found: Any = importlib.util.module_from_spec(file)
-            sys.modules[path.stem] = found
+            sys.modules[name] = found
             file.loader.exec_module(found)
         else:
             sys.path.append(os.getcwd())

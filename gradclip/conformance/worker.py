@@ -15,6 +15,7 @@ from gradclip.commands.children import Message, channel
 from gradclip.conformance.cases import Plan, plan
 from gradclip.conformance.declared import xfails_of_run
 from gradclip.conformance.engine import new_report, run_plan
+from gradclip.conformance.like import as_native
 from gradclip.conformance.protocol import name_of
 from gradclip.conformance.specification import Specification
 from gradclip.errors import ArgumentError
@@ -31,11 +32,11 @@ def run(task: Message, send: Any) -> bool:
     Returns:
         Whether a case hangs on.
     """
-    made: Plan = plan(task["dialects"], task["select"], task["vectors"])
+    made: Plan = as_native(plan(task["dialects"], task["select"], task["vectors"]), task["like"])
     hangs = False
     _watch(_STARTING)
     try:
-        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"])
+        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"], task["takes"])
         xfails = xfails_of_run(task["shipped"], task["xfails"])
         report = new_report(made)
         results = run_plan(

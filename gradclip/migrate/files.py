@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from itertools import takewhile
 
 from pathspec import GitIgnoreSpec
 
-__all__ = ["SETTINGS", "Found", "PatternError", "discover", "reason"]
+__all__ = ["SETTINGS", "Found", "PatternError", "discover", "harmless", "reason"]
 
 SETTINGS = (".json", ".toml", ".yaml", ".yml")  #: what trainers are configured with
 SUFFIXES = (".py", ".pyw", ".ipynb", *SETTINGS)
@@ -19,6 +20,8 @@ _CACHES = frozenset({".git", ".hg", ".svn", "__pycache__", ".ipynb_checkpoints",
 #: folders that hold somebody else's, or copies
 _FOREIGN = frozenset({"node_modules", "site-packages", "dist-packages", "__pypackages__", ".tox", ".nox", ".venv", ".eggs"})
 _BUILT = frozenset({"build", "dist"})
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +208,12 @@ def reason(error: OSError) -> str:
     """One plain phrase: "permission denied"."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
+
+
+def harmless(text: str) -> str:
+    r"""A name or a line without what a terminal takes for a command, or that turns the direction of what is read.
+
+    >>> print(harmless("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["FRAMEWORKS", "Migrated", "Options", "Outcome", "Site", "SourceError"]
@@ -28,7 +29,11 @@ class Options:
     ignore: frozenset[str] = frozenset()  #: not these
     annotate: bool = False  #: write a comment at each MANUAL site
     allow_semantic_change: bool = False  #: rewrite also where training would change, with a comment that says so
+    lint: bool = False  #: look for mistakes only, all of them, and rewrite nothing
+    norms: bool = False  #: rewrite also what only measures a norm
     kept: frozenset[str] = frozenset()  #: the names that other files import from this one; "*" for all
+    sparse: str = ""  #: what makes gradients sparse in another file of the run
+    stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: star import -> name -> qualified, or "" for its own
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,6 +48,7 @@ class Site:
     reason: str = field(compare=False)  #: one sentence
     advice: str = field(default="", compare=False)  #: what to do, for MANUAL
     link: str = field(default="", compare=False)  #: into the documentation
+    assumption: str = field(default="", compare=False)  #: what a rewrite takes for granted; most often nothing
 
 
 @dataclass(frozen=True, slots=True)

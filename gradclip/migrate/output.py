@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from gradclip.migrate.files import harmless
 from gradclip.migrate.model import Outcome
 from gradclip.migrate.runner import FileResult, Place
 
@@ -112,7 +113,8 @@ def _site_as_json(place: Place) -> dict[str, Any]:
     site = place.site
     head = {"code": site.code, "outcome": site.outcome.value}
     position = {"cell": place.cell or None, "line": site.line, "column": site.column}
-    return {**head, **position, "text": site.text, "reason": site.reason, "advice": site.advice, "link": site.link}
+    said = {"reason": site.reason, "assumption": site.assumption, "advice": site.advice, "link": site.link}
+    return {**head, **position, "text": site.text, **said}
 
 
 class TextReport(Report):
@@ -147,15 +149,22 @@ class TextReport(Report):
             self._errors.write(f"{where}: ERROR: {result.error}\n")
         elif result.skipped:
             if self._verbose:
-                self._say(f"{result.path}: skipped: {result.skipped}", "dim")
+                self._say(f"{harmless(result.path)}: skipped: {result.skipped}", "dim")
         else:
             self._diff(result.diff)
             for place in result.places:
                 if place.site.outcome in self._shown:
                     self._site(result, place)
+                elif place.site.assumption:
+                    where = _where(result.path, place.cell, place.site.line, place.site.column)
+                    self._say(f"{where}: {place.site.code} assumes {place.site.assumption}.")
             if result.written:
                 count = result.count(Outcome.REWRITTEN)
-                self._say(f"{result.path}: {_counted(count, 'site')} rewritten" if count else f"{result.path}: annotated")
+                self._say(
+                    f"{harmless(result.path)}: {_counted(count, 'site')} rewritten"
+                    if count
+                    else f"{harmless(result.path)}: annotated"
+                )
 
     def end(self) -> None:
         totals = self.totals
@@ -197,7 +206,11 @@ class TextReport(Report):
         site = place.site
         words = {Outcome.REWRITTEN: "rewritten" if self._write else "would be rewritten", Outcome.MANUAL: "MANUAL"}
         where = _where(result.path, place.cell, site.line, site.column)
-        self._say(f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {site.text}", _MARKS[site.outcome])
+        self._say(
+            f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {harmless(site.text)}", _MARKS[site.outcome]
+        )
+        if site.assumption:
+            self._wrap(f"Assumes {site.assumption}.")
         rewritten, manual = site.outcome is Outcome.REWRITTEN, site.outcome is Outcome.MANUAL
         if not rewritten or self._new(site.code, site.reason):
             self._wrap(site.reason)
@@ -239,7 +252,7 @@ def _where(path: str, cell: int, line: int, column: int) -> str:
     """The form that editors and terminals make links of."""
     position = [f"cell {cell}"] if cell else []
     position += [str(number) for number in (line, column)[: bool(line) + bool(line and column)]]
-    return ":".join([path, *position])
+    return ":".join([harmless(path), *position])
 
 
 def _counted(count: int, noun: str) -> str:

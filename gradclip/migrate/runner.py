@@ -7,6 +7,7 @@ import difflib
 import io
 import os
 import signal
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,14 +15,15 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 from gradclip.migrate import disk
 from gradclip.migrate.codemod.codes import CODES, link
-from gradclip.migrate.files import SETTINGS, Found
+from gradclip.migrate.files import SETTINGS, Found, harmless
 from gradclip.migrate.importers import kept
 from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 from gradclip.migrate.notebook import Notebook, Unread
+from gradclip.migrate.project import About
 from gradclip.migrate.settings import report_settings, wanted
 
 __all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrate_file", "run"]
@@ -42,6 +44,7 @@ class Request:
     write: bool = False
     diff: bool = True  #: say what changes, line by line
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: what the files of the run import from each other
+    about: Mapping[str, About] = field(default_factory=dict)  #: what they say of a file else
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,8 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
     """The same for what has been read; nothing is written."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
-        options = replace(request.options, kept=kept(path, request.wanted)) if request.wanted else request.options
+        about = request.about.get(path, About())
+        options = replace(request.options, kept=kept(path, request.wanted), sparse=about.sparse, stars=about.stars)
         text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw
@@ -206,10 +210,19 @@ def _explained(error: SyntaxError) -> str:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    name = path.lstrip("/") + ("\t" if " " in path else "")  # the tab ends a name with spaces
     before, after = (list(io.StringIO(text, newline="\n")) for text in (old, new))
-    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+    lines = difflib.unified_diff(before, after, _in_diff(f"a/{path.lstrip('/')}"), _in_diff(f"b/{path.lstrip('/')}"))
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _in_diff(name: str) -> str:
+    """A name as ``git apply`` and ``patch`` take it: quoted where it has control characters."""
+    if harmless(name) != name:
+        quoted = "".join(
+            f"\\{byte:03o}" if byte < 32 or byte > 126 or byte in b'"\\' else chr(byte) for byte in os.fsencode(name)
+        )
+        return f'"{quoted}"'
+    return name + ("\t" if " " in name else "")  # the tab ends a name with spaces
 
 
 # ---- many files ---------------------------------------------------------------------------------------------------------
@@ -291,8 +304,16 @@ class _Pool:
 
 
 def _quiet() -> None:
-    """An interrupt is the parent's to answer."""
+    """An interrupt is the parent's to answer; without a parent, however it ended, there is no more work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def cores() -> int:

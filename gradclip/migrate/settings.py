@@ -14,9 +14,8 @@ __all__ = ["report_settings", "wanted"]
 #: what only one trainer reads; the others are as often settings of the project's own
 _TRAINERS = frozenset({"GM501", "GM503"})
 _OFF = frozenset({"null", "none", "~", "false", "0", "0.0", "0."})
-_SETTING = re.compile(
-    rf"""(?<![\w"'-])(?P<quote>["']?)(?:[\w.]+\.)?(?P<key>{"|".join(KEYS)})(?P=quote)\s*[:=]\s*(?P<value>[^\s,#\]}}]*)"""
-)
+_SETTING = re.compile(rf"""(?<![\w-])(?P<key>{"|".join(KEYS)})(?P<quote>["']?)\s*[:=]\s*(?P<value>[^\s,#\]}}]*)""")
+_LONGEST = 200  #: characters of the names before a key: "model.trainer."
 
 
 def report_settings(text: str, options: Options) -> tuple[Site, ...]:
@@ -30,12 +29,25 @@ def report_settings(text: str, options: Options) -> tuple[Site, ...]:
 
 def _sites(text: str) -> Iterator[Site]:
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
-        for found in _SETTING.finditer(line):
-            if "#" not in line[: found.start()]:
-                yield _site(found, number)
+        comment = line.find("#")
+        for found in _SETTING.finditer(line, 0, comment if comment >= 0 else len(line)):
+            start = _start(line, found)
+            if start >= 0:
+                yield _site(line[start : found.end()], found, number, start)
 
 
-def _site(found: re.Match[str], line: int) -> Site:
+def _start(line: str, found: re.Match[str]) -> int:
+    """Where a key starts, with its quote and the names before it; -1 where it is a part of something else."""
+    start = found.start()
+    while start and found.start() - start < _LONGEST and (line[start - 1].isalnum() or line[start - 1] in "._"):
+        start -= 1
+    before = line[start - 1 : start]
+    if found["quote"]:
+        return start - 1 if before == found["quote"] else -1
+    return -1 if before and before in "\"'-" else start
+
+
+def _site(shown: str, found: re.Match[str], line: int, start: int) -> Site:
     key, value = found["key"], found["value"].strip("\"'").lower()
     code, outcome, advice = CODES[KEYS[key]], Outcome.MANUAL, CODES[KEYS[key]].advice
     reason = code.reason
@@ -44,7 +56,7 @@ def _site(found: re.Match[str], line: int) -> Site:
     elif code.code not in _TRAINERS:
         code, outcome, advice = CODES["GM207"], Outcome.UNCHANGED, ""
         reason = f"`{key}` is a setting for a trainer, or for the project's own code, which is migrated where it clips."
-    return Site(line, found.start() + 1, code.code, outcome, found[0].strip(), reason, advice, link(code.code))
+    return Site(line, start + 1, code.code, outcome, shown.strip(), reason, advice, link(code.code))
 
 
 def wanted(code: str, options: Options) -> bool:

@@ -36,7 +36,7 @@ def same(got: Any, want: Any) -> None:
 def agree(source: str, codes: list[str], **options: Any) -> dict[str, Any]:
     """Run a source before and after: what is rewritten, and the names of the second run."""
     source = textwrap.dedent(source).lstrip("\n")
-    migrated = migrate(source, **options)
+    migrated = migrate(source, **{"norms": True, **options})
     assert rewritten(migrated) == codes
     assert len(migrated.sites) == len(codes)
     before, after = run(source), run(migrated.source)

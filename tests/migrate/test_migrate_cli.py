@@ -372,7 +372,7 @@ def test_the_json_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert migrate("--json", ".") == 2
     captured = capsys.readouterr()
     assert captured.err == ""
-    site = {"cell": None, "column": 1, "advice": "", "link": ""}
+    site = {"assumption": "", "cell": None, "column": 1, "advice": "", "link": ""}
     nothing = {"changed": False, "written": False, "diff": "", "error": None}
     message = "Python 2, not 3: Missing parentheses in call to 'print'. Did you mean print(...)?"
     assert json.loads(captured.out) == {

@@ -20,7 +20,7 @@ HOOKS = ROOT / ".pre-commit-hooks.yaml"
 
 @pytest.fixture
 def hook() -> dict[str, Any]:
-    (found,) = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
+    (found,) = (one for one in yaml.safe_load(HOOKS.read_text(encoding="utf-8")) if one["id"] == "gradclip-migrate")
     return dict(found)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
+import re
 import stat
 import subprocess
 import threading
@@ -14,6 +16,7 @@ from migrate import stand_in
 
 from gradclip.migrate import disk
 from gradclip.migrate.model import Migrated, Options, Outcome
+from gradclip.migrate.output import TextReport
 from gradclip.migrate.runner import FileResult, Request, migrate_file
 
 SHOW, WRITE = Request(Options()), Request(Options(), write=True)
@@ -284,3 +287,21 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     done.set()
     reader.join()
     assert seen <= {old, old.replace(b"old", b"new")}
+
+
+def test_a_name_with_control_characters_is_harmless_and_can_be_applied(tmp_path: Path) -> None:
+    name = "a\x1b[31m\n\u202eb.py"
+    (tmp_path / name).write_text("old\n", encoding="utf-8")
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        result = migrate_file(name, Request(Options()), stand_in.migrate_source)
+        stream = io.StringIO()
+        report = TextReport(stream, stream, sites=True)
+        report.file(result)
+        assert not re.search("[\x1b\u202e]", stream.getvalue())
+        assert "a\\x1b[31m\\n\\u202eb.py:1:1" in stream.getvalue()
+        subprocess.run(["git", "apply", "-"], input=result.diff, text=True, check=True, timeout=60)
+        assert (tmp_path / name).read_text(encoding="utf-8") == "new\n"
+    finally:
+        os.chdir(before)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launched import environment
 from migrate import stand_in
 
+import gradclip
 from gradclip.migrate import runner
 from gradclip.migrate.files import Found
 from gradclip.migrate.model import Options
@@ -102,3 +106,33 @@ def test_the_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
 
 def test_the_number_of_processes_is_that_of_the_cores() -> None:
     assert runner.cores() >= 1
+
+
+SCRIPT = """
+import sys, time
+from gradclip.migrate import runner
+from gradclip.migrate.files import Found
+from gradclip.migrate.model import Options
+
+def slow(source, options):
+    print("started", flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    for _ in runner.run(map(Found, sys.argv[1:]), runner.Request(Options()), 2, slow):
+        pass
+"""
+
+
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_the_processes_end_with_their_parent(end: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    names = [one.path for one in made(tmp_path, 40)]
+    command = [sys.executable, str(tmp_path / "script.py"), *names]
+    here = environment(PYTHONPATH=str(Path(gradclip.__file__).parents[1]))  # what is tested, wherever the script is
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=here) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        getattr(process, end)()
+        process.communicate(timeout=30)  # what is printed ends when the last process that could print has ended
+    assert process.returncode

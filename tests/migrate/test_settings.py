@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,14 @@ def test_a_settings_file_is_read_and_never_fails_or_changes(tmp_path: Path) -> N
         assert (result.error, result.changed, len(result.places)) == ("", False, count)
         assert bool(result.skipped) == (count == 0)
         assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("unit", [".", "a.", ".gradient_clip_val", "gradient_clip_val ", " ", '"', "max_grad_norm:"])
+def test_the_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = (unit * length)[:length]
+        start = time.process_time()
+        report_settings(text, Options())
+        return time.process_time() - start
+
+    assert seconds(1 << 20) < 64 * max(seconds(1 << 16), 0.05), "16 times the text: a square takes 256 times as long"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from migrate.codemods import manual, migrate, rewritten
 
@@ -138,13 +140,13 @@ FIRES = {
     "ParamAttr(gradient_clip=)": ("GM110", PADDLE + "a = paddle.fluid.ParamAttr(gradient_clip=clip)\n"),
     "minimize(grad_clip=)": (
         "GM110",
-        "from paddle import fluid\nclip = fluid.dygraph_grad_clip.GradClipByNorm(1.0)\nopt.minimize(loss, grad_clip=clip)\n",
+        PADDLE + "clip = paddle.nn.ClipGradByNorm(1.0)\nopt.minimize(loss, grad_clip=clip)\n",
     ),
     "bounds in TensorFlow's order": ("GM110", PADDLE + "clip = paddle.nn.ClipGradByValue(-1.0, 1.0)\n"),
     "bounds named in TensorFlow's order": ("GM110", PADDLE + "clip = paddle.nn.ClipGradByValue(args.min, args.max)\n"),
     # 11: None and sparse
     "an embedding": ("GM111", TF + "e = tf.keras.layers.Embedding(9, 9)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n"),
-    "IndexedSlices": ("GM111", TF + "if isinstance(g, tf.IndexedSlices):\n    g = tf.clip_by_norm(g, 1.0)\n"),
+    "IndexedSlices": ("GM111", TF + "if isinstance(grad, tf.IndexedSlices):\n    grad = tf.clip_by_norm(grad, 1.0)\n"),
     "a sparse embedding of Paddle": (
         "GM111",
         PADDLE + "e = paddle.nn.Embedding(9, 9, sparse=True)\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
@@ -186,21 +188,22 @@ FIRES = {
     # 15: the optimizer's state
     "inject_hyperparams": ("GM115", OPTAX + "tx = optax.inject_hyperparams(optax.clip)(max_delta=1.0)\n"),
     # 16: a parameter listed twice
-    "a chain of modules": ("GM116", TORCH + "clip_grad_norm_(itertools.chain(a.parameters(), b.parameters()), 1.0)\n"),
-    "starred in a list": ("GM116", TORCH + "clip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n"),
-    "a sum of lists": ("GM116", TORCH + "clip_grad_norm_(list(a.parameters()) + list(b.parameters()), 1.0)\n"),
-    "a sum of lists with a name": (
+    "a module in a chain twice": ("GM116", TORCH + "clip_grad_norm_(itertools.chain(a.parameters(), a.parameters()), 1.0)\n"),
+    "a module in a list twice": ("GM116", TORCH + "clip_grad_norm_([*a.parameters(), *a.parameters()], 1.0)\n"),
+    "a module in a sum twice": ("GM116", TORCH + "x = list(a.parameters())\nclip_grad_norm_(x + list(a.parameters()), 1.0)\n"),
+    "weights that are tied": (
         "GM116",
-        TORCH + "ps = list(a.parameters()) + list(b.parameters())\nclip_grad_norm_(ps, 1.0)\n",
+        TORCH + "decoder.weight = encoder.weight\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n",
     ),
-    "every module's": ("GM116", TORCH + "clip_grad_norm_([p for m in models for p in m.parameters()], 1.0)\n"),
-    "from_iterable": (
+    "weights that are tied by a method": (
         "GM116",
-        TORCH + "clip_grad_norm_(itertools.chain.from_iterable(m.parameters() for m in models), 1.0)\n",
+        TORCH + "model.tie_weights()\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n",
     ),
-    "weights of two modules": ("GM116", TORCH + "clip_grad_norm_([encoder.weight, decoder.weight], 1.0)\n"),
+    # a framework that is no more
+    "TensorFlow 1": ("GM117", TF + "with tf.Session() as s:\n    grads, _ = tf.clip_by_global_norm(grads, 1.0)\n"),
+    "fluid": ("GM117", "import paddle.fluid as fluid\nclip = fluid.clip.GradientClipByNorm(1.0)\n"),
     "one weight twice": ("GM116", TORCH + "clip_grad_norm_([w, w], 1.0)\n"),
-    "a sum of Paddle's lists": ("GM116", PADDLE + "paddle.nn.utils.clip_grad_norm_(a.parameters() + b.parameters(), 1.0)\n"),
+    "a sum of Paddle's lists": ("GM116", PADDLE + "paddle.nn.utils.clip_grad_norm_(a.parameters() + a.parameters(), 1.0)\n"),
 }
 
 SILENT = {
@@ -304,6 +307,11 @@ SILENT = {
         KERAS + "keras.optimizers.SGD(clipnorm=1)\n",
     ],
     "GM115": [OPTAX + "tx = optax.inject_hyperparams(optax.adam)(learning_rate=1.0)\noptax.chain(optax.clip(1.0), tx)\n"],
+    "GM117": [
+        "import tensorflow.compat.v1 as tf\nwith tf.Session() as s:\n    grads, _ = tf.clip_by_global_norm(grads, 1.0)\n",
+        TF + "writer = tf.summary.create_file_writer(x)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n",
+        PADDLE + "clip = paddle.nn.ClipGradByNorm(1.0)\n",
+    ],
     "GM116": [
         TORCH + CLIP,
         TORCH + "clip_grad_norm_(itertools.chain(a.parameters()), 1.0)\n",
@@ -422,18 +430,79 @@ def test_a_change_of_meaning_is_made_only_where_it_is_allowed_and_then_said() ->
 
 
 def test_a_join_of_parameters_is_rewritten_where_changes_are_allowed() -> None:
-    source = TORCH + "clip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n"
+    source = TORCH + "clip_grad_norm_([*a.parameters(), *a.parameters()], 1.0)\n"
     changed = migrate(source, allow_semantic_change=True)
     assert rewritten(changed) == ["GT101"]
     assert "# gradclip: GM116 " in changed.source
 
 
+JOINED = [
+    "itertools.chain(a.parameters(), b.parameters())",
+    "[*a.parameters(), *b.parameters()]",
+    "list(a.parameters()) + list(b.parameters())",
+    "[p for m in models for p in m.parameters()]",
+    "itertools.chain.from_iterable(m.parameters() for m in models)",
+    "[encoder.weight, decoder.weight]",
+]
+
+
+@pytest.mark.parametrize("joined", JOINED)
+def test_a_join_is_rewritten_and_what_is_assumed_is_said(joined: str) -> None:
+    (site,) = migrate(TORCH + f"clip_grad_norm_({joined}, 1.0)\n").sites
+    assert site.outcome is Outcome.REWRITTEN
+    assert site.assumption.startswith("no parameter is listed twice")
+
+
 def test_a_rewrite_for_tensorflow_says_that_dense_gradients_are_assumed() -> None:
-    sparse_or_not = migrate(TF + "grads, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)\n")
-    assert [(site.outcome, "Dense gradients are assumed" in site.reason) for site in sparse_or_not.sites] == [
-        (Outcome.REWRITTEN, True)
-    ]
-    assert "Dense" not in migrate(TORCH + CLIP).sites[0].reason
+    source = TF + "grads, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)\n"
+    (site,) = migrate(source).sites
+    assert (site.outcome, site.assumption[:15]) == (Outcome.REWRITTEN, "dense gradients")
+    assert migrate(TORCH + CLIP).sites[0].assumption == ""
+    (site,) = migrate(source, sparse="`tf.gather` in model.py").sites
+    assert (site.outcome, site.code) == (Outcome.MANUAL, "GM111")
+    assert "`tf.gather` in model.py" in site.reason
+
+
+@pytest.mark.parametrize(
+    "dense",
+    [
+        "if isinstance(g, tf.IndexedSlices):\n    out.append(g)\nelse:\n    out.append(tf.clip_by_norm(g, 1.0))\n",
+        "g = f(g) if isinstance(g, tf.IndexedSlices) else tf.clip_by_norm(g, 1.0)\n",
+        "if isinstance(g, tf.IndexedSlices):\n    g = tf.IndexedSlices(tf.clip_by_norm(g.values, 1.0), g.indices)\n",
+    ],
+)
+def test_what_is_found_to_be_dense_is_rewritten(dense: str) -> None:
+    source = TF + "for g in tape.gradient(loss, variables):\n" + textwrap.indent(dense, "    ")
+    (site,) = migrate(source, sparse="`tf.gather` in model.py").sites
+    assert (site.outcome, site.assumption) == (Outcome.REWRITTEN, "")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "h = tf.clip_by_norm(h, 1.0)",
+        "delta = tf.clip_by_norm(delta, eps, axes=[1])",
+        "image = tf.clip_by_norm(image, 1.0)",
+        "outputs, _ = tf.clip_by_global_norm(outputs, 1.0)",
+        "w.assign(tf.clip_by_norm(w, 1.0))",
+    ],
+)
+def test_what_nothing_says_is_a_gradient_is_left(call: str) -> None:
+    (site,) = migrate(TF + call + "\n").sites
+    assert (site.outcome, site.code) == (Outcome.UNCHANGED, "GM112")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "clipped_grads, _ = tf.clip_by_global_norm(values, 1.0)\n",
+        "values, _ = tf.clip_by_global_norm(values, 1.0)\noptimizer.apply_gradients(zip(values, variables))\n",
+        "optimizer.apply_gradients([(tf.clip_by_norm(x, 1.0), v) for x, v in values])\n",
+        "pairs = [(tf.clip_by_norm(x, 1.0), v) for x, v in values]\noptimizer.apply_gradients(pairs)\n",
+    ],
+)
+def test_what_an_optimizer_takes_is_a_gradient(lines: str) -> None:
+    assert rewritten(migrate(TF + "def f(values, variables, optimizer):\n" + textwrap.indent(lines, "    "))) != []
 
 
 def test_what_looks_like_a_mistake_is_left_even_where_changes_are_allowed() -> None:

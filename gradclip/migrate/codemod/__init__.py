@@ -13,7 +13,7 @@ import libcst as cst
 
 from gradclip.migrate.apis import BY_NAME
 from gradclip.migrate.apis.model import Kind
-from gradclip.migrate.codemod import byhand, calls, configuration, mentions
+from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, mentions
 from gradclip.migrate.codemod.codes import link
 from gradclip.migrate.codemod.flow import Flow
 from gradclip.migrate.codemod.found import Context, Decision
@@ -64,13 +64,14 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
 
 def _migrate(source: Source, options: Options) -> Migrated:
-    resolver = Resolver(source)
+    resolver = Resolver(source, options.stars)
     replaced = replacements(source, resolver)
     context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options, replaced)
     decisions = [decision for decision in _decisions(context) if _selected(decision, options)]
     if not decisions:
         return Migrated(source.text)
     decisions.sort(key=lambda decision: source.start(decision.node))
+    decisions = legacy.once(decisions)
     edits = [edit for decision in decisions for edit in decision.edits]
     edits += _imports(decisions, context) + _comments(decisions, context)
     return Migrated(source.edited(edits) if edits else source.text, tuple(_site(decision, source) for decision in decisions))
@@ -87,7 +88,8 @@ def _selected(decision: Decision, options: Options) -> bool:
 def _site(decision: Decision, source: Source) -> Site:
     line, column = source.position(decision.node)
     text = source.code(decision.node).splitlines()[0].rstrip()
-    return Site(line, column, decision.code, decision.outcome, text, decision.reason, decision.advice, link(decision.code))
+    said = (decision.reason, decision.advice, link(decision.code), decision.assumption)
+    return Site(line, column, decision.code, decision.outcome, text, *said)
 
 
 # ---- finding ---------------------------------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ def _others(context: Context) -> Iterator[Decision]:
             yield from configuration.assigned(attribute, context)
     for operation in source.any(cst.BinaryOperation):
         if isinstance(operation.operator, cst.Divide):
-            yield from byhand.division(operation, context)
+            yield from handwritten.division(operation, context)
 
 
 def _names(context: Context) -> frozenset[str]:

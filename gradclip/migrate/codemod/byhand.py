@@ -1,4 +1,4 @@
-"""Clips that are written out: by value with a general function, by norm with a division. They are shown, and left."""
+"""Clips by value that are written out with a general function. They are shown, and left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradclip.migrate.codemod.found import Context, Decision, Finding
 from gradclip.migrate.codemod.gradients import mentions_norm
 from gradclip.migrate.codemod.source import last_name, target_names, words
 
-__all__ = ["METHODS", "call", "division"]
+__all__ = ["METHODS", "call"]
 
 _NESTED = {"minimum": "maximum", "maximum": "minimum"}
 METHODS = words(
@@ -22,12 +22,6 @@ METHODS = words(
 _FUNCTIONS = re.compile(
     r"(numpy|jax\.numpy|cupy|mxnet\.nd|mxnet\.np|torch|paddle|tensorflow\.keras\.(backend|ops)|keras\.(backend|ops))\.(clip|clamp|(_foreach_)?clamp_(max|min))_?"
 )
-_LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold
-    r"\w*(max|clip|threshold|limit)\w*norm|\w*norm\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
-    r"clip(ping)?(_(val(ue)?|grad\w*|threshold|limit))?|max_?grad\w*|threshold",
-    re.IGNORECASE,
-)
-_NORM = re.compile(r"norm", re.IGNORECASE)
 _OTHER = re.compile(r"ratio|prob|advantage|value_pred|log|reward|action|loss|weight|image|pixel", re.IGNORECASE)
 
 
@@ -140,68 +134,3 @@ def _is_used_after(node: cst.Call, name: cst.Name, loop: cst.For, context: Conte
         return True
     end, uses = source.end(node), context.resolver.uses.get(name.value, ())
     return any(source.start(use) >= end and loop in source.ancestors(use) for use in uses)
-
-
-# ---- by norm -------------------------------------------------------------------------------------------------------------
-
-
-def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
-    """``max_norm / (norm + 1e-6)``: the coefficient of a clip by norm."""
-    source = context.source
-    limit, norm = source.code(node.left), source.code(node.right)
-    name = last_name(node.left)
-    key = node.left.slice[0].slice if isinstance(node.left, cst.Subscript) else None
-    if isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString):
-        name = key.value.raw_value  # args["max_norm"]
-    if not _LIMIT.fullmatch(name) or not _NORM.search(norm):
-        if _scales_gradients(node, context) and _is_bounded(node, norm, context):
-            yield manual(node, Finding("GM402"))
-        return
-    if _is_bounded(node, norm, context):
-        advice = "Use gradclip.clip_grad_norm_ for parameters, or gradclip.clip(grads, gradclip.dialects.torch.clip_grad_norm("
-        yield manual(node, Finding("GM402", advice=f"{advice}{limit})).grads."))
-    else:
-        reason = f"{source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
-        yield manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
-
-
-def _scales_gradients(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether gradients are multiplied by what a quotient is assigned to: ``p.grad.mul_(coef)``."""
-    names = _assigned(node, context)
-    function = context.source.function(node)
-    body = context.source.code(function) if function is not context.source.module else context.source.text
-    return any(re.search(rf"\bgrad\w*(\.data)?(\.mul_?\(|\s*\*=?)\s*{name}\b", body) for name in names)
-
-
-def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether something keeps the coefficient at most 1: a minimum around it, an ``if``, a maximum in the norm, a ``where``."""
-    source = context.source
-    if re.search(r"max(imum)?\(", norm):
-        return True
-    for outer in source.ancestors(node):
-        if isinstance(outer, cst.Call) and re.search(r"min(imum)?$|clamp_?$|clip$|where$|cond$", last_name(outer.func)):
-            return True
-        if isinstance(outer, (cst.If, cst.IfExp)) and _NORM.search(source.code(outer.test)):
-            return True
-        if isinstance(outer, cst.FunctionDef):
-            break
-    names = _assigned(node, context)
-    function = source.function(node)
-    body = source.code(function) if function is not source.module else source.text
-    return any(
-        re.search(
-            rf"(min(imum)?|clamp|clip|where)\([^()]*\b{name}\b|\b{name}\.(clamp|clip|min)|\b{name}\s*[<>]|[<>]=?\s*{name}\b",
-            body,
-        )
-        for name in names
-    )
-
-
-def _assigned(node: cst.CSTNode, context: Context) -> frozenset[str]:
-    """The names that the value of an expression gets."""
-    for outer in context.source.ancestors(node):
-        if isinstance(outer, cst.Assign):
-            return frozenset(name for target in outer.targets for name in target_names(target.target))
-        if isinstance(outer, (cst.SimpleStatementLine, cst.Call)):
-            break
-    return frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import libcst as cst
 
 from gradclip.migrate.apis import BY_NAME, KEYWORDS
 from gradclip.migrate.apis.model import Api, Kind
+from gradclip.migrate.codemod import legacy
 from gradclip.migrate.codemod.bind import BindError, bind, literal
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.codemod.elsewhere import crossing, no_rewrite
@@ -16,8 +18,7 @@ from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding, 
 from gradclip.migrate.codemod.resolve import Names
 from gradclip.migrate.codemod.rewrite import rewritten
 from gradclip.migrate.codemod.source import Edit
-from gradclip.migrate.codemod.traps import OF_THE_NATIVE, TRAPS, loops
-from gradclip.migrate.codemod.traps.sparse import assumption
+from gradclip.migrate.codemod.traps import MISTAKES, OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
 from gradclip.migrate.model import Outcome
 
 __all__ = ["decide", "manual", "unchanged"]
@@ -39,7 +40,8 @@ def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
     names = context.resolver.names(call.func)
     known = sorted(names.qualified & BY_NAME.keys())
     if known:
-        yield from _wanted(_function(call, known, names, context), context)
+        for made in _function(call, known, names, context):
+            yield from _wanted(made, context)
         return
     for name in sorted(names.qualified & KEYWORDS.keys())[:1]:
         found = [decision for api in KEYWORDS[name] if (decision := _keyword(call, name, api, names, context)) is not None]
@@ -58,17 +60,24 @@ def _wanted(decision: Decision | None, context: Context) -> Iterator[Decision]:
     yield decision
 
 
-def _function(call: cst.Call, known: list[str], names: Names, context: Context) -> Decision:
+def _function(call: cst.Call, known: list[str], names: Names, context: Context) -> Iterator[Decision]:
     api = BY_NAME[known[0]]
     same = {(BY_NAME[name].signature, BY_NAME[name].dialect, BY_NAME[name].kind) for name in known}
     problem = _problem(call, names, len(same), known, context)
     if problem is not None:
-        return manual(call, problem, api)
+        yield manual(call, problem, api)
+        return
     try:
         arguments = bind(call, api.signature)
     except BindError as error:
-        return manual(call, Finding("GM203" if error.starred else "GM204", str(error)), api)
-    return _apply(ApiCall(context, call, api, known[0], arguments, api.targets.get("gradclip")))
+        yield manual(call, Finding("GM203" if error.starred else "GM204", str(error)), api)
+        return
+    found = ApiCall(context, call, api, known[0], arguments, api.targets.get("gradclip"))
+    if context.options.lint:
+        if not _look_alike(found):
+            yield from (manual(call, finding, api) for check in MISTAKES if (finding := check(found)) is not None)
+    else:
+        yield _apply(found)
 
 
 def _problem(call: cst.Call, names: Names, functions: int, known: list[str], context: Context) -> Finding | None:
@@ -87,7 +96,8 @@ def _problem(call: cst.Call, names: Names, functions: int, known: list[str], con
     if isinstance(call.func, cst.Name) and names.bound_at:
         after = context.source.start(names.bound_at[-1].node)
         for star in context.resolver.stars:
-            if context.source.start(star) > after and context.source.function(star) is context.source.module:
+            later = context.source.start(star) > after and context.source.function(star) is context.source.module
+            if later and context.resolver.may_bind(star, call.func.value):
                 return Finding("GM202", f"{context.source.shown(star)} may bind `{written}` anew.")
     return None
 
@@ -119,6 +129,8 @@ def _apply(found: ApiCall) -> Decision:
     alike = _look_alike(found)
     if alike:
         return unchanged(found.call, "GM112", alike, api)
+    if options.to == "gradclip" and not options.norms and _only_measures(found):
+        return unchanged(found.call, "GM005", api=api)
     native = options.to == family(api.framework)
     if native:
         target = api.targets.get(options.to)
@@ -127,6 +139,9 @@ def _apply(found: ApiCall) -> Decision:
     else:
         target = found.target
     checks = OF_THE_NATIVE if native else (loops.check, crossing, *TRAPS) if found.crosses else TRAPS
+    cannot = legacy.check(found)
+    if cannot is not None and found.context.keeps(cannot.code):
+        return manual(found.call, cannot, api)
     findings = [finding for check in checks if (finding := check(found)) is not None and found.context.keeps(finding.code)]
     stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
     if stopping:
@@ -141,7 +156,9 @@ def _apply(found: ApiCall) -> Decision:
 
 def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> Decision:
     """A rewrite; where it changes what training does, with the comment and the assignment that go with it."""
-    reason = (decision.reason or "gradclip's function means the same.") + assumption(found)
+    reason = decision.reason or "gradclip's function means the same."
+    taken = [text for assumed in (sparse.assumption, shared.assumption, keras.assumption) if (text := assumed(found))]
+    decision = replace(decision, assumption="; ".join(taken))
     if not findings:
         return replace(decision, reason=reason)
     finding = findings[0]
@@ -149,6 +166,14 @@ def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> D
     start = found.context.source.start(found.call)
     prefix = (Edit(start, start, finding.prefix),) if finding.prefix else ()
     return replace(decision, reason=why, comment=f"{finding.code} {why}", edits=(*prefix, *decision.edits))
+
+
+def _only_measures(found: ApiCall) -> bool:
+    """A norm, and a clip whose limit is infinite."""
+    if found.api.kind is Kind.MEASURE:
+        return True
+    limit = found.arguments.get("max_norm")
+    return found.api.kind is Kind.IN_PLACE and limit is not None and literal(limit.value) == math.inf
 
 
 def _look_alike(found: ApiCall) -> str:
@@ -161,6 +186,6 @@ def _look_alike(found: ApiCall) -> str:
         return f"{shown} is of an action, and no parameter's gradient."
     if gradients.is_parameter(tensors) and not gradients.is_gradient(tensors):
         return f"{shown} is a parameter, and not its gradient."
-    if found.clips_by_value and not gradients.is_gradient(tensors):
+    if not gradients.is_gradient(tensors) and not gradients.is_taken(found.call):
         return f"Nothing says that {shown} is a gradient."
     return ""

@@ -31,6 +31,7 @@ _CODES = (
     Code("GM002", "gradclip's own", "It is gradclip's already.", ""),
     Code("GM003", "Switched off", "The clip is switched off here.", ""),
     Code("GM004", "A type, not a clip", "It asks for a type, which gradclip's objects have too.", ""),
+    Code("GM005", "A norm that is only measured", "It measures a norm and clips nothing; `--norms` rewrites it too.", ""),
     Code(
         "GM101",
         "An iterator",
@@ -119,8 +120,14 @@ _CODES = (
     Code(
         "GM116",
         "A parameter listed twice",
-        "Parameters of several modules are joined: one that two of them share counts twice natively, and once in gradclip.",
-        "Pass one list without duplicates; if nothing is shared, or once is meant, `--allow-semantic-change` rewrites it.",
+        "A parameter is joined with itself: it counts twice natively, and once in gradclip.",
+        "Pass one list without duplicates; if once is meant, `--allow-semantic-change` rewrites it.",
+    ),
+    Code(
+        "GM117",
+        "A framework that is no more",
+        "The file is written for TensorFlow 1 or paddle.fluid, which cannot run beside gradclip.",
+        "Migrate the file to the framework's current version first: `gradclip migrate --to tensorflow`, or `--to paddle`.",
     ),
     Code(
         "GM201",

@@ -90,7 +90,8 @@ class Flow:
 
     def before(self, node: cst.CSTNode, *kinds: str) -> list[Event]:
         start = self._source.start(node)
-        return [event for event in self.events(node, *kinds) if event.start < start]
+        around = set(self._source.ancestors(node))  # apply_gradients([clip(g) for g in grads]) comes after the clip
+        return [event for event in self.events(node, *kinds) if event.start < start and event.call not in around]
 
     def after(self, node: cst.CSTNode, *kinds: str) -> list[Event]:
         end = self._source.end(node)

@@ -100,6 +100,7 @@ class Decision:
     needs: tuple[Need, ...] = ()  #: the imports that the edits want
     uses: str = ""  #: the import that they use, which is there already
     comment: str = ""  #: to be written above: what a permitted change does
+    assumption: str = ""  #: what the rewrite takes for granted
 
 
 def family(framework: str) -> str:

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from gradclip.migrate.codemod.resolve import Resolver
-from gradclip.migrate.codemod.source import Source, dotted, last_name, words
+from gradclip.migrate.codemod.source import Source, dotted, last_name, target_names, words
 
 __all__ = ["Gradients", "mentions_norm"]
 
@@ -26,6 +26,7 @@ _KEEPS = words(
     "zip list tuple reversed enumerate filter map tree_map tree_leaves leaves flatten values items clip_by_value "
     "data clone detach numpy convert_to_tensor asarray array"
 )
+_APPLIES = words("apply_gradients apply apply_updates update")
 _NORM = re.compile(r"norm", re.IGNORECASE)
 _PARAMETER = re.compile(
     r"^(p|w|b|param|params|parameter|weights?|bias|kernel|theta|var|variables?|embeddings?)\d*$|_(params?|weights?)$"
@@ -58,6 +59,38 @@ class Gradients:
             return bool(node.elements) and all(self.is_gradient(element.value, depth - 1) for element in node.elements)
         if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
             return self.is_gradient(node.elt, depth - 1)
+        return False
+
+    def is_taken(self, call: cst.Call) -> bool:
+        """Whether what a call returns is named as gradients are, or goes to what applies them."""
+        holder = self._source.parents[call]
+        if isinstance(holder, cst.Assign):
+            target = holder.targets[0].target
+            first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else target
+            if isinstance(first, cst.Name):
+                if self.is_named(first.value):
+                    return True
+                return any(self._is_applied(use) for use in self._resolver.uses.get(first.value, ()))
+            return isinstance(first, cst.Attribute) and self.is_named(first.attr.value)
+        return self._is_applied(call)
+
+    def _is_applied(self, node: cst.CSTNode) -> bool:
+        """Whether a value is a part of what ``apply_gradients`` is handed."""
+        function = self._source.function(node)
+        for outer in self._source.ancestors(node):
+            if isinstance(outer, cst.Call) and last_name(outer.func) in _APPLIES:
+                return True
+            if isinstance(outer, cst.Assign):
+                names = {name for target in outer.targets for name in target_names(target.target)}
+                return any(
+                    isinstance(above, cst.Call) and last_name(above.func) in _APPLIES
+                    for name in names
+                    for use in self._resolver.uses.get(name, ())
+                    if self._source.function(use) is function
+                    for above in self._source.ancestors(use)
+                )
+            if outer is function:
+                break
         return False
 
     def is_action(self, node: cst.BaseExpression) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.migrate.codemod.resolve import Binding, Resolver, module_of
-from gradclip.migrate.codemod.source import Edit, Source, dotted
+from gradclip.migrate.codemod.resolve import Resolver, module_of
+from gradclip.migrate.codemod.source import Edit, Import, Source, dotted
 
 __all__ = ["Need", "Spelling", "added", "spell"]
 
@@ -19,6 +19,7 @@ class Need:
 
     statement: str  #: "import gradclip"
     anchor: cst.CSTNode | None  #: the import that the call depended on; the new one goes where that is
+    at: cst.CSTNode  #: the call: the import comes before it on every path
     beside: cst.ImportAlias | None = None  #: of a from-import: the alias next to which ``statement``, a name, is to go
     local: bool = False  #: in the block of the anchor, even where that is no part of the module's own
 
@@ -34,51 +35,63 @@ class Spelling:
 
 def spell(qualified: str, at: cst.BaseExpression, source: Source, resolver: Resolver) -> Spelling:
     """A function of gradclip, or of a framework, at the place of another function's name."""
-    anchor = next((binding.node for binding in resolver.names(at).bound_at), None)
+    anchors = [binding.node for binding in resolver.names(at).bound_at]
     if qualified.startswith("gradclip."):
-        return _gradclip(qualified, anchor, at, source, resolver)
-    return _native(qualified, anchor, at, source, resolver)
+        return _gradclip(qualified, anchors, at, source, resolver)
+    return _native(qualified, _first_import(anchors, at, source), at, source, resolver)
+
+
+def _first_import(nodes: Sequence[cst.CSTNode], at: cst.CSTNode, source: Source) -> cst.CSTNode | None:
+    """The first of several imports; one of the same function before one of the module."""
+    function = source.function(at)
+    return min(nodes, key=lambda node: (source.function(node) is not function, source.start(node)), default=None)
 
 
 def _gradclip(
-    qualified: str, anchor: cst.CSTNode | None, at: cst.BaseExpression, source: Source, resolver: Resolver
+    qualified: str, anchors: Sequence[cst.CSTNode], at: cst.BaseExpression, source: Source, resolver: Resolver
 ) -> Spelling:
-    if not qualified.startswith("gradclip.backends."):
-        name, needs = _bound("gradclip", anchor, at, source, resolver)
-        return Spelling(name + qualified.removeprefix("gradclip"), needs)
-    module, _, function = qualified.rpartition(".")
-    name, needs = _bound(module, anchor, at, source, resolver)
-    return Spelling(f"{name}.{function}", needs)
+    """``gradclip.clip_``; a slot's function by its own name, and a dialect by a short one."""
+    parts = qualified.split(".")
+    anchor = _first_import(anchors, at, source)
+    if len(parts) == 2:
+        name, need = _imported("gradclip", "", "gradclip", [anchor], at, source, resolver)
+        return Spelling(f"{name}.{parts[1]}", need)
+    if parts[1] == "dialects":
+        name, need = _imported("gradclip.dialects", parts[2], f"{parts[2]}_rules", [anchor], at, source, resolver)
+        return Spelling(f"{name}.{parts[3]}", need)
+    lazy = anchors if not any(_is_top(one, source) for one in anchors) else [anchor]  # it imports its framework
+    name, need = _imported(".".join(parts[:-1]), parts[-1], parts[-1], lazy, at, source, resolver)
+    return Spelling(name, need)
 
 
-def _bound(
-    module: str, anchor: cst.CSTNode | None, at: cst.BaseExpression, source: Source, resolver: Resolver
+def _imported(
+    module: str,
+    member: str,
+    local: str,
+    anchors: Sequence[cst.CSTNode | None],
+    at: cst.BaseExpression,
+    source: Source,
+    resolver: Resolver,
 ) -> tuple[str, tuple[Need, ...]]:
-    """The name of a module of gradclip at a place: what is imported already, or a new import."""
+    """The name of a module of gradclip, or of what is in it, at a place: imported already, or by a new import."""
+    qualified = f"{module}.{member}" if member else module
     for binding in resolver.bindings:
-        if _is_module(binding, module) and _is_top(binding.node, source) and source.start(binding.node) < source.start(at):
-            name = binding.local if binding.alias.asname is not None else module
-            if _means_gradclip(binding.local, resolver):
-                return name, ()
-    local = module != "gradclip" and anchor is not None and not _is_top(anchor, source)
-    if not local and _means_gradclip("gradclip", resolver):
-        return module, (Need(f"import {module}", anchor),)
-    alias = _free(module.replace(".backends.", "_") if module != "gradclip" else "gradclip_", resolver)
-    return alias, (Need(f"import {module} as {alias}", anchor, local=local),)
+        before = _is_top(binding.node, source) and source.start(binding.node) < source.start(at)
+        if binding.qualified == qualified and before and _means(binding.local, qualified, resolver):
+            return binding.local, ()
+    if not _means(local, qualified, resolver):
+        local = _free(f"{local}_", resolver)
+    original = member or module
+    name = original if local == original else f"{original} as {local}"
+    statement = f"from {module} import {name}" if member else f"import {name}"
+    inner = member == local.rstrip("_") and not any(anchor is None or _is_top(anchor, source) for anchor in anchors)
+    return local, tuple(Need(statement, anchor, at, local=inner) for anchor in anchors)
 
 
-def _is_module(binding: Binding, module: str) -> bool:
-    if isinstance(binding.node, cst.ImportFrom):
-        return False
-    imported = ".".join(dotted(binding.alias.name) or ())
-    return imported == module or (module == "gradclip" and binding.alias.asname is None and binding.local == "gradclip")
-
-
-def _means_gradclip(local: str, resolver: Resolver) -> bool:
-    """Whether every import of a name is of gradclip, and nothing else binds it."""
+def _means(local: str, qualified: str, resolver: Resolver) -> bool:
+    """Whether every import of a name is of the same thing, and nothing else binds it."""
     bindings = [binding for binding in resolver.bindings if binding.local == local]
-    foreign = any(binding.qualified.partition(".")[0] != "gradclip" for binding in bindings)
-    return not foreign and local not in resolver.assigned
+    return all(binding.qualified == qualified for binding in bindings) and local not in resolver.assigned
 
 
 def _free(name: str, resolver: Resolver) -> str:
@@ -96,53 +109,76 @@ def _native(qualified: str, anchor: cst.CSTNode | None, at: cst.BaseExpression, 
         beside = isinstance(binding.node, cst.ImportFrom) and len(written) == 1 and module_of(binding.node) == module
         others = [other for other in resolver.bindings if other.local == name and other.qualified != qualified]
         if beside and not others and name not in resolver.assigned:
-            return Spelling(name, (Need(name, binding.node, binding.alias),))
-    tops = [binding for binding in resolver.bindings if _is_top(binding.node, source)]
+            return Spelling(name, (Need(name, binding.node, at, binding.alias),))
+    tops = [b for b in resolver.bindings if _is_top(b.node, source) and source.start(b.node) < source.start(at)]
     for binding in sorted(tops, key=lambda binding: -len(binding.qualified)):
         alone = [other.qualified for other in resolver.bindings if other.local == binding.local] == [binding.qualified]
         if qualified.startswith(binding.qualified + ".") and alone and binding.local not in resolver.assigned:
             return Spelling(binding.local + qualified.removeprefix(binding.qualified), uses=binding.local)
     top, _, rest = qualified.partition(".")
     if top not in resolver.taken:
-        return Spelling(qualified, (Need(f"import {top}", anchor),))
+        return Spelling(qualified, (Need(f"import {top}", anchor, at),))
     alias = _free(f"{top}_", resolver)
-    return Spelling(f"{alias}.{rest}", (Need(f"import {top} as {alias}", anchor),))
+    return Spelling(f"{alias}.{rest}", (Need(f"import {top} as {alias}", anchor, at),))
 
 
 # ---- where new imports go ------------------------------------------------------------------------------------------------
 
 
 def added(needs: Iterable[Need], source: Source, resolver: Resolver) -> list[Edit]:
-    """The edits that import what is needed: each once, beside the import that it stands in for."""
+    """The edits that import what is needed: each once, beside the import that it stands in for, before all of its uses."""
     edits: dict[tuple[str, int], Edit] = {}
-    tops: set[str] = set()
+    tops: dict[str, list[Need]] = {}
     for need in needs:
         if need.beside is not None:
             continue  # with the alias that it replaces, where those are removed
         if need.local and need.anchor is not None:
             edit = _in_block(need.statement, need.anchor, source)
-        elif need.statement in tops:
-            continue
+            edits[need.statement, edit.start] = edit
         else:
-            tops.add(need.statement)
-            edit = _at_top(need.statement, need.anchor, source)
-        edits[need.statement, edit.start] = edit
-    return list(edits.values())
+            tops.setdefault(need.statement, []).append(need)
+    for statement in sorted(tops, key=_sort_key):
+        edit = _at_top(statement, tops[statement], source)
+        edits[statement, edit.start] = edit
+    return _together(edits.values(), source)
 
 
-def _at_top(statement: str, anchor: cst.CSTNode | None, source: Source) -> Edit:
-    """Among the imports of the module: in the place that sorting gives it in the block of the anchor, or after the last."""
+def _together(edits: Iterable[Edit], source: Source) -> list[Edit]:
+    """Imports below a docstring, each of which has empty lines around it, as one block."""
+    blocks: dict[int, Edit] = {}
+    others = []
+    for edit in edits:
+        first = blocks.get(edit.start)
+        if not edit.text.startswith(source.newline):
+            others.append(edit)
+        elif first is None:
+            blocks[edit.start] = edit
+        else:
+            text = first.text.rstrip("\r\n") + source.newline + edit.text.removeprefix(source.newline)
+            blocks[edit.start] = Import(edit.start, edit.end, text)
+    return [*blocks.values(), *others]
+
+
+def _at_top(statement: str, needs: Sequence[Need], source: Source) -> Edit:
+    """Among the imports of the module: in the place that sorting gives it in the block of the first anchor, or after the last.
+
+    It comes before the first statement of the module that has a use, so that every path of execution passes it.
+    """
     body = source.module.body
-    outer = _number(anchor, source) if anchor is not None else next((n for n, node in enumerate(body) if _is_import(node)), 0)
+    use = min(_number(need.at, source) for need in needs)
+    anchors = [need.anchor for need in needs if need.anchor is not None and _number(need.anchor, source) <= use]
+    anchor = min(anchors, key=source.start, default=None)
+    first = next((number for number, node in enumerate(body[:use]) if _is_import(node)), use)
+    outer = first if anchor is None else _number(anchor, source)
     if anchor is not None and _is_top(anchor, source) and not _is_import(body[outer]):
         return _in_block(statement, anchor, source)  # in a line with something else
-    if outer < len(body) and _is_import(body[outer]):
-        block = _block(body, outer)
+    if outer < use and _is_import(body[outer]):
+        block = [node for node in _block(body, outer) if _number(node, source) < use]
         open_ = [node for node in block if not any(line.comment for line in node.leading_lines)]
         later = next((node for node in open_ if _sort_key(source.code(node)) > _sort_key(statement)), None)
         if later is not None:
             start = source.line_start(source.start(later))
-            return Edit(start, start, statement + source.newline)
+            return Import(start, start, statement + source.newline)
         return _after(block[-1], statement, source)
     before = [node for node in body[:outer] if _is_import(node) or _is_future(node)]
     if before:
@@ -208,7 +244,7 @@ def _sort_key(statement: str) -> tuple[bool, str]:
 def _after(node: cst.CSTNode, statement: str, source: Source) -> Edit:
     end = source.next_line(source.end(node))
     on_own_line = end == 0 or source.data[end - 1 : end] in (b"\n", b"\r")
-    return Edit(end, end, statement + source.newline if on_own_line else source.newline + statement)
+    return Import(end, end, statement + source.newline if on_own_line else source.newline + statement)
 
 
 def _first(statement: str, source: Source) -> Edit:
@@ -218,13 +254,13 @@ def _first(statement: str, source: Source) -> Edit:
         line = source.data[start : source.next_line(start)]
         if line.startswith(b"#!") or (line.startswith(b"#") and b"coding" in line):
             start = source.next_line(start)
-    return Edit(start, start, statement + source.newline)
+    return Import(start, start, statement + source.newline)
 
 
 def _in_block(statement: str, anchor: cst.CSTNode, source: Source) -> Edit:
     line = source.parents[anchor]
     start = source.start(anchor)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
-        return Edit(start, start, f"{statement}; ")
+        return Import(start, start, f"{statement}; ")
     indent = source.data[source.line_start(start) : start].decode()
     return _after(line, indent + statement, source)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.metadata import BaseAssignment, BuiltinAssignment, ImportAssignment
 
+from gradclip.migrate.codemod.scopes import Assigned, Scopes
 from gradclip.migrate.codemod.source import Source, dotted
 
 __all__ = ["Binding", "Names", "Resolver", "module_of"]
@@ -69,10 +69,13 @@ class Names:
 
 
 class Resolver:
-    """Names by LibCST's scopes: an import, a local thing, several of them, or nothing."""
+    """Names by Python's scopes: an import, a local thing, several of them, or nothing."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, stars: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Names of a source; ``stars``: what its star imports are known to bind."""
         self._source = source
+        self._known_stars = stars or {}
+        self._scopes = Scopes(source)
         self._cache: dict[cst.CSTNode, Names] = {}
 
     def names(self, node: cst.CSTNode, depth: int = 4) -> Names:
@@ -96,11 +99,11 @@ class Resolver:
             return self._unscoped(parts[0], rest)
         assignments = self._assignments(first, parts[0])
         if not assignments:
-            return Names(unbound=True)
-        if any(isinstance(assignment, BuiltinAssignment) for assignment in assignments):
+            return self._by_star(parts[0], rest) or Names(unbound=True)
+        if any(assignment.is_builtin for assignment in assignments):
             return Names(frozenset({f"builtins.{parts[0]}{rest}"}))
         bindings = tuple(binding for assignment in assignments for binding in self._bindings(assignment, parts[0]))
-        others = [assignment for assignment in assignments if not isinstance(assignment, ImportAssignment)]
+        others = [assignment for assignment in assignments if not assignment.is_import]
         if bindings:
             others = [assignment for assignment in others if not self._is_none(assignment)]
         qualified = {binding.qualified + rest for binding in bindings}
@@ -116,12 +119,27 @@ class Resolver:
         """A name that at most imports of the module itself bind: it means the same everywhere."""
         bindings = tuple(binding for binding in self.bindings if binding.local == name)
         if not bindings:
-            return Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
+            builtin = Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
+            return self._by_star(name, rest) or builtin
         return Names(frozenset(binding.qualified + rest for binding in bindings), bound_at=bindings)
+
+    def _by_star(self, name: str, rest: str) -> Names | None:
+        """What a star import gives a name: the last one that binds it, if all after it are known not to."""
+        for star in reversed(self.stars):
+            bound = self._known_stars.get(module_of(star))
+            if bound is None:
+                return None
+            if name in bound:
+                return Names(frozenset({bound[name] + rest})) if bound[name] else Names(local=True)
+        return None
+
+    def may_bind(self, star: cst.ImportFrom, name: str) -> bool:
+        """Whether a star import may bind a name."""
+        return name in self._known_stars.get(module_of(star), {name: ""})
 
     @functools.cached_property
     def _scoped(self) -> frozenset[str]:
-        """The names of which the meaning may depend on the place, so that LibCST's scopes are worth their time."""
+        """The names of which the meaning may depend on the place, so that scopes are worth their time."""
         source = self._source
         within = (b.local for b in self.bindings if source.within(b.node, cst.FunctionDef, cst.ClassDef) is not None)
         return self.assigned | frozenset(within)
@@ -139,14 +157,13 @@ class Resolver:
     @functools.cached_property
     def taken(self) -> frozenset[str]:
         """Every name that this source reads or binds."""
-        return frozenset(self.uses) | self._matched | {binding.local for binding in self.bindings}
+        return frozenset(self.uses) | self._matched | self._source.hidden_names | {b.local for b in self.bindings}
 
-    def _assignments(self, node: cst.CSTNode, name: str) -> list[BaseAssignment]:
-        scope = self._source.scope(node)
-        return [] if scope is None else list(scope[name])
+    def _assignments(self, node: cst.CSTNode, name: str) -> list[Assigned]:
+        return self._scopes.assigned(node, name)
 
-    def _bindings(self, assignment: BaseAssignment, local: str) -> Iterator[Binding]:
-        if isinstance(assignment, ImportAssignment) and isinstance(assignment.node, (cst.Import, cst.ImportFrom)):
+    def _bindings(self, assignment: Assigned, local: str) -> Iterator[Binding]:
+        if isinstance(assignment.node, (cst.Import, cst.ImportFrom)):
             yield from (binding for binding in self.bindings_of(assignment.node) if binding.local == local)
 
     def bindings_of(self, node: cst.Import | cst.ImportFrom) -> list[Binding]:
@@ -210,20 +227,20 @@ class Resolver:
 
     @functools.cached_property
     def _matched(self) -> frozenset[str]:
-        """The names that patterns of ``match`` bind, which LibCST's scopes leave out."""
+        """The names that patterns of ``match`` bind, which the scopes leave out."""
         patterns = [node.name for node in self._source.any(cst.MatchAs)]
         patterns += [node.name for node in self._source.any(cst.MatchStar)]
         patterns += [node.rest for node in self._source.any(cst.MatchMapping)]
         return frozenset(name.value for name in patterns if name is not None)
 
-    def _is_none(self, assignment: BaseAssignment) -> bool:
+    def _is_none(self, assignment: Assigned) -> bool:
         """``torch = None``, of which no function can be called."""
         value = self._value(assignment)
         return isinstance(value, cst.Name) and value.value == "None"
 
-    def _value(self, assignment: BaseAssignment) -> cst.BaseExpression | None:
+    def _value(self, assignment: Assigned) -> cst.BaseExpression | None:
         """The right side of ``name = value``."""
-        node = getattr(assignment, "node", None)
+        node = assignment.node
         target = self._source.parents.get(node) if node is not None else None
         statement = self._source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
         return statement.value if isinstance(statement, cst.Assign) else None
@@ -233,7 +250,7 @@ class Resolver:
         if not isinstance(node, cst.Name):
             return None
         assignments, source = self._assignments(node, node.value), self._source
-        places = {place: a for a in assignments if (place := getattr(a, "node", None)) is not None}
+        places = {place: a for a in assignments if (place := a.node) is not None}
         if len(places) > 1:
             around = (node, *source.ancestors(node))  # the assignment that a name is in comes after it
             before = [place for place in places if source.start(place) < source.start(node)]
@@ -245,8 +262,7 @@ class Resolver:
 
     def assigned_at(self, node: cst.Name) -> list[cst.CSTNode]:
         """The nodes that bind a name where it is read."""
-        found = (getattr(assignment, "node", None) for assignment in self._assignments(node, node.value))
-        return [place for place in found if place is not None]
+        return [assigned.node for assigned in self._assignments(node, node.value) if assigned.node is not None]
 
 
 def module_of(node: cst.ImportFrom) -> str:

@@ -11,7 +11,8 @@ from gradclip.migrate.apis import BY_NAME
 from gradclip.migrate.apis.model import Kind, Target
 from gradclip.migrate.codemod.bind import literal
 from gradclip.migrate.codemod.found import ApiCall, Decision, Finding
-from gradclip.migrate.codemod.imports import Need, spell
+from gradclip.migrate.codemod.imports import spell
+from gradclip.migrate.codemod.layout import aligned, fits, indent
 from gradclip.migrate.codemod.separated import without
 from gradclip.migrate.codemod.source import Edit, Source
 from gradclip.migrate.model import Outcome
@@ -30,12 +31,16 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
     spelled = spell(target.name, call.func, source, found.context.resolver)
     text, needs = spelled.text, spelled.needs
     closing: list[Edit] = []
+    before = len(source.code(call.func))
     if target.wrapper:
         wrapper = spell(target.wrapper, call.func, source, found.context.resolver)
-        text, needs = f"{wrapper.text}({text}", _together(wrapper.needs, needs)
-        end = source.end(call)
-        closing = [Edit(end, end, ")")]
+        needs = (*wrapper.needs, *needs)
+        growth = len(wrapper.text) + 2 + len(text) - before
+        opening, end = _opening(call, wrapper.text, growth, source)
+        text = f"{opening}{text}"
+        closing = [Edit(source.end(call), source.end(call), end)]
     edits = (*_callee(call.func, text, source), *arguments, *closing)
+    edits += (*aligned(call, len(text.rpartition("\n")[2]) - before, edits, source),)
     return Decision(
         call,
         found.api.code,
@@ -56,19 +61,26 @@ def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
     wrapper = spell(target.wrapper, call.func, source, found.context.resolver)
     spelled = spell(target.name, call.func, source, found.context.resolver)
     start, end = source.span(call)
-    edits = (
-        Edit(start, start, f"{wrapper.text}("),
-        *without(call.args, [argument], source),
-        Edit(end, end, f", {spelled.text}({source.code(argument.value)}))"),
-    )
-    needs = _together(wrapper.needs, spelled.needs)
+    without_it = without(call.args, [argument], source)
+    gone = sum(edit.end - edit.start for edit in without_it)
+    rule = f"{spelled.text}({source.code(argument.value)})"
+    opening, closing = _opening(call, wrapper.text, len(wrapper.text) + len(rule) + 4 - gone, source)
+    broken = opening.endswith(" ")
+    rule = f",{source.newline}{opening.rpartition(source.newline)[2]}{rule}" if broken else f", {rule}"
+    edits: tuple[Edit, ...] = (Edit(start, start, opening), *without_it, Edit(end, end, f"{rule}{closing}"))
+    moved = len(opening) if not broken else len(opening.rpartition("\n")[2]) - (start - source.line_start(start))
+    edits += (*aligned(call, moved, edits, source),)
+    needs = (*wrapper.needs, *spelled.needs)
     return Decision(call, found.api.code, Outcome.REWRITTEN, target.note, api=found.api, edits=edits, needs=needs)
 
 
-def _together(outer: tuple[Need, ...], inner: tuple[Need, ...]) -> tuple[Need, ...]:
-    """``import gradclip.backends.jax`` makes ``import gradclip`` needless."""
-    binds = any(need.statement.startswith("import gradclip.") and " as " not in need.statement for need in outer)
-    return outer if binds else (*outer, *inner)
+def _opening(call: cst.Call, wrapper: str, growth: int, source: Source) -> tuple[str, str]:
+    """What is written before and after a call that goes into another: on lines of their own where the line is too long."""
+    one_line = source.line_start(source.start(call)) == source.line_start(source.end(call))
+    if not one_line or fits(call, growth, source):
+        return f"{wrapper}(", ")"
+    space = indent(call, source)
+    return f"{wrapper}({source.newline}{space}    ", f"{source.newline}{space})"
 
 
 def _callee(func: cst.BaseExpression, text: str, source: Source) -> list[Edit]:

@@ -12,15 +12,16 @@ import functools
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, Scope, ScopeProvider
 
+from gradclip.migrate.codemod.hidden import hide
+from gradclip.migrate.codemod.places import Places
 from gradclip.migrate.model import SourceError
 
-__all__ = ["Edit", "Source", "dotted", "last_name", "root", "target_names", "words"]
+__all__ = ["Edit", "Import", "Source", "dotted", "last_name", "root", "target_names", "words"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 _LAYOUT = (
@@ -45,7 +46,15 @@ class Edit:
 
     start: int
     end: int
-    text: str
+    rank: int = dataclasses.field(init=False, default=1)  #: of several insertions at one place: the lower comes first
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Import(Edit):
+    """A line that imports something: it comes before what else is inserted there."""
+
+    rank: int = dataclasses.field(init=False, default=0)
 
 
 class Source:
@@ -58,14 +67,18 @@ class Source:
             SourceError: for what is not Python 3, and for what is nested too deeply to be read.
         """
         self.text = text
-        self.module = _parse(text)
+        tree = _tree(text)
         self.data = text.encode("utf-8")
+        self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+        if re.search(r"\r(?!\n)", text):
+            raise SourceError("Its lines end in a carriage return alone.")
+        shown, self._hidden = hide(tree, self.data, self._lines)
+        self.module = _parse(shown.decode())
         self.newline = self.module.default_newline
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._of_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)
         self._index()
-        self._wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+        self._places = Places(self.module, tree, self._lines, self.parents)
 
     def _index(self) -> None:
         stack: list[cst.CSTNode] = [self.module]
@@ -89,16 +102,14 @@ class Source:
     # ---- places ----------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _spans(self) -> Mapping[cst.CSTNode, Any]:
-        if self.module.code != self.text:
-            alone = re.search(r"\r(?!\n)", self.text)
-            raise SourceError("Its lines end in a carriage return alone." if alone else "LibCST cannot reproduce it.")
-        return self._wrapper.resolve(ByteSpanPositionProvider)
+    def hidden_names(self) -> frozenset[str]:
+        """The names in what is not looked at."""
+        nodes = (node for function in self._hidden for statement in function.body for node in ast.walk(statement))
+        return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Where a node lies, in bytes, the parentheses around an expression left out."""
-        span = self._spans[node]
-        return span.start, span.start + span.length
+        return self._places.of(node)
 
     def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
         """The same with the parentheses."""
@@ -106,7 +117,7 @@ class Source:
         return (self.start(node.lpar[0]) if node.lpar else start), (self.end(node.rpar[-1]) if node.rpar else end)
 
     def start(self, node: cst.CSTNode) -> int:
-        return int(self._spans[node].start)
+        return self.span(node)[0]
 
     def end(self, node: cst.CSTNode) -> int:
         return self.span(node)[1]
@@ -192,20 +203,12 @@ class Source:
             before = node
         return False
 
-    def scope(self, node: cst.CSTNode) -> Scope | None:
-        found: Scope | None = self._scopes.get(node)
-        return found
-
-    @functools.cached_property
-    def _scopes(self) -> Mapping[cst.CSTNode, Any]:
-        return self._wrapper.resolve(ScopeProvider)
-
     # ---- the text, changed -----------------------------------------------------------------------------------------------
 
     def edited(self, edits: Sequence[Edit]) -> str:
         """The text with edits made, none of which may overlap."""
         parts, position = [], 0
-        for edit in sorted(edits):
+        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.rank, edit.text)):
             if edit.start < position:
                 raise AssertionError(f"Two edits overlap at byte {edit.start}.")
             parts += [self.data[position : edit.start], edit.text.encode("utf-8")]
@@ -250,9 +253,6 @@ def target_names(node: cst.BaseExpression) -> frozenset[str]:
 
 
 def _parse(text: str) -> cst.Module:
-    said = _python_says(text)
-    if said is not None:  # LibCST is more lenient: it reads Python 2's "except A, e"
-        raise said
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -261,24 +261,23 @@ def _parse(text: str) -> cst.Module:
         raise SourceError("It has characters that are no text (lone surrogates).") from None
 
 
-def _python_says(text: str) -> SourceError | None:
-    """What Python's own parser has against a source, which it says better than LibCST's.
+def _tree(text: str) -> ast.Module:
+    """What Python's own parser reads: LibCST is more lenient, and has no places of its own.
 
-    It also refuses a depth at which LibCST's ends the process, and syntax that is newer than itself.
+    It also refuses a depth at which LibCST's parser ends the process, and syntax that is newer than itself.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what the source's strings escape is no matter here
-            ast.parse(text)
+            return ast.parse(text)
     except (RecursionError, MemoryError):
-        return SourceError("It is nested too deeply to be read.")
+        raise SourceError("It is nested too deeply to be read.") from None
     except SyntaxError as error:
         deep = "too many nested" in error.msg
         message = "It is nested too deeply to be read." if deep else f"It is not Python 3: {error.msg}."
-        return SourceError(message, error.lineno or 0, error.offset or 0)
+        raise SourceError(message, error.lineno or 0, error.offset or 0) from None
     except ValueError as error:  # a null byte, a lone surrogate
-        return SourceError(f"It is not Python 3: {error}.")
-    return None
+        raise SourceError(f"It is not Python 3: {error}.") from None
 
 
 def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -39,6 +39,7 @@ def removed(
         if (uses := resolver.uses.get(binding.local))
         and gone.issuperset(uses)
         and binding.local not in used
+        and binding.local not in source.hidden_names
         and not _is_wanted(binding, source)
         and not (elsewhere & {"*", binding.local} and source.function(binding.node) is source.module)
     ]

@@ -20,12 +20,24 @@ from gradclip.migrate.codemod.traps import (
     wrappers,
 )
 
-__all__ = ["OF_THE_NATIVE", "TRAPS", "loops"]
+__all__ = ["MISTAKES", "OF_THE_NATIVE", "TRAPS", "loops"]
 
 Check = Callable[[ApiCall], Finding | None]
 
 #: those that concern a rewrite from a framework's legacy form to its current one too
 OF_THE_NATIVE: tuple[Check, ...] = (paddle.check,)
+#: those of a mistake, whatever becomes of the call
+MISTAKES: tuple[Check, ...] = (
+    limits.check_norm,
+    results.check_ignored,
+    results.check_copy,
+    results.check_norm,
+    iterators.check,
+    amp.check,
+    order.check,
+    optax.check,
+    paddle.check_order,
+)
 TRAPS: tuple[Check, ...] = (
     paddle.check,
     keras.check,

@@ -10,7 +10,7 @@ from gradclip.migrate.codemod.elsewhere import rule
 from gradclip.migrate.codemod.found import ApiCall, Finding
 from gradclip.migrate.codemod.source import last_name
 
-__all__ = ["check"]
+__all__ = ["assumption", "check"]
 
 _OLD_KEYWORDS = frozenset({"lr", "decay", "schedule_decay"})  # which no Keras 3 takes
 _OLD_NAMES = frozenset({"fit_generator", "Convolution2D", "np_utils", "MaxoutDense", "nb_epoch"})
@@ -38,6 +38,13 @@ def check(found: ApiCall) -> Finding | None:
         what = f"`{found.context.source.code(value)}` may be None or 0, which are off in Keras."
         return Finding("GM114", what, f"Where it is a number above 0, write: {_line(found)}.")
     return None
+
+
+def assumption(found: ApiCall) -> str:
+    """What a rewrite of a keyword takes for granted."""
+    if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
+        return ""
+    return "an optimizer of Keras 3, which clipped() wraps"
 
 
 def _old(found: ApiCall, given: set[str]) -> str:

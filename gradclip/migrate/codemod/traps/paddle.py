@@ -10,7 +10,7 @@ from gradclip.migrate.codemod.bind import literal, number
 from gradclip.migrate.codemod.found import ApiCall, Finding
 from gradclip.migrate.codemod.source import last_name
 
-__all__ = ["check"]
+__all__ = ["check", "check_order"]
 
 
 def check(found: ApiCall) -> Finding | None:
@@ -24,7 +24,7 @@ def check(found: ApiCall) -> Finding | None:
         return Finding(
             "GM110", "It clips this one parameter.", f"{_handed(clip)} Mark the others with ParamAttr(need_clip=False)."
         )
-    return _place(found) or _order(found)
+    return _place(found) or check_order(found)
 
 
 def _global(found: ApiCall) -> Finding:
@@ -80,10 +80,10 @@ def _place(found: ApiCall) -> Finding | None:
     return None
 
 
-def _order(found: ApiCall) -> Finding | None:
+def check_order(found: ApiCall) -> Finding | None:
     """``GradientClipByValue(-1.0, 1.0)``: Paddle's order is max, min."""
     limits = found.limits
-    if "max" not in limits or "min" not in limits:
+    if found.api.framework != "paddle" or "max" not in limits or "min" not in limits:
         return None
     upper, lower = limits["max"], limits["min"]
     high, low = number(upper), number(lower)

@@ -10,7 +10,7 @@ from gradclip.migrate.apis.model import Kind
 from gradclip.migrate.codemod.found import ApiCall, Context, Finding
 from gradclip.migrate.codemod.source import last_name
 
-__all__ = ["check"]
+__all__ = ["assumption", "check"]
 
 _SAME_ELEMENTS = frozenset({"list", "tuple", "iter", "reversed", "sorted", "filter"})  # a set drops what comes twice
 _JOINED = (cst.Call, cst.List, cst.Tuple, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp)
@@ -26,9 +26,36 @@ def check(found: ApiCall) -> Finding | None:
     parts = list(_parts(found.tensors, found.context, 6))
     if not _may_share(parts, found.context):
         return None
-    shown = found.context.source.shown(found.tensors)
-    reason = f"{shown} joins several: a parameter that two of them share counts twice natively, and once in gradclip."
+    twice = _twice(parts, found.context)
+    if not twice:
+        return None
+    reason = f"{twice}: a parameter that is listed twice counts twice natively, and once in gradclip."
     return Finding("GM116", reason, changes=True)
+
+
+def assumption(found: ApiCall) -> str:
+    """What a rewrite of several modules' parameters takes for granted; most often nothing."""
+    if found.api.framework not in ("torch", "paddle") or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
+        return ""
+    if found.tensors is None or not _may_share(list(_parts(found.tensors, found.context, 6)), found.context):
+        return ""
+    return "no parameter is listed twice: gradclip counts one that is shared once, and the native twice"
+
+
+def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -> str:
+    """What says that a parameter is listed twice: the same in two places, or weights that are tied in this source."""
+    source = context.source
+    codes = [source.code(part) for part, _ in parts]
+    for number, code in enumerate(codes):
+        if code in codes[:number] and not code.startswith("itertools."):
+            return f"`{code}` is joined with itself"
+    for assigned in source.any(cst.Assign):
+        target = assigned.targets[0].target
+        if last_name(target) == last_name(assigned.value) == "weight" and isinstance(assigned.value, cst.Attribute):
+            return f"{source.shown(assigned)} ties weights"
+    return next(
+        (f"{source.shown(call)} ties weights" for call in source.any(cst.Call) if last_name(call.func) == "tie_weights"), ""
+    )
 
 
 def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
@@ -63,7 +90,7 @@ def _of_call(call: cst.Call, context: Context, depth: int) -> Iterator[tuple[cst
                 yield call, True
             yield from _parts(argument.value, context, depth - 1)
     elif name == "from_iterable" and _DISTINCT not in context.source.code(call):
-        yield from ((call, True), (call, True))
+        yield from ((call, True), (call.args[0].value if call.args else call, True))
     elif name in _SAME_ELEMENTS and isinstance(call.func, cst.Name) and call.args:
         yield from _parts(call.args[-1 if name == "filter" else 0].value, context, depth - 1)
     else:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from gradclip.migrate.apis.model import Kind
 from gradclip.migrate.codemod.bind import literal
 from gradclip.migrate.codemod.found import ApiCall, Finding
-from gradclip.migrate.codemod.source import last_name, target_names, words
+from gradclip.migrate.codemod.source import Source, last_name, target_names, words
 
 __all__ = ["assumption", "check"]
 
 _SPARSE = words(
     "IndexedSlices embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse embedding_column shared_embeddings "
-    "TokenAndPositionEmbedding SelectedRows"
+    "TokenAndPositionEmbedding SelectedRows embed_sequence"
 )
 
 
@@ -24,32 +26,77 @@ def check(found: ApiCall) -> Finding | None:
 
 def assumption(found: ApiCall) -> str:
     """What a rewrite takes for granted where nothing in the source says whether gradients are sparse; most often nothing."""
-    returns = found.api.kind in (Kind.RETURNED, Kind.MEASURE)
-    if found.api.framework != "tensorflow" or not returns or not found.api.dialect:
+    kinds = (Kind.RETURNED, Kind.MEASURE, Kind.KEYWORD)
+    if found.api.framework not in ("tensorflow", "keras") or found.api.kind not in kinds or not found.api.dialect:
         return ""
-    return " Dense gradients are assumed: of sparse ones (IndexedSlices) gradclip merges duplicate rows first."
+    if found.clips_by_value or _is_dense(found):
+        return ""
+    return "dense gradients: of sparse ones (IndexedSlices) gradclip merges duplicate rows first"
 
 
 def _sparse(found: ApiCall) -> Finding | None:
     if found.api.framework not in ("tensorflow", "keras", "paddle") or found.api.dialect == "":
         return None
-    where = _evidence(found)
-    if where is None:
+    if found.clips_by_value or _is_dense(found):
         return None
-    reason = f"`{where}` gives sparse gradients, whose duplicate rows the native counts apart; gradclip merges them."
+    own = _found_sparse(found) or _evidence(found)
+    where = f"`{own}`" if own is not None else found.context.options.sparse if found.api.framework != "paddle" else ""
+    if not where:
+        return None
+    reason = f"{where} gives sparse gradients, whose duplicate rows the native counts apart; gradclip merges them."
     return Finding("GM111", reason, changes=True)
+
+
+def _is_dense(found: ApiCall) -> bool:
+    """``x.values``, and where an ``if`` has found that it is no IndexedSlices."""
+    source, tensors = found.context.source, found.tensors
+    if tensors is None:
+        return False
+    if isinstance(tensors, cst.Attribute) and tensors.attr.value == "values":
+        return True
+    shown = source.code(tensors)
+    inner: cst.CSTNode = found.call
+    for outer in source.ancestors(found.call):
+        if isinstance(outer, cst.If) and inner is outer.orelse and _asks(outer.test, shown, source):
+            return True
+        if isinstance(outer, cst.IfExp) and inner is outer.orelse and _asks(outer.test, shown, source):
+            return True
+        inner = outer
+    return False
+
+
+def _found_sparse(found: ApiCall) -> str | None:
+    """Where an ``if`` has found that it is an IndexedSlices."""
+    source, tensors = found.context.source, found.tensors
+    inner: cst.CSTNode = found.call
+    for outer in source.ancestors(found.call):
+        test = outer.test if isinstance(outer, (cst.If, cst.IfExp)) and inner is outer.body else None
+        if test is not None and tensors is not None and _asks(test, source.code(tensors), source):
+            return "IndexedSlices"
+        inner = outer
+    return None
+
+
+def _asks(test: cst.BaseExpression, shown: str, source: Source) -> bool:
+    """``isinstance(x, tf.IndexedSlices)``."""
+    if not isinstance(test, cst.Call) or last_name(test.func) != "isinstance" or len(test.args) != 2:
+        return False
+    return source.code(test.args[0].value) == shown and last_name(test.args[1].value) == "IndexedSlices"
 
 
 def _evidence(found: ApiCall) -> str | None:
     """What in the source makes gradients sparse, if anything."""
     source, resolver = found.context.source, found.context.resolver
     for binding in resolver.bindings:
-        if binding.qualified.startswith("transformers.TF") and found.api.framework != "paddle":  # all embed words
+        if re.match(r"transformers\.TF[A-Z][a-z]", binding.qualified) and found.api.framework != "paddle":  # all embed words
             return binding.local
     for node in (*source.any(cst.Attribute), *source.any(cst.Name)):
         name = last_name(node)
         parent = source.parents[node]
-        if name in _SPARSE and not (isinstance(parent, cst.Attribute) and parent.attr is node):
+        whole = not (isinstance(parent, cst.Attribute) and parent.attr is node)
+        if name in _SPARSE and whole and (name != "IndexedSlices" or not _is_asked(node, source)):
+            return source.code(node)
+        if name == "gather" and isinstance(parent, cst.Call) and parent.func is node and _gathers(parent, found):
             return source.code(node)
         if name == "Embedding" and isinstance(parent, cst.Call) and parent.func is node:
             qualified = resolver.name(node)
@@ -57,6 +104,24 @@ def _evidence(found: ApiCall) -> str | None:
             if qualified.partition(".")[0] in ("tensorflow", "keras", "paddle") and not dense:
                 return source.code(node)
     return None
+
+
+def _is_asked(node: cst.CSTNode, source: Source) -> bool:
+    """Whether a class is one that ``isinstance`` asks for."""
+    outer = source.within(node, cst.Call)
+    return isinstance(outer, cst.Call) and last_name(outer.func) == "isinstance"
+
+
+def _gathers(call: cst.Call, found: ApiCall) -> bool:
+    """``tf.gather(table, ids)`` of a variable; of anything else the gradient is dense."""
+    context = found.context
+    if not call.args or not context.resolver.name(call.func).startswith("tensorflow."):
+        return False
+    table = call.args[0].value
+    value = context.resolver.value_of(table)
+    if isinstance(value, cst.Call):
+        return last_name(value.func) in ("get_variable", "Variable", "add_weight")
+    return re.search(r"embed|table|lookup|emb$|vocab", last_name(table), re.IGNORECASE) is not None
 
 
 def _is_sparse(call: cst.Call) -> bool:

@@ -1,6 +1,7 @@
 """No import at the top."""
 
 import gradclip
+from gradclip.dialects import optax as optax_rules
 
 def clip(model):
     gradclip.clip_grad_norm_(model.parameters(), 1.0)
@@ -14,6 +15,6 @@ def clip_by_value(model):
 class Trainer:
     def transformation(self):
         import optax
-        import gradclip.backends.jax as gradclip_jax
+        from gradclip.backends.jax import gradient_transformation
 
-        return gradclip_jax.gradient_transformation(gradclip.dialects.optax.clip_by_global_norm(1.0))
+        return gradient_transformation(optax_rules.clip_by_global_norm(1.0))

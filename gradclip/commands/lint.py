@@ -1,0 +1,117 @@
+"""The command ``gradclip lint``: mistakes in code that clips gradients. What it needs is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from importlib import util
+from typing import Any
+
+from gradclip import __version__
+from gradclip.commands.migrate import MigrateError
+from gradclip.migrate.model import Options
+
+__all__ = ["add_lint"]
+
+_NEEDED = ("libcst", "pathspec")
+_DESCRIPTION = """\
+Find mistakes in Python files and notebooks that clip gradients with any framework's functions: a clip
+before backward() or after step(), of gradients that are scaled still, of an iterator that is used up.
+"""
+_EPILOG = """\
+exit status:
+  0  no mistakes
+  1  mistakes
+  2  a file could not be read, or wrong usage
+
+a comment in the line exempts a place:  # gradclip: ignore[GM107]
+pyproject.toml has the same options:    [tool.gradclip.lint] with select, ignore and exclude, lists of strings
+"""
+
+
+def add_lint(commands: Any) -> None:
+    """Add the command to those of ``gradclip``.
+
+    Args:
+        commands: what ``ArgumentParser.add_subparsers`` returned.
+    """
+    command: argparse.ArgumentParser = commands.add_parser(
+        "lint",
+        help="find mistakes in code that clips gradients",
+        usage="gradclip lint [options] [PATH ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=_lint)
+    command.add_argument("paths", metavar="PATH", nargs="*", default=["."], help="a file or a folder (default: this folder)")
+    command.add_argument("--select", metavar="CODES", help="only these codes: GM101,GM107; a prefix will do")
+    command.add_argument("--ignore", metavar="CODES", help="not these")
+    command.add_argument("--exclude", metavar="GLOB", action="append", help="leave out what matches, as in a .gitignore")
+    command.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text", help="(default: text)")
+    command.add_argument("-j", dest="jobs", metavar="N", type=int, default=0, help="processes (default: one a core)")
+
+
+def _lint(arguments: argparse.Namespace) -> int:
+    missing = [name for name in _NEEDED if util.find_spec(name) is None]
+    if missing:
+        raise MigrateError(f"gradclip lint needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
+    from gradclip.migrate import codemod, files, lint, runner  # here, as all that needs what has just been looked for
+
+    first = arguments.paths[0]
+    try:
+        said = lint.configuration(first if os.path.isdir(first) else os.path.dirname(first))
+        chosen = _chosen(arguments, said)
+        found = files.discover(arguments.paths, said.get("exclude", []) + (arguments.exclude or []))
+    except lint.ConfigurationError as error:
+        raise MigrateError(f"{error}.") from None
+    except files.PatternError as error:
+        raise MigrateError("--exclude means nothing.", str(error), "it is a pattern as in a .gitignore.") from None
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    request = runner.Request(Options(lint=True), diff=False)
+    python = (one for one in found if not one.path.endswith(files.SETTINGS))
+    alarms: list[lint.Alarm] = []
+    failed: list[runner.FileResult] = []
+    count = 0
+    for result in runner.run(python, request, arguments.jobs or runner.cores(), codemod.migrate_source):
+        count += not result.skipped
+        if result.error:
+            failed.append(result)
+        elif result.places:
+            alarms += lint.alarms(result, _lines(result.path), chosen)
+    lint.report(alarms, failed, count, arguments.format, sys.stdout, __version__)
+    for one in failed:
+        sys.stderr.write(f"{files.harmless(one.path)}: ERROR: {one.error}\n")
+    return 2 if failed else int(bool(alarms))
+
+
+def _chosen(arguments: argparse.Namespace, said: dict[str, list[str]]) -> list[str]:
+    """The codes that are asked for; the command line has the last word."""
+    from gradclip.migrate.lint import RULES
+
+    select = _codes(arguments.select) if arguments.select is not None else said.get("select", [])
+    ignore = _codes(arguments.ignore) if arguments.ignore is not None else said.get("ignore", [])
+    for prefix in (*select, *ignore):
+        if not any(code.startswith(prefix) for code in RULES):
+            raise MigrateError(f"No rule begins with {prefix}.", prefix, f"the rules are {', '.join(RULES)}.")
+    chosen = [code for code in RULES if not select or code.startswith(tuple(select))]
+    return [code for code in chosen if not (ignore and code.startswith(tuple(ignore)))]
+
+
+def _codes(value: str) -> list[str]:
+    return [code.strip().upper() for code in value.split(",") if code.strip()]
+
+
+def _lines(path: str) -> list[list[str]]:
+    """The lines of a file, or of each cell of a notebook."""
+    from gradclip.migrate import disk
+
+    text = disk.read(path).text
+    if not path.endswith(".ipynb"):
+        return [text.splitlines()]
+    return ["".join(cell["source"]).splitlines() for cell in json.loads(text)["cells"]]

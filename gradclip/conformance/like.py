@@ -1,0 +1,51 @@
+"""A plan for copies of a native: what the native itself gives is right too, where gradclip departs from it on purpose."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import replace
+from typing import Any
+
+from gradclip.conformance.cases import Case, Plan
+from gradclip.conformance.declared import shipped_xfails
+from gradclip.conformance.load import Vector
+from gradclip.errors import ArgumentError
+
+__all__ = ["as_native"]
+
+_NAMES = ("torch", "tensorflow", "paddle", "optax", "keras")
+
+
+def as_native(made: Plan, like: str | None) -> Plan:
+    """The plan with the outcomes of a native.
+
+    Args:
+        made: what is to be run.
+        like: "native:torch"; None for the plan as it is.
+
+    Raises:
+        ValueError: for a native that there is not.
+    """
+    if like is None:
+        return made
+    kind, _, name = like.partition(":")
+    if kind != "native" or name not in _NAMES:
+        hint = f"one of {', '.join(f'native:{one}' for one in _NAMES)}."
+        raise ArgumentError("There is no native of this name.", repr(like), hint)
+    reasons: dict[str, str] = {}
+    for target, cases in shipped_xfails().items():
+        if fnmatch.fnmatchcase(f"{name} 1", target) or target.startswith(name):
+            reasons.update(cases)
+    return replace(made, cases=[_case(case, name, reasons) for case in made.cases])
+
+
+def _case(case: Case, name: str, reasons: dict[str, str]) -> Case:
+    if case.kind != "vector":
+        why = next((text for pattern, text in reasons.items() if fnmatch.fnmatchcase(case.id, pattern)), "")
+        return replace(case, allowed=f"as the native: {why}" if why else "")
+    recorded = [outcome for key, outcome in case.content.native.items() if key.partition("@")[0] == name]
+    others: list[Any] = [{**outcome, "why": "the native's"} for outcome in recorded if isinstance(outcome, dict)]
+    if not others:
+        return case
+    json = {**case.content.json, "expected": [*case.content.json["expected"], *others]}
+    return replace(case, content=Vector(case.content.operation, json))

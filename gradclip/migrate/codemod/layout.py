@@ -1,0 +1,54 @@
+"""How a rewritten call is laid out: lines that were aligned with its bracket stay so, and none grows beyond the file's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import libcst as cst
+
+from gradclip.migrate.codemod.source import Edit, Source
+
+__all__ = ["aligned", "fits", "indent"]
+
+_SHORTEST, _LONGEST = 79, 120  # limits that people set for their lines
+
+
+def indent(node: cst.CSTNode, source: Source) -> str:
+    """The white space before the line that a node starts in."""
+    start = source.line_start(source.start(node))
+    line = source.data[start : source.next_line(start)].decode()
+    return line[: len(line) - len(line.lstrip())]
+
+
+def fits(node: cst.CSTNode, growth: int, source: Source) -> bool:
+    """Whether the line that a node ends in can grow by so many characters."""
+    start = source.line_start(source.end(node))
+    line = source.data[start : source.next_line(start)].decode().rstrip()
+    longest = max((len(other) for other in source.text.splitlines()), default=0)
+    return len(line) + growth <= max(_SHORTEST, min(longest, _LONGEST))
+
+
+def aligned(call: cst.Call, growth: int, edits: Iterable[Edit], source: Source) -> list[Edit]:
+    """The edits that move the lines of a call which start below what follows its bracket, where that moves."""
+    if not call.args or not growth:
+        return []
+    first, end = source.start(call.args[0]), source.end(call)
+    line = source.line_start(first)
+    if line != source.line_start(source.end(call.func)):
+        return []  # a hanging indent
+    column = first - line
+    taken = [(edit.start, edit.end) for edit in edits]
+    moved = []
+    while (line := source.next_line(line)) < end:
+        text = source.data[line : source.next_line(line)]
+        space = len(text) - len(text.lstrip(b" "))
+        clear = not any(start <= line + space and line <= stop for start, stop in taken if start != stop)
+        if space == column and clear and not _in_string(line, call, source):
+            moved.append(Edit(line, line + space, " " * max(0, space + growth)))
+    return moved
+
+
+def _in_string(offset: int, call: cst.Call, source: Source) -> bool:
+    """Whether a line starts within a string of several lines."""
+    strings = (node for node in source.any(cst.SimpleString) if "\n" in node.value or "\r" in node.value)
+    return any(source.start(node) < offset < source.end(node) for node in strings)

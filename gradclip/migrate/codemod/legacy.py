@@ -1,0 +1,75 @@
+"""Files for frameworks that are no more, and that run where gradclip cannot: TensorFlow 1 and ``paddle.fluid``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from gradclip.migrate.codemod.codes import CODES
+from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding
+from gradclip.migrate.codemod.source import last_name, words
+from gradclip.migrate.model import Outcome
+
+__all__ = ["check", "is_legacy", "once"]
+
+_CODE = "GM117"
+#: what TensorFlow 2 has only in tf.compat.v1, or not at all
+_OLD = re.compile(
+    r"tensorflow\.(contrib\b.*|(Interactive)?Session|placeholder(_with_default)?|global_variables_initializer|app\b.*|flags\b.*|"
+    r"train\.\w*Optimizer|train\.(get_or_create_global_step|MonitoredTrainingSession|Supervisor)|get_variable|variable_scope|"
+    r"trainable_variables|get_collection|ConfigProto|reset_default_graph|layers\.\w+|logging\.\w+|gfile\.\w+|estimator\.tpu\b.*)"
+)
+_LAST = words(
+    "Session InteractiveSession placeholder placeholder_with_default global_variables_initializer run contrib get_variable "
+    "get_or_create_global_step MonitoredTrainingSession Supervisor variable_scope trainable_variables get_collection "
+    "ConfigProto reset_default_graph"
+)
+
+
+def check(found: ApiCall) -> Finding | None:
+    """Why a call is not to become gradclip's, where its file cannot run beside it."""
+    if found.context.options.to != "gradclip":
+        return None
+    family = "paddle" if found.api.framework == "paddle" else "tensorflow"
+    if found.api.framework not in ("tensorflow", "keras", "paddle"):
+        return None
+    what = is_legacy(found.context, family)
+    if not what:
+        return None
+    name = f"`{what}` of paddle.fluid" if family == "paddle" else f"`{what}` of TensorFlow 1"
+    advice = (
+        f"Migrate the file to current {'Paddle' if family == 'paddle' else 'TensorFlow'} first: gradclip migrate --to {family}."
+    )
+    return Finding(_CODE, f"The file uses {name}, which cannot run beside gradclip: no clip in it is rewritten.", advice)
+
+
+def is_legacy(context: Context, family: str) -> str:
+    """What in a source is of a framework that is no more; nothing if nothing is."""
+    source, resolver = context.source, context.resolver
+    if family == "paddle":
+        return next((b.qualified for b in resolver.bindings if f"{b.qualified}.".startswith("paddle.fluid.")), "")
+    for binding in resolver.bindings:
+        if f"{binding.qualified}.".startswith("tensorflow.contrib."):
+            return binding.qualified
+    for node in source.any(cst.Attribute):
+        name = last_name(node)
+        if (name in _LAST or name.endswith("Optimizer")) and _OLD.fullmatch(resolver.name(node)):
+            return source.code(node)
+    return ""
+
+
+def once(decisions: Sequence[Decision]) -> list[Decision]:
+    """One warning a file: after the first such call the others are only listed."""
+    seen: set[str] = set()
+    found = []
+    for decision in decisions:
+        if decision.code == _CODE and decision.reason in seen:
+            reason = f"{CODES[_CODE].reason.removesuffix('.')}, as is said above."
+            decision = replace(decision, outcome=Outcome.UNCHANGED, reason=reason, advice="")
+        elif decision.code == _CODE:
+            seen.add(decision.reason)
+        found.append(decision)
+    return found

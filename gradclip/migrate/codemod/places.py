@@ -1,0 +1,72 @@
+"""Where nodes lie in the text: found statement by statement, as to find all places of a source takes as long as to parse it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import ByteSpanPositionProvider
+from libcst.metadata.span_provider import SpanProvidingCodegenState, byte_length_in_utf8
+
+__all__ = ["Places"]
+
+
+class _Spans(ByteSpanPositionProvider):
+    """LibCST's own places, of one statement: its public way walks all of a module."""
+
+    def of(self, node: cst.CSTNode, indents: Sequence[str], module: cst.Module) -> Mapping[cst.CSTNode, tuple[int, int]]:
+        """Where each node in a statement starts, and how long it is; the statement need not start at 0."""
+        state = SpanProvidingCodegenState(
+            default_indent=module.default_indent,
+            default_newline=module.default_newline,
+            provider=self,
+            get_length=byte_length_in_utf8,
+        )
+        for indent in indents:
+            state.increase_indent(indent)
+        node._codegen(state)
+        computed: Mapping[cst.CSTNode, Any] = self._computed
+        return {node: (span.start, span.length) for node, span in computed.items()}
+
+
+class Places:
+    """The places in one source; those of statements of the module and of classes are Python's own parser's."""
+
+    def __init__(
+        self, module: cst.Module, tree: ast.Module, lines: Sequence[int], parents: Mapping[cst.CSTNode, cst.CSTNode]
+    ) -> None:
+        self._module, self._lines, self._parents = module, lines, parents
+        self._starts: dict[cst.CSTNode, tuple[int, tuple[str, ...]]] = {}
+        self._found: dict[cst.CSTNode, tuple[int, int]] = {}
+        self._read(module.body, tree.body, ())
+
+    def of(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Where a node starts and ends, in bytes."""
+        found = self._found.get(node)
+        if found is None:
+            unit: cst.CSTNode | None = node
+            while unit is not None and unit not in self._starts:
+                unit = self._parents.get(unit)
+            for one in [unit] if unit is not None else list(self._starts):  # a comma or a bracket has no parent
+                self._find(one)
+            found = self._found[node]
+        return found
+
+    def _read(self, body: Sequence[cst.CSTNode], said: Sequence[ast.stmt], indents: tuple[str, ...]) -> None:
+        number = 0
+        for node in body:
+            first = said[number]
+            number += len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
+            self._starts[node] = self._lines[first.lineno - 1] + first.col_offset, indents
+            if isinstance(node, cst.ClassDef) and isinstance(node.body, cst.IndentedBlock) and isinstance(first, ast.ClassDef):
+                inner = self._module.default_indent if node.body.indent is None else node.body.indent
+                self._read(node.body.body, first.body, (*indents, inner))
+
+    def _find(self, unit: cst.CSTNode) -> None:
+        start, indents = self._starts[unit]
+        spans = _Spans().of(unit, indents, self._module)
+        offset = start - spans[unit][0]
+        for node, (first, length) in spans.items():
+            self._found[node] = first + offset, first + offset + length

@@ -1,0 +1,218 @@
+"""What the files of one run say of each other: which may make gradients sparse, and what their star imports bind.
+
+It is a scan of the texts, as most files are not migrated. A file is found by the last names of what imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gradclip.migrate.files import Found
+
+__all__ = ["About", "survey"]
+
+_LARGEST = 1 << 20  #: characters: larger files are not migrated
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+_COMMENT = re.compile(r"#[^\n]*")
+_CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
+_STAR = re.compile(r"^from[ \t]+([.\w]+)[ \t]+import[ \t]+\*", re.MULTILINE)
+_SPARSE = re.compile(
+    r"(?<!def )\b((?:\w+\.)*(?:(?:safe_)?embedding_lookup(?:_sparse)?|embed_sequence|embedding_column|shared_embeddings"
+    r"|SelectedRows))\s*\("
+    r"|((?:\w+\.)*(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
+    r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
+)
+_LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
+_ENTRIES = frozenset({"__init__"})  #: files that only hand on what their folder has
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the other files of a run say about one file."""
+
+    sparse: str = ""  #: what makes gradients sparse there: "`tf.nn.embedding_lookup` in modeling.py"
+    stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
+
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    folder: str  #: the name of the folder
+    stem: str
+    imports: set[tuple[str, str]] = field(default_factory=set)  #: (folder or "", name): what may be another file
+    sparse: str = ""
+    stars: tuple[str, ...] = ()
+    clips: bool = False
+
+
+def survey(found: Iterable[Found]) -> Mapping[str, About]:
+    """Read the files of a run, each by itself.
+
+    Returns:
+        What is known about those that clip; a file of which nothing is known is left out.
+    """
+    files = [
+        _read(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
+    ]
+    by_name: dict[str, list[_File]] = defaultdict(list)
+    for file in files:
+        by_name[file.folder if file.stem == "__init__" else file.stem].append(file)
+    imported = {id(file): list(_files(file, by_name)) for file in files}
+    users: dict[int, list[_File]] = defaultdict(list)
+    for file in files:
+        for other in imported[id(file)]:
+            users[id(other)].append(file)
+    about = {}
+    for file in files:
+        if file.clips:
+            sparse = _evidence(file, imported, users)
+            stars = {module: _bound(module, file, by_name, 3) for module in file.stars}
+            if sparse or stars:
+                about[file.path] = About(sparse, {module: names for module, names in stars.items() if names is not None})
+    return about
+
+
+def _read(path: str) -> _File:
+    folder, name = os.path.split(os.path.abspath(path))
+    file = _File(path, os.path.basename(folder), os.path.splitext(name)[0])
+    text = _COMMENT.sub("", _text(path))
+    for module, names, modules in _IMPORT.findall(text):
+        file.imports.update(_names(module, names) if module else _modules(modules))
+    if match := _SPARSE.search(text):
+        layer = match[2]
+        if layer is None or "keras" in text or "tensorflow" in text:
+            file.sparse = f"`{match[1] or match[2] or match[3]}` in {name}"
+    elif _LAYER.search(text):
+        file.sparse = f"`Embedding` in {name}"
+    file.stars = tuple(dict.fromkeys(_STAR.findall(text)))
+    file.clips = _CLIPS.search(text) is not None
+    return file
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="latin-1") as stream:  # names are ASCII as good as always, and nothing is refused
+            text = stream.read(_LARGEST)
+    except OSError:
+        return ""
+    if not path.endswith(".ipynb"):
+        return text
+    try:
+        cells = json.loads(text)["cells"]
+        return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _names(module: str, names: str) -> Iterator[tuple[str, str]]:
+    """What ``from a.b import c, d`` can name: the file b in a, the files c and d in b."""
+    parts = [part for part in module.split(".") if part]
+    if parts:
+        yield (parts[-2] if len(parts) > 1 else ""), parts[-1]
+    for item in names.strip("() \t").replace("\\", " ").split(","):
+        if words := item.split():
+            yield (parts[-1] if parts else ""), words[0]
+
+
+def _modules(modules: str) -> Iterator[tuple[str, str]]:
+    for item in modules.split(","):
+        if words := item.split():
+            parts = words[0].split(".")
+            yield (parts[-2] if len(parts) > 1 else ""), parts[-1]
+
+
+def _files(file: _File, by_name: Mapping[str, list[_File]]) -> Iterator[_File]:
+    """The files that a file imports."""
+    for folder, name in file.imports:
+        for other in by_name.get(name, ()):
+            inside = (
+                os.path.basename(os.path.dirname(os.path.dirname(other.path))) if other.stem == "__init__" else other.folder
+            )
+            if other is not file and (not folder or folder == inside):
+                yield other
+
+
+def _evidence(file: _File, imported: Mapping[int, list[_File]], users: Mapping[int, list[_File]]) -> str:
+    """What makes gradients sparse in the programs that a file is a part of; its own text is looked at closer elsewhere."""
+    programs = {id(one): one for one in _all(file, users) if one is file or one.stem not in _ENTRIES}
+    for program in programs.values():
+        for part in _all(program, imported):
+            if part is not file and part.sparse:
+                return part.sparse
+    return ""
+
+
+def _all(first: _File, following: Mapping[int, list[_File]]) -> Iterator[_File]:
+    seen = {id(first)}
+    pending = [first]
+    while pending:
+        file = pending.pop()
+        yield file
+        if file is not first and file.stem in _ENTRIES:
+            continue  # it hands on what is in its folder, and has no program of its own
+        for other in following.get(id(file), ()):
+            if id(other) not in seen:
+                seen.add(id(other))
+                pending.append(other)
+
+
+# ---- star imports --------------------------------------------------------------------------------------------------------
+
+
+def _bound(module: str, file: _File, by_name: Mapping[str, list[_File]], depth: int) -> dict[str, str] | None:
+    """What ``from module import *`` binds; None where that is not known."""
+    parts = [part for part in module.split(".") if part]
+    if not parts or not depth:
+        return None
+    folder = parts[-2] if len(parts) > 1 else file.folder
+    one = [other for other in by_name.get(parts[-1], ()) if other.folder == folder and other.stem != "__init__"]
+    if len(one) != 1:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(_text(one[0].path)).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names: dict[str, str] = {}
+    for statement in body:
+        if not _collect(statement, names, one[0], by_name, depth):
+            return None
+    listed = names.pop("__all__", None)
+    return None if listed is not None else {name: value for name, value in names.items() if not name.startswith("_")}
+
+
+def _collect(statement: ast.stmt, names: dict[str, str], file: _File, by_name: Mapping[str, list[_File]], depth: int) -> bool:
+    """Add what a statement binds; whether that is known."""
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            top = alias.name.partition(".")[0]
+            names[alias.asname or top] = alias.name if alias.asname else top
+    elif isinstance(statement, ast.ImportFrom):
+        module = "." * statement.level + (statement.module or "")
+        for alias in statement.names:
+            if alias.name == "*":
+                inner = _bound(module, file, by_name, depth - 1)
+                if inner is None:
+                    return False
+                names.update(inner)
+            else:
+                names[alias.asname or alias.name] = f"{module}.{alias.name}" if not statement.level else ""
+    elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        names[statement.name] = ""
+    else:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names[node.id] = ""
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                names.update(dict.fromkeys((alias.asname or alias.name.partition(".")[0] for alias in node.names), ""))
+    return True

@@ -1,0 +1,38 @@
+"""The programs on the pages of the linter's rules: the first goes wrong as is said, and the second does not."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+from gradclip.migrate.codemod import migrate_source
+from gradclip.migrate.lint import RULES
+from gradclip.migrate.model import Options
+
+PAGES = Path(__file__).parents[2] / "docs" / "lint"
+
+
+def programs(code: str) -> tuple[str, str]:
+    """The failing and the mended program of a page."""
+    wrong, right = re.findall(r"```python\n(.*?)```", (PAGES / f"{code}.md").read_text(encoding="utf-8"), re.DOTALL)
+    return wrong, right
+
+
+def framework(code: str) -> str:
+    return re.findall(r"This program \((\w+)\)", (PAGES / f"{code}.md").read_text(encoding="utf-8"))[0]
+
+
+def of(name: str) -> list[str]:
+    """The rules whose programs are of a framework."""
+    return [code for code in RULES if framework(code) == name]
+
+
+def check(code: str) -> None:
+    """Run both programs of a page, and lint them."""
+    wrong, right = programs(code)
+    for program, codes in ((wrong, [code]), (right, [])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, of an empty generator
+            exec(compile(program, code, "exec"), {"__name__": "program"})
+        assert [site.code for site in migrate_source(program, Options(lint=True)).sites if site.code in RULES] == codes
