@@ -19,7 +19,6 @@ __all__ = ["FORMATS", "RULES", "Alarm", "ConfigurationError", "Rule", "alarms", 
 
 FORMATS = ("text", "json", "sarif", "github")
 _PAGE = "docs/lint/{}.md"
-_HOME = "https://github.com/gradclip/gradclip/blob/main/"
 _IGNORE = re.compile(r"#\s*gradclip:\s*ignore(?:\[([\w\s,]*)\])?")
 _SCHEMA = 1  #: of the JSON document
 
@@ -198,7 +197,7 @@ def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult], version: str) -
             "name": "".join(word.capitalize() for word in re.findall(r"\w+", rule.title)),
             "shortDescription": {"text": f"{rule.title}."},
             "fullDescription": {"text": CODES[rule.code].reason},
-            "helpUri": _HOME + rule.page,
+            "help": {"text": f"See {rule.page}."},
             "defaultConfiguration": {"level": rule.severity},
         }
         for rule in rules
@@ -229,12 +228,7 @@ def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult], version: str) -
         }
         for one in failed
     ]
-    driver = {
-        "name": "gradclip lint",
-        "version": version,
-        "informationUri": _HOME + "docs/lint/README.md",
-        "rules": described,
-    }
+    driver = {"name": "gradclip lint", "version": version, "rules": described}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",

@@ -200,7 +200,7 @@ RULE = closed(
     name={"type": "string"},
     shortDescription=TEXT,
     fullDescription=TEXT,
-    helpUri={"type": "string", "format": "uri"},
+    help=TEXT,
     defaultConfiguration=closed("", level=LEVEL),
 )
 #: what SARIF 2.1.0 (OASIS, sections 3.13 to 3.58) says of the properties that are written here, all of which it closes
@@ -218,7 +218,6 @@ SARIF = closed(
                     "name",
                     name={"type": "string"},
                     version={"type": "string"},
-                    informationUri={"type": "string", "format": "uri"},
                     rules={"type": "array", "uniqueItems": True, "items": RULE},
                 ),
             ),
