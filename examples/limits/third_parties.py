@@ -3,8 +3,8 @@
     pip install smartclip
     gradclip conformance examples/limits/third_parties.py:SmartAuto --limit
 
-``ZClip`` and ``AutoClip`` are written from what their public code does (github.com/bluorion-com/ZClip, github.com/pseeth/autoclip),
-which installs from no package index; smartclip's own classes are called.
+``ZClip`` and ``AutoClip`` are written from what their public code does (github.com/bluorion-com/ZClip,
+github.com/pseeth/autoclip), which installs from no package index; smartclip's own classes are called.
 """
 
 from __future__ import annotations
