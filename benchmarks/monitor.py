@@ -38,7 +38,9 @@ def timed(call: Callable[[], Any]) -> float:
 def cost(framework: str, count: int, seconds: float) -> tuple[float, float]:
     """The seconds of a clip, and those that a monitor adds to it, its transfers included."""
     grads, rule = tensors(framework, count), dialect.clip_grad_norm(1e9)  # nothing is scaled, so nothing has to be restored
-    monitor, clips, added = gradclip.Monitor(), [], []
+    monitor = gradclip.Monitor()
+    clips: list[float] = []
+    added: list[float] = []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(clips) < 5:
         # a hundred steps of each: every hundredth brings the norms to the host

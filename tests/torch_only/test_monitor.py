@@ -129,6 +129,18 @@ def test_groups_and_closures_in_the_hook() -> None:
     assert found["1/norm_after_largest"] <= 0.1001
 
 
+def test_each_gradient_beside_its_parameter() -> None:
+    monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(RULE, monitor=monitor))
+    torch.nn.init.constant_(model.weight, 2.0)
+    model.weight.grad, model.bias.grad = torch.tensor([[0.3, 0.4]]), torch.zeros(1)
+    optimizer.step()
+    first, second = monitor.gradients()
+    assert (first.name, first.share, second.name, second.always_zero) == ("weight", 1.0, "bias", True)
+    assert first.ratio == pytest.approx(0.5 / 8**0.5)
+
+
 # ---- a step that is not finite: zeros, or no step ------------------------------------------------------------------------
 
 
