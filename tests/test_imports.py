@@ -70,7 +70,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "check", "coefficient", "distributed", "dtypes", "errors", "gradients", "groups", "lane", "mistakes"),
         *("norms", "result", "rule", "scale", "subsets", "tracing"),
     },
-    "monitor": {"backend", "dtypes", "errors", "registry", "result", "tracing"},
+    "monitor": {"backend", "dtypes", "errors", "gradients", "groups", "lane", "registry", "result", "tracing"},
     "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},
     "clip": {"engine", "gradients", "groups", "limits", "result", "rule", "tracing"},
     "choose": {"errors", "monitor"},

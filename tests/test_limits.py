@@ -23,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' inter
 OFF = 2.0 ** (1 / 16) * (1 + 1e-6)
 RNG = np.random.default_rng(0)
 STREAM: list[float] = [float(n * (50 if i % 97 == 96 else 1)) for i, n in enumerate(np.exp(RNG.normal(size=600) * 0.4))]
+PAPER: dict[str, Any] = {"warmup": 1, "at_first": math.inf}
 ALL: dict[str, Any] = {
     "quantile": lambda: limits.quantile(0.9, warmup=10),
     "autoclip": lambda: limits.autoclip(warmup=5),
@@ -83,11 +84,11 @@ def test_log_norm_is_that_of_rnmt() -> None:
 
 
 def test_autoclip_is_the_percentile_of_all_norms_before() -> None:
-    for i, (_, limit) in enumerate(run(limits.autoclip(30.0, winsor=math.inf), STREAM)):
+    for i, (_, limit) in enumerate(run(limits.autoclip(30.0, winsor=math.inf, **PAPER), STREAM)):
         exact = np.quantile(STREAM[:i], 0.3, method="inverted_cdf") if i else math.inf
         assert limit == exact or exact / OFF <= limit <= exact * OFF, i
-    with_limit = [limit for _, limit in run(limits.autoclip(30.0), STREAM)]
-    assert with_limit == [limit for _, limit in run(limits.autoclip(30.0, winsor=math.inf), STREAM)]
+    with_limit = [limit for _, limit in run(limits.autoclip(30.0, **PAPER), STREAM)]
+    assert with_limit == [limit for _, limit in run(limits.autoclip(30.0, winsor=math.inf, **PAPER), STREAM)]
 
 
 def test_the_quantile_of_a_run_with_decay() -> None:

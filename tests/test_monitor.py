@@ -206,6 +206,34 @@ def test_five_lines() -> None:
     assert str(gradclip.Monitor()).splitlines()[0] == "0 steps, 0 clipped (-)"
 
 
+# ---- each gradient -------------------------------------------------------------------------------------------------------
+
+
+def test_the_share_of_each_gradient(backend: Framework) -> None:
+    monitor, other = gradclip.Monitor(each=2, every=3), gradclip.Monitor()
+    for step in range(5):  # measured are steps 0, 2 and 4
+        sizes = {"a": 3.0, "b": 4.0 if step % 2 == 0 else 99.0, "c": 0.0}
+        monitor.update(
+            gradclip.clip({k: backend.make(np.array([x])) for k, x in sizes.items()}, optax.clip_by_global_norm(1.0))
+        )
+    other.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
+    for seen in (monitor.gradients(), other.gradients()):
+        assert [(x.name, x.always_zero, x.measured) for x in seen] == [("b", False, 3), ("a", False, 3), ("c", True, 3)]
+        assert [x.share for x in seen] == pytest.approx([0.64, 0.36, 0.0], rel=1e-5)
+        assert all(math.isnan(x.ratio) for x in seen)
+    other.merge(monitor)
+    assert [x.measured for x in other.gradients()] == [6, 6, 6]
+
+
+def test_steps_without_a_share(backend: Framework) -> None:
+    monitor = gradclip.Monitor(each=1)
+    for size in (0.0, math.nan):
+        monitor.update(gradclip.clip(gradients(backend, size), optax.clip_by_global_norm(1.0)))
+    monitor.update(3.0)
+    monitor.update(gradclip.clip([], optax.clip_by_global_norm(1.0)))
+    assert monitor.gradients() == []
+
+
 # ---- what is refused -----------------------------------------------------------------------------------------------------
 
 
@@ -227,6 +255,7 @@ def state() -> dict[str, Any]:
         (lambda m: m.init(like="x"), TypeError, "The state is made of a framework's tensors"),
         (lambda m: gradclip.Monitor(every=0), ValueError, "every must be a positive whole number"),
         (lambda m: gradclip.Monitor(every=1.5), ValueError, "every must be a positive whole number"),
+        (lambda m: gradclip.Monitor(each=0), ValueError, "each must be a positive whole number"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_lost(call: Any, kind: type[Exception], message: str) -> None:

@@ -46,7 +46,7 @@ class StepPreHook:
     def clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip the gradients of the optimizer's parameters, in place."""
         parameters: Any = _parameters(optimizer)
-        if not isinstance(self.rule, Rule):
+        if not isinstance(self.rule, Rule) or self.monitor is not None:
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):
                 parameters = dict(zip(names, parameters, strict=True))
@@ -56,7 +56,7 @@ class StepPreHook:
         found = carry_out(opened, self.rule, asked)
         self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
         if self.monitor is not None:
-            self.monitor.update(self.last)
+            self.monitor.update(self.last, grads=opened.tree)
         return found
 
 

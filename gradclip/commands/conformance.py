@@ -78,6 +78,7 @@ def add_conformance(commands: Any) -> None:
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output, in place of the text")
     add("--html", metavar="FILE", help="write the report as one HTML page")
     add("--verbose", action="store_true", help="show every case that is not as it should be, and what is not claimed")
+    add("--limit", action="store_true", help="the targets are limits that follow a run: check the eight properties of these")
     add("--list", action="store_true", help="list the cases and what they need, and run none")
 
 
@@ -91,7 +92,28 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+def _limits(options: argparse.Namespace) -> int:
+    """Check limits, which need nothing but Python."""
+    from gradclip.conformance.following import PROPERTIES, check_limit, load_limit
+
+    if not options.targets:
+        print("--limit needs a limit.\nHint: gradclip conformance mymodule:my_limit --limit", file=sys.stderr)
+        return 2
+    try:
+        found = {text: check_limit(load_limit(text)) for text in options.targets}
+    except GradclipError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for text, wrong in found.items():
+        print(f"{text}: keeps {sum(not what for what in wrong.values())} of {len(PROPERTIES)}")
+        for name, what in wrong.items():
+            print(f"  ({name}) {'ok  ' if not what else 'FAIL'}  {PROPERTIES[name]}" + (f": {what}" if what else ""))
+    return int(any(any(wrong.values()) for wrong in found.values()))
+
+
 def _conformance(options: argparse.Namespace) -> int:
+    if options.limit:
+        return _limits(options)
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
         what = f"gradclip conformance needs {' and '.join(missing)}: python -m pip install 'gradclip[conformance]'"

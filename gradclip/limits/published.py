@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -82,14 +81,14 @@ def quantile(
 
 
 def autoclip(
-    percentile: float = 10.0, *, warmup: int = 1, at_first: float = math.inf, winsor: float = 10.0, patience: int = 1000
+    percentile: float = 10.0, *, warmup: int = 25, at_first: float = 1.0, winsor: float = 10.0, patience: int = 1000
 ) -> Quantile:
     r"""AutoClip: a percentile of all norms so far, :math:`\eta_t = P_p(\{n_1, ..., n_{t-1}\})`.
 
     Source: Seetharaman, Wichern, Pardo, Le Roux 2020, arXiv 2007.14469, with p = 10, and github.com/pseeth/autoclip. The paper
     and its first code count the norm of the step itself; ours, as the newer ``QuantileClip``, the norms before it. The paper
     keeps every norm; ours counts them in a histogram of constant size, whose quantiles are off by at most 4.5 %. A norm counts
-    as at most ``winsor`` times the limit; infinity is the paper's.
+    as at most ``winsor`` times the limit; infinity, and a warm-up of one norm by an infinite limit, are the paper's.
     """
     return Quantile(percentile / 100, 1.0, warmup=warmup, at_first=at_first, winsor=winsor, patience=patience)
 

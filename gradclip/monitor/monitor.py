@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.monitor.each import Each, Share
 from gradclip.monitor.picture import draw
 from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
@@ -35,6 +36,8 @@ class Monitor:
 
     Args:
         every: the norms of so many steps are read in one transfer.
+        each: every so many steps measure the norm of each gradient too, in one pass more: see :meth:`gradients`. None for
+            never.
 
     Example:
         >>> import gradclip, numpy as np
@@ -47,24 +50,28 @@ class Monitor:
         (4, 2, 2.0, 3)
     """
 
-    def __init__(self, *, every: int = 100) -> None:
-        given: object = every
-        if not isinstance(given, int) or given < 1:
-            raise ArgumentError("every must be a positive whole number.", f"every={every!r}")
-        self.every = every
+    def __init__(self, *, every: int = 100, each: int | None = None) -> None:
+        for name, given in (("every", every), ("each", 1 if each is None else each)):
+            value: object = given
+            if not isinstance(value, int) or value < 1:
+                raise ArgumentError(f"{name} must be a positive whole number.", f"{name}={value!r}")
+        self.every, self.each = every, each
+        self._each, self._told = Each(), 0
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
         self._waiting: list[tuple[Any, Any, Any]] = []  # norm, coefficient, limit
         self._sources: list[Callable[[], Mapping[str, Any]]] = []
 
     @as_it_is
-    def update(self, result: Any, *, limit: Any = None) -> Any:
+    def update(self, result: Any, *, limit: Any = None, grads: Any = None) -> Any:
         """Take note of one step.
 
         Args:
             result: what :func:`gradclip.clip` or :func:`gradclip.clip_` returned; or a norm, as
                 :func:`gradclip.clip_grad_norm_` returns it: a number or a tensor, or a list of them.
             limit: for a norm the limit that it was clipped by, a number or a 0-d tensor. Without it a norm was only measured.
+            grads: for ``each=`` the gradients, or the parameters that hold them, by name: ``dict(model.named_parameters())``;
+                without it those in the result.
 
         Returns:
             ``result``, so that a call can be wrapped.
@@ -86,9 +93,31 @@ class Monitor:
         if groups != self._is_list:
             self._set_form(groups)
         self._waiting.append((norm, coefficient, limit))
+        if self.each is not None:
+            self._measure(grads if grads is not None or type(result) is not ClipResult else result.grads)
         if len(self._waiting) >= self.every:
             self._read()
         return result
+
+    def _measure(self, grads: Any) -> None:
+        """Measure each gradient, if this is a step for it."""
+        if grads is not None and self._told % (self.each or 1) == 0:
+            self._each.measure(grads)
+        self._told += 1
+
+    def gradients(self) -> list[Share]:
+        """What ``each=`` has measured of each gradient: that with the largest share of the total norm comes first.
+
+        Example:
+            >>> import gradclip, numpy as np
+            >>> from gradclip.dialects import torch
+            >>> monitor = gradclip.Monitor(each=1)
+            >>> grads = {"body": np.array([3.0]), "head": np.array([4.0]), "unused": np.array([0.0])}
+            >>> result = monitor.update(gradclip.clip(grads, torch.clip_grad_norm(max_norm=1.0)))
+            >>> [(seen.name, round(seen.share, 2), seen.always_zero) for seen in monitor.gradients()]
+            [('head', 0.64, False), ('body', 0.36, False), ('unused', 0.0, True)]
+        """
+        return self._each.shares()
 
     def _set_form(self, groups: bool) -> None:
         if self._sections or self._waiting:
@@ -98,6 +127,7 @@ class Monitor:
 
     def _read(self) -> None:
         """Bring the norms that wait to the host, and count them."""
+        self._each.count()
         waiting, self._waiting = self._waiting, []
         seen = []
         for norm, coefficient, limit in waiting:
@@ -194,6 +224,7 @@ class Monitor:
             sections, is_list = of_state(given)
         elif isinstance(given, Monitor):
             sections, is_list = given.sections, given._is_list
+            self._each.merge(given._each.sums)
         else:
             what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
             raise ArgumentTypeError(what, f"{type(given).__name__}")
@@ -217,6 +248,7 @@ class Monitor:
             "every": self.every,
             "is_list": self._is_list,
             "sections": [section.state_dict() for section in sections],
+            "each": {seen.name: self._each.sums[seen.name] for seen in self.gradients()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -234,3 +266,5 @@ class Monitor:
         sections = [Section.loaded(section) for section in state["sections"]]
         self.every, self._is_list = int(state["every"]), bool(state["is_list"])
         self._sections, self._waiting = sections, []
+        self._each = Each()
+        self._each.merge(state.get("each", {}))

@@ -138,3 +138,16 @@ def test_a_checkpoint_goes_on(tmp_path: Path) -> None:
 
 def test_without_a_monitor_there_is_no_state() -> None:
     assert jax.tree.leaves(gradient_transformation(RULE).init({"w": jnp.zeros(1)})) == []
+
+
+def test_optax_skips_a_step_that_is_not_finite() -> None:
+    """As docs/monitor.md says."""
+    optimizer = optax.apply_if_finite(optax.chain(gradient_transformation(RULE), optax.adam(0.1)), max_consecutive_errors=100)
+    params = {"w": jnp.ones(2, "float32")}
+    state = optimizer.init(params)
+    updates, state = optimizer.update({"w": jnp.float32([0.3, 0.4])}, state, params)
+    before = jax.tree.leaves(state.inner_state)
+    updates, state = optimizer.update({"w": jnp.float32([np.nan, 1.0])}, state, params)
+    assert not updates["w"].any()
+    for one, other in zip(before, jax.tree.leaves(state.inner_state), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -94,3 +94,24 @@ def test_an_optimizer_that_is_built_has_no_room() -> None:
     optimizer.build([keras.Variable([1.0])])
     with pytest.raises(ValueError, match="variables that an optimizer makes when it is built"):
         clipped(optimizer, torch.clip_grad_norm(1.0), monitor=gradclip.Monitor())
+
+
+def test_a_loss_scale_optimizer_skips_a_step_that_is_not_finite() -> None:
+    """As docs/monitor.md says."""
+    inner = clipped(keras.optimizers.Adam(0.1), torch.clip_grad_norm(1.0))
+    optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=1.0)
+    weight = keras.Variable([1.0, 2.0])
+    optimizer.build([weight])
+    before = keras.ops.convert_to_numpy(weight.value)
+    for bad, moves in ((0.5, True), (float("nan"), False)):
+        grads = [keras.ops.convert_to_tensor([bad, 1.0])]
+        if keras.backend.backend() == "jax":  # where only the pure form works outside of fit
+            held = [variable.value for variable in optimizer.variables]
+            (new,), others = optimizer.stateless_apply(held, grads, [weight.value])
+            for variable, value in zip([weight, *optimizer.variables], [new, *others], strict=True):
+                variable.assign(value)
+        else:
+            optimizer.apply(grads)
+        after = keras.ops.convert_to_numpy(weight.value)
+        assert bool((after != before).any()) == moves
+        before = after

@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["choosing.md"]
+PAGES = ["choosing.md", "limits.md", "monitor.md"]
 BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```\n(?:\n\1```text\n(.*?)^\1```\n)?", re.MULTILINE | re.DOTALL)
 
 
 def gradients_of_a_run() -> Iterator[list[Any]]:
     rng = np.random.default_rng(0)
     for step in range(1000):
-        size = rng.lognormal(sigma=0.5) * (20 if step % 100 == 99 else 1)
+        size = rng.lognormal(sigma=0.5) * (20.0 if step % 100 == 99 else 1.0)
         yield [np.array([1.2 * size, 1.6 * size])]
 
 
@@ -54,7 +54,7 @@ def test_the_page_says_what_its_blocks_print(page: str, tmp_path: Path, monkeypa
 
 
 def test_the_blocks_are_found() -> None:
-    assert all(len(BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))) > 3 for page in PAGES)
+    assert all(len(BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))) > 1 for page in PAGES)
 
 
 if __name__ == "__main__":

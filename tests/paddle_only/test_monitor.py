@@ -92,3 +92,18 @@ def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:
     monitor.update(result)
     assert monitor.report()["norm_before_largest"] == 4.0
     assert monitor.sections[0].before.count == 2
+
+
+def test_a_step_that_is_not_finite_is_left_out() -> None:
+    """As docs/monitor.md says; GradScaler does nothing on the CPU."""
+    weight = paddle.create_parameter([1], "float32")
+    optimizer = paddle.optimizer.Adam(0.1, parameters=[weight])
+    before = weight.numpy().copy()
+    for scale, moves in ((0.5, True), (np.nan, False)):
+        (weight.sum() * scale).backward()
+        norm = gradclip.clip_([weight], torch.clip_grad_norm(1.0)).norm
+        if bool(paddle.isfinite(norm)):
+            optimizer.step()
+        optimizer.clear_grad()
+        assert bool((weight.numpy() != before).any()) == moves
+        before = weight.numpy().copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
 from collections.abc import Callable
@@ -126,3 +127,39 @@ def test_groups_and_closures_in_the_hook() -> None:
     found = monitor.report()
     assert found["0/steps"] == found["1/steps"] > 1
     assert found["1/norm_after_largest"] <= 0.1001
+
+
+def test_each_gradient_beside_its_parameter() -> None:
+    monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(RULE, monitor=monitor))
+    torch.nn.init.constant_(model.weight, 2.0)
+    model.weight.grad, model.bias.grad = torch.tensor([[0.3, 0.4]]), torch.zeros(1)
+    optimizer.step()
+    first, second = monitor.gradients()
+    assert (first.name, first.share, second.name, second.always_zero) == ("weight", 1.0, "bias", True)
+    assert first.ratio == pytest.approx(0.5 / 8**0.5)
+
+
+# ---- a step that is not finite: zeros, or no step ------------------------------------------------------------------------
+
+
+def test_zeros_are_not_a_step_that_is_skipped() -> None:
+    """As docs/monitor.md says: after zeros Adam still moves; a fused optimizer whose ``found_inf`` is 1 does nothing."""
+    rule = dataclasses.replace(RULE, if_nonfinite="zero")
+    moved = []
+    for skips in (False, True):
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.Adam([weight], lr=0.1, fused=True)
+        weight.grad = torch.tensor([0.3, 0.4])
+        optimizer.step()
+        before = weight.detach().clone()
+        weight.grad = torch.tensor([float("nan"), 1.0])
+        norm = gradclip.clip_([weight], rule).norm
+        if skips:
+            optimizer.found_inf = (~norm.isfinite()).float()
+            optimizer.grad_scale = torch.ones(())
+        optimizer.step()
+        moved.append(bool((weight != before).any()))
+        assert weight.isfinite().all()
+    assert moved == [True, False]

@@ -1,0 +1,88 @@
+"""The norm of each gradient by its name, now and then: whose is largest, whose is always zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip.gradients import Gradients, open_
+from gradclip.groups import names_of
+from gradclip.lane import Lane
+from gradclip.monitor.values import read
+
+__all__ = ["Each", "Share"]
+
+
+@dataclass(slots=True)
+class Share:
+    """What was seen of one gradient, in the mean over the steps at which it was measured."""
+
+    name: str
+    share: float  #: of the square of the total norm
+    ratio: float  #: its norm over that of its parameter; NaN where the parameter is not known
+    always_zero: bool
+    measured: int  #: how often
+
+
+class Each:
+    """Sums for each gradient."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[float]] = {}  # name -> measured, shares, zeros, ratios, how many ratios
+        self.waiting: list[tuple[list[str], list[Any], list[Any]]] = []
+
+    def measure(self, grads: Any) -> None:
+        """Measure each gradient in a container, in one pass; the norms stay where they are."""
+        opened = open_(grads)
+        if opened.backend is None or not opened.present:
+            return
+        names = names_of(opened)
+        places = opened.unique()
+        with opened.backend.arithmetic(True):
+            norms = opened.lane.each([opened.leaves[i] for i in places], 2.0)
+            self.waiting.append(([names[i] for i in places], norms, _norms_of_owners(opened, places)))
+
+    def count(self) -> None:
+        """Bring the norms that wait to the host, and add them up."""
+        waiting, self.waiting = self.waiting, []
+        numbers = iter(read([x for _, norms, owners in waiting for x in (*norms, *owners)]))
+        for names, norms, owners in waiting:
+            values = [next(numbers)[0] for _ in norms]
+            of_owners = [next(numbers)[0] for _ in owners] or [math.nan] * len(values)
+            total = math.hypot(*values)
+            if 0 < total < math.inf:
+                for name, norm, owner in zip(names, values, of_owners, strict=True):
+                    self._add(name, norm / total, norm / owner if owner > 0 else math.nan)
+
+    def _add(self, name: str, part: float, ratio: float) -> None:
+        sums = self.sums.setdefault(name, [0.0] * 5)
+        known = not math.isnan(ratio)
+        for i, x in enumerate((1.0, part * part, float(part == 0), ratio if known else 0.0, float(known))):
+            sums[i] += x
+
+    def shares(self) -> list[Share]:
+        """What was seen of each gradient, that with the largest share of the total first."""
+        if self.waiting:
+            self.count()
+        found = [
+            Share(name, share / n, ratio / known if known else math.nan, zeros == n, int(n))
+            for name, (n, share, zeros, ratio, known) in self.sums.items()
+        ]
+        return sorted(found, key=lambda seen: -seen.share)
+
+    def merge(self, other: Mapping[str, Sequence[float]]) -> None:
+        """Add what was seen elsewhere."""
+        for name, sums in other.items():
+            self.sums[name] = [a + float(b) for a, b in zip(self.sums.get(name, [0.0] * 5), sums, strict=True)]
+
+
+def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
+    backend = opened.backend
+    owners = [opened.owners[i] for i in places]
+    if backend is None or any(owner is None or not backend.is_tensor(owner) for owner in owners):
+        return []
+    held = [backend.detach(owner) for owner in owners]
+    lane = backend.lane(held) or (backend.reference or Lane)(backend)
+    return lane.each(held, 2.0)
