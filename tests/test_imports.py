@@ -126,7 +126,7 @@ ON_TOP = {
     *("backends.keras", "backends.torch.step", "backends.torch.operator"),
     *("backends.paddle.slot", "backends.paddle.monitored", "backends.jax.slot", "backends.jax.whole"),
 }
-ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "monitor", "registry"}
+ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "limits", "monitor", "registry"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
 # What is neither of gradclip nor of the standard library, by module or package: nothing for the rest.
 THIRD_PARTY = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -13,13 +15,14 @@ from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.groups import Rules, check_groups
+from gradclip.groups import Group, Rules, check_groups
+from gradclip.limits import Adaptive, tensors
 from gradclip.monitor import Monitor, observed
 
 if TYPE_CHECKING:
     import optax  # optional: only gradient_transformation needs it
 
-__all__ = ["ClipState", "MissingParamsError", "MonitorState", "gradient_transformation"]
+__all__ = ["ClipState", "LimitState", "MissingParamsError", "MonitorState", "gradient_transformation"]
 
 _GAPS = Pytrees().is_gap
 _OF_NUMPY = (np.ndarray, np.generic)
@@ -34,6 +37,13 @@ class ClipState(NamedTuple):
 
     norm: Any  #: before the clip, in the form of :attr:`gradclip.ClipResult.norm`; zeros before the first update
     coefficient: Any  #: ones before the first update
+
+
+class LimitState(NamedTuple):
+    """The state of a clip in an ``optax.chain`` whose limit follows the run."""
+
+    limits: list[dict[str, Any]]  #: of each :class:`gradclip.Adaptive` of the rules
+    rest: Any  #: what the state would be otherwise
 
 
 class MonitorState(NamedTuple):
@@ -52,7 +62,8 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
 
     Args:
         rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
-            ``update``, as optax's does.
+            ``update``, as optax's does. The state of a limit that follows the run (:class:`gradclip.Adaptive`) is carried in a
+            :class:`LimitState`.
         record: whether the state is a :class:`ClipState`, with the norm and the coefficient of the last update.
         monitor: whether the state counts what the clip does, as a :class:`MonitorState`. It is checkpointed with the
             optimizer's, and read by ``gradclip.Monitor().merge(optax.tree_utils.tree_get(state, "clip_monitor"))``.
@@ -76,35 +87,58 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     """
     import optax
 
-    relative = [group.rule.name for group in check_groups(rule, keeps_shape=True) if group.rule.relative_to is not None]
+    rules = [group.rule for group in check_groups(rule, keeps_shape=True)]
+    relative = [each.name for each in rules if each.relative_to is not None]
+    adaptive = list({id(each.limit): each.limit for each in rules if isinstance(each.limit, Adaptive)}.values())
 
     def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
         if relative and params is None:
             hint = "call update(updates, state, params)."
             raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
-        result = clip(_arrays(updates), rule, params=_arrays(params) if relative else None)
+        carried, limits = None, rule
+        if adaptive:
+            carried = [limit.carrying(seen) for limit, seen in zip(adaptive, state.limits, strict=True)]
+            limits, state = _with(rule, dict(zip(map(id, adaptive), carried, strict=True))), state.rest
+        result = clip(_arrays(updates), limits, params=_arrays(params) if relative else None)
+        after = _counted(state, result)
+        return result.grads, after if carried is None else LimitState([limit.state for limit in carried], after)
+
+    def _counted(state: Any, result: Any) -> Any:
         last = _last(result) if record else None
         if monitor:
-            return result.grads, MonitorState(observed(state.clip_monitor, result), last)
-        return result.grads, last if record else state
+            return MonitorState(observed(state.clip_monitor, result), last)
+        return last if record else state
 
     def init_last(params: Any) -> ClipState | None:
         if not record:
             return None
-        form = jax.eval_shape(lambda p: _last(clip(p, rule, params=p if relative else None)), _arrays(params))
+        measures = _with(rule, dict.fromkeys(map(id, adaptive), math.inf))
+        form = jax.eval_shape(lambda p: _last(clip(p, measures, params=p if relative else None)), _arrays(params))
         return ClipState(
             jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form.norm),
             jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), form.coefficient),
         )
 
     def init(params: Any) -> Any:
-        if not monitor:
-            return init_last(params)
+        if not record and not monitor and not adaptive:
+            return init_empty_state()(params)
         like = next(iter(tree_util.tree_leaves(_arrays(params))), None)
-        groups = len(rule) if isinstance(rule, (list, tuple)) else None
-        return MonitorState(Monitor().init(like=like, groups=groups), init_last(params))
+        state: Any = init_last(params)
+        if monitor:
+            groups = len(rule) if isinstance(rule, (list, tuple)) else None
+            state = MonitorState(Monitor().init(like=like, groups=groups), state)
+        return LimitState([tensors(limit.state, like) for limit in adaptive], state) if adaptive else state
 
-    return optax.GradientTransformation(init if record or monitor else init_empty_state(), update)
+    return optax.GradientTransformation(init, update)
+
+
+def _with(rule: Any, limits: dict[int, Any]) -> Any:
+    """A rule or groups with other limits in the place of those that follow the run."""
+    if isinstance(rule, (list, tuple)):
+        return [_with(group, limits) for group in rule]
+    if isinstance(rule, Group):
+        return dataclasses.replace(rule, rule=_with(rule.rule, limits))
+    return dataclasses.replace(rule, limit=limits[id(rule.limit)]) if id(rule.limit) in limits else rule
 
 
 def _last(result: Any) -> ClipState:

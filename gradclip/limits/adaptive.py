@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -55,12 +56,24 @@ class Adaptive:
         self.rule_of = limit
         self.state: dict[str, Any] = limit.init()
         self.last: Any = None
+        self._goes_through = False  # the state, as one of a traced function
+
+    def carrying(self, state: Mapping[str, Any]) -> Adaptive:
+        """The same limit for one traced step, with a state of tensors that the caller carries through."""
+        made = copy.copy(self)
+        made.state, made._goes_through = dict(state), True
+        return made
 
     def step(self, norm: Any) -> Any:
         """The limit for a norm, which is observed: a float or a 0-d tensor."""
         norm = looked_at(norm)
+        held = next(iter(self.state.values()))
+        if isinstance(norm, float) and not isinstance(held, (float, list)):  # of a run that was on a device before
+            owner = find(held)
+            assert owner is not None
+            norm = owner.asarray(norm, "float32", held)
         backend = None if isinstance(norm, float) else find(norm)
-        if backend is not None and not backend.can_look(norm):
+        if backend is not None and not self._goes_through and not backend.can_look(norm):
             hint = "carry the state through: state = limit.init(), limit.limit(state), limit.observe(state, norm)."
             raise ArgumentError("A limit that holds its state cannot be traced.", f"norm={norm}", hint)
         if backend is not None and isinstance(next(iter(self.state.values())), float):

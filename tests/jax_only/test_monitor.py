@@ -15,6 +15,7 @@ import pytest
 from jax_only.test_launches import launches
 
 import gradclip
+from gradclip import limits
 from gradclip.backends.jax import JaxBackend, gradient_transformation
 from gradclip.dialects import optax as dialect
 from gradclip.dialects import torch
@@ -151,3 +152,20 @@ def test_optax_skips_a_step_that_is_not_finite() -> None:
     assert not updates["w"].any()
     for one, other in zip(before, jax.tree.leaves(state.inner_state), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_the_state_of_the_optimizer_carries_a_limit_that_follows(jitted: bool) -> None:
+    """Under ``jit`` too, with a monitor, and in groups; the Adaptive itself stays as it is."""
+    sizes, adaptive = [0.5, 3.0, 4.0, math.nan, 5.0, 0.25, 30.0, 2.0] * 4, gradclip.Adaptive(limits.quantile(0.5, warmup=4))
+    eager = gradclip.Adaptive(limits.quantile(0.5, warmup=4))
+    optimizer = gradient_transformation([gradclip.Group(torch.clip_grad_norm(adaptive), "w")], monitor=True)
+    update = jax.jit(optimizer.update) if jitted else optimizer.update
+    state = optimizer.init({"w": jnp.zeros(1, "float32")})
+    for size in sizes:
+        clipped, state = update({"w": jnp.float32([size])}, state)
+        expected = gradclip.clip({"w": jnp.float32([size])}, torch.clip_grad_norm(eager)).grads["w"]
+        np.testing.assert_allclose(clipped["w"], expected, rtol=1e-4)
+    assert float(state.limits[0]["count"]) == 28
+    assert adaptive.state["count"] == 0
+    assert read(state).report()["0/steps"] == 32
