@@ -41,8 +41,8 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
         these are lists, with an entry for each group. Differentiable where the framework is; a gradient that is not clipped is
         equal to the input bit for bit. Tensors that can be written are never returned themselves.
         The norm of finite gradients is finite as far as its dtype holds it, except on accelerators (cuda, mps, xpu, xla, the
-        GPUs and TPUs of other frameworks): there squares are summed in float32, and overflow as natively. CUDA devices of compute capability 6.0, 7.0,
-        8.0, 9.0 and 10.0 sum one norm over all in float64 under eager PyTorch.
+        GPUs and TPUs of other frameworks): there squares are summed in float32, and overflow as natively. CUDA devices of
+        compute capability 6.0, 7.0, 8.0, 9.0 and 10.0 sum one norm over all in float64 under eager PyTorch.
 
     Raises:
         TypeError: for what is no gradient or no rule, and for tensors of two frameworks in one call.

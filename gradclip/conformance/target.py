@@ -88,7 +88,7 @@ FEATURES: Mapping[str, str] = {
     "large": "more than 2**20 elements",
     "in place": "the inputs themselves are clipped",
     "functional": "the inputs stay as they are",
-    "norm": "the norm before the clip is returned: a 0-d tensor of the framework on every device, as gradclip's own, or a number",
+    "norm": "the norm before the clip is returned, as a 0-d tensor (gradclip's own on every device) or as a number",
     "traced": "the clip can be traced (compiled)",
     "differentiable": "derivatives through the clip",
 }
