@@ -120,8 +120,8 @@ class Clipping(keras.optimizers.Optimizer):
         """The norm and the coefficient of the last step, where they are recorded; None before the optimizer is built."""
         if self._record is None or not self._record.variables:
             return None
-        norm, coefficient = self._record.variables
-        return ClipResult(None, keras.ops.convert_to_tensor(norm), keras.ops.convert_to_tensor(coefficient))
+        # copies: on TensorFlow a variable counts as a tensor, and would change with the next step
+        return ClipResult(None, *(keras.ops.copy(keras.ops.convert_to_tensor(x)) for x in self._record.variables))
 
     def build(self, variables: Any) -> None:
         super().build(variables)

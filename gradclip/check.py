@@ -78,13 +78,27 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={shown(known)}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         return _known(backend, rule, next((x for x in leaves if x is not None), None), known)
-    norms = backend.containers.flatten(known)[0]
+    norms = _by_place(opened, backend, known)
     if len(norms) != len(leaves):
         what, hint = f"{rule.name} has one norm for each gradient.", "pass what gradclip.norm returned, or a list."
         if norms and norms[0] is known:
             raise ArgumentTypeError(what, f"norm of type {type(known).__name__}", hint)
         raise ArgumentError(what, f"{len(norms)} norms and {len(leaves)} gradients", hint)
     return [None if x is None else _known(backend, rule, x, n) for x, n in zip(leaves, norms, strict=True)]
+
+
+def _by_place(opened: Gradients, backend: Backend, known: Any) -> list[Any]:
+    """The norms of a container in the order of the gradients: of a list by number, of what has names by name."""
+    norms = backend.containers.flatten(known)[0]
+    if isinstance(known, (list, tuple)) and len(norms) == len(known):
+        return norms
+    by_place, places = dict(backend.containers.walk(known)), opened.places()
+    if by_place.keys() == set(places):
+        return [by_place[place] for place in places]
+    if len(norms) == len(places) and not isinstance(known, (list, tuple)):
+        odd = sorted(by_place.keys() - set(places))
+        raise ArgumentError("A norm is for no gradient.", f"norm{odd[0]}", f"the gradients are {', '.join(places[:3])}.")
+    return norms
 
 
 def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:

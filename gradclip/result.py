@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,20 +59,12 @@ class ClipResult:
     @property
     def norm(self) -> Any:
         """The norm before clipping."""
-        self._settle()
-        return self._norm
+        return self._norm if self._form is None else self._form.of(self._norm)
 
     @property
     def coefficient(self) -> Any:
         """What the gradients were multiplied by."""
-        self._settle()
-        return self._coefficient
-
-    def _settle(self) -> None:
-        """Make the tensors when somebody asks for them: most callers want the gradients alone."""
-        if self._form is not None:
-            self._norm, self._coefficient = self._form.of(self._norm), self._form.of(self._coefficient)
-            self._form = None
+        return self._coefficient if self._form is None else self._form.of(self._coefficient)
 
     def __repr__(self) -> str:
         return f"ClipResult(grads={tensors(self.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
@@ -88,40 +79,48 @@ class ClipResult:
 
 @dataclass(slots=True)
 class _Form:
-    """How floats become tensors, and lists with an entry for each leaf the container."""
+    """How floats become tensors when somebody asks: most callers want the gradients alone.
+
+    The tensors are made each time and not kept, because who asks may be tracing.
+    """
 
     lane: Lane
     dtype: str
-    rebuild: Callable[[list[Any]], Any]
     is_list: bool  #: whether there is one norm for each of several groups
 
     def of(self, found: Any) -> Any:
         return [self._one(x) for x in found] if self.is_list and found is not None else self._one(found)
 
     def _one(self, found: Any) -> Any:
-        if isinstance(found, list):
-            return self.rebuild(self._tensors(found))
-        return self._tensors([found])[0]
-
-    def _tensors(self, found: list[Any]) -> list[Any]:
-        numbers = [x for x in found if isinstance(x, float)]
+        backend = self.lane.backend
+        leaves, rebuild = backend.containers.flatten(found)
+        numbers = [x for x in leaves if isinstance(x, float)]
         if not numbers:
             return found
-        backend = self.lane.backend
         with backend.arithmetic(False):
             each = iter(self.lane.unstack(backend.asarray(numbers, self.dtype, None), len(numbers)))
-        return [next(each) if isinstance(x, float) else x for x in found]
+        made = [next(each) if isinstance(x, float) else x for x in leaves]
+        return made[0] if leaves[0] is found else rebuild(made)
 
 
 def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
     """The result as a user gets it."""
-    backend = opened.backend
-    if backend is None or found.norm is None:
-        return ClipResult(found.grads, found.norm, found.coefficient, None, is_list)
-    form = _Form(opened.lane, _dtype(opened), _rebuild(opened), is_list)
+    norm, coefficient = _contained(opened, found.norm, is_list), _contained(opened, found.coefficient, is_list)
+    if opened.backend is None or norm is None:
+        return ClipResult(found.grads, norm, coefficient, None, is_list)
+    form = _Form(opened.lane, _dtype(opened), is_list)
     if _is_looked_at(found.norm):
-        return ClipResult(found.grads, found.norm, found.coefficient, form, is_list)
-    return ClipResult(found.grads, form.of(found.norm), form.of(found.coefficient), None, is_list)
+        return ClipResult(found.grads, norm, coefficient, form, is_list)
+    return ClipResult(found.grads, form.of(norm), form.of(coefficient), None, is_list)
+
+
+def _contained(opened: Gradients, found: Any, is_list: bool) -> Any:
+    """Lists with an entry for each leaf as the container, which has no gradient in it any more."""
+    if is_list and found is not None:
+        return [_contained(opened, x, False) for x in found]
+    if not isinstance(found, list):
+        return found
+    return type(opened.tree)(zip(opened.owners, found, strict=True)) if opened.is_named else opened.rebuild(found)
 
 
 def last(opened: Gradients, found: Found, *, is_list: bool = False) -> ClipResult:
@@ -134,13 +133,6 @@ def _dtype(opened: Gradients) -> str:
     dtype = lane.dtype if opened.present else "float32"
     wide = WIDE.get(dtype or promote(list(map(lane.backend.dtype, opened.present))), "float32")
     return COMPLEX.get(wide, wide)
-
-
-def _rebuild(opened: Gradients) -> Callable[[list[Any]], Any]:
-    if not opened.is_named:
-        return opened.rebuild
-    owners = opened.owners
-    return lambda new: type(opened.tree)(zip(owners, new, strict=True))
 
 
 def _is_looked_at(norm: Any) -> bool:

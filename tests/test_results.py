@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import pickle
+import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +101,47 @@ def test_a_norm_per_tensor_comes_in_the_container(backend: Framework) -> None:
     twice = {"a": [known["a"][0] * 2], "b": None}
     scaled = gradclip.scale_by_norm({"a": [x], "b": None}, rule, twice).grads["a"][0]
     assert ulps(backend.read(scaled), [0.3, 0.4], "float32") <= 2
+
+
+def test_a_known_norm_is_found_by_its_name(backend: Framework) -> None:
+    given = {"a": backend.make([3.0, 4.0]), "b": backend.make([6.0, 8.0])}
+    scaled = gradclip.scale_by_norm(given, RULES["each"], {"b": 10.0, "a": 5.0}).grads
+    for name in given:
+        assert ulps(backend.read(scaled[name]), [0.6, 0.8], "float32") <= 2
+    with pytest.raises(ValueError, match="A norm is for no gradient"):
+        gradclip.scale_by_norm(given, RULES["each"], {"x": 10.0, "y": 5.0})
+
+
+def test_the_container_may_change_afterwards(backend: Framework) -> None:
+    given = {"x": {"a": backend.make([3.0, 4.0])}}
+    result, whole = (gradclip.clip(given, RULES[name]) for name in ("each", "global"))
+    given["x"] = {}
+    assert float(result.norm["x"]["a"]) == 5.0
+    assert float(whole.norm) == 5.0
+
+
+def test_a_result_keeps_no_gradient(backend: Framework) -> None:
+    given = OrderedDict(a=backend.make([3.0, 4.0]))  # to a dict there is no weak reference
+    result = gradclip.clip(given, RULES["global"])
+    gone = weakref.ref(given)
+    del given
+    gc.collect()
+    assert gone() is None
+    assert float(result.norm) == 5.0
+
+
+def test_a_norm_that_a_trace_has_read_is_a_number_afterwards(backend: Framework) -> None:
+    result = gradclip.clip([backend.make([3.0, 4.0])], RULES["global"])
+    for how in backend.jits:
+        (got,) = backend.jit(how, lambda xs: [xs[0] * result.norm])([backend.make([2.0])])
+        assert backend.read(got).tolist() == [10.0]
+        assert float(result.norm) == 5.0
+        assert ulps(float(result.coefficient), 0.2, "float32") <= 2
+
+
+def test_an_empty_container_has_norms_of_its_form() -> None:
+    assert gradclip.clip({}, RULES["each"]).norm == {}
+    assert gradclip.norm({"a": None}, RULES["each"]) == {"a": None}
 
 
 def test_a_result_is_copied_and_pickled(backend: Framework) -> None:

@@ -112,8 +112,13 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     def init_last(params: Any) -> ClipState | None:
         if not record:
             return None
-        measures = _with(rule, dict.fromkeys(map(id, adaptive), math.inf))
-        form = jax.eval_shape(lambda p: _last(clip(p, measures, params=p if relative else None)), _arrays(params))
+        unseen = {"error_if_nonfinite": False, "if_nonfinite": "propagate"}
+        measures = _with(rule, dict.fromkeys(map(id, adaptive), math.inf), **unseen)
+
+        def measured(p: Any) -> ClipState:
+            return _last(clip(tree_util.tree_map(_as_gradient, p), measures, params=p if relative else None))
+
+        form = jax.eval_shape(measured, _arrays(params))
         return ClipState(
             jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form.norm),
             jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), form.coefficient),
@@ -132,13 +137,19 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     return optax.GradientTransformation(init, update)
 
 
-def _with(rule: Any, limits: dict[int, Any]) -> Any:
-    """A rule or groups with other limits in the place of those that follow the run."""
+def _with(rule: Any, limits: dict[int, Any], **others: Any) -> Any:
+    """A rule or groups with other limits in the place of those that follow the run, and with other fields."""
     if isinstance(rule, (list, tuple)):
-        return [_with(group, limits) for group in rule]
+        return [_with(group, limits, **others) for group in rule]
     if isinstance(rule, Group):
-        return dataclasses.replace(rule, rule=_with(rule.rule, limits))
-    return dataclasses.replace(rule, limit=limits[id(rule.limit)]) if id(rule.limit) in limits else rule
+        return dataclasses.replace(rule, rule=_with(rule.rule, limits, **others))
+    return dataclasses.replace(rule, limit=limits.get(id(rule.limit), rule.limit), **others)
+
+
+def _as_gradient(parameter: Any) -> Any:
+    """What has the dtype of its gradient: JAX's own for none where the parameter is of integers."""
+    is_integer = jnp.issubdtype(jnp.result_type(parameter), jnp.integer)
+    return np.zeros(np.shape(parameter), jax.dtypes.float0) if is_integer else parameter
 
 
 def _last(result: Any) -> ClipState:

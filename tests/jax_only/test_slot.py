@@ -208,3 +208,14 @@ def test_groups_and_relative_rules_are_recorded() -> None:
     _, state = transformation.update(grads, transformation.init(grads), grads)
     assert float(state.norm[0]) == 5.0
     assert float(state.norm[1]["b"].item()) == 1.0
+
+
+def test_what_is_recorded_of_integers_and_of_rules_that_raise() -> None:
+    params = {"a": framework.make([3.0, 4.0]), "step": jnp.int32(1)}
+    grads = {"a": params["a"], "step": np.zeros((), jax.dtypes.float0)}
+    for rule in (torch.clip_grad_norm(1.0, error_if_nonfinite=True), tensorflow.clip_by_norm(1.0)):
+        transformation = gradient_transformation(rule, record=True)
+        first = transformation.init(params)
+        _, state = transformation.update(grads, first)
+        assert jax.tree.structure(state) == jax.tree.structure(first)
+        assert float(jax.tree.leaves(state.norm)[0]) == 5.0

@@ -33,6 +33,14 @@ def test_the_norm_before_and_the_coefficient() -> None:
     assert optimizer.last.grads is None
 
 
+def test_what_was_kept_stays_what_it_was() -> None:
+    optimizer, kept = clipped(optimizers.SGD(1.0), dialect.global_clipnorm(1.0), record=True), []
+    for factor in (1.0, 2.0):
+        applied(optimizer, [[3.0 * factor, 4.0 * factor]])
+        kept.append(optimizer.last.norm)
+    assert [numbers(norm) for norm in kept] == [[5.0], [10.0]]
+
+
 def test_without_record_it_has_no_variables_of_its_own() -> None:
     optimizer = clipped(optimizers.SGD(1.0), dialect.global_clipnorm(1.0))
     applied(optimizer, [[3.0, 4.0]])
