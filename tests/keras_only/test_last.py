@@ -35,8 +35,9 @@ def test_the_norm_before_and_the_coefficient() -> None:
 
 def test_what_was_kept_stays_what_it_was() -> None:
     optimizer, kept = clipped(optimizers.SGD(1.0), dialect.global_clipnorm(1.0), record=True), []
+    variable = keras.Variable(np.zeros(2, np.float32))
     for factor in (1.0, 2.0):
-        applied(optimizer, [[3.0 * factor, 4.0 * factor]])
+        optimizer.apply([keras.ops.convert_to_tensor([3.0 * factor, 4.0 * factor])], [variable])
         kept.append(optimizer.last.norm)
     assert [numbers(norm) for norm in kept] == [[5.0], [10.0]]
 
