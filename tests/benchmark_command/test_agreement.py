@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from frameworks.base import Framework
 
 from benchmarks import agreement
 
 
-def test_some_agree_to_the_bit_and_the_others_to_rounding(pytestconfig: pytest.Config) -> None:
-    name = pytestconfig.getoption("--backend")
-    name = {"jax": "optax"}.get(name, name)
-    if name not in agreement.CLIPS:
-        pytest.skip("NumPy has no clip of its own")
-    identical, furthest = agreement.compared(name, 40)
+@pytest.mark.needs("trains")  # NumPy has no clip of its own
+def test_some_agree_to_the_bit_and_the_others_to_rounding(backend: Framework) -> None:
+    identical, furthest = agreement.compared({"jax": "optax"}.get(backend.name, backend.name), 40)
     assert 4 <= identical < 40
     assert 0 < furthest <= 16
