@@ -47,7 +47,6 @@ def test_a_million_elements(make: Any, order: float) -> None:
     exact = np.sum(np.abs(framework.read(g)) ** order) ** (1 / order)
     rule = torch.clip_grad_norm(1.0, norm_type=order)
     eager = gradclip.norm(g, rule)
-    assert isinstance(eager, float)
     assert ulps(np.float64(eager), exact, "float32") <= 4
     traced = jax.jit(lambda x: gradclip.norm(x, rule))(g)
     assert ulps(framework.read(traced), exact, "float32") <= 4
@@ -68,7 +67,7 @@ def test_a_million_elements_of_other_dtypes(dtype: str) -> None:
 def test_a_million_elements_over_axes(shape: tuple[int, ...], axes: Any) -> None:
     g = framework.make(np.random.default_rng(1).uniform(size=shape))
     exact = np.sqrt(np.sum(framework.read(g) ** 2, axis=None if axes is None else tuple(axes), keepdims=axes is not None))
-    (norm,) = jax.jit(lambda x: gradclip.norm(x, tensorflow.clip_by_norm(1.0, axes=axes)))(g)
+    norm = jax.jit(lambda x: gradclip.norm(x, tensorflow.clip_by_norm(1.0, axes=axes)))(g)
     assert ulps(framework.read(norm), exact, "float32") <= 4
 
 
