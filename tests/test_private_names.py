@@ -19,6 +19,8 @@ ELSEWHERE = {
     "backends.keras": "it overrides the two private methods in which Keras clips, and raises where Keras has them not",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "likewise Keras's",
+    "conformance.slots": "a Keras optimizer clips in a private method, which is handed the gradients that are to be clipped",
+    "migrate.codemod.places": "LibCST's public way finds the places of a whole module; this finds those of a statement",
     "mistakes": "a state_dict of torch is told by the name that it carries; one without it counts as any other dict",
     "tracing": "the marks that frameworks look for on a function; nobody who does not look is disturbed",
 }
