@@ -132,7 +132,7 @@ def test_what_is_no_gradient_is_refused() -> None:
         gradclip.clip({"w": p(), "name": "dense"}, rule)
     with pytest.raises(TypeError, match="Received: tensors of jax and of numpy"):
         gradclip.clip([p(), np.ones(2)], rule)
-    with pytest.raises(AttributeError, match=r"builtins\.float"):  # as optax says
+    with pytest.raises(AttributeError, match=r"A number is no gradient\.\nReceived: 1\.0"):  # of the type that optax raises
         gradclip.clip(Pair(1.0, p(), "x"), rule)
     with pytest.raises(TypeError, match=r"dtype=key<fry>"):
         gradclip.clip([p(), jax.random.key(0)], rule)
