@@ -126,11 +126,11 @@ def _of_model(x: object) -> TensorTypeError | None:
     if isinstance(x, type):
         hint = "make one, and pass its gradients." if hasattr(x, "parameters") else f"pass gradients: {_GRADIENTS}"
         return TensorTypeError("A class is no gradient.", f"the class {x.__qualname__}", hint)
-    if callable(getattr(x, "parameters", None)):
+    is_keras = any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)  # on PyTorch it is a module too
+    if callable(getattr(x, "parameters", None)) and not (is_keras and hasattr(kind, "trainable_variables")):
         what = f"A {name} is neither a tensor nor a container of tensors."
         return TensorTypeError(what, name, "pass its parameters: model.parameters().")
     if hasattr(kind, "trainable_variables"):
-        is_keras = any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
         what = "A Keras model or layer is no gradient." if is_keras else "A module of variables is no gradient."
         return TensorTypeError(what, name, _KERAS_HINT)
     return None

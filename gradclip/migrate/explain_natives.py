@@ -34,6 +34,7 @@ NATIVELY: Mapping[str, Mapping[str, str]] = {
         "limit < 0": _UNCLIPPED,
         "sparse": _SEPARATE,
         "listed twice": _TWICE,
+        "an iterator": _ERROR,
     },
     "keras.clipnorm": {"limit inf": _NAN, "limit < 0": _UNCLIPPED, "sparse": _ON_TENSORFLOW},
     "keras.global_clipnorm": {
