@@ -7,4 +7,7 @@ from first_steps.transcript import path_of, transcript
 
 
 def test_first_steps() -> None:
-    assert transcript(*PROGRAMS["keras"]) == path_of("keras").read_text("utf-8")
+    shown = transcript(*PROGRAMS["keras"])
+    # on PyTorch Keras has an Adam of its own
+    shown = shown.replace("keras.src.backend.torch.optimizers.torch_adam.Adam", "keras.src.optimizers.adam.Adam")
+    assert shown == path_of("keras").read_text("utf-8")
