@@ -165,7 +165,7 @@ def test_the_metadata(wheel: Path) -> None:
     required = fields.get_all("Requires-Dist") or []
     assert all("extra ==" in requirement for requirement in required)  # nothing without an extra
     extras = set(fields.get_all("Provides-Extra") or [])
-    assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "conformance", "all"}
+    assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "conformance", "monitor", "all"}
     everything = next(requirement for requirement in required if requirement.startswith("gradclip["))
     assert set(everything.partition("[")[2].partition("]")[0].split(",")) == extras - {"all"}
     entries = b"[console_scripts] gradclip = gradclip.commands.cli:main [pytest11] gradclip = gradclip.conformance.plugin"
