@@ -132,8 +132,6 @@ def _claims(operation: str, features: Collection[str], in_place: bool) -> frozen
         claims -= {"traced", "differentiable", "expanded"}  # a function of what it is given; memory that can be written
     if operation.startswith("paddle.ClipGrad"):
         claims.discard("differentiable")  # Paddle calls these objects without recording for a derivative
-    if operation.startswith("tensorflow."):
-        claims.discard("iterator")  # these take a sequence, and refuse an iterator as TensorFlow's do
     if operation in _OF_ONE_TENSOR:
         claims.discard("none")
     if operation == "optax.per_example_global_norm_clip":

@@ -43,7 +43,7 @@ class Finder:
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         from importlib.machinery import ModuleSpec
 
-        if name.partition(".")[0] in ("torch", "optax", "gradclip", "mine"):
+        if name.partition(".")[0] in STUBBED:
             return ModuleSpec(name, Finder, is_package=True)  # type: ignore[arg-type]
         return None
 
@@ -56,18 +56,27 @@ class Finder:
         pass
 
 
+STUBBED = ("torch", "optax", "gradclip", "mine")
+
+
+def stubbed() -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] in STUBBED]
+
+
 def run(cells: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Run cells, or one module, in one namespace with stubs; the calls that were made."""
     Anything.calls = []
     with monkeypatch.context() as patch:
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("torch", "optax", "gradclip", "mine")]:
+        for name in stubbed():
             patch.delitem(sys.modules, name)
         patch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
         names: dict[str, Any] = {"__name__": "__main__"}
-        for cell in cells:
-            exec(compile(cell, "cell", "exec"), names)
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("torch", "optax", "gradclip", "mine")]:
-            del sys.modules[name]
+        try:
+            for cell in cells:
+                exec(compile(cell, "cell", "exec"), names)
+        finally:  # a NameError is what some tests wait for, and no stub may outlive it
+            for name in stubbed():
+                del sys.modules[name]
     return [call for call in Anything.calls if call.startswith("gradclip")]
 
 

@@ -69,8 +69,12 @@ def _containers(spec: Any, operation: Operation) -> Iterator[Spec]:
     yield spec("twice-of-three", "the first gradient again at the end", [P, Q, Same(0)], 6.5, heading=heading)
     yield spec("twice-unclipped", "twice, and nothing is clipped", [P, Same(0)], 100.0)
     yield spec("equal", "two gradients that are equal and not the same object", [P, P], 1.0)
-    if operation.name.startswith(("torch.", "paddle.")):
-        heading = "a generator" if operation.name in ("paddle.clip_grad_norm_", "paddle.ClipGradByGlobalNorm") else None
+    if operation.name.startswith(("torch.", "paddle.")) or operation.name == "tensorflow.clip_by_global_norm":
+        heading = {
+            "paddle.clip_grad_norm_": "a generator",
+            "paddle.ClipGradByGlobalNorm": "a generator",
+            "tensorflow.clip_by_global_norm": "of a generator",
+        }.get(operation.name)
         yield spec("iterator", "an iterator is consumed once", [P, Q], 6.5, iterator=True, heading=heading)
         yield spec("iterator-unclipped", "an iterator, and nothing is clipped", [P], 100.0, iterator=True)
         yield spec("iterator-none", "None in an iterator", [None, P], 1.0, iterator=True)
