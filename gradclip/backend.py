@@ -18,7 +18,7 @@ from gradclip.parts import Distributed
 if TYPE_CHECKING:
     from gradclip.lane import Lane  # which calculates by means of a backend
 
-__all__ = ["Backend", "Tensor"]
+__all__ = ["Backend", "Tensor", "number"]
 
 Tensor = Any  #: a framework's own tensor; gradclip wraps nothing
 
@@ -28,7 +28,7 @@ class Backend:
     ``gradclip.backends`` whose name is the top-level module of the tensors' type.
 
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
-    reduction over None reduces to a 0-d tensor. Nothing but :meth:`number` and :meth:`can_look` may look at a value. Besides
+    reduction over None reduces to a 0-d tensor. Nothing but :meth:`tolist` and :meth:`can_look` may look at a value. Besides
     these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with numbers, and indexing
     by ``...``, ``:``, None and 0.
 
@@ -71,14 +71,6 @@ class Backend:
     def size(self, x: Tensor) -> Any:
         """The number of elements; a 0-d tensor where it is not known while tracing."""
         return math.prod(length or 0 for length in self.shape(x) or ())
-
-    def is_parameter(self, x: Any) -> bool:
-        """Whether ``x`` stands for the gradient that it holds."""
-        return False
-
-    def gradient(self, parameter: Any) -> Tensor | None:
-        """The gradient that a parameter holds: the object itself, so that writing to it is writing to the parameter's."""
-        return parameter.grad
 
     def identity(self, x: Tensor) -> Hashable:
         """Equal for two that are the same gradient, which counts once where it is listed twice."""
@@ -162,14 +154,9 @@ class Backend:
         """
         raise NotImplementedError
 
-    def number(self, x: Tensor) -> float:
-        """The value of a tensor of one element, as a float."""
+    def tolist(self, x: Tensor) -> Any:
+        """The values of a real tensor on the host: a number of a 0-d tensor, else nested lists of them."""
         raise NotImplementedError
-
-    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
-        """The values of tensors of one shape in this dtype, in nested lists, in one transfer to the host."""
-        found: list[Any] = self.stack(tensors, dtype).tolist()
-        return found
 
     # ---- calculate: what has a default --------------------------------------------------------------------------------------
 
@@ -210,6 +197,14 @@ class Backend:
     def error(self, error: GradclipError) -> Exception:
         """The exception to raise for ``error``: here a framework adds its own exception type to the bases."""
         return error
+
+
+def number(backend: Backend, x: Tensor) -> float:
+    """The value of a tensor of one element, as a float."""
+    value = backend.tolist(x)
+    while isinstance(value, list):
+        (value,) = value
+    return float(value)
 
 
 def _itself(values: Tensor) -> Tensor:

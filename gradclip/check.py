@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, number
 from gradclip.dtypes import FLOATS, INTEGERS, WIDE
 from gradclip.errors import (
     ArgumentError,
@@ -66,7 +66,7 @@ def _extremes(x: Any) -> tuple[float, float] | None:
         return None
     with owner.arithmetic(False):
         real = owner.cast(x, WIDE.get(owner.dtype(x), "float32"))
-        return -owner.number(owner.max(-real, None)), owner.number(owner.max(real, None))
+        return -number(owner, owner.max(-real, None)), number(owner, owner.max(real, None))
 
 
 def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
@@ -252,7 +252,7 @@ def is_finite(backend: Backend, measured: Any) -> bool:
         hint = "look at the norm that is returned, outside of the traced function."
         what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
         raise ArgumentError(what, "error_if_nonfinite=True", hint)
-    values = [n if isinstance(n, float) else backend.number(backend.max(backend.abs(n), None)) for n in found]
+    values = [n if isinstance(n, float) else number(backend, backend.max(backend.abs(n), None)) for n in found]
     return all(value - value == 0 for value in values)
 
 
@@ -273,7 +273,7 @@ def not_finite(
     for i in opened.unique() if places is None else sorted(set(places).intersection(opened.unique())):
         values, _ = backend.rows(opened.leaves[i])
         wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
-        bad = backend.size(wide) - backend.number(backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
+        bad = backend.size(wide) - number(backend, backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
         if bad:
             whose = backend.distributed.whose(opened.leaves[i])
             culprits.append(f"{whose}{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
@@ -306,7 +306,7 @@ def warn_of_nothing(opened: Gradients) -> None:
         what = "None of the parameters has a gradient: nothing was clipped."
         hint = "clip after backward(), and before zero_grad()."
         received = f"{len(opened.owners)} parameters"
-        if opened.backend is not None and not any(map(opened.backend.is_parameter, opened.owners)):
+        if opened.backend is not None and not any(map(opened.backend.containers.is_owner, opened.owners)):
             what = "None of these tensors has a gradient: nothing was clipped."
             received = f"{len(opened.owners)} tensors that require no gradient"
             hint = "gradients themselves go to gradclip.clip_(grads, rule); this function takes parameters."

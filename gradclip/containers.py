@@ -20,6 +20,14 @@ class Containers:
         """Whether ``x``, which is none of Python's own containers, is one of this framework's."""
         return False
 
+    def is_owner(self, x: Any) -> bool:
+        """Whether ``x`` stands for the gradient that it holds: a parameter."""
+        return False
+
+    def gradient(self, owner: Any) -> Any:
+        """The gradient that an owner holds: the object itself, so that writing to it is writing to the owner's."""
+        return owner.grad
+
     def is_gap(self, x: object) -> bool:
         """Whether ``x``, which is not None, stands for a gradient that is not there."""
         return False

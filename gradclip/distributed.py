@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gradclip import norms, slices, subsets
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, number
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.gradients import Gradients
 from gradclip.parts import Parts, Processes
@@ -275,7 +275,7 @@ class Shared:
             raise ArgumentTypeError(what, f"{value!r}", hint)
         each = [value[i, ...] for i in range(shape[0])] if shape else [value]
         if on_host:
-            return [_power(float(x) if is_number else backend.number(x), 1 / exponent) for x in each]
+            return [_power(float(x) if is_number else number(backend, x), 1 / exponent) for x in each]
         each = [backend.asarray(value, wide, like)] if is_number else each
         return each if exponent == 1 else [backend.power(x, 1 / exponent) for x in each]
 
@@ -295,7 +295,7 @@ class Shared:
 
     def _spoils(self, norm: Any, order: float) -> bool:
         """Whether every norm that this one is a part of is not finite."""
-        value = norm if isinstance(norm, float) else self.backend.number(norm)
+        value = norm if isinstance(norm, float) else number(self.backend, norm)
         return math.isnan(value) or (math.isinf(value) and order > 0)
 
 

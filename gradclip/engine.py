@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from gradclip import scale, subsets
 from gradclip.backend import Backend
@@ -20,59 +20,22 @@ from gradclip.check import (
     is_finite,
     not_finite,
     warn_of_doubt,
-    warn_of_no_match,
     warn_of_nothing,
 )
-from gradclip.coefficient import coefficients, parameters, settled
-from gradclip.distributed import Shared, shared
+from gradclip.coefficient import coefficients, settled
 from gradclip.dtypes import LARGEST
 from gradclip.errors import ArgumentTypeError
 from gradclip.gradients import Gradients
-from gradclip.groups import Chosen, Rules, check_groups, choose, missing
+from gradclip.groups import Rules
 from gradclip.lane import Into
-from gradclip.mistakes import check_rule, refuse_states
+from gradclip.mistakes import refuse_states
 from gradclip.norms import check_dtypes
+from gradclip.plan import UNKNOWN, Asked, Clip, Plan, planned
 from gradclip.result import Found
 from gradclip.rule import EXAMPLE, VALUE, Rule, Scope
 from gradclip.tracing import as_it_is
 
 __all__ = ["UNKNOWN", "Asked", "run"]
-
-UNKNOWN: Any = object()  #: for a norm that is to be measured
-
-
-@dataclass(slots=True)
-class Asked:
-    """What a call asks for, besides the gradients and the rule."""
-
-    into: Into = "new"  #: where the clipped gradients go
-    until: Literal["norm", "coefficient", "scale"] = "scale"  #: the last step to take
-    norm: Any = UNKNOWN  #: a norm that was measured before
-    params: Any = None
-    reduce: Any = None
-
-
-@dataclass(slots=True)
-class _Clip:
-    """One rule's part of a call. Places are those in the container."""
-
-    rule: Rule
-    scaled: Sequence[int]
-    counted: Sequence[int]
-    gradients: Gradients  #: those that it scales
-
-
-@dataclass(slots=True)
-class _Plan:
-    """A call whose gradients are chosen: what every step after that needs."""
-
-    held: Gradients  #: what this process holds of the gradients that some rule is for
-    several: Shared | None  #: where other processes hold some too
-    clips: list[_Clip]
-    is_list: bool  #: whether the caller gave a list of rules, and gets a list of norms
-
-    def result(self, of_each: list[Any]) -> Any:
-        return of_each if self.is_list else of_each[0]
 
 
 @as_it_is
@@ -81,7 +44,7 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
     in_place = asked.into == "place"
     if in_place and opened.backend is not None:
         refuse_states(opened.backend, opened.tree, opened.present, opened.owners)
-    plan = _planned(opened, rules, asked)
+    plan = planned(opened, rules, asked)
     held, backend = plan.held, plan.held.backend
     if backend is None or (not held.present and _is_idle(plan)):
         if not opened.present:
@@ -102,101 +65,19 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
         new = _scaled(plan, factors, asked.into)
         for place, clip in enumerate(plan.clips):
             if clip.rule.if_nonfinite == "zero":
-                new, factors[place] = _zeroed(clip, norms[place], factors[place], new, asked.into)
+                factors[place] = _zeroed(clip, norms[place], factors[place], new, asked.into)
     return Found(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)))
-
-
-# ---- choose ----------------------------------------------------------------------------------------------------------------
-
-
-def _planned(opened: Gradients, rules: Rules, asked: Asked) -> _Plan:
-    in_place = asked.into == "place"
-    if isinstance(rules, Rule):
-        if in_place:
-            check_rule(rules, keeps_shape=True)
-        every = range(len(opened.leaves))
-        several = _shared(opened, [(every, rules)], asked)
-        held = opened if several is None else several.held
-        clips = [_Clip(rules, every, every, held)]
-    else:
-        groups = check_groups(rules, keeps_shape=in_place)
-        chosen = choose(opened, groups)
-        used = _used(opened, chosen, asked.into != "new")
-        of_each = [group.rule for group in groups]
-        several = _shared(used, list(zip(chosen.counted, of_each, strict=True)), asked)
-        _check_patterns(opened, chosen, several, asked)
-        held = used if several is None else several.held
-        whose = zip(of_each, chosen.scaled, chosen.counted, strict=True)
-        clips = [_Clip(rule, scaled, counted, held.only(scaled)) for rule, scaled, counted in whose]
-    _give_parameters(held, clips, asked.params)
-    return _Plan(held, several, clips, isinstance(rules, (list, tuple)))
-
-
-def _shared(used: Gradients, wanted: list[subsets.Wanted], asked: Asked) -> Shared | None:
-    """What other processes hold, where the gradients or the caller say that they do."""
-    if asked.reduce is None and len(used.present) == len(used.leaves) and (not used.present or used.lane.dtype):
-        return None
-    return shared(used, wanted, asked.reduce, differentiates=asked.until == "scale" and asked.into != "place")
-
-
-def _used(opened: Gradients, chosen: Chosen, keep: bool) -> Gradients:
-    """The container without the gradients that no group is for; rebuilt it has those again, and unless ``keep`` copies."""
-    scaled = {i for places in chosen.scaled for i in places}
-    used = scaled.union(*chosen.counted)
-    if len(scaled) == len(opened.leaves):
-        return opened
-
-    def rebuild(new: list[Any]) -> Any:
-        rest = {i: x for i, x in enumerate(opened.leaves) if i not in scaled and x is not None}
-        if not keep:
-            rest = dict(zip(rest, _copies(opened, list(rest.values())), strict=True))
-        return opened.rebuild([x if i in scaled else rest.get(i) for i, x in enumerate(new)])
-
-    leaves = [x if i in used else None for i, x in enumerate(opened.leaves)]
-    owners = [x if i in used else None for i, x in enumerate(opened.owners)]
-    return opened.of(leaves, owners, rebuild)
-
-
-def _copies(opened: Gradients, tensors: list[Any]) -> list[Any]:
-    backend = opened.backend
-    if backend is None or not tensors:
-        return []
-    parts = None if opened.lane.dtype else backend.distributed.parts(tensors, [None] * len(tensors))
-    if parts is None:
-        return opened.lane.scale(tensors, 1.0, "new")
-    # part by part: to copy the whole, a framework may sum what lies on several processes
-    copies = zip(tensors, parts.held, strict=True)
-    return [x if here is None else parts.whole(i, backend.copy(here)) for i, (x, here) in enumerate(copies)]
-
-
-def _check_patterns(opened: Gradients, chosen: Chosen, several: Shared | None, asked: Asked) -> None:
-    """Refuse a pattern that matches no name, unless other processes may have what it is for."""
-    if not chosen.unmatched or not opened.leaves or opened.is_excerpt or asked.reduce is not None:
-        return
-    is_in_parts = opened.backend is not None and opened.backend.distributed.parts(opened.leaves, opened.owners) is not None
-    if several is None and not is_in_parts:
-        raise missing(chosen)
-    warn_of_no_match(missing(chosen))
-
-
-def _give_parameters(held: Gradients, clips: list[_Clip], params: Any) -> None:
-    """For rules relative to the parameters those that the caller gave, looked up once: they may be an iterator."""
-    relative = [clip for clip in clips if clip.rule.relative_to is not None]
-    if relative and params is not None and held.backend is not None:
-        owners = parameters(held, relative[0].rule, params)
-        for clip in relative:
-            clip.gradients = replace(clip.gradients, owners=[owners[i] for i in clip.scaled])
 
 
 # ---- nothing to clip -------------------------------------------------------------------------------------------------------
 
 
-def _is_idle(plan: _Plan) -> bool:
+def _is_idle(plan: Plan) -> bool:
     """Whether no other process may wait for one that has nothing to clip."""
     return plan.several is None or all(clip.rule.scope is VALUE for clip in plan.clips)
 
 
-def _of_nothing(plan: _Plan, asked: Asked) -> tuple[list[Any], list[Any]]:
+def _of_nothing(plan: Plan, asked: Asked) -> tuple[list[Any], list[Any]]:
     """The norm and the coefficient of each rule where there is nothing to clip; norms that are known are what they are."""
     forms = [_form(clip.rule, len(plan.held.leaves)) for clip in plan.clips]
     ones = [1.0 if form == 0.0 else form for form in forms]
@@ -218,7 +99,7 @@ def _form(rule: Rule, count: int) -> Any:
 # ---- check -----------------------------------------------------------------------------------------------------------------
 
 
-def _check(plan: _Plan, backend: Backend, asked: Asked) -> bool:
+def _check(plan: Plan, backend: Backend, asked: Asked) -> bool:
     """Refuse what cannot be clipped; True where the gradients and the rules are so simple that nothing had to be asked."""
     held, in_place = plan.held, asked.into == "place"
     if held.present and held.lane.dtype and asked.norm is UNKNOWN and all(clip.rule.is_plain for clip in plan.clips):
@@ -242,7 +123,7 @@ def _paths(held: Gradients, places: Sequence[int]) -> list[str]:
     return [paths[i] for i in places]
 
 
-def _check_finite(plan: _Plan, backend: Backend, norms: list[Any]) -> None:
+def _check_finite(plan: Plan, backend: Backend, norms: list[Any]) -> None:
     """Of all rules at once, because processes that are to say whose fault it is must come here together."""
     asked = [k for k, clip in enumerate(plan.clips) if clip.rule.error_if_nonfinite and not is_finite(backend, norms[k])]
     if asked:
@@ -256,7 +137,7 @@ def _check_finite(plan: _Plan, backend: Backend, norms: list[Any]) -> None:
 # ---- measure ---------------------------------------------------------------------------------------------------------------
 
 
-def _measured(plan: _Plan) -> list[Any]:
+def _measured(plan: Plan) -> list[Any]:
     """The norm or norms of each rule, in one pass, with what other processes hold."""
     held, clips, several = plan.held, plan.clips, plan.several
     if several is None and clips[0].gradients is held and held.present:  # one rule for all: what most calls want
@@ -274,7 +155,7 @@ def _measured(plan: _Plan) -> list[Any]:
     return [by_rule[k] if k in by_rule else _form(clip.rule, len(held.leaves)) for k, clip in enumerate(clips)]
 
 
-def _one_each(plan: _Plan, asked: Asked) -> list[Any]:
+def _one_each(plan: Plan, asked: Asked) -> list[Any]:
     """The norms that the caller gave, one for each rule."""
     if not plan.is_list:
         return [asked.norm]
@@ -284,7 +165,7 @@ def _one_each(plan: _Plan, asked: Asked) -> list[Any]:
     return list(asked.norm)
 
 
-def _known(plan: _Plan, backend: Backend, asked: Asked) -> list[Any]:
+def _known(plan: Plan, backend: Backend, asked: Asked) -> list[Any]:
     """Norms that are known already, checked."""
     norms: list[Any] = []
     for clip, n in zip(plan.clips, _one_each(plan, asked), strict=True):
@@ -299,7 +180,7 @@ def _known(plan: _Plan, backend: Backend, asked: Asked) -> list[Any]:
 # ---- coefficient and scale -------------------------------------------------------------------------------------------------
 
 
-def _factors(clip: _Clip, n: Any) -> Any:
+def _factors(clip: Clip, n: Any) -> Any:
     """The coefficient of a rule, or a list of them for the gradients that it scales."""
     if clip.rule.scope is VALUE:
         return None
@@ -311,7 +192,7 @@ def _factors(clip: _Clip, n: Any) -> Any:
     return coefficients(clip.gradients, clip.rule, n)
 
 
-def _by_place(plan: _Plan, factors: list[Any]) -> list[Any]:
+def _by_place(plan: Plan, factors: list[Any]) -> list[Any]:
     """The coefficients, lists with an entry for each leaf of the container."""
     every = len(plan.held.leaves)
     if len(factors) == 1 and not isinstance(factors[0], list):
@@ -320,7 +201,7 @@ def _by_place(plan: _Plan, factors: list[Any]) -> list[Any]:
     return [plan.held.spread(c.scaled, f) if isinstance(f, list) and len(f) != every else f for c, f in pairs]
 
 
-def _scaled(plan: _Plan, factors: list[Any], into: Into) -> list[Any]:
+def _scaled(plan: Plan, factors: list[Any], into: Into) -> list[Any]:
     """The gradients of each rule, clipped."""
     if len(plan.clips) == 1 and plan.clips[0].gradients.leaves is plan.held.leaves:
         return _carried(plan.clips[0].gradients, plan.clips[0].rule, factors[0], into)
@@ -332,32 +213,33 @@ def _scaled(plan: _Plan, factors: list[Any], into: Into) -> list[Any]:
     return new
 
 
-def _zeroed(clip: _Clip, n: Any, factors: Any, new: list[Any], into: Into) -> tuple[list[Any], Any]:
-    """Zeros, selected and not multiplied, in the place of the gradients of a norm that is not finite; and their coefficient."""
+def _zeroed(clip: Clip, n: Any, factors: Any, new: list[Any], into: Into) -> Any:
+    """Zeros for the gradients of this rule whose norm is not finite, put into ``new``; the coefficients then."""
     backend = clip.gradients.backend
     if backend is None or not clip.gradients.present:
-        return new, factors
+        return factors
     if not isinstance(n, list):
-        n, each = [n] * len(clip.scaled), False
-    else:
-        n, each = n if len(n) == len(clip.scaled) else [n[i] for i in clip.scaled], True
-    zeroed, found = list(new), [factors] * len(n) if not each else list(factors)
-    for k, (i, norm) in enumerate(zip(clip.scaled, n, strict=True)):
-        fits = None if norm is None else norm < math.inf if isinstance(norm, float) else norm <= LARGEST[backend.dtype(norm)]
-        if fits is None or fits is True or zeroed[i] is None:
-            continue
-        if isinstance(fits, bool):
-            fits = backend.asarray(0.0, "float32", zeroed[i]) > 0
-            found[k] = 0.0
-        else:
-            found[k] = backend.where(fits, backend.asarray(found[k], backend.dtype(norm), norm), 0.0)
-        values, rebuild = backend.rows(zeroed[i])
-        selected = rebuild(backend.where(fits, values, 0.0))
-        if into == "place":
-            backend.assign_(zeroed[i], selected)
-        else:
-            zeroed[i] = selected
-    return zeroed, found if each else found[0]
+        return _selected(backend, new, clip.scaled, n, factors, into)
+    n = n if len(n) == len(clip.scaled) else [n[i] for i in clip.scaled]
+    of_each = zip(clip.scaled, n, factors, strict=True)
+    return [factor if norm is None else _selected(backend, new, [i], norm, factor, into) for i, norm, factor in of_each]
+
+
+def _selected(backend: Backend, new: list[Any], places: Sequence[int], norm: Any, factor: Any, into: Into) -> Any:
+    """Zeros at these places of ``new`` unless this norm of theirs is finite; the coefficient then."""
+    if isinstance(norm, float) and norm < math.inf:
+        return factor
+    for i in places:
+        if new[i] is not None:
+            zeros = scale.unless_finite(backend, new[i], norm)
+            if into == "place":
+                backend.assign_(new[i], zeros)
+            else:
+                new[i] = zeros
+    if isinstance(norm, float):
+        return 0.0
+    is_finite = norm <= LARGEST[backend.dtype(norm)]
+    return backend.where(is_finite, backend.asarray(factor, backend.dtype(norm), norm), 0.0)
 
 
 def _carried(gradients: Gradients, rule: Rule, factors: Any, into: Into) -> list[Any]:

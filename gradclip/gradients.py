@@ -144,8 +144,8 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     if holders == "all" and backend.holds_gradients:
         held, gradients = leaves, _held(leaves, backend)
     elif holders == "declared" and backend.holds_gradients:
-        held = [leaf if leaf is not None and backend.is_parameter(leaf) else None for leaf in leaves]
-        gradients = [x if owner is None else backend.gradient(owner) for x, owner in zip(leaves, held, strict=True)]
+        held = [leaf if leaf is not None and backend.containers.is_owner(leaf) else None for leaf in leaves]
+        gradients = [x if owner is None else backend.containers.gradient(owner) for x, owner in zip(leaves, held, strict=True)]
     owners = named or held or [None] * len(leaves)
     present = [x for x in gradients if x is not None]
     return Gradients(backend, gradients, present, owners, rebuild, tree, was_iterator, named is not None)
@@ -162,7 +162,7 @@ def _alike(tree: Any) -> Backend | None:
 def _held(parameters: list[Any], backend: Backend) -> list[Any]:
     if type(None) in set(map(type, parameters)):
         raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
-    return list(map(backend.gradient, parameters))
+    return list(map(backend.containers.gradient, parameters))
 
 
 def _check_leaves(leaves: list[Any], backend: Backend, tree: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gradclip import norms, scale
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, number
 from gradclip.dtypes import promote
 
 __all__ = ["Into", "Lane"]
@@ -96,4 +96,4 @@ class Lane:
         if not backend.is_concrete(tensors):
             return [norms.norm(backend, x, order, wide=wide) for x in tensors]
         # on the host float64 is as good as any other dtype
-        return [backend.number(norms.norm(backend, x, order, wide="float64")) for x in tensors]
+        return [number(backend, norms.norm(backend, x, order, wide="float64")) for x in tensors]

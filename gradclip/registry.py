@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata, util
 from typing import Any
 
-from gradclip.backend import Backend
+from gradclip.backend import Backend, number
 from gradclip.errors import TensorTypeError, shown
 from gradclip.tracing import constant
 
@@ -146,7 +146,7 @@ def looked_at(x: Any) -> Any:
     backend = find(x)
     if backend is None or any(length != 1 for length in backend.shape(x) or ()) or not backend.is_concrete([x]):
         return x
-    return backend.number(x)
+    return number(backend, x)
 
 
 @constant

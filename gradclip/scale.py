@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
-from gradclip.dtypes import INTEGERS, WIDE, normal_factors
+from gradclip.dtypes import INTEGERS, LARGEST, WIDE, normal_factors
 from gradclip.registry import find
 
-__all__ = ["clamped", "product", "summed"]
+__all__ = ["clamped", "product", "summed", "unless_finite"]
 
 
 def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
@@ -50,3 +50,11 @@ def summed(backend: Backend, x: Tensor, factors: Tensor) -> Tensor:
     factor = factor[(slice(None), *[None] * (len(backend.shape(x) or ()) - 1))]
     total = backend.sum(backend.cast(x, WIDE[backend.dtype(x)]) * factor, (0,))
     return backend.cast(total[0, ...], backend.dtype(x))
+
+
+def unless_finite(backend: Backend, x: Tensor, norm: Any) -> Tensor:
+    """Zeros like ``x``, selected and not multiplied, unless its norm is finite; then ``x`` to the bit."""
+    values, rebuild = backend.rows(x)
+    if isinstance(norm, float):
+        norm = backend.asarray(norm, "float64", values)
+    return rebuild(backend.where(norm <= LARGEST[backend.dtype(norm)], values, 0.0))

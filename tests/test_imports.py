@@ -66,9 +66,10 @@ CORE: dict[str, set[str]] = {
     "slices": {"backend", "norms", "parts", "rule", "subsets"},
     "coefficient": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule", "slices"},
     "distributed": {"backend", "errors", "gradients", "norms", "parts", "registry", "rule", "slices", "subsets"},
+    "plan": {"check", "coefficient", "distributed", "gradients", "groups", "lane", "mistakes", "rule", "subsets"},
     "engine": {
-        *("backend", "check", "coefficient", "distributed", "dtypes", "errors", "gradients", "groups", "lane", "mistakes"),
-        *("norms", "result", "rule", "scale", "subsets", "tracing"),
+        *("backend", "check", "coefficient", "dtypes", "errors", "gradients", "groups", "lane", "mistakes", "norms", "plan"),
+        *("result", "rule", "scale", "subsets", "tracing"),
     },
     "monitor": {"backend", "dtypes", "errors", "gradients", "groups", "lane", "registry", "result", "tracing"},
     "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},

@@ -69,7 +69,8 @@ class JaxBackend(Backend):
         return made if like is None else beside(made, like)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
-        return jnp.stack([beside(self.cast(x, dtype), tensors[0]) for x in tensors])
+        held = [beside(self.cast(x, dtype), tensors[0]) for x in tensors]
+        return jnp.stack(held) if tensors[0].shape else _stacked(held)  # jnp.stack is an operation for each tensor more
 
     def abs(self, x: Tensor) -> Tensor:
         return jnp.abs(x)
@@ -92,16 +93,8 @@ class JaxBackend(Backend):
     def log(self, x: Tensor) -> Tensor:
         return jnp.log(x)
 
-    def number(self, x: Tensor) -> float:
-        return float(np.asarray(x).item())
-
-    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
-        if tensors[0].shape:
-            return super().numbers(tensors, dtype)
-        # one program for any number of them, in which a stack of each is one more operation
-        room = max(64, 1 << (len(tensors) - 1).bit_length())
-        found: list[Any] = _stacked([*tensors, *[tensors[0]] * (room - len(tensors))]).tolist()
-        return found[: len(tensors)]
+    def tolist(self, x: Tensor) -> Any:
+        return np.asarray(x).tolist()
 
     def detach(self, x: Tensor) -> Tensor:
         return lax.stop_gradient(x)

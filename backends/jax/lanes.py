@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from gradclip import norms
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, number
 from gradclip.backends.host import arrays, kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.backends.host.threads import cores
@@ -42,7 +42,7 @@ class Reference(Lane):
         if not self.backend.is_concrete(tensors):
             return super()._norms(tensors, order, wide)
         with enable_x64(True):
-            return [self.backend.number(_norm(self.backend, x, order)) for x in tensors]
+            return [number(self.backend, _norm(self.backend, x, order)) for x in tensors]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
@@ -71,7 +71,7 @@ class Compiled(Reference):
 
     def _found(self, tensors: Sequence[Tensor], found: list[Tensor]) -> list[Any]:
         if self.backend.is_concrete(tensors):
-            return list(map(self.backend.number, found))
+            return [number(self.backend, x) for x in found]
         return list(map(awaited, found))
 
 

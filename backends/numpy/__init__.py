@@ -73,8 +73,8 @@ class NumpyBackend(Backend):
     def log(self, x: Tensor) -> Tensor:
         return np.log(x)
 
-    def number(self, x: Tensor) -> float:
-        return float(np.asarray(x).item())
+    def tolist(self, x: Tensor) -> Any:
+        return np.asarray(x).tolist()
 
     def copy(self, x: Tensor) -> Tensor:
         return x.copy("K")

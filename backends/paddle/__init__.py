@@ -16,7 +16,7 @@ import paddle
 from gradclip import tracing
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.paddle import lanes, program, versions
-from gradclip.backends.paddle.containers import PaddleContainers, is_parameter
+from gradclip.backends.paddle.containers import PaddleContainers
 from gradclip.backends.paddle.distributed import PaddleDistributed
 from gradclip.backends.paddle.reference import PaddleLane, beside, filled, values
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
@@ -67,15 +67,6 @@ class PaddleBackend(Backend):
     def size(self, x: Tensor) -> Any:
         shape = self.shape(x) or ()
         return paddle.numel(x) if None in shape else math.prod(length or 0 for length in shape)
-
-    def is_parameter(self, x: Any) -> bool:
-        return is_parameter(x)
-
-    def gradient(self, parameter: Any) -> Tensor | None:
-        gradient = None if isinstance(parameter, versions.Value) else versions.held(parameter)
-        if gradient is None or gradient.stop_gradient or not gradient.is_leaf:
-            return gradient  # only one of create_graph=True has a history
-        return gradient.detach()  # a plain gradient says that it wants a derivative, as if it were an input
 
     def identity(self, x: Tensor) -> Hashable:
         if not self.can_look(x):
@@ -178,8 +169,8 @@ class PaddleBackend(Backend):
     def log(self, x: Tensor) -> Tensor:
         return paddle.log(x)
 
-    def number(self, x: Tensor) -> float:
-        return float(x.item())
+    def tolist(self, x: Tensor) -> Any:
+        return self.cast(x, "float32").tolist() if self.dtype(x) == "bfloat16" else x.tolist()  # Paddle gives its bits
 
     def power(self, x: Tensor, exponent: float) -> Tensor:
         if exponent == 0.5:

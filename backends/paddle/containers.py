@@ -10,10 +10,10 @@ import paddle
 from gradclip.backends.paddle import versions
 from gradclip.containers import Containers, wanted
 
-__all__ = ["PaddleContainers", "is_parameter"]
+__all__ = ["PaddleContainers"]
 
 
-def is_parameter(x: object) -> bool:
+def _is_parameter(x: object) -> bool:
     """Whether this is a parameter, of a static program too, or another leaf that wants a gradient."""
     if isinstance(x, versions.Value):
         operation = x.get_defining_op()
@@ -43,10 +43,19 @@ class PaddleContainers(Containers):
 
         return [gradient for _, gradient in self.walk(tree)], rebuild
 
+    def is_owner(self, x: Any) -> bool:
+        return _is_parameter(x)
+
+    def gradient(self, owner: Any) -> Any:
+        gradient = None if isinstance(owner, versions.Value) else versions.held(owner)
+        if gradient is None or gradient.stop_gradient or not gradient.is_leaf:
+            return gradient  # only one of create_graph=True has a history
+        return gradient.detach()  # a plain gradient says that it wants a derivative, as if it were an input
+
     def owners(self, tree: Any) -> list[Any] | None:
         return [parameter for parameter, _ in tree if wanted(parameter)] if _are_pairs(tree) else None
 
 
 def _are_pairs(tree: Any) -> bool:
     several = isinstance(tree, (list, tuple)) and bool(tree)
-    return several and all(type(x) is tuple and [*map(is_parameter, x)] == [True, False] for x in tree)
+    return several and all(type(x) is tuple and [*map(_is_parameter, x)] == [True, False] for x in tree)

@@ -152,12 +152,8 @@ class TensorFlowBackend(Backend):
     def log(self, x: Tensor) -> Tensor:
         return tf.math.log(x)
 
-    def number(self, x: Tensor) -> float:
-        return float(x.numpy().item())
-
-    def numbers(self, tensors: Sequence[Tensor], dtype: str) -> list[Any]:
-        found: list[Any] = self.stack(tensors, dtype).numpy().tolist()
-        return found
+    def tolist(self, x: Tensor) -> Any:
+        return x.numpy().tolist()
 
     def detach(self, x: Tensor) -> Tensor:
         return tf.stop_gradient(x)

@@ -11,6 +11,7 @@ import torch
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.torch import compiled, lanes, versions
 from gradclip.backends.torch.distributed import TorchDistributed
+from gradclip.containers import Containers
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.lane import Lane
 
@@ -31,12 +32,23 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+class TorchContainers(Containers):
+    """Python's own, and what stands for the gradient that it holds."""
+
+    def is_owner(self, x: Any) -> bool:
+        if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
+            # inside torch.func.grad the inputs, which are gradients, are leaves that require one too
+            return not (compiled.is_transformed() if torch.compiler.is_compiling() else versions.is_wrapped(x))
+        return isinstance(x, torch.nn.Parameter)
+
+
 class TorchBackend(Backend):
     """A ``torch.nn.Parameter``, and any leaf that requires a gradient, stands for its ``.grad``; all else is a gradient."""
 
     name = "torch"
     holds_gradients = True
     whole = "gradclip.backends.torch.operator:whole"
+    containers = TorchContainers()
     distributed = TorchDistributed()
 
     def is_tensor(self, x: object) -> bool:
@@ -50,12 +62,6 @@ class TorchBackend(Backend):
 
     def size(self, x: Tensor) -> Any:
         return x.numel()
-
-    def is_parameter(self, x: Any) -> bool:
-        if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
-            # inside torch.func.grad the inputs, which are gradients, are leaves that require one too
-            return not (compiled.is_transformed() if torch.compiler.is_compiling() else versions.is_wrapped(x))
-        return isinstance(x, torch.nn.Parameter)
 
     def identity(self, x: Tensor) -> Hashable:
         # compiled, a set of tensors knows them apart; their ids would be those of one step, and each step compiled again
@@ -158,8 +164,8 @@ class TorchBackend(Backend):
     def log(self, x: Tensor) -> Tensor:
         return x.log()
 
-    def number(self, x: Tensor) -> float:
-        return float(x.detach())
+    def tolist(self, x: Tensor) -> Any:
+        return x.detach().tolist()
 
     def detach(self, x: Tensor) -> Tensor:
         return x.detach()

@@ -54,8 +54,8 @@ class MlxBackend(Backend):
     def power(self, x: mx.array, exponent: float) -> mx.array:
         return mx.sqrt(x) if exponent == 0.5 else x**exponent
 
-    def number(self, x: mx.array) -> float:
-        return float(x.item())
+    def tolist(self, x: mx.array) -> Any:
+        return x.tolist()
 
     # ---- what MLX does differently from the defaults ----------------------------------------------------------------------
 

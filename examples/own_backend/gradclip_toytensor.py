@@ -48,5 +48,5 @@ class ToyBackend(Backend):
         bounded = x if upper is None else x.apply(np.minimum, upper)
         return bounded if lower is None else bounded.apply(np.maximum, lower)
 
-    def number(self, x: Any) -> float:
-        return float(x.apply(np.ravel).tolist()[0])
+    def tolist(self, x: Any) -> Any:
+        return x.tolist()

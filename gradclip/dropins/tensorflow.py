@@ -199,7 +199,7 @@ def _tensors(t_list: Any, function: str) -> Gradients:
 
 def _no_parameters(opened: Gradients, function: str) -> Gradients:
     backend = opened.backend
-    if backend is not None and any(map(backend.is_parameter, opened.present)):
+    if backend is not None and any(map(backend.containers.is_owner, opened.present)):
         what, hint = f"{function} takes gradients, not parameters.", "pass [p.grad for p in parameters]."
         raise TensorTypeError(what, "parameters", hint)
     return opened

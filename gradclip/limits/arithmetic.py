@@ -106,5 +106,5 @@ def numbers(state: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, x in state.items():
         backend = None if isinstance(x, (int, float, list)) else find(x)
-        found[name] = x if backend is None else backend.numbers([x], backend.dtype(x))[0]
+        found[name] = x if backend is None else backend.tolist(x)
     return found

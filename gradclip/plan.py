@@ -1,0 +1,134 @@
+"""What a call asks for, and its plan: which rule counts which gradients, and which it scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gradclip import subsets
+from gradclip.check import warn_of_no_match
+from gradclip.coefficient import parameters
+from gradclip.distributed import Shared, shared
+from gradclip.gradients import Gradients
+from gradclip.groups import Chosen, Rules, check_groups, choose, missing
+from gradclip.lane import Into
+from gradclip.mistakes import check_rule
+from gradclip.rule import Rule
+
+__all__ = ["UNKNOWN", "Asked", "Clip", "Plan", "planned"]
+
+UNKNOWN: Any = object()  #: for a norm that is to be measured
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a call asks for, besides the gradients and the rule."""
+
+    into: Into = "new"  #: where the clipped gradients go
+    until: Literal["norm", "coefficient", "scale"] = "scale"  #: the last step to take
+    norm: Any = UNKNOWN  #: a norm that was measured before
+    params: Any = None
+    reduce: Any = None
+
+
+@dataclass(slots=True)
+class Clip:
+    """One rule's part of a call. Places are those in the container."""
+
+    rule: Rule
+    scaled: Sequence[int]
+    counted: Sequence[int]
+    gradients: Gradients  #: those that it scales
+
+
+@dataclass(slots=True)
+class Plan:
+    """A call whose gradients are chosen: what every step after that needs."""
+
+    held: Gradients  #: what this process holds of the gradients that some rule is for
+    several: Shared | None  #: where other processes hold some too
+    clips: list[Clip]
+    is_list: bool  #: whether the caller gave a list of rules, and gets a list of norms
+
+    def result(self, of_each: list[Any]) -> Any:
+        return of_each if self.is_list else of_each[0]
+
+
+def planned(opened: Gradients, rules: Rules, asked: Asked) -> Plan:
+    in_place = asked.into == "place"
+    if isinstance(rules, Rule):
+        if in_place:
+            check_rule(rules, keeps_shape=True)
+        every = range(len(opened.leaves))
+        several = _shared(opened, [(every, rules)], asked)
+        held = opened if several is None else several.held
+        clips = [Clip(rules, every, every, held)]
+    else:
+        groups = check_groups(rules, keeps_shape=in_place)
+        chosen = choose(opened, groups)
+        used = _used(opened, chosen, asked.into != "new")
+        of_each = [group.rule for group in groups]
+        several = _shared(used, list(zip(chosen.counted, of_each, strict=True)), asked)
+        _check_patterns(opened, chosen, several, asked)
+        held = used if several is None else several.held
+        whose = zip(of_each, chosen.scaled, chosen.counted, strict=True)
+        clips = [Clip(rule, scaled, counted, held.only(scaled)) for rule, scaled, counted in whose]
+    _give_parameters(held, clips, asked.params)
+    return Plan(held, several, clips, isinstance(rules, (list, tuple)))
+
+
+def _shared(used: Gradients, wanted: list[subsets.Wanted], asked: Asked) -> Shared | None:
+    """What other processes hold, where the gradients or the caller say that they do."""
+    if asked.reduce is None and len(used.present) == len(used.leaves) and (not used.present or used.lane.dtype):
+        return None
+    return shared(used, wanted, asked.reduce, differentiates=asked.until == "scale" and asked.into != "place")
+
+
+def _used(opened: Gradients, chosen: Chosen, keep: bool) -> Gradients:
+    """The container without the gradients that no group is for; rebuilt it has those again, and unless ``keep`` copies."""
+    scaled = {i for places in chosen.scaled for i in places}
+    used = scaled.union(*chosen.counted)
+    if len(scaled) == len(opened.leaves):
+        return opened
+
+    def rebuild(new: list[Any]) -> Any:
+        rest = {i: x for i, x in enumerate(opened.leaves) if i not in scaled and x is not None}
+        if not keep:
+            rest = dict(zip(rest, _copies(opened, list(rest.values())), strict=True))
+        return opened.rebuild([x if i in scaled else rest.get(i) for i, x in enumerate(new)])
+
+    leaves = [x if i in used else None for i, x in enumerate(opened.leaves)]
+    owners = [x if i in used else None for i, x in enumerate(opened.owners)]
+    return opened.of(leaves, owners, rebuild)
+
+
+def _copies(opened: Gradients, tensors: list[Any]) -> list[Any]:
+    backend = opened.backend
+    if backend is None or not tensors:
+        return []
+    parts = None if opened.lane.dtype else backend.distributed.parts(tensors, [None] * len(tensors))
+    if parts is None:
+        return opened.lane.scale(tensors, 1.0, "new")
+    # part by part: to copy the whole, a framework may sum what lies on several processes
+    copies = zip(tensors, parts.held, strict=True)
+    return [x if here is None else parts.whole(i, backend.copy(here)) for i, (x, here) in enumerate(copies)]
+
+
+def _check_patterns(opened: Gradients, chosen: Chosen, several: Shared | None, asked: Asked) -> None:
+    """Refuse a pattern that matches no name, unless other processes may have what it is for."""
+    if not chosen.unmatched or not opened.leaves or opened.is_excerpt or asked.reduce is not None:
+        return
+    is_in_parts = opened.backend is not None and opened.backend.distributed.parts(opened.leaves, opened.owners) is not None
+    if several is None and not is_in_parts:
+        raise missing(chosen)
+    warn_of_no_match(missing(chosen))
+
+
+def _give_parameters(held: Gradients, clips: list[Clip], params: Any) -> None:
+    """For rules relative to the parameters those that the caller gave, looked up once: they may be an iterator."""
+    relative = [clip for clip in clips if clip.rule.relative_to is not None]
+    if relative and params is not None and held.backend is not None:
+        owners = parameters(held, relative[0].rule, params)
+        for clip in relative:
+            clip.gradients = replace(clip.gradients, owners=[owners[i] for i in clip.scaled])
