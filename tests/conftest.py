@@ -22,6 +22,8 @@ hypothesis.settings.load_profile("gradclip")
 def pytest_addoption(parser: pytest.Parser) -> None:
     note = "the framework whose tensors the tests use; or 'all', 'keras', 'package': only the tests that belong to these"
     parser.addoption("--backend", default="numpy", help=note)
+    parser.addoption("--slow", action="store_true", help="the slow tests too: each says what it alone can find")
+    parser.addoption("--sample", type=int, metavar="N", help="of each parametrized test N, evenly spaced, and no slow test")
     parser.addoption("--progress", metavar="NAME", help="a line now and then that begins with NAME, not a letter for each test")
 
 
@@ -38,16 +40,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(attribute): a test for frameworks whose description says that they have it")
+    config.addinivalue_line("markers", "slow(what): left out without --slow; what it finds that no quicker test does")
     if name := config.getoption("--progress"):
         config.pluginmanager.register(importlib.import_module("progress").Progress(name))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of what this run's framework has not: deselected, and counted as such."""
+    """Leave out the tests of what this run's framework has not, slow ones and what no sample wants: deselected, and counted."""
     marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
     without = {item for item, attribute in marked if not getattr(load(config), attribute)}
+    if not config.getoption("--slow"):
+        without |= {item for item in items if item.get_closest_marker("slow")}
+    if many := config.getoption("--sample"):
+        without |= _left_out([item for item in items if item not in without], many)
     config.hook.pytest_deselected(items=[item for item in items if item in without])
     items[:] = [item for item in items if item not in without]
+
+
+def _left_out(items: list[pytest.Item], many: int) -> set[pytest.Item]:
+    """All but ``many`` of each test function's parameters, evenly spaced."""
+    functions: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {same[i * len(same) // many] for same in functions.values() for i in range(min(many, len(same))) if len(same) > many}
+    return {item for same in functions.values() if len(same) > many for item in same} - kept
 
 
 def _owner(name: str) -> str | None:
