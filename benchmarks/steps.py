@@ -1,9 +1,10 @@
 """A whole optimizer step, which is what a user waits for: ``python -m benchmarks.steps [--sets mlp,resnet50] [--seconds 5]``.
 
-AdamW with the framework's own clip by global norm, and with gradclip in the framework's slot: ``step_pre_hook(rule, fused=True)``
-in torch, optax's chain under ``jax.jit``, Keras's ``apply`` in ``tf.function`` as ``fit`` calls it, Paddle's ``grad_clip=``. Shown
-is gradclip's time as a part of the native's, with the interval of 99 %. It ends with 1 where all of that is above 0.95 for a set
-that the cache does not hold, or above 1.02 for another. A framework is a process of its own.
+AdamW with the framework's own clip by global norm, and with gradclip in the framework's slot:
+``step_pre_hook(rule, fused=True)`` in torch, optax's chain under ``jax.jit``, Keras's ``apply`` in ``tf.function``
+as ``fit`` calls it, Paddle's ``grad_clip=``. Shown is gradclip's time as a part of the native's, with the interval of
+99 %. It ends with 1 where all of that is above 0.95 for a set that the cache does not hold, or above 1.02 for
+another. A framework is a process of its own.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def tensorflow(gradients: GradientSet) -> Steps:
     import gradclip
     from gradclip.backends.keras import clipped
 
-    def made(optimizer: Any) -> Callable[[], Any]:
+    def made(optimizer: Any) -> Any:
         grads = [tf.constant(x) for x in arrays(gradients)]
         variables = [keras.Variable(x * 0) for x in arrays(gradients)]
         optimizer.build(variables)
