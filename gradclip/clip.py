@@ -107,7 +107,7 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
         order: p of the p-norm; infinity is the largest magnitude.
 
     Returns:
-        The names, as a pattern of :class:`gradclip.Group` finds them, with 0-d tensors (NumPy: scalars) of at least float32 on
+        The names, as a pattern of :class:`gradclip.Group` finds them (where two are equal, their paths, ``"['a'].b"``), with 0-d tensors (NumPy: scalars) of at least float32 on
         the gradients' device. What has no gradient is left out.
 
     Raises:
@@ -123,7 +123,10 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
     rule = Rule(name="norms", scope=Scope.TENSOR, order=float(order))
     opened.rebuild = list  # one list, whatever the container
     found = public(opened, run(opened, rule, Asked(until="norm")), is_list=False).norm
-    return {name: n for name, n in zip(names_of(opened), found, strict=True) if n is not None} if opened.leaves else {}
+    names = names_of(opened)
+    if len(set(names)) < len(names):  # "a.b" may be a key, and "b" one of what "a" holds
+        names = opened.paths()
+    return {name: n for name, n in zip(names, found, strict=True) if n is not None} if opened.leaves else {}
 
 
 @as_it_is

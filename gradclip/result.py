@@ -73,7 +73,7 @@ class ClipResult:
         return ClipResult, (self.grads, self.norm, self.coefficient, None, self.is_list)
 
     def found(self) -> tuple[Any, Any]:
-        """The norm and the coefficient as floats where nobody has asked for tensors yet and looking at a value is free."""
+        """The norm and the coefficient, as floats where looking at a value is free: for who counts them and needs no tensor."""
         return self._norm, self._coefficient
 
 

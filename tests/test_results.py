@@ -189,3 +189,8 @@ def test_norms_of_a_model(backend: Framework) -> None:
                 yield "unused", backend.parameter(None)
 
     assert {name: float(n) for name, n in gradclip.norms_by_name(Model()).items()} == {"layer.weight": 5.0}
+
+
+def test_names_that_are_equal_are_told_apart_by_their_paths(backend: Framework) -> None:
+    found = gradclip.norms_by_name({"a.b": backend.make([3.0, 4.0]), "a": {"b": backend.make([12.0])}})
+    assert {name: float(n) for name, n in found.items()} == {"['a.b']": 5.0, "['a']['b']": 12.0}

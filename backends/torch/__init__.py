@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchBackend", "step_pre_hook"]
 
+_HOST = torch.device("cpu")
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torch.{name}"}
 
@@ -120,8 +121,8 @@ class TorchBackend(Backend):
         return x.to(_DTYPES[dtype])
 
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
-        device = None if like is None else like.device
-        if isinstance(value, torch.Tensor) and (device is None or value.device == device):
+        device = _HOST if like is None else like.device  # not torch's default device: a number lies where it was found
+        if isinstance(value, torch.Tensor) and (like is None or value.device == device):
             return value.to(_DTYPES[dtype])
         if type(value) is float:
             number = lanes.in_range(value, _DTYPES[dtype])

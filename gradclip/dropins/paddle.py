@@ -139,6 +139,7 @@ class ClipGradByGlobalNorm(ClipGrad):
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         pairs = _pairs(params_grads)
         if all(g is None or not wanted(p) for p, g in pairs):
+            self.last = None
             return pairs  # Paddle leaves pairs without a gradient out only where it clips
         return super().__call__(pairs)
 

@@ -67,3 +67,11 @@ def test_a_pickle_leaves_it_out() -> None:
     clip = gradclip.ClipGradByGlobalNorm(2.0)
     dynamic(clip, sgd, 1)
     assert pickle.loads(pickle.dumps(clip)).last is None
+
+
+def test_a_step_without_gradients_has_no_norm() -> None:
+    clip = gradclip.ClipGradByGlobalNorm(2.0)
+    dynamic(clip, sgd, 1)
+    assert clip.last is not None
+    clip([(paddle.create_parameter([2], "float32"), None)])
+    assert clip.last is None
