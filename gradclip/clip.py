@@ -107,8 +107,8 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
         order: p of the p-norm; infinity is the largest magnitude.
 
     Returns:
-        The names, as a pattern of :class:`gradclip.Group` finds them (where two are equal, their paths, ``"['a'].b"``), with 0-d tensors (NumPy: scalars) of at least float32 on
-        the gradients' device. What has no gradient is left out.
+        The names, as a pattern of :class:`gradclip.Group` finds them (where two are equal, all paths: ``"['a'].b"``), with 0-d
+        tensors (NumPy: scalars) of at least float32 on the gradients' device. What has no gradient is left out.
 
     Raises:
         TypeError: for what is no gradient.
