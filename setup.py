@@ -1,5 +1,6 @@
 """The compiled loops. All else stands in pyproject.toml, whose table for extensions setuptools still calls an experiment."""
 
+import os
 import sysconfig
 
 from setuptools import Extension, setup
@@ -7,6 +8,8 @@ from setuptools import Extension, setup
 IS_WINDOWS = sysconfig.get_platform().startswith("win")
 # a Python without a global lock has no stable interface, and would take one for an extension that does not say otherwise
 IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+# a wheel for where none with loops fits; without it the install would look for a compiler there
+IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))
 
 setup(
     ext_modules=[
@@ -22,7 +25,7 @@ setup(
             py_limited_api=True,
         )
     ]
-    if IS_STABLE
+    if IS_STABLE and not IS_PURE
     else [],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if IS_STABLE else {},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if IS_STABLE and not IS_PURE else {},
 )

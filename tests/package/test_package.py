@@ -156,6 +156,12 @@ def test_a_checkout_without_the_link_builds_the_same_wheel(without_link: Path, w
     assert contents(built(without_link, "wheel", tmp_path / "wheel")) == contents(wheel)
 
 
+def test_a_wheel_for_where_none_with_loops_fits(source: Path, tmp_path: Path) -> None:
+    pure = built(source, "wheel", tmp_path / "pure", GRADCLIP_PURE="1")
+    assert pure.name.endswith("-py3-none-any.whl")
+    assert not [name for name in contents(pure) if "_kernels" in name and not name.endswith(".pyi")]
+
+
 def test_the_metadata(wheel: Path) -> None:
     files = contents(wheel)
     version = wheel.name.split("-")[1]
