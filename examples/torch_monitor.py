@@ -1,6 +1,6 @@
 """PyTorch: a run with exploding steps, seen by a monitor, clipped by a limit that follows it.
 
-``python examples/torch_monitor.py run.png`` writes the picture of the README.
+``python examples/torch_monitor.py run.png`` writes the picture of the README. ``python tools/dark.py`` makes its dark version.
 """
 
 from __future__ import annotations

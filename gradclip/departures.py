@@ -1,4 +1,4 @@
-"""Where gradclip departs from a native, on purpose: the one table that the code, the tests and the README share.
+"""Where gradclip departs from a native, on purpose: the one table that the code, the tests and docs/departures.md share.
 
 Everywhere else gradclip does what the native does, NaN for NaN. The tests hold it to that: ``tools/vectors/departed.py`` lists
 the recorded cases in which a native and gradclip differ for one of these reasons.
@@ -95,7 +95,7 @@ DEPARTURES: tuple[Departure, ...] = (
         native="Squares that overflow or vanish make the norm of finite gradients infinite, 0 or imprecise, and the gradients "
         "0, NaN or unclipped; in float16 a gradient of 300 is enough.",
         gradclip="Finite gradients have a finite norm, accurate to the last bits; but on accelerators sums in float32 overflow "
-        "as the natives' do, [with exceptions](docs/accelerators.md#what-accumulated-in-float32-means).",
+        "as the natives' do, [with exceptions](accelerators.md#what-accumulated-in-float32-means).",
         why="A healthy gradient is taken for an infinite one.",
         link="https://github.com/pytorch/pytorch/issues/193006",
         functions=(
@@ -259,7 +259,7 @@ DEPARTURES: tuple[Departure, ...] = (
 
 
 def markdown() -> str:
-    """The table for the README.
+    """The table of docs/departures.md.
 
     >>> print(markdown().splitlines()[0])
     | The natives | gradclip | Why | Thread |

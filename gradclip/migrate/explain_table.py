@@ -23,7 +23,7 @@ framework; `gradclip explain torch.clip_grad_norm keras.clipnorm` shows two conv
 ## The conventions
 
 What becomes of a gradient `g`. Where the norm is infinite, or a limit is 0, gradclip may depart from the native on purpose: the
-[README](../README.md#where-gradclip-departs-from-a-native-on-purpose) says where and why."""
+[departures](departures.md) say where and why."""
 _CALLS = """\
 ## The calls, and the same in other frameworks
 

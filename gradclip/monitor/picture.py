@@ -72,7 +72,7 @@ def _draw_steps(section: Section, axes: Any) -> None:
     if limited:
         axes.plot(*zip(*limited, strict=True), color=LIMIT, linestyle="--", linewidth=1.8, label="limit")
     clipped = [(x, w.clipped / w.steps) for x, w in zip(middles, section.windows, strict=True) if w.clipped]
-    _mark(axes, clipped, 0.02, "clipped (darker: more)", s=200, marker="|", linewidths=3, c=CLIPPED)
+    _mark(axes, clipped, 0.02, "clipped (stronger: more)", s=200, marker="|", linewidths=3, c=CLIPPED)
     broken = [(x, 1.0) for x, w in zip(middles, section.windows, strict=True) if w.not_finite]
     _mark(axes, broken, 0.965, "not finite", s=70, marker="X", linewidths=0, c=BROKEN)
     axes.legend(loc="upper center", ncols=6, fontsize=11, frameon=False, bbox_to_anchor=(0.5, -0.1))
@@ -80,7 +80,7 @@ def _draw_steps(section: Section, axes: Any) -> None:
 
 
 def _mark(axes: Any, found: list[tuple[float, float]], height: float, name: str, **style: Any) -> None:
-    """Marks at one height, each as dark as its share is large."""
+    """Marks at one height, each as strong as its share is large."""
     if found:
         opacity = [0.25 + 0.75 * share for _, share in found]
         where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}

@@ -1,4 +1,4 @@
-"""The table of departures, the cases that are listed for each, and the README that shows the table."""
+"""The table of departures, the cases that are listed for each, and the page that shows the table."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_table() -> None:
     assert "[tensorflow#109146](https://github.com/tensorflow/tensorflow/issues/109146)" in lines[2]
 
 
-def test_the_readme_shows_the_table() -> None:
+def test_the_page_shows_the_table() -> None:
     """Paste what ``python -c "import gradclip.departures as d; print(d.markdown())"`` prints between the two marks."""
-    assert (ROOT / "README.md").read_text().partition(BEGIN)[2].partition(END)[0] == markdown()
+    assert (ROOT / "docs" / "departures.md").read_text("utf-8").partition(BEGIN)[2].partition(END)[0] == markdown()

@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pytest
+from pages import BLOCK, DOCS
 
-DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["choosing.md", "limits.md", "monitor.md"]
-BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```\n(?:\n\1```text\n(.*?)^\1```\n)?", re.MULTILINE | re.DOTALL)
 
 
 def gradients_of_a_run() -> Iterator[list[Any]]:
@@ -31,20 +27,7 @@ def gradients_of_a_run() -> Iterator[list[Any]]:
 
 def run(page: str) -> str:
     """The page with what its blocks print."""
-    names: dict[str, Any] = {"gradients_of_a_run": gradients_of_a_run}
-
-    def printed(block: re.Match[str]) -> str:
-        indent, code, text = block.groups()
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(textwrap.dedent(code), page, "exec"), names)
-        if text is None:
-            assert not out.getvalue(), f"this prints and the page does not say so:\n{code}"
-            return block[0]
-        head = block[0][: block.start(3) - block.start()]
-        return head + "".join((indent + line).rstrip() + "\n" for line in out.getvalue().splitlines()) + f"{indent}```\n"
-
-    return BLOCK.sub(printed, (DOCS / page).read_text(encoding="utf-8"))
+    return pages.run((DOCS / page).read_text(encoding="utf-8"), page, {"gradients_of_a_run": gradients_of_a_run})
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,88 @@
+"""The pages: how long they may be, that their links lead somewhere, and that their numbers are those of the benchmarks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import dark
+import numpy as np
+import pages
+import pytest
+
+ROOT = pages.ROOT
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
+CODE = re.compile(r"^( *)```.*?^\1```$|^    .*?$|`[^`\n]*`", re.MULTILINE | re.DOTALL)  # has brackets that are no links
+
+
+@pytest.mark.parametrize(("page", "most"), [("README.md", 1000), ("CONTRIBUTING.md", 400)])
+def test_the_page_is_short(page: str, most: int) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= most
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    broken = []
+    for link in [link for link in links if not link.startswith(("http://", "https://", "mailto:"))]:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "b.md").write_text("# Only this, one\n")
+    (tmp_path / "a.md").write_text("[1](b.md#only-this-one) [2](b.md#other) [3](c.md) [4](#no) `[5](d.md)` [6](https://x.y)\n")
+    assert broken_links(tmp_path / "a.md") == ["b.md#other", "c.md", "#no"]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip(" *") for cell in line.split("|")[1:-1]]
+
+
+def test_the_speeds_are_those_of_the_last_full_run() -> None:
+    run = (ROOT / "benchmarks" / "README.md").read_text("utf-8").partition("\n| geometric means |")[2].partition("\n\n")[0]
+    means = {row[0]: row[1:] for row in map(cells, run.splitlines()[2:])}
+    page = (pages.DOCS / "accuracy.md").read_text("utf-8").partition("\n| | PyTorch")[2].partition("\n\n")[0].splitlines()
+    columns = ["torch", "tensorflow", "jax", "paddle", "numpy", "all"]
+    assert cells(page[2]) == ["eager", *(means[name][2] for name in columns)]
+    assert cells(page[3]) == ["compiled", *(means[name][3] for name in columns)]
+    ratios, _, eager, compiled = means["all"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"- **{float(eager):.1f} times** as fast" in readme
+    assert f"eager; **{float(compiled):.1f} times**, compiled" in readme
+    assert f"[{int(ratios):,} cases](benchmarks/README.md)" in readme
+
+
+def test_the_dark_picture_is_made_from_the_light_one() -> None:
+    assert dark.main(["--check"]) == 0
+
+
+def test_a_stale_picture_is_found_and_renewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    light = tmp_path / "run.png"
+    shutil.copy(dark.LIGHT, light)
+    assert dark.main(["--check"], light) == 1
+    assert capsys.readouterr().err == "run-dark.png is not what python tools/dark.py writes\n"
+    assert dark.main([], light) == 0
+    assert dark.main(["--check"], light) == 0
+
+
+def test_white_becomes_the_background_and_hues_stay() -> None:
+    white, black, blue = np.array([1.0, 1, 1]), np.array([0.0, 0, 0]), np.array([0.0, 0, 0.5])
+    assert np.allclose(dark.dark(white), dark.BACKGROUND)
+    assert np.allclose(dark.dark(black), 1)
+    assert np.argmax(dark.dark(blue)) == 2

@@ -1,0 +1,31 @@
+"""docs/start.md: the section of each framework runs and prints what it says.
+
+``PYTHONPATH=tests python tests/test_start_page.py torch`` writes what a framework's section prints today into the page.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pages
+import pytest
+
+PAGE = pages.DOCS / "start.md"
+TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "paddle": "Paddle", "jax": "JAX", "numpy": "NumPy", "keras": "Keras"}
+
+
+def test_the_section_prints_what_it_says(pytestconfig: pytest.Config) -> None:
+    text = pages.section(PAGE, TITLES[pytestconfig.getoption("--backend")])
+    assert text.count("```text\n") in (1, 2)
+    assert pages.run(text, "docs/start.md", {}) == text
+
+
+def test_every_section_is_a_framework_s() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(f"\n## {title}\n" in text for title in TITLES.values())
+    assert text.count("\n## ") == len(TITLES) + 1  # and where to go from here
+
+
+if __name__ == "__main__":
+    before = pages.section(PAGE, TITLES[sys.argv[1]])
+    PAGE.write_text(PAGE.read_text(encoding="utf-8").replace(before, pages.run(before, "docs/start.md", {})), encoding="utf-8")
