@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata, util
+from importlib import util
 from typing import Any
 
 from gradclip.backend import Backend, number
@@ -78,6 +78,8 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
 def _sources() -> dict[str, str | Callable[[], Backend]]:
     global _entry_points_read
     if not _entry_points_read:
+        from importlib import metadata  # here, because it takes as long as a quarter of gradclip to import
+
         for point in metadata.entry_points(group=GROUP):
             _SOURCES.setdefault(point.name, point.value)
         _entry_points_read = True  # not before: another thread would take a third party's tensors for none

@@ -15,18 +15,23 @@ from gradclip.errors import GradclipError
 __all__ = ["add_choose"]
 
 _DESCRIPTION = """\
-What each limit would have done to the norms of a run, and one recommendation with its reason: just above
-the typical norm, first the 90th percentile; where more than half of the steps are clipped, a lower
-learning rate instead. https://github.com/google-research/tuning_playbook, "Gradient clipping".
+Show what each limit would have done to the norms of a run, and recommend one with the reason. The limit
+should lie just above the typical norm: try the 90th percentile first. Where a limit would clip more than
+half of the steps, lower the learning rate instead.
+Source: https://github.com/google-research/tuning_playbook, "Gradient clipping".
 """
 _EPILOG = """\
-a log is:
-  norms.jsonl     a number a line, or an object of which --key is the norm
-  metrics.csv     with a header, of which --key is the column
-  monitor.json    json.dump(monitor.state_dict(), file) of a gradclip.Monitor
-  runs/           TensorBoard's events, of which --key is the tag
+a log is one of:
+  norms.jsonl     each line is a number, or an object with the norm under --key
+  metrics.csv     has a header; --key names the column
+  monitor.json    written by json.dump(monitor.state_dict(), file) for a gradclip.Monitor
+  runs/           has TensorBoard's event files; --key names the tag
 
-Record the norm before the clip, at every step, of a run without one: clip with a limit of infinity.
+Log the norm before the clip, at every step of a run that does not clip: set the limit to infinity.
+
+examples:
+  gradclip choose norms.jsonl
+  gradclip choose runs/ --key train/grad_norm --picture norms.png
 
 exit status: 0; 2 for wrong usage, and for a log without norms
 """
@@ -40,19 +45,26 @@ def add_choose(commands: Any) -> None:
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "choose",
-        help="which limit to clip by, from the norms of a run",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(run=_choose)
     add = command.add_argument
-    add("log", metavar="LOG", help="the norms that a run has recorded")
-    add("--key", metavar="NAME", help="which number of each line, column or tag is the norm")
-    add("--limit", action="append", type=_positive, default=[], metavar="L", dest="limits", help="also this limit; repeatable")
-    add("--norm-type", type=_positive, default=2.0, metavar="P", help="the order of the norm to clip by (default: 2)")
-    add("--parameters", type=int, metavar="N", help="how many elements all gradients have: bounds a norm of another order")
-    add("--picture", metavar="FILE", help="draw it, 1200 x 600; needs gradclip[monitor]")
+    add("log", metavar="LOG", help="the norms of a run")
+    add("--key", metavar="NAME", help="the key, column or tag of the norm")
+    add(
+        "--limit",
+        action="append",
+        type=_positive,
+        default=[],
+        metavar="L",
+        dest="limits",
+        help="also try this limit; repeatable",
+    )
+    add("--norm-type", type=_positive, default=2.0, metavar="P", help="order of the norm (default: 2)")
+    add("--parameters", type=int, metavar="N", help="number of elements of all gradients; bounds norms of another order")
+    add("--picture", metavar="FILE", help="also draw the choice, 1200 x 600; needs gradclip[monitor]")
     add("--json", action="store_true", help="print one JSON document instead of text")
 
 
@@ -68,7 +80,7 @@ def _positive(value: str) -> float:
 
 def _choose(options: argparse.Namespace) -> int:
     try:
-        norms = read_log(options.log, options.key)
+        norms = read_log(options.log, options.key, lambda text: print(text, file=sys.stderr))
         choice = choose(norms, limits=options.limits, norm_type=options.norm_type, parameters=options.parameters)
         if options.picture:
             choice.plot(options.picture)

@@ -1,8 +1,12 @@
-"""The command ``gradclip``. It ends with 0; with 1 if something failed, or is found to do; with 2 for wrong usage."""
+"""The command ``gradclip``: what it can do, and the start of each command, which is imported when it is asked for.
+
+It ends with 0; with 1 if something failed, or was found; with 2 for wrong usage; with 130 if it was interrupted.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -11,13 +15,56 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradclip import __version__
-from gradclip.commands import choose, conformance, demo, explain, inventory, lint, migrate
+from gradclip.errors import GradclipError
 
 __all__ = ["main"]
 
+#: command -> what it does, an example, and the module that has it with the name of the function that adds it
+_COMMANDS = {
+    "demo": ("show why to clip, on every installed framework", "gradclip demo", __name__, "add_demo"),
+    "backends": ("list the frameworks that gradclip finds", "gradclip backends", __name__, "add_backends"),
+    "explain": (
+        "say what a call computes, and its equivalents",
+        'gradclip explain "tf.clip_by_norm(g, 5.0)"',
+        "gradclip.commands.explain",
+        "add_explain",
+    ),
+    "choose": (
+        "choose a limit from the norms of a run",
+        "gradclip choose norms.jsonl",
+        "gradclip.commands.choose",
+        "add_choose",
+    ),
+    "lint": ("find mistakes in code that clips", "gradclip lint src", "gradclip.commands.lint", "add_lint"),
+    "migrate": (
+        "rewrite clipping calls",
+        "gradclip migrate src",
+        "gradclip.commands.migrate",
+        "add_migrate",
+    ),
+    "conformance": (
+        "test a clip against its specification",
+        "gradclip conformance train.py:my_clip",
+        "gradclip.commands.conformance",
+        "add_conformance",
+    ),
+}
+_DESCRIPTION = "Gradient clipping: every framework's semantics, on every framework's tensors."
+_EPILOG = """\
+gradclip COMMAND --help shows the options of a command.
+
+exit status:
+  0    all is well
+  1    something failed, or lint or migrate found something
+  2    wrong usage, or a file that cannot be read
+  130  interrupted
+
+NO_COLOR=1 turns colours off. Colours and moving bars are for terminals only.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
+    """Run the command. Without arguments it shows what it can do.
 
     Args:
         arguments: what follows ``gradclip`` on the command line; this process's own if None.
@@ -26,12 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0; 1 if something failed; ``migrate`` has 1 where there is something to do, and 2 where a file failed.
         Wrong usage raises ``SystemExit(2)``.
     """
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = _parser(given[0] if given else "")
+    if not given:
+        parser.print_help()
+        return 0
+    options = parser.parse_args(given)
     try:
         status = int(options.run(options))
         sys.stdout.flush()
         return status
-    except (demo.UsageError, migrate.MigrateError) as error:
+    except GradclipError as error:  # the command cannot start
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -41,39 +93,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: str) -> argparse.ArgumentParser:
+    """The parser of the command line, with the options of one command."""
     parser = argparse.ArgumentParser(
-        prog="gradclip", description="Gradient clipping: every framework's semantics, on every framework's tensors."
+        prog="gradclip",
+        usage="gradclip COMMAND [options]",
+        description=f"{_DESCRIPTION}\n\n{_overview()}",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="gradclip", help=argparse.SUPPRESS)
+    for name, (_, _, module, function) in _COMMANDS.items():
+        if name == wanted:
+            getattr(importlib.import_module(module), function)(commands)
+        else:
+            commands.add_parser(name)
+    return parser
 
-    what = "which backends there are, and what each supports"
-    command = commands.add_parser(
-        "backends", help=what, description=f"Show {what}; each framework is tried in a process of its own."
-    )
+
+def _overview() -> str:
+    """Two lines a command: what it does, and an example."""
+    lines = [f"  {name:<13}{what}\n{'':15}{example}" for name, (what, example, *_) in _COMMANDS.items()]
+    return "\n".join(["commands, each with an example:", *lines])
+
+
+def add_backends(commands: Any) -> None:
+    """Add ``gradclip backends`` to the commands."""
+    description = "List the backends and what each supports. Each framework is tried in a process of its own."
+    epilog = "exit status: 0; 1 if an installed framework does not work; 2 for wrong usage"
+    command = commands.add_parser("backends", description=description, epilog=epilog)
     command.set_defaults(run=_backends)
     _add_json(command)
 
-    what = "train a small classifier with every installed framework, under three dialects"
-    command = commands.add_parser(
-        "demo", help=what, description=f"Real digits: {what}, and check that all frameworks clip to the same numbers."
+
+def add_demo(commands: Any) -> None:
+    """Add ``gradclip demo`` to the commands."""
+    from gradclip.commands import demo
+
+    description = (
+        "Show a training that explodes without a clip. Then train a small classifier of digits with every installed "
+        "framework, under three dialects, and check that all frameworks clip to the same numbers."
     )
-    command.add_argument(
-        "--steps", type=_steps, default=demo.STEPS, help="training steps for each dialect (default: %(default)s)"
-    )
-    command.add_argument(
-        "--frameworks", metavar="A,B", help="only these (default: all that are installed); NumPy is always run"
-    )
+    epilog = "exit status: 0 if all agree; 1 if not; 2 for wrong usage"
+    command = commands.add_parser("demo", description=description, epilog=epilog)
+    text = "training steps for each dialect (default: %(default)s)"
+    command.add_argument("--steps", type=_steps, default=demo.STEPS, help=text)
+    text = "train only with these; NumPy always runs (default: all that are installed)"
+    command.add_argument("--frameworks", metavar="A,B", help=text)
     command.set_defaults(run=_demo)
     _add_json(command)
-
-    migrate.add_migrate(commands)
-    lint.add_lint(commands)
-    explain.add_explain(commands)
-    conformance.add_conformance(commands)
-    choose.add_choose(commands)
-    return parser
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
@@ -81,6 +150,8 @@ def _add_json(command: argparse.ArgumentParser) -> None:
 
 
 def _steps(value: str) -> int:
+    from gradclip.commands import demo
+
     steps = int(value) if value.isdecimal() else 0
     if not 1 <= steps <= demo.MOST_STEPS:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {demo.MOST_STEPS}, not {value!r}")
@@ -88,6 +159,8 @@ def _steps(value: str) -> int:
 
 
 def _backends(options: argparse.Namespace) -> int:
+    from gradclip.commands import inventory
+
     def report(name: str) -> None:
         sys.stderr.write(f"asking {name} ...\n")  # in one piece: two threads report
 
@@ -100,9 +173,11 @@ def _backends(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from gradclip.commands import demo
+
     names = None if options.frameworks is None else [name.strip() for name in options.frameworks.split(",")]
     demo.require()
-    from gradclip.commands import report  # here: it needs rich, which nothing else does
+    from gradclip.commands import report  # after require: it needs rich
 
     with report.progress() as progress:
         outcome = demo.run(options.steps, names, progress)

@@ -19,17 +19,17 @@ __all__ = ["add_conformance"]
 
 _NEEDED = ("jinja2", "jsonschema", "rich")
 _DESCRIPTION = """\
-Show whether clipping means what it says: run the conformance suite on gradclip's backends, on the
-natives of the frameworks, or on a clip of your own. Each target runs in a process of its own.
+Test whether a clip does what its name says. The conformance suite runs on gradclip's backends, on the
+frameworks' own functions (the natives), or on a clip of your own. Each target runs in its own process.
 """
 _EPILOG = """\
 a target is:
   gradclip:torch                 gradclip on a framework's arrays (numpy, torch, tensorflow, paddle, jax)
   native:torch                   the framework's own clips (torch, tensorflow, paddle, optax, keras);
   native:keras@torch             Keras on one of its backends, else on that of KERAS_BACKEND
-  my.module:target, clip.py:clip an object with the members of gradclip.conformance.Target, or a plain function
-                                 def clip(grads, max_norm), of which one --dialect says what it means
-without one: gradclip on every installed framework
+  my.module:target, clip.py:clip an object with the members of gradclip.conformance.Target, or a function
+                                 def clip(grads, max_norm); --dialect says what it means
+Without a target, gradclip runs on every installed framework.
 
 examples:
   gradclip conformance
@@ -38,7 +38,7 @@ examples:
   gradclip conformance train.py:my_copy --dialect torch.clip_grad_norm_ --arrays torch --like native:torch
   gradclip conformance --dialect tensorflow --select "*/E*" --list
 
-what a target does not claim is not tried, and counted as unclaimed. What the natives are known to fail is declared.
+A case that a target does not claim is not run, and counts as unclaimed. The known failures of the natives are declared.
 
 exit status: 0 if all targets conform; 1 if one does not; 2 for wrong usage
 """
@@ -52,7 +52,6 @@ def add_conformance(commands: Any) -> None:
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "conformance",
-        help="whether gradclip, a native or a clip of your own means what it says",
         usage="gradclip conformance [options] [TARGET ...]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -60,26 +59,26 @@ def add_conformance(commands: Any) -> None:
     )
     command.set_defaults(run=_conformance)
     add = command.add_argument
-    add("targets", metavar="TARGET", nargs="*", help="what to test")
-    text = 'only this dialect ("torch") or operation ("torch.clip_grad_norm_"); repeatable'
+    add("targets", metavar="TARGET", nargs="*", help="the clip to test")
+    text = 'run only this dialect ("torch") or operation ("torch.clip_grad_norm_"); repeatable'
     add("--dialect", action="append", metavar="D", dest="dialects", help=text)
-    text = 'only cases whose id matches ("torch.*/E*"), or contains this; repeatable'
+    text = 'run only cases whose id matches ("torch.*/E*") or contains this; repeatable'
     add("--select", action="append", metavar="PATTERN", help=text)
-    add("--arrays", metavar="FRAMEWORK", default="numpy", help="whose arrays a plain function takes (default: numpy)")
+    add("--arrays", metavar="FRAMEWORK", default="numpy", help="whose arrays a function takes (default: numpy)")
     add(
         "--takes",
         choices=("gradients", "parameters"),
-        help="what a plain function is handed, where its first argument does not say",
+        help="what a function takes, if the name of its first argument does not say",
     )
-    add("--like", metavar="native:NAME", help="for a copy of a native: what that gives where gradclip departs is right too")
+    add("--like", metavar="native:NAME", help="for a copy of a native: accept the native's results too, where gradclip departs")
     add("--xfails", metavar="FILE", help='expected failures: JSON, {"TARGET NAME": {"CASE": "reason"}}; strict')
-    add("--vectors", metavar="PATH", help="a vector file or a folder of them, in place of the suite's")
+    add("--vectors", metavar="PATH", help="a vector file or a folder of them, instead of the suite's")
     add("--seconds", type=_seconds, default=60.0, metavar="N", help="the time limit of a case (default: 60)")
-    add("--json", metavar="FILE", help="write the report as JSON; - for standard output, in place of the text")
+    add("--json", metavar="FILE", help="write the report as JSON; - for standard output, instead of the text")
     add("--html", metavar="FILE", help="write the report as one HTML page")
-    add("--verbose", action="store_true", help="show every case that is not as it should be, and what is not claimed")
-    add("--limit", action="store_true", help="the targets are limits that follow a run: check the eight properties of these")
-    add("--list", action="store_true", help="list the cases and what they need, and run none")
+    add("--verbose", action="store_true", help="show every case that fails, and the unclaimed ones")
+    add("--limit", action="store_true", help="the targets are limits that follow a run: check their eight properties")
+    add("--list", action="store_true", help="list the cases and what they need; run none")
 
 
 def _seconds(value: str) -> float:

@@ -14,11 +14,13 @@ __all__ = ["add_explain"]
 _TO = ("gradclip", "torch", "tensorflow", "keras", "paddle", "jax")
 _NARROWEST, _WIDEST = 72, 110
 _DESCRIPTION = """\
-Explain one call that clips gradients: what it computes, over what, what it returns, what happens at
-the edges, and its equivalents in every framework. With two calls: in what they differ, with numbers.
+Explain one call that clips gradients: what it computes, over which gradients, what it returns, what
+it does at the edges, and its equivalents in every framework. Given two calls, show on numbers how they
+differ.
 """
 _EPILOG = """\
-a call is code, a native's name, a dialect's name, or a code that gradclip migrate prints:
+a call is code, the name of a framework's function, the name of a dialect, or a code that gradclip migrate
+or lint prints:
   gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"
   gradclip explain "optax.chain(optax.clip_by_global_norm(1.0), optimizer)" --to torch
   gradclip explain GT101
@@ -37,16 +39,15 @@ def add_explain(commands: Any) -> None:
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "explain",
-        help="what one clipping call computes, and its equivalents",
         usage="gradclip explain [options] CALL [CALL]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(run=_explain)
-    command.add_argument("call", metavar="CALL", help="what to explain")
-    command.add_argument("other", metavar="CALL", nargs="?", help="what to compare it with")
-    command.add_argument("--to", choices=_TO, default="", help="only the equivalent in this framework")
+    command.add_argument("call", metavar="CALL", help="the call to explain")
+    command.add_argument("other", metavar="CALL", nargs="?", help="a call to compare it with")
+    command.add_argument("--to", choices=_TO, default="", help="show only the equivalent in this framework")
     command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata, util
+from importlib import util
 from typing import Any
 
 import gradclip
@@ -224,6 +224,8 @@ def _traced(trainer: Any, trace: Callable[[Callable[[Tensor], Tensor], Tensor], 
 
 
 def _version(module: str) -> str:
+    from importlib import metadata
+
     names = metadata.packages_distributions().get(module, [])
     return metadata.version(names[0]) if names else "of unknown version"
 

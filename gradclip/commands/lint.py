@@ -16,10 +16,11 @@ from gradclip.migrate.model import Options
 
 __all__ = ["add_lint"]
 
-_NEEDED = ("libcst", "pathspec")
+_NEEDED = ("libcst", "pathspec", "rich")
 _DESCRIPTION = """\
 Find mistakes in Python files and notebooks that clip gradients with any framework's functions: a clip
-before backward() or after step(), of gradients that are scaled still, of an iterator that is used up.
+before backward() or after step(), a clip of gradients that are still scaled, a clip of an iterator that
+is used up. docs/lint has a page for each rule.
 """
 _EPILOG = """\
 exit status:
@@ -27,8 +28,12 @@ exit status:
   1  mistakes
   2  a file could not be read, or wrong usage
 
-a comment in the line exempts a place:  # gradclip: ignore[GM107]
-pyproject.toml has the same options:    [tool.gradclip.lint] with select, ignore and exclude, lists of strings
+examples:
+  gradclip lint src
+  gradclip lint src --select GM10 --format github
+
+A comment exempts its line:           # gradclip: ignore[GM107]
+pyproject.toml has the same options:  [tool.gradclip.lint] with select, ignore and exclude, lists of strings
 """
 
 
@@ -40,7 +45,6 @@ def add_lint(commands: Any) -> None:
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "lint",
-        help="find mistakes in code that clips gradients",
         usage="gradclip lint [options] [PATH ...]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -48,18 +52,20 @@ def add_lint(commands: Any) -> None:
     )
     command.set_defaults(run=_lint)
     command.add_argument("paths", metavar="PATH", nargs="*", default=["."], help="a file or a folder (default: this folder)")
-    command.add_argument("--select", metavar="CODES", help="only these codes: GM101,GM107; a prefix will do")
-    command.add_argument("--ignore", metavar="CODES", help="not these")
-    command.add_argument("--exclude", metavar="GLOB", action="append", help="leave out what matches, as in a .gitignore")
-    command.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text", help="(default: text)")
-    command.add_argument("-j", dest="jobs", metavar="N", type=int, default=0, help="processes (default: one a core)")
+    command.add_argument("--select", metavar="CODES", help="check only these rules: GM101,GM107, or a prefix: GM10")
+    command.add_argument("--ignore", metavar="CODES", help="do not check these rules")
+    command.add_argument("--exclude", metavar="GLOB", action="append", help="leave out files that match, as in a .gitignore")
+    command.add_argument(
+        "--format", choices=("text", "json", "sarif", "github"), default="text", help="of the output (default: text)"
+    )
+    command.add_argument("-j", dest="jobs", metavar="N", type=int, default=0, help="processes (default: one for each core)")
 
 
 def _lint(arguments: argparse.Namespace) -> int:
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
         raise MigrateError(f"gradclip lint needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
-    from gradclip.migrate import codemod, files, lint, runner  # here, as all that needs what has just been looked for
+    from gradclip.migrate import codemod, files, lint, output, runner  # here, as all that needs what has just been looked for
 
     first = arguments.paths[0]
     try:
@@ -78,12 +84,14 @@ def _lint(arguments: argparse.Namespace) -> int:
     alarms: list[lint.Alarm] = []
     failed: list[runner.FileResult] = []
     count = 0
-    for result in runner.run(python, request, arguments.jobs or runner.cores(), codemod.migrate_source):
-        count += not result.skipped
-        if result.error:
-            failed.append(result)
-        elif result.places:
-            alarms += lint.alarms(result, _lines(result.path), chosen)
+    with output.Waiting(sys.stderr) as waiting:
+        for result in runner.run(python, request, arguments.jobs or runner.cores(), codemod.migrate_source):
+            waiting.step()
+            count += not result.skipped
+            if result.error:
+                failed.append(result)
+            elif result.places:
+                alarms += lint.alarms(result, _lines(result.path), chosen)
     lint.report(alarms, failed, count, arguments.format, sys.stdout, __version__)
     for one in failed:
         sys.stderr.write(f"{files.harmless(one.path)}: ERROR: {one.error}\n")

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ class LogError(ArgumentError):
     """A log that cannot be read, or that has no norms."""
 
 
-def read_log(path: str, key: str | None = None) -> list[float] | Mapping[str, Any]:
+def read_log(
+    path: str, key: str | None = None, say: Callable[[str], object] = lambda text: None
+) -> list[float] | Mapping[str, Any]:
     """The norms in a file, or a monitor's state.
 
     Args:
         path: of the file, or of a folder of TensorBoard's events.
         key: which number of each line, which column or which tag; without it the one that is called after a norm.
+        say: told of each file before it is read, where there are several.
 
     Raises:
         LogError: for a log that is not there, is empty, has no norms, or several and no ``key``.
@@ -34,7 +37,7 @@ def read_log(path: str, key: str | None = None) -> list[float] | Mapping[str, An
     where = Path(path)
     if where.is_dir() or "tfevents" in where.name:
         files = sorted(where.rglob("*tfevents*")) if where.is_dir() else [where]
-        return _numbers_of(_by_tag(files), key, path)
+        return _numbers_of(_by_tag(files, say), key, path)
     if not where.is_file():
         raise LogError("There is no such log.", repr(path))
     text = where.read_text(encoding="utf-8-sig")
@@ -132,10 +135,12 @@ def _number(x: Any, number: int, path: str) -> float:
 # Value.tensor = 8, TensorProto.tensor_content = 4, TensorProto.float_val = 5, TensorProto.double_val = 6.
 
 
-def _by_tag(files: Sequence[Path]) -> dict[str, list[tuple[int, Any]]]:
+def _by_tag(files: Sequence[Path], say: Callable[[str], object]) -> dict[str, list[tuple[int, Any]]]:
     """The scalars of each tag, with the step of each, in the order of the steps."""
     found: dict[str, list[tuple[int, Any]]] = {}
-    for file in files:
+    for number, file in enumerate(files, 1):
+        if len(files) > 1:
+            say(f"reading {file} ({number} of {len(files)}) ...")
         for record in _records(file):
             event = _fields(record)
             step = next((int(x) for x in event.get(2, ())), 0)

@@ -23,9 +23,9 @@ _NEEDED = ("libcst", "pathspec", "rich")  # modules, and what to install
 _STDIN = "<stdin>"
 
 _DESCRIPTION = """\
-Find every gradient-clipping call in Python files and notebooks, show how it would be rewritten,
-and say what is left to do by hand. Nothing is written without --write, and a rewrite never changes
-what training does without --allow-semantic-change.
+Find every gradient-clipping call in Python files and notebooks, show how gradclip would rewrite it,
+and say what is left to do by hand. Without --write nothing is written. Without --allow-semantic-change
+a rewrite never changes what training does.
 """
 _EPILOG = """\
 exit status:
@@ -54,7 +54,6 @@ def add_migrate(commands: Any) -> None:
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "migrate",
-        help="find gradient-clipping calls, and rewrite them",
         usage="gradclip migrate [options] PATH [PATH ...]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -62,37 +61,41 @@ def add_migrate(commands: Any) -> None:
     )
     command.set_defaults(run=_migrate)
     command.add_argument("paths", metavar="PATH", nargs="+", help="a file or a folder; - is standard input")
-    _add_what(command.add_argument_group("what is migrated"))
-    _add_how(command.add_argument_group("what happens with it"))
+    _add_what(command.add_argument_group("which calls"))
+    _add_how(command.add_argument_group("what to do"))
 
 
 def _add_what(group: argparse._ArgumentGroup) -> None:
-    frameworks = f"only the calls of these: {', '.join(FRAMEWORKS)} (default: all)"
-    group.add_argument("--to", choices=_TARGETS, default="gradclip", help="rewrite to the functions of (default: %(default)s)")
+    frameworks = f"rewrite only the calls of these: {', '.join(FRAMEWORKS)} (default: all)"
+    group.add_argument("--to", choices=_TARGETS, default="gradclip", help="whose functions to call (default: %(default)s)")
     group.add_argument("--from", dest="sources", metavar="A,B", type=_frameworks, default=frozenset(), help=frameworks)
     group.add_argument(
-        "--select", metavar="CODES", type=_codes, default=frozenset(), help="only these codes: GT101,GK; a prefix will do"
+        "--select", metavar="CODES", type=_codes, default=frozenset(), help="rewrite only these codes: GT101, or a prefix: GK"
     )
     group.add_argument(
-        "--ignore", metavar="CODES", type=_codes, default=frozenset(), help="not these; of a trap: rewrite all the same"
+        "--ignore",
+        metavar="CODES",
+        type=_codes,
+        default=frozenset(),
+        help="leave these codes alone; for GM...: rewrite all the same",
     )
     group.add_argument(
-        "--exclude", metavar="GLOB", action="append", default=[], help="leave out what matches, as in a .gitignore"
+        "--exclude", metavar="GLOB", action="append", default=[], help="leave out files that match, as in a .gitignore"
     )
-    group.add_argument("--norms", action="store_true", help="rewrite also what only measures a norm")
+    group.add_argument("--norms", action="store_true", help="also rewrite calls that only measure a norm")
     group.add_argument(
-        "--allow-semantic-change", action="store_true", help="rewrite also where it changes training; a comment says how"
+        "--allow-semantic-change", action="store_true", help="also rewrite where it changes training; a comment says how"
     )
 
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
     mode = group.add_mutually_exclusive_group()
     mode.add_argument("--write", action="store_true", help="change the files")
-    mode.add_argument("--check", action="store_true", help="name what would change, without a diff")
-    group.add_argument("--annotate", action="store_true", help="put a comment where there is something to do by hand")
+    mode.add_argument("--check", action="store_true", help="name the calls that would change, without a diff")
+    group.add_argument("--annotate", action="store_true", help="write a comment where there is something to do by hand")
     group.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    group.add_argument("--verbose", action="store_true", help="also name what is left as it is, and why")
-    group.add_argument("-j", dest="jobs", metavar="N", type=_jobs, default=None, help="processes (default: one a core)")
+    group.add_argument("--verbose", action="store_true", help="also name the calls that stay, and why")
+    group.add_argument("-j", dest="jobs", metavar="N", type=_jobs, default=None, help="processes (default: one for each core)")
 
 
 def _frameworks(value: str) -> frozenset[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from migrate.lint_pages import PAGES, framework, programs
 
 import gradclip
 from gradclip.commands import cli
-from gradclip.migrate import lint
+from gradclip.migrate import lint, output
 
 TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_, clip_grad_value_\n"
 TF = "import tensorflow as tf\n"
@@ -247,6 +249,14 @@ SARIF = closed(
         ),
     },
 )
+
+
+def test_a_long_run_says_how_far_it_is(
+    wrong: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "Waiting", functools.partial(output.Waiting, every=0.0))
+    assert cli.main(["lint", str(wrong)]) == 1
+    assert re.match(r"1 files read \.\.\.\n", capsys.readouterr().err)
 
 
 def test_sarif_is_what_its_standard_says(

@@ -154,11 +154,11 @@ def test_entry_points_that_could_not_be_read_are_read_again(monkeypatch: pytest.
 
     monkeypatch.setattr(registry, "_entry_points_read", False)
     with monkeypatch.context() as broken:
-        broken.setattr(registry.metadata, "entry_points", unreadable)
+        broken.setattr(metadata, "entry_points", unreadable)
         with pytest.raises(OSError, match="disk"):
             registry.installed()
     found = metadata.EntryPoint("abacus", "gradclip_abacus:Backend", registry.GROUP)
-    monkeypatch.setattr(registry.metadata, "entry_points", lambda **given: [found])
+    monkeypatch.setattr(metadata, "entry_points", lambda **given: [found])
     assert not registry.installed()["abacus"]
 
 

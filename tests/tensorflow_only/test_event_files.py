@@ -26,7 +26,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_scalars_of_a_tag_come_in_the_order_of_their_steps(folder: Path) -> None:
-    assert str(read_log(str(folder))) == "[0.0, 0.5, nan, 1.5, 2.0]"
+    said: list[str] = []
+    assert str(read_log(str(folder), say=said.append)) == "[0.0, 0.5, nan, 1.5, 2.0]"
+    assert [line.partition("(")[2] for line in said] == ["1 of 2) ...", "2 of 2) ..."]
     assert read_log(str(folder), "loss") == [9.0, 8.0, 7.0, 6.0, 5.0]
     (file,) = (folder / "from 3").iterdir()
     assert read_log(str(file)) == [1.5, 2.0]
