@@ -1,0 +1,154 @@
+"""``python tools/house.py``: draw ``docs/pictures/house.svg``, the house of CONTRIBUTING.md, from the imports in the sources.
+
+A part of ``gradclip/`` stands on the floor above the highest part that it imports. With ``--check`` it writes nothing, and ends
+with 1 if the drawing is not current.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PICTURE = ROOT / "docs" / "pictures" / "house.svg"
+
+#: where something is added: part -> what and where, for the legend
+ADDED = {
+    "dialects": "a dialect: gradclip/dialects/",
+    "conformance": "a check: gradclip/conformance/checks/",
+    "migrate": "a rule of the linter: gradclip/migrate/codemod/traps/",
+    "lane": "a lane: a class of gradclip/lane.py, in the backend's folder",
+    "backends": "a backend: backends/",
+}
+_ALONE = "gradclip.commands.children"  # imports nothing of gradclip, and the conformance suite uses it
+_WIDTH, _HEIGHT, _GAP, _LEFT = 960, 30, 12, 16
+_STYLE = """\
+text { font: 14px ui-monospace, monospace; fill: #1f2328; text-anchor: middle; dominant-baseline: central }
+.note { font: 13px system-ui, sans-serif; fill: #59636e; text-anchor: start }
+.page { fill: #ffffff } .box { fill: #f6f8fa; stroke: #818b98 } .added { fill: #ddf4ff; stroke: #0969da; stroke-width: 2 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc } .note { fill: #9198a1 }
+  .page { fill: #0d1117 } .box { fill: #151b23; stroke: #656c76 } .added { fill: #12273f; stroke: #4493f8 }
+}"""
+
+
+def imports(source: str) -> Iterator[str]:
+    """The parts of gradclip that a source imports while it runs; ``__init__`` for the package itself.
+
+    >>> sorted(imports("from gradclip.rule import Rule\\nimport gradclip\\nimport json"))
+    ['__init__', 'rule']
+    """
+    tree = ast.parse(source)
+    for_types = {id(child) for node in ast.walk(tree) if _is_for_types(node) for child in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = inner if node.module == "gradclip" or _ALONE in inner else [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for package, _, part in (name.partition(".") for name in names if name != _ALONE):
+            if package == "gradclip":
+                yield part.partition(".")[0] or "__init__"
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def parts(folder: Path) -> dict[str, set[str]]:
+    """Each module or package of gradclip, with those that it imports. A name that is no part belongs to the package itself."""
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*.py")):
+        part = path.relative_to(folder).parts[0].removesuffix(".py")
+        if part not in ("backends", "__main__"):
+            files.setdefault(part, []).append(path)
+    found: dict[str, set[str]] = {}
+    for part, paths in files.items():
+        named = {name for path in paths for name in imports(path.read_text(encoding="utf-8"))}
+        found[part] = {name if name in files else "__init__" for name in named} - {part}
+    return found
+
+
+def floors(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The parts by floors, the highest first.
+
+    >>> floors({"clip": {"rule", "errors"}, "rule": {"errors"}, "errors": set(), "dtypes": set()})
+    [['clip'], ['rule'], ['dtypes', 'errors']]
+    """
+    left, built, placed = dict(graph), [], set[str]()
+    while left:
+        floor = sorted(part for part, needs in left.items() if needs <= placed)
+        if not floor:
+            raise ValueError(f"These import each other: {', '.join(sorted(left))}.")
+        built.append(floor)
+        placed.update(floor)
+        left = {part: needs for part, needs in left.items() if part not in placed}
+    return built[::-1]
+
+
+def drawing(root: Path) -> str:
+    """The whole picture."""
+    built = floors(parts(root / "gradclip"))
+    cellar = sorted(path.name.removesuffix(".py") for path in (root / "backends").iterdir() if _is_backend(path))
+    lines: list[str] = []
+    y = 16
+    for floor in built:
+        lines += _floor([("gradclip" if part == "__init__" else part, part) for part in floor], y)
+        y += _HEIGHT + _GAP
+    lines.append(f'<text class="note" x="{_LEFT}" y="{y + 8}">backends/: only the registry loads them, by name</text>')
+    y += 24
+    lines += _floor([(name, "backends") for name in cellar], y)
+    y += _HEIGHT + 24
+    notes = list(ADDED.values())
+    for k, text in enumerate((f"Blue is where you add {'; '.join(notes[:3])};", f"{'; '.join(notes[3:])}.")):
+        lines.append(f'<text class="note" x="{_LEFT}" y="{y + 20 * k}">{text}</text>')
+    height = y + 40
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">'
+    title = "<title>The parts of gradclip: each stands above all that it imports</title>"
+    page = f'<rect class="page" width="{_WIDTH}" height="{height}"/>'
+    return "\n".join([head, title, f"<style>\n{_STYLE}\n</style>", page, *lines, "</svg>", ""])
+
+
+def _is_backend(path: Path) -> bool:
+    """A framework's folder or file, or ``host``, which they share."""
+    inner = path.name not in ("demo", "targets") and not path.name.startswith(("_", "."))
+    return inner and (path.suffix == ".py" or (path / "__init__.py").exists())
+
+
+def _floor(rooms: Sequence[tuple[str, str]], y: int) -> Iterator[str]:
+    """The boxes of a floor, which share its width.
+
+    Args:
+        rooms: the name that is shown, and the key in ``ADDED``.
+        y: of the floor's upper edge.
+    """
+    wide = (_WIDTH - 2 * _LEFT - _GAP * (len(rooms) - 1)) / len(rooms)
+    for k, (name, part) in enumerate(rooms):
+        x, kind = _LEFT + k * (wide + _GAP), "added" if part in ADDED else "box"
+        yield f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_HEIGHT}" rx="4"/>'
+        yield f'<text x="{x + wide / 2:.1f}" y="{y + _HEIGHT / 2:.0f}">{name}</text>'
+
+
+def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
+    """Write the drawing, or compare it. The exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, and compare")
+    made = drawing(ROOT)
+    if not parser.parse_args(arguments).check:
+        picture.write_text(made, encoding="utf-8")
+        return 0
+    is_current = picture.exists() and picture.read_text(encoding="utf-8") == made
+    if not is_current:
+        print(f"{picture.name} is not what python tools/house.py draws", file=sys.stderr)
+    return int(not is_current)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
