@@ -1,0 +1,64 @@
+"""The drawing of the house is current, and is what the imports say."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import house
+import pytest
+
+
+def test_the_drawing_is_current() -> None:
+    assert house.main(["--check"]) == 0
+
+
+def test_a_stale_drawing_is_found_and_renewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "house.svg"
+    assert house.main(["--check"], picture) == 1
+    assert capsys.readouterr().err == "house.svg is not what python tools/house.py draws\n"
+    assert house.main([], picture) == 0
+    assert house.main(["--check"], picture) == 0
+    picture.write_text(picture.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert house.main(["--check"], picture) == 1
+
+
+def test_each_part_stands_above_all_that_it_imports() -> None:
+    graph = house.parts(house.ROOT / "gradclip")
+    assert graph["clip"] > {"engine", "rule"}
+    floor_of = {part: k for k, floor in enumerate(house.floors(graph)) for part in floor}
+    assert floor_of.keys() == graph.keys()
+    assert all(floor_of[part] < floor_of[other] for part, others in graph.items() for other in others)
+
+
+def test_every_part_and_every_backend_is_drawn_once() -> None:
+    drawn = [
+        e.text for e in ElementTree.parse(house.PICTURE).iter("{http://www.w3.org/2000/svg}text") if "class" not in e.attrib
+    ]
+    parts = {"gradclip" if part == "__init__" else part for part in house.parts(house.ROOT / "gradclip")}
+    backends = {"host", "jax", "keras", "numpy", "paddle", "tensorflow", "torch"}
+    assert sorted(drawn) == sorted([*parts, *backends])
+
+
+def test_what_imports_itself_in_a_circle_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"These import each other: clip, rule\."):
+        house.floors({"clip": {"rule"}, "rule": {"clip"}, "errors": set()})
+
+
+def test_imports_for_type_checkers_do_not_count() -> None:
+    source = "if TYPE_CHECKING:\n    from gradclip.lane import Lane\nimport gradclip.rule, os\n"
+    source += "from gradclip.commands import children\n"  # which stands alone
+    assert set(house.imports(source)) == {"rule"}
+
+
+def test_the_places_of_the_legend_are_there() -> None:
+    for text in house.ADDED.values():
+        (place,) = re.findall(r"[a-z_]+(?:/[a-z_]+)*(?:/|\.py)", text)
+        assert (house.ROOT / place).exists()
+
+
+def test_the_examples() -> None:
+    result = doctest.testmod(house)
+    assert (result.attempted > 0, result.failed) == (True, 0)
