@@ -88,7 +88,7 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
 
 
 def _by_place(opened: Gradients, backend: Backend, known: Any) -> list[Any]:
-    """The norms of a container in the order of the gradients: of a list by number, of what has names by name."""
+    """The known norms in the order of the gradients. A list is matched by position, a container with names by name."""
     norms = backend.containers.flatten(known)[0]
     if isinstance(known, (list, tuple)) and len(norms) == len(known):
         return norms

@@ -248,7 +248,7 @@ def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
 
 
 def _divided_norm(x: Tensor, rows: int) -> Tensor:
-    """The norm of what is divided by its largest magnitude, times that."""
+    """The norm of ``x``; ``x`` is divided by its largest magnitude before the squares, so that none overflows or vanishes."""
     axes = tuple(range(rows, x.ndim))
     magnitude = jnp.abs(x)
     largest = jnp.max(magnitude, axes, keepdims=True, initial=0)

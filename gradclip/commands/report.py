@@ -118,7 +118,7 @@ def _title(console: Console, text: str) -> None:
 # ---- why to clip ---------------------------------------------------------------------------------------------------------
 
 _BARS = "▁▂▃▄▅▆▇█"
-_LOST = "×"  #: for what is not finite
+_LOST = "×"  #: shown for a number that is not finite
 _LABEL, _COURSE = 6, 26  #: columns before a line of bars, and after
 _AFTER = 3  #: steps that are shown of a training that is lost, one a bar
 
