@@ -60,18 +60,19 @@ DEPARTURES: tuple[Departure, ...] = (
     Departure(
         key="zero-limit",
         native="A limit of 0 makes NaN of zero gradients, by 0 / 0.",
-        gradclip="A limit of 0 gives zeros, also for zero gradients (in Keras it is off, and an error in `ClipGradByNorm`, as "
-        "there).",
+        gradclip="A limit of 0 gives zeros, also for zero gradients. As in the natives, it turns Keras's clips off, and is an "
+        "error in `ClipGradByNorm`.",
         why="Zero gradients are ordinary, and a schedule may end at 0.",
         link="https://github.com/google-deepmind/optax/pull/1752",
         functions=(_TF_NORM, _TF_GLOBAL, _BY_GLOBAL, _OPTAX, "optax.clip_by_block_rms"),
     ),
     Departure(
         key="negative-limit",
-        native="A negative limit turns gradients round (torch, Paddle, optax), clips nothing (Keras, "
-        "`tf.clip_by_global_norm`) or makes NaN; a NaN limit makes NaN, or clips nothing.",
-        gradclip="A `ValueError`; a negative `clip_norm` of `tf.clip_by_norm` counts as 0, as there.",
-        why="Nobody means it, and training against the gradient looks like training.",
+        native="A negative limit reverses gradients (torch, Paddle, optax), clips nothing (Keras, `tf.clip_by_global_norm`) "
+        "or makes NaN. A NaN limit makes NaN, or clips nothing.",
+        gradclip="A negative or NaN limit is a `ValueError`, except that a negative `clip_norm` of `tf.clip_by_norm` counts as "
+        "0, as in TensorFlow.",
+        why="Nobody wants it, and a training against the gradient looks like any other.",
         link="https://github.com/pytorch/pytorch/issues/31367",
         functions=(
             _NORM,
@@ -94,9 +95,9 @@ DEPARTURES: tuple[Departure, ...] = (
         key="finite-norm",
         native="Squares that overflow or vanish make the norm of finite gradients infinite, 0 or imprecise, and the gradients "
         "0, NaN or unclipped; in float16 a gradient of 300 is enough.",
-        gradclip="Finite gradients have a finite norm, accurate to the last bits; but on accelerators sums in float32 overflow "
-        "as the natives' do, [with exceptions](accelerators.md#what-accumulated-in-float32-means).",
-        why="A healthy gradient is taken for an infinite one.",
+        gradclip="Finite gradients have a finite norm, accurate to the last bits. On accelerators sums in float32 overflow as "
+        "the natives' do, [with exceptions](accelerators.md#what-accumulated-in-float32-means).",
+        why="The native mistakes a healthy gradient for an infinite one.",
         link="https://github.com/pytorch/pytorch/issues/193006",
         functions=(
             _NORM,
@@ -121,46 +122,45 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         key="accurate-norm",
-        native="The norm is one running float32 sum, which stands still at 2**24: 4096 for the 5792.6 of 2**25 ones.",
+        native="The norm is one running float32 sum, which stops growing at 2**24: the norm of 2**25 ones is 5792.6, and the "
+        "native returns 4096.",
         gradclip="The norm is right to a few units in the last place of float32, however many elements there are.",
-        why="Large gradients are clipped too little.",
+        why="The native clips large gradients too little.",
         link="https://github.com/PaddlePaddle/Paddle/issues/75212",
         functions=(_PADDLE_NORM,),
     ),
     Departure(
         key="unclipped",
-        native="Gradients below the limit are multiplied and divided by it, which rounds some of them, and turns subnormal "
-        "ones to 0.",
-        gradclip="Unclipped gradients are returned unchanged to the bit.",
-        why="The documentation says unmodified.",
+        native="The native multiplies and divides gradients below the limit by it. That rounds some of them, and makes "
+        "subnormal ones 0.",
+        gradclip="Unclipped gradients come back unchanged to the bit.",
+        why="The native's documentation says that they are unmodified.",
         link="https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/ops/clip_ops.py#L232",
         functions=(_TF_NORM, _TF_GLOBAL, *_keras("clipnorm"), *_keras("global_clipnorm", "tensorflow jax")),
     ),
     Departure(
         key="twice",
-        native="A parameter or gradient that is listed twice counts twice in the norm, and is scaled twice where that is done "
-        "in place.",
-        gradclip="It counts and is scaled once.",
+        native="A parameter or gradient that is listed twice counts twice in the norm. A clip in place also scales it twice.",
+        gradclip="It counts once, and is scaled once.",
         why="Tied weights, and overlapping parameter groups, have one gradient.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/utils/clip_grad.py#L229",
         functions=(_NORM, _TF_GLOBAL, _PADDLE_NORM, _BY_GLOBAL, _OPTAX, *_keras("global_clipnorm")),
     ),
     Departure(
         key="iterator",
-        native="`paddle.nn.utils.clip_grad_norm_` walks its argument twice: of a generator it returns the norm and clips "
-        "nothing. `ClipGradByGlobalNorm` and `tf.clip_by_global_norm` refuse one, TensorFlow's a dict too.",
-        gradclip="An iterator is materialised, once; any container is taken.",
-        why="Clipping silently does not happen.",
+        native="`paddle.nn.utils.clip_grad_norm_` reads its argument twice: given a generator, it returns the norm and clips "
+        "nothing. `ClipGradByGlobalNorm` and `tf.clip_by_global_norm` refuse a generator; TensorFlow's refuses a dict too.",
+        gradclip="gradclip reads an iterator once, and takes any container.",
+        why="The native silently clips nothing.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/nn/utils/clip_grad_norm_.py#L115",
         functions=(_PADDLE_NORM, _TF_GLOBAL, _BY_GLOBAL),
     ),
     Departure(
         key="sparse",
-        native="Sparse gradients are an error (torch, Paddle in places), or their duplicate rows count separately "
-        "(TensorFlow, Keras) or come back unmerged or dense.",
-        gradclip="They are clipped as what they stand for: duplicate rows are merged before the norm, and the result is "
-        "sparse.",
-        why="The norm of rows that are added up later is not the norm of the gradient.",
+        native="Sparse gradients are an error (torch, Paddle in places). Or their duplicate rows count separately "
+        "(TensorFlow, Keras), or come back unmerged or dense.",
+        gradclip="gradclip merges duplicate rows before it takes the norm, and the result is sparse.",
+        why="The optimizer adds duplicate rows up: their separate norms are not the norm of the gradient.",
         link="https://github.com/pytorch/pytorch/issues/4829",
         functions=(
             _NORM,
@@ -177,8 +177,8 @@ DEPARTURES: tuple[Departure, ...] = (
         key="dtypes",
         native="No half precision on a CPU, no float64 and no complex in Paddle's clips, in places; no complex in TensorFlow "
         "and Keras (on JAX: wrong); no mixed dtypes in several; no `ClipGradByValue` under `to_static`.",
-        gradclip="What a native lacks works where the framework has the arithmetic.",
-        why="The mathematics is the same, and gradclip has it once.",
+        gradclip="All of these work where the framework has the arithmetic.",
+        why="The mathematics is the same for all dtypes, and gradclip has it once.",
         link="https://github.com/tensorflow/tensorflow/issues/33622",
         functions=(
             _TF_NORM,
