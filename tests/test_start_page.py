@@ -1,10 +1,11 @@
-"""docs/start.md: the section of each framework runs and prints what it says.
+"""docs/start.md: the section of each framework runs and prints what it says; and the imports of docs/slots.md.
 
 ``PYTHONPATH=tests python tests/test_start_page.py torch`` writes what a framework's section prints today into the page.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pages
@@ -24,6 +25,13 @@ def test_every_section_is_a_framework_s() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert all(f"\n## {title}\n" in text for title in TITLES.values())
     assert text.count("\n## ") == len(TITLES) + 1  # and where to go from here
+
+
+def test_the_import_of_the_slot(pytestconfig: pytest.Config) -> None:
+    rows = re.findall(r"^\| (\w+)[ 3]* \| .*\| `(from .*)` \|$", (pages.DOCS / "slots.md").read_text("utf-8"), re.MULTILINE)
+    imports = dict(rows)
+    assert imports.keys() == {"Paddle", "JAX", "PyTorch", "Keras"}
+    exec(imports.get(TITLES[pytestconfig.getoption("--backend")], ""))
 
 
 if __name__ == "__main__":
