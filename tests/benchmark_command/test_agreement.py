@@ -1,4 +1,4 @@
-"""What the README says of agreement with the natives, counted."""
+"""What docs/accuracy.md says of agreement with the natives, counted."""
 
 from __future__ import annotations
 
