@@ -517,6 +517,7 @@ def test_no_framework_and_no_backend_is_imported(tmp_path: Path) -> None:
 
 
 def test_the_command_imports_nothing_of_the_extra_until_it_runs(tmp_path: Path) -> None:
-    code = "import sys; from gradclip.commands import cli; sys.exit(str({'libcst', 'pathspec', 'rich'} & set(sys.modules)))"
+    code = "import sys; from gradclip.commands import cli, lint, migrate\n"
+    code += "sys.exit(str({'libcst', 'pathspec', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=TIME_LIMIT)
     assert done.stderr == "set()\n"
