@@ -185,8 +185,11 @@ class ClipGradByValue(ClipGrad):
 
 
 GradientClipByNorm = ClipGradByNorm
+"""The name of :class:`ClipGradByNorm` in ``paddle.fluid``."""
 GradientClipByGlobalNorm = ClipGradByGlobalNorm
+"""The name of :class:`ClipGradByGlobalNorm` in ``paddle.fluid``."""
 GradientClipByValue = ClipGradByValue
+"""The name of :class:`ClipGradByValue` in ``paddle.fluid``."""
 
 
 def _pairs(params_grads: Any) -> Pairs:

@@ -1,0 +1,147 @@
+"""What MkDocs calls: pages that are written outside of ``docs/``, and the reference, whose names come from the code."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+import griffe
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+#: a file of the repository -> its page
+PAGES = {
+    "README.md": "index.md",
+    "benchmarks/README.md": "benchmarks.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+#: a page of the reference -> its title and the modules whose public names it has
+REFERENCE = {
+    "gradclip": ("The public names", ["gradclip"]),
+    "limits": ("Limits that follow the run", ["gradclip.limits"]),
+    "dialects": ("Dialects", [f"gradclip.dialects.{name}" for name in ("torch", "tensorflow", "keras", "paddle", "optax")]),
+    "slots": (
+        "Slots",
+        [f"gradclip.backends.{name}" for name in ("torch.step", "paddle.slot", "jax.slot", "keras")],
+    ),
+    "conformance": ("The conformance suite", ["gradclip.conformance"]),
+}
+LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\"\s#:]+)(#[^)\"\s]*)?([)\"])")
+FENCED = re.compile(r"```.*?```", re.DOTALL)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what is not in ``docs/``."""
+    for source, page in PAGES.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    _refuse_undocumented()
+    for name in REFERENCE:
+        files.append(File.generated(config, f"reference/{name}.md", content=_reference(name)))
+    texts = {f"docs/{path.relative_to(ROOT / 'docs').as_posix()}": path for path in (ROOT / "docs").rglob("*.md")}
+    texts |= {source: ROOT / source for source in PAGES}
+    linked = {target for source, path in texts.items() for target in _targets(source, path.read_text(encoding="utf-8"))}
+    for target in sorted(linked - PAGES.keys()):
+        if not target.startswith("docs/"):
+            files.append(File.generated(config, _page(target), content=_source(target)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Links between files of the repository become links between pages."""
+    source = next((source for source, uri in PAGES.items() if uri == page.file.src_uri), f"docs/{page.file.src_uri}")
+    if page.file.src_uri.startswith(("reference/", "source/")):
+        return markdown
+
+    def moved(found: re.Match[str]) -> str:
+        to = posixpath.relpath(_page(_resolved(source, found[2])), posixpath.dirname(page.file.src_uri) or ".")
+        return f"{found[1]}{to}{found[3] or ''}{found[4]}"
+
+    parts = re.split(r"(```.*?```)", markdown, flags=re.DOTALL)
+    return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def _targets(source: str, text: str) -> set[str]:
+    return {_resolved(source, found[2]) for found in LINK.finditer(FENCED.sub("", text))}
+
+
+def _resolved(source: str, link: str) -> str:
+    """The file or folder of the repository that a link in another leads to."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+    if not (ROOT / target).exists():
+        raise PluginError(f"{source} links to {link}, which is not there.")
+    return target
+
+
+def _page(target: str) -> str:
+    if target.startswith("docs/"):
+        return target.removeprefix("docs/")
+    return PAGES.get(target, f"source/{target}.md")
+
+
+def _source(target: str) -> str:
+    """A page that shows a file, or all files of a folder."""
+    path = ROOT / target
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    shown = [f"## {file.relative_to(ROOT).as_posix()}\n\n{_fenced(file)}" for file in files]
+    return f"---\nsearch:\n  exclude: true\n---\n\n# {target}\n\n" + "\n\n".join(shown) + "\n"
+
+
+def _fenced(file: Path) -> str:
+    language = {".py": "python", ".js": "javascript", ".toml": "toml"}.get(file.suffix, "text")
+    return f"````{language}\n{file.read_text(encoding='utf-8')}\n````"
+
+
+def _reference(name: str) -> str:
+    """A page with the public names of some modules; each must have a docstring."""
+    title, modules = REFERENCE[name]
+    parts = [f"# {title}"]
+    for module in modules:
+        if len(modules) > 1:
+            parts.append(f"## {module}")
+        shift = "    options:\n      heading_level: 3\n" if len(modules) > 1 else ""
+        parts += [f"::: {module}.{public}\n{shift}" for public in _public(module)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _refuse_undocumented() -> None:
+    """An error for public names, and public methods of theirs, that say nothing."""
+    package = griffe.load("gradclip", search_paths=[ROOT])
+    names = [
+        f"{module.partition('.')[2]}.{name}".lstrip(".")
+        for _, modules in REFERENCE.values()
+        for module in modules
+        for name in _public(module)
+    ]
+    silent = [name for name in names for name in _silent(package[name], name)]
+    if silent:
+        raise PluginError(f"Public names without a docstring: {', '.join(silent)}.")
+
+
+def _silent(found: Any, name: str) -> list[str]:
+    if found.is_module:
+        return []  # whose own names have a page
+    silent = [] if found.docstring else [name]
+    if found.is_class:
+        members = ((key, x) for key, x in found.members.items() if key[0] != "_" and not x.is_alias and x.is_function)
+        silent += [f"{name}.{key}" for key, x in members if not x.docstring and not _is_inherited(found, key)]
+    return silent
+
+
+def _is_inherited(cls: Any, key: str) -> bool:
+    """Whether a base says what the method does."""
+    return any(key in base.members and base.members[key].docstring for base in cls.mro())
+
+
+def _public(module: str) -> list[str]:
+    """The names in a module's ``__all__``, read and not imported: no framework needs to be installed."""
+    path = ROOT.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return [name for name in ast.literal_eval(node.value) if name[0] != "_"]
+    raise PluginError(f"{module} has no __all__.")
