@@ -30,13 +30,8 @@ def markdown(text: str) -> str:
 
     >>> markdown("Like :func:`clip`, but ``in place``.")
     'Like `clip`, but `in place`.'
-    >>> print(markdown("Once:\\n\\n>>> 1 + 1\\n2"))
-    Once:
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> markdown("Once:\\n\\n>>> 1 + 1\\n2").splitlines()
+    ['Once:', '', '```pycon', '>>> 1 + 1', '2', '```']
     """
     parts: list[str] = []
     end = 0
