@@ -70,6 +70,7 @@ def native_run(backend: Framework, tmp_path_factory: pytest.TempPathFactory) -> 
     return main(["conformance", f"native:{NATIVES[backend.name]}", "--json", str(path)]), path
 
 
+@pytest.mark.slow("a native that has changed, whose version is pinned here")
 @pytest.mark.needs("trains")  # NumPy clips nothing
 def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native_run: tuple[int, Path]) -> None:
     target, (status, path) = native_target(NATIVES[backend.name]), native_run
@@ -82,6 +83,7 @@ def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native
     assert set(target.claims) == {operation for operation in OPERATIONS if operation.startswith(f"{dialect}.")}
 
 
+@pytest.mark.slow("a native that has changed, whose version is pinned here")
 @pytest.mark.needs("trains")
 def test_the_recording_holds(backend: Framework, native_run: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """What the native does to the vectors is what is in their files."""

@@ -126,12 +126,17 @@ def printed(example: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "loss" in line]
 
 
+TRAIN = pytest.mark.slow("a script that no longer runs as a whole: its calls are recipes of the docs, which each run executes")
+
+
+@TRAIN
 @pytest.mark.parametrize("example", ["fsdp2", "pipeline"])
 def test_the_examples_train(example: str) -> None:
     first, last = (float(number) for number in re.findall(r"loss (\S+?)(?:,|$)", printed(example)[-1]))
     assert last < first / 3
 
 
+@TRAIN
 def test_the_examples_train_the_same_model() -> None:
     """The same seed, split in two ways: the same losses and norms."""
     assert printed("fsdp2") == printed("pipeline")
