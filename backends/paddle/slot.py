@@ -71,6 +71,8 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
         chosen = [(p, g) for p, g in pairs if wanted(p)]
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
+            if self.monitor is not None and paddle.in_dynamic_mode():
+                self.monitor.measure(chosen)
             if isinstance(self.rule, Rule):
                 opened = open_([g for _, g in chosen])
                 found = carry_out(opened, self.rule, Asked(params=[p for p, _ in chosen], reduce=self.reduce))
@@ -81,8 +83,10 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
                 found = carry_out(opened, self.rule, Asked(reduce=self.reduce))
                 clipped = (g for _, g in found.grads)
             self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
+            if isinstance(self.rule, Rule):
+                self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
             if self.monitor is not None:
-                tell(self.monitor, self.last)
+                tell(self.monitor, self.last, chosen)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:

@@ -160,7 +160,7 @@ def with_limits(opened: Gradients, rules: Rules, asked: Asked, carry_out: Callab
     else:
         group, known = _settled(opened, rules, norms)
         found = carry_out(opened, group, dataclasses.replace(asked, norm=known, reduce=None))
-    return Found(found.grads, norms, found.coefficient)
+    return Found(found.grads, norms, found.coefficient, found.culprits)
 
 
 def _measuring(rules: Any) -> Any:

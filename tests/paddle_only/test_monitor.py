@@ -84,6 +84,17 @@ def test_the_numbers_of_steps_in_to_static() -> None:
     assert monitor.report()["clipped_steps"] == 1
 
 
+@pytest.mark.parametrize("each", [None, 1])
+def test_the_culprits_are_called_by_their_own_names(each: int | None) -> None:
+    monitor = gradclip.Monitor(each=each)
+    weights = [paddle.create_parameter([1], "float32") for _ in range(2)]
+    optimizer = paddle.optimizer.SGD(0.0, parameters=weights, grad_clip=grad_clip(torch.clip_grad_norm(1.0), monitor=monitor))
+    (weights[0].sum() + weights[1].sum() * np.inf).backward()
+    optimizer.step()
+    assert monitor.report()["not_finite"] == 1
+    assert monitor.culprits == ([weights[1].name], 0)
+
+
 def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:
     monitor = gradclip.Monitor()
     pairs = [(paddle.create_parameter([1], "float32"), paddle.to_tensor([size])) for size in (4.0, 0.5)]

@@ -141,6 +141,29 @@ def test_each_gradient_beside_its_parameter() -> None:
     assert first.ratio == pytest.approx(0.5 / 8**0.5)
 
 
+@pytest.mark.usefixtures("as_if_elsewhere")
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_hook_finds_the_culprits_without_a_look(fused: bool) -> None:
+    """They are measured before the clip spoils the others, on steps that ``each`` measures."""
+    monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0, fused=fused)
+    hook = step_pre_hook(RULE, fused=fused, monitor=monitor)
+    for bad in (1.0, float("nan")):
+        model.weight.grad, model.bias.grad = torch.ones(1, 2), torch.full((1,), bad)
+        with NoLook():
+            hook(optimizer, (optimizer,), {})
+    assert monitor.culprits == (["bias"], 1)
+
+
+def test_the_hook_finds_the_culprits_on_the_host() -> None:
+    monitor, model = gradclip.Monitor(), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(RULE, monitor=monitor))
+    model.weight.grad, model.bias.grad = torch.ones(1, 2), torch.full((1,), float("inf"))
+    optimizer.step()
+    assert monitor.culprits == (["bias"], 0)
+
+
 # ---- a step that is not finite: zeros, or no step ------------------------------------------------------------------------
 
 
