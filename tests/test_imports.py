@@ -71,7 +71,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "check", "coefficient", "dtypes", "errors", "gradients", "groups", "lane", "mistakes", "norms", "plan"),
         *("result", "rule", "scale", "subsets", "tracing"),
     },
-    "monitor": {"backend", "dtypes", "errors", "gradients", "groups", "lane", "registry", "result", "tracing"},
+    "monitor": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "registry", "result", "rule", "tracing"},
     "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},
     "clip": {"engine", "gradients", "groups", "limits", "result", "rule", "tracing"},
     "choose": {"errors", "monitor"},

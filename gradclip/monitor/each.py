@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import names_of
-from gradclip.lane import Lane
 from gradclip.monitor.values import read
+from gradclip.rule import Rule, Scope
 
 __all__ = ["Each", "Share"]
+
+_RULE = Rule(name="norms", scope=Scope.TENSOR, order=2.0)
 
 
 @dataclass(slots=True)
@@ -43,9 +46,9 @@ class Each:
             return
         names = names_of(opened)
         places = opened.unique()
-        with opened.backend.arithmetic(True):
-            norms = opened.lane.each([opened.leaves[i] for i in places], 2.0)
-            self.waiting.append((step, [names[i] for i in places], norms, _norms_of_owners(opened, places)))
+        norms = _norms(opened)
+        owners = _norms_of_owners(opened, places)
+        self.waiting.append((step, [names[i] for i in places], [norms[i] for i in places], owners))
 
     def count(self) -> tuple[list[str], int] | None:
         """Bring the norms that wait to the host, and add them up; returns the first step with culprits, and their names."""
@@ -89,6 +92,10 @@ def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
     owners = [opened.owners[i] for i in places]
     if backend is None or any(owner is None or not backend.is_tensor(owner) for owner in owners):
         return []
-    held = [backend.detach(owner) for owner in owners]
-    lane = backend.lane(held) or (backend.reference or Lane)(backend)
-    return lane.each(held, 2.0)
+    return _norms(open_([backend.detach(owner) for owner in owners]))
+
+
+def _norms(opened: Gradients) -> list[Any]:
+    """The norm of each; of what lies on several processes that of the whole."""
+    found: list[Any] = run(opened, _RULE, Asked(until="norm")).norm
+    return found

@@ -40,7 +40,7 @@ class Monitor:
     Args:
         every: the norms of so many steps are read in one transfer.
         each: every so many steps measure the norm of each gradient too, in one pass more: see :meth:`gradients`. None for
-            never. A monitor that has seen a norm that is not finite, and knows no culprit, measures at every step until it does.
+            never. Once a norm was not finite and no culprit is known, every step is measured until one is.
 
     Example:
         >>> import gradclip, numpy as np
