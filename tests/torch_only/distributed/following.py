@@ -67,7 +67,7 @@ def follow(limit: Any, want: list[float], norms: list[float]) -> None:
         agree(adaptive.last)
         assert abs(float(adaptive.last) - want[step]) <= 1e-3 * want[step], (limit, step)
         assert result.grads[0].isfinite().all()
-    agree({name: x for name, x in adaptive.state.items()})
+    agree(dict(adaptive.state))
     agree([(name, repr(x)) for name, x in monitor.report().items()])
     found = monitor.report()
     assert (found["steps"], found["not_finite"], found["not_finite_first_step"]) == (STEPS, 1, 23)
