@@ -127,12 +127,17 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     def init(params: Any) -> Any:
         if not record and not monitor and not adaptive:
             return init_empty_state()(params)
-        like = next(iter(tree_util.tree_leaves(_arrays(params))), None)
+        leaves = Pytrees().flatten(_arrays(params))[0]
+        like = next((x for x in leaves if x is not None), None)
+
+        def begun(limit: Adaptive) -> dict[str, Any]:
+            return tensors(limit.state, like, each=len(leaves) if limit.is_each else None)
+
         state: Any = init_last(params)
         if monitor:
             groups = len(rule) if isinstance(rule, (list, tuple)) else None
             state = MonitorState(Monitor().init(like=like, groups=groups), state)
-        return LimitState([tensors(limit.state, like) for limit in adaptive], state) if adaptive else state
+        return LimitState([begun(limit) for limit in adaptive], state) if adaptive else state
 
     return optax.GradientTransformation(init, update)
 

@@ -1,7 +1,7 @@
 """Limits that follow the run: pure functions from a state to a limit, and from a norm to the next state."""
 
 from gradclip.limits.adaptive import Adaptive
-from gradclip.limits.arithmetic import numbers, tensors
+from gradclip.limits.arithmetic import numbers, spread, tensors
 from gradclip.limits.protocol import Following, Limit
 from gradclip.limits.published import adagc, autoclip, log_norm, quantile, schedule, zclip
 
@@ -15,6 +15,7 @@ __all__ = [
     "numbers",
     "quantile",
     "schedule",
+    "spread",
     "tensors",
     "zclip",
 ]

@@ -58,8 +58,26 @@ class Adaptive:
         self.last: Any = None
         self._goes_through = False  # the state, as one of a traced function
 
+    @property
+    def is_each(self) -> bool:
+        """Whether it follows the norm of each gradient, and its state has an entry for each."""
+        return bool(getattr(self.rule_of, "joint", False))
+
     def carrying(self, state: Mapping[str, Any]) -> Adaptive:
-        """The same limit for one traced step, with a state of tensors that the caller carries through."""
+        """The same limit for one traced step, with a state of tensors that the caller carries through.
+
+        Its ``state`` after the clip is the one for the next step.
+
+        >>> import gradclip, numpy as np
+        >>> from gradclip import limits
+        >>> from gradclip.dialects import keras
+        >>> each = gradclip.Adaptive(limits.adagc())
+        >>> state = limits.tensors(each.state, np.zeros((), "float32"), each=2)  # of JAX under jit: jnp.zeros(())
+        >>> carried = each.carrying(state)
+        >>> result = gradclip.clip([np.array([3.0]), np.array([4.0])], keras.clipnorm(carried))
+        >>> carried.state["count"]
+        array([1., 1.], dtype=float32)
+        """
         made = copy.copy(self)
         made.state, made._goes_through = dict(state), True
         return made
@@ -89,14 +107,13 @@ class Adaptive:
     def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
         """How many times its limit each norm is, for a limit that follows each gradient; each is observed."""
         given = [0.0 if n is None else n for n in norms]
-        if any(not isinstance(n, float) and not backend.can_look(n) for n in given):
-            hint = "clip outside of what is traced."
+        if not self._goes_through and any(not isinstance(n, float) and not backend.can_look(n) for n in given):
+            hint = "carry the state through: limit = adaptive.carrying(state), and limit.state after the clip."
             raise ArgumentError("A limit that holds its state cannot be traced.", "norms that are traced", hint)
         first = next((n for n in given if not isinstance(n, float)), None)
         each = [backend.asarray(n, "float32", first) for n in given] if first is not None else []
         vector = backend.stack(each, "float32") if each else backend.asarray(given, "float32", None)
-        held = {name: [x] * len(norms) if isinstance(x, float) else x for name, x in self.state.items()}
-        state = tensors(held, vector)
+        state = tensors(self.state, vector, each=len(norms))
         ops = arithmetic(state)
         finite = ops.where(ops.is_finite(vector), vector, 0.0)
         largest = backend.max(finite, None)
@@ -179,7 +196,7 @@ def _settled(opened: Gradients, rule: Any, norm: Any) -> tuple[Any, Any]:
         return dataclasses.replace(rule, rule=settled), norm
     if not isinstance(rule.limit, Adaptive):
         return rule, norm
-    is_each = getattr(rule.limit.rule_of, "joint", False)
+    is_each = rule.limit.is_each
     if rule.scope is not (Scope.TENSOR if is_each else Scope.GLOBAL):
         what = "This limit follows " + ("the norm of each gradient." if is_each else "one norm over all gradients.")
         raise ArgumentError(what, f"rule={rule}", "use keras.clipnorm." if is_each else "use a rule with one norm.")
