@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
@@ -17,7 +17,7 @@ from gradclip.registry import find, looked_at
 from gradclip.result import Found
 from gradclip.rule import Rule, Scope
 
-__all__ = ["Adaptive", "follows", "with_limits"]
+__all__ = ["Adaptive", "adaptives", "exchanged", "follows", "with_limits"]
 
 VERSION = 1
 
@@ -57,6 +57,7 @@ class Adaptive:
         self.state: dict[str, Any] = limit.init()
         self.last: Any = None
         self._goes_through = False  # the state, as one of a traced function
+        self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state where a program holds it
 
     @property
     def is_each(self) -> bool:
@@ -81,6 +82,10 @@ class Adaptive:
         made = copy.copy(self)
         made.state, made._goes_through = dict(state), True
         return made
+
+    def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
+        """Leave the state to a compiled program that has begun with it; ``take`` reads it there."""
+        self._take = take
 
     def step(self, norm: Any) -> Any:
         """The limit for a norm, which is observed: a float or a 0-d tensor."""
@@ -130,14 +135,19 @@ class Adaptive:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, with a version."""
+        if self._take is not None:
+            self.state = dict(self._take())
         return {"version": VERSION, "of": getattr(self.rule_of, "version", 1), "state": numbers(self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state.
 
         Raises:
-            ValueError: for that of another version or another limit.
+            ValueError: for that of another version or another limit, and for a limit whose state a program holds.
         """
+        if self._take is not None:
+            hint = "load the state before the program is built."
+            raise ArgumentError("The state of this limit is in the variables of a program.", f"limit={self}", hint)
         given: object = state
         wanted = {"version": VERSION, "of": getattr(self.rule_of, "version", 1)}
         if not isinstance(given, Mapping) or {name: given.get(name) for name in wanted} != wanted:
@@ -154,6 +164,20 @@ def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:
     if backend is None:
         return target if norm > limit else limit
     return backend.where(norm > limit, target, limit)
+
+
+def adaptives(groups: Sequence[Group]) -> list[Adaptive]:
+    """The limits of several groups that follow the run, each once."""
+    return list({id(x): x for x in (group.rule.limit for group in groups) if isinstance(x, Adaptive)}.values())
+
+
+def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
+    """A rule or groups with other limits in the place of those with these identities, and with other fields."""
+    if isinstance(rules, (list, tuple)):
+        return [exchanged(group, limits, **others) for group in rules]
+    if isinstance(rules, Group):
+        return dataclasses.replace(rules, rule=exchanged(rules.rule, limits, **others))
+    return dataclasses.replace(rules, limit=limits.get(id(rules.limit), rules.limit), **others)
 
 
 def follows(rules: Rules) -> bool:
