@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
-from gradclip.limits import Adaptive, published, spread
+from gradclip.limits import Adaptive, numbers, published, spread
 from gradclip.mistakes import check_rule
 from gradclip.monitor.pure import BLANK, observed
 from gradclip.result import ClipResult
@@ -126,10 +125,10 @@ class _FollowingLimit:
         if self.variables:
             return
         each = len(optimizer._trainable_variables) if self.adaptive.is_each else None
-        for name, value in spread(self.adaptive.state, each).items():
-            first = np.asarray(value, "float32")
+        for name, value in spread(numbers(self.adaptive.state), each).items():
             options = {"dtype": "float32", "aggregation": "only_first_replica", "name": f"limit_{name}"}
-            self.variables[name] = optimizer.add_variable(first.shape, _beginning(first), **options)
+            shape = (len(value),) if isinstance(value, list) else ()
+            self.variables[name] = optimizer.add_variable(shape, _beginning(value), **options)
 
     def state(self) -> dict[str, Any]:
         return {name: keras.ops.convert_to_tensor(variable) for name, variable in self.variables.items()}
@@ -139,9 +138,9 @@ class _FollowingLimit:
             variable.assign(carried.state[name])
 
 
-def _beginning(first: np.ndarray) -> Callable[..., Any]:
+def _beginning(value: Any) -> Callable[..., Any]:
     """An initializer."""
-    return lambda shape, dtype: keras.ops.convert_to_tensor(first, dtype)
+    return lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
 
 
 class Clipping(keras.optimizers.Optimizer):
