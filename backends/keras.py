@@ -401,7 +401,6 @@ def _saved_limit(limit: Any) -> dict[str, Any]:
 
 
 def _loaded_limit(saved: dict[str, Any]) -> Any:
-    kind: type = getattr(published, saved["class"])
-    limit = kind.__new__(kind)
+    limit = object.__new__(getattr(published, saved["class"]))
     vars(limit).update({key: float(x) if isinstance(x, str) else x for key, x in saved["fields"].items()})
     return limit
