@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,16 @@ def test_the_culprits_are_called_by_their_own_names(each: int | None) -> None:
     optimizer.step()
     assert monitor.report()["not_finite"] == 1
     assert monitor.culprits == ([weights[1].name], 0)
+
+
+def test_paddle_saves_the_state(tmp_path: Path) -> None:
+    monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()
+    grads = {"a": paddle.ones([2]), "b": paddle.to_tensor([float("nan")])}
+    monitor.update(gradclip.clip(grads, torch.clip_grad_norm(1.0)))
+    paddle.save(monitor.state_dict(), str(tmp_path / "monitor"))
+    other.load_state_dict(paddle.load(str(tmp_path / "monitor")))
+    assert repr(other.state_dict()) == repr(monitor.state_dict())
+    assert other.culprits == (["b"], 0)
 
 
 def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:

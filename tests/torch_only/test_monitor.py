@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +94,15 @@ def test_a_result_of_a_compiled_step() -> None:
     for size in (0.5, 2.0):
         monitor.update(step(torch.tensor([size])))
     assert monitor.report()["clipped_steps"] == 1
+
+
+def test_torch_saves_the_state(tmp_path: Path) -> None:
+    monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()
+    monitor.update(gradclip.clip({"a": torch.ones(2), "b": torch.tensor([float("nan")])}, RULE))
+    torch.save(monitor.state_dict(), tmp_path / "monitor.pt")
+    other.load_state_dict(torch.load(tmp_path / "monitor.pt", weights_only=True))
+    assert repr(other.state_dict()) == repr(monitor.state_dict())
+    assert other.culprits == (["b"], 0)
 
 
 # ---- the step hook -------------------------------------------------------------------------------------------------------
