@@ -17,7 +17,8 @@ import keras
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
-from gradclip.limits import Adaptive, numbers, published, spread
+from gradclip.limits import Adaptive, numbers, published
+from gradclip.limits.arithmetic import spread
 from gradclip.mistakes import check_rule
 from gradclip.monitor.pure import BLANK, observed
 from gradclip.result import ClipResult

@@ -60,7 +60,7 @@ def operations(count: int, steps: int = 1000) -> float:
 
     ran: list[str] = []
 
-    class Counted(TorchDispatchMode):
+    class Counted(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             ran.append(str(func))
             return func(*args, **(kwargs or {}))

@@ -15,7 +15,8 @@ from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.groups import Rules, check_groups
-from gradclip.limits import Adaptive, adaptives, exchanged, tensors
+from gradclip.limits import Adaptive, tensors
+from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.monitor import Monitor, observed
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import paddle
 from paddle.utils import unique_name
 
 from gradclip.backends.paddle import versions
-from gradclip.limits import Adaptive, numbers, spread
+from gradclip.limits import Adaptive, numbers
+from gradclip.limits.arithmetic import spread
 
 __all__ = ["Followed"]
 

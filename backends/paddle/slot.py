@@ -17,7 +17,7 @@ from gradclip.engine import Asked
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, check_groups
-from gradclip.limits import adaptives, exchanged
+from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.result import ClipResult, last
 from gradclip.rule import Rule, Scope
 

@@ -1,7 +1,7 @@
 """Limits that follow the run: pure functions from a state to a limit, and from a norm to the next state."""
 
-from gradclip.limits.adaptive import Adaptive, adaptives, exchanged
-from gradclip.limits.arithmetic import numbers, spread, tensors
+from gradclip.limits.adaptive import Adaptive
+from gradclip.limits.arithmetic import numbers, tensors
 from gradclip.limits.protocol import Following, Limit
 from gradclip.limits.published import adagc, autoclip, log_norm, quantile, schedule, zclip
 
@@ -10,14 +10,11 @@ __all__ = [
     "Following",
     "Limit",
     "adagc",
-    "adaptives",
     "autoclip",
-    "exchanged",
     "log_norm",
     "numbers",
     "quantile",
     "schedule",
-    "spread",
     "tensors",
     "zclip",
 ]

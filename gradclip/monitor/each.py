@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import names_of
-from gradclip.monitor.values import read
+from gradclip.monitor.values import held, read
 from gradclip.rule import Rule, Scope
 
 __all__ = ["Each", "Share"]
@@ -46,9 +46,8 @@ class Each:
             return
         names = names_of(opened)
         places = opened.unique()
-        norms = _norms(opened)
-        owners = _norms_of_owners(opened, places)
-        self.waiting.append((step, [names[i] for i in places], [norms[i] for i in places], owners))
+        norms = _norms(opened, places)
+        self.waiting.append((step, [names[i] for i in places], norms, _norms_of_owners(opened, places)))
 
     def count(self) -> tuple[list[str], int] | None:
         """Bring the norms that wait to the host, and add them up; returns the first step with culprits, and their names."""
@@ -92,10 +91,11 @@ def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
     owners = [opened.owners[i] for i in places]
     if backend is None or any(owner is None or not backend.is_tensor(owner) for owner in owners):
         return []
-    return _norms(open_([backend.detach(owner) for owner in owners]))
+    return _norms(open_([backend.detach(owner) for owner in owners]), range(len(owners)))
 
 
-def _norms(opened: Gradients) -> list[Any]:
-    """The norm of each; of what lies on several processes that of the whole."""
-    found: list[Any] = run(opened, _RULE, Asked(until="norm")).norm
+def _norms(opened: Gradients, places: Iterable[int]) -> list[Any]:
+    """The norm of each at these places; of what lies on several processes that of the whole."""
+    norms = run(opened, _RULE, Asked(until="norm")).norm
+    found: list[Any] = held([norms[i] for i in places])
     return found

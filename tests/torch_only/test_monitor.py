@@ -76,7 +76,7 @@ def test_no_synchronisation_but_every_so_often(no_synchronisation: Callable[[], 
 
 
 def test_a_monitor_does_not_keep_the_gradients() -> None:
-    monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.ones(2))
+    monitor, weight = gradclip.Monitor(each=1), torch.nn.Parameter(torch.ones(2))
     gradient = weight * 2
     result = gradclip.clip([gradient], RULE)
     assert result.norm.requires_grad
