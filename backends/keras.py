@@ -10,12 +10,15 @@ import dataclasses
 import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
+from gradclip.limits import Adaptive, numbers, published
+from gradclip.limits.arithmetic import spread
 from gradclip.mistakes import check_rule
 from gradclip.monitor.pure import BLANK, observed
 from gradclip.result import ClipResult
@@ -37,7 +40,9 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
     Args:
         optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place and stays what it
             was otherwise, with its class a subclass of what it was; compile the model after, not before.
-        rule: of any dialect but one that sums over examples; its limit is a number.
+        rule: of any dialect but one that sums over examples. Its limit is a number, or a :class:`gradclip.Adaptive`: the
+            optimizer carries its state in variables, which are saved, and the ``Adaptive`` itself stays as it is.
+            ``optimizer.clip_limit`` is the limit of the next step.
         record: whether the optimizer keeps the norm and the coefficient of its last step, in two variables that are saved with
             it. ``optimizer.last`` is then a :class:`gradclip.ClipResult` with them, for a rule with a norm for each gradient
             vectors in the order of the variables. Without, ``last`` is None.
@@ -52,7 +57,8 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
         ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; for an
             optimizer that only hands gradients on to others (``LossScaleOptimizer``), which are the ones to clip by; and with
             ``record`` for a rule that has no norm, or several for one gradient.
-        TypeError: if ``rule`` is none, and for a limit that is a tensor.
+        TypeError: if ``rule`` is none, and for a limit that is a tensor; when the model is saved, for a limit that is not of
+            :mod:`gradclip.limits`, or a schedule.
 
     Example:
         >>> import keras, gradclip.backends.keras
@@ -75,6 +81,10 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
         made._record = _Record()
         if made.built:
             made._record.build(made)
+    if isinstance(rule.limit, Adaptive):
+        made._limit = _FollowingLimit(rule.limit)
+        if made.built:
+            made._limit.build(made)
     if monitor is not None:
         if made.built:
             what = "A monitor counts in variables that an optimizer makes when it is built."
@@ -105,6 +115,35 @@ class _Record:
             variable.assign(keras.ops.cast(found, "float32"))
 
 
+class _FollowingLimit:
+    """The state of a limit that follows the run, in variables of an optimizer."""
+
+    def __init__(self, adaptive: Adaptive) -> None:
+        self.adaptive = adaptive
+        self.variables: dict[str, Any] = {}
+
+    def build(self, optimizer: Any) -> None:
+        if self.variables:
+            return
+        each = len(optimizer._trainable_variables) if self.adaptive.is_each else None
+        for name, value in spread(numbers(self.adaptive.state), each).items():
+            options = {"dtype": "float32", "aggregation": "only_first_replica", "name": f"limit_{name}"}
+            shape = (len(value),) if isinstance(value, list) else ()
+            self.variables[name] = optimizer.add_variable(shape, _beginning(value), **options)
+
+    def state(self) -> dict[str, Any]:
+        return {name: keras.ops.convert_to_tensor(variable) for name, variable in self.variables.items()}
+
+    def write(self, carried: Adaptive) -> None:
+        for name, variable in self.variables.items():
+            variable.assign(carried.state[name])
+
+
+def _beginning(value: Any) -> Callable[..., Any]:
+    """An initializer."""
+    return lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
+
+
 class Clipping(keras.optimizers.Optimizer):
     """What a clipped optimizer does differently; its class inherits from this and from the class that it had."""
 
@@ -112,6 +151,7 @@ class Clipping(keras.optimizers.Optimizer):
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # those of the gradients that are being clipped
     _record: _Record | None = None
+    _limit: _FollowingLimit | None = None
     _monitor: Any = None
     _counters: dict[str, Any] | None = None  # the variables of the monitor
 
@@ -123,16 +163,31 @@ class Clipping(keras.optimizers.Optimizer):
         # copies: on TensorFlow a variable counts as a tensor, and would change with the next step
         return ClipResult(None, *(keras.ops.copy(keras.ops.convert_to_tensor(x)) for x in self._record.variables))
 
+    @property
+    def clip_limit(self) -> Any:
+        """The limit of the next step: a number, or of one that follows the run a tensor."""
+        if self._limit is None:
+            return self.clip_rule.limit
+        state = self._limit.state() if self._limit.variables else self._limit.adaptive.state
+        return self._limit.adaptive.rule_of.limit(state)
+
     def build(self, variables: Any) -> None:
         super().build(variables)
-        if self._record is not None:
-            self._record.build(self)
+        for part in (self._record, self._limit):
+            if part is not None:
+                part.build(self)
         if self._monitor is not None and self._counters is None:
             counters = self.__dict__["_counters"] = _counters(self)
             self._monitor.attach(functools.partial(_taken, self._monitor, counters))
 
     def _clipped(self, grads: list[Any], params: Any) -> list[Any]:
-        result = clip(grads, self.clip_rule, params=params)
+        rule = self.clip_rule
+        if self._limit is None:
+            result = clip(grads, rule, params=params)
+        else:
+            carried = self._limit.adaptive.carrying(self._limit.state())
+            result = clip(grads, dataclasses.replace(rule, limit=carried), params=params)
+            self._limit.write(carried)
         if self._record is not None:
             self._record.write(self, result)
         if self._counters is not None:
@@ -269,6 +324,8 @@ def _check_rule(rule: Any, record: bool) -> None:
         raise ArgumentError(what, f"rule={rule}", "leave record=True out.")
     for name in ("limit", "lower", "upper"):
         value = getattr(rule, name)
+        if name == "limit" and isinstance(value, Adaptive):
+            continue
         if not isinstance(value, (int, float)):
             name = rule.limit_name if name == "limit" else name
             raise ArgumentTypeError("The limit must be a number, to be saved with the model.", f"{name}={value!r}")
@@ -315,12 +372,36 @@ def _saved(rule: Rule) -> dict[str, Any]:
     saved["scope"] = rule.scope.name
     if rule.axes is not None:
         saved["axes"] = list(rule.axes)
-    return saved | {name: str(saved[name]) for name in _NUMBERS if name in saved and not math.isfinite(saved[name])}
+    if isinstance(rule.limit, Adaptive):
+        saved["limit"] = _saved_limit(rule.limit.rule_of)
+    return saved | {name: str(saved[name]) for name in _NUMBERS if name in saved and _is_infinite(saved[name])}
 
 
 def _loaded(saved: dict[str, Any]) -> Rule:
-    fields = saved | {name: float(saved[name]) for name in _NUMBERS if name in saved}
+    follows = isinstance(saved.get("limit"), dict)
+    fields = saved | {name: float(saved[name]) for name in _NUMBERS if name in saved and not (follows and name == "limit")}
+    if follows:
+        fields["limit"] = Adaptive(_loaded_limit(saved["limit"]))
     fields["scope"] = Scope[saved["scope"]]
     if "axes" in saved:
         fields["axes"] = tuple(saved["axes"])
     return Rule(**fields)
+
+
+def _is_infinite(x: Any) -> bool:
+    return isinstance(x, float) and not math.isfinite(x)
+
+
+def _saved_limit(limit: Any) -> dict[str, Any]:
+    """The class and the fields of one of gradclip's own limits."""
+    name = type(limit).__name__
+    if getattr(published, name, None) is not type(limit) or isinstance(limit, published.Schedule):
+        what = "Only gradclip's own limits are saved with a model, and no function of the step."
+        raise ArgumentTypeError(what, f"limit={limit!r}", "save the weights alone: model.save_weights(...).")
+    return {"class": name, "fields": {key: str(x) if _is_infinite(x) else x for key, x in vars(limit).items()}}
+
+
+def _loaded_limit(saved: dict[str, Any]) -> Any:
+    limit = object.__new__(getattr(published, saved["class"]))
+    vars(limit).update({key: float(x) if isinstance(x, str) else x for key, x in saved["fields"].items()})
+    return limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from gradclip.backend import Backend, Tensor, number
@@ -28,6 +28,7 @@ from gradclip.rule import Rule, Scope
 
 __all__ = [
     "KnownNormError",
+    "broken",
     "check",
     "check_known",
     "check_limits",
@@ -256,6 +257,19 @@ def is_finite(backend: Backend, measured: Any) -> bool:
     return all(value - value == 0 for value in values)
 
 
+def broken(opened: Gradients, places: Collection[int]) -> Iterator[tuple[int, float, int]]:
+    """The places of the gradients that are not finite, with how many of how many elements are not; values are looked at."""
+    backend = opened.backend
+    assert backend is not None
+    for i in sorted(set(places).intersection(opened.unique())):
+        values, _ = backend.rows(opened.leaves[i])
+        wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
+        size = backend.size(wide)
+        bad = size - number(backend, backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
+        if bad:
+            yield i, bad, size
+
+
 def not_finite(
     opened: Gradients,
     rule: Rule,
@@ -268,15 +282,9 @@ def not_finite(
     """
     backend = opened.backend
     assert backend is not None
-    paths = opened.paths()
-    culprits = []
-    for i in opened.unique() if places is None else sorted(set(places).intersection(opened.unique())):
-        values, _ = backend.rows(opened.leaves[i])
-        wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
-        bad = backend.size(wide) - number(backend, backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
-        if bad:
-            whose = backend.distributed.whose(opened.leaves[i])
-            culprits.append(f"{whose}{paths[i]}: {bad:.0f} of {backend.size(wide)} elements")
+    paths, whose = opened.paths(), backend.distributed.whose
+    found = broken(opened, range(len(opened.leaves)) if places is None else places)
+    culprits = [f"{whose(opened.leaves[i])}{paths[i]}: {bad:.0f} of {size} elements" for i, bad, size in found]
     if everywhere is not None:
         culprits = everywhere(culprits)
     return backend.error(

@@ -14,6 +14,7 @@ from typing import Any
 from gradclip import scale, subsets
 from gradclip.backend import Backend
 from gradclip.check import (
+    broken,
     check,
     check_known,
     check_limits,
@@ -26,7 +27,7 @@ from gradclip.coefficient import coefficients, settled
 from gradclip.dtypes import LARGEST
 from gradclip.errors import ArgumentTypeError
 from gradclip.gradients import Gradients
-from gradclip.groups import Rules
+from gradclip.groups import Rules, names_of
 from gradclip.lane import Into
 from gradclip.mistakes import refuse_states
 from gradclip.norms import check_dtypes
@@ -59,14 +60,15 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
         _check_finite(plan, backend, norms)
         if asked.until == "norm":
             return Found(None, plan.result(norms), None)
+        culprits = _culprits(plan, norms)  # before they spoil the others
         factors = list(map(_factors, plan.clips, norms))
         if asked.until == "coefficient":
-            return Found(None, plan.result(norms), plan.result(factors))
+            return Found(None, plan.result(norms), plan.result(factors), culprits)
         new = _scaled(plan, factors, asked.into)
         for place, clip in enumerate(plan.clips):
             if clip.rule.if_nonfinite == "zero":
                 factors[place] = _zeroed(clip, norms[place], factors[place], new, asked.into)
-    return Found(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)))
+    return Found(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)), culprits)
 
 
 # ---- nothing to clip -------------------------------------------------------------------------------------------------------
@@ -132,6 +134,15 @@ def _check_finite(plan: Plan, backend: Backend, norms: list[Any]) -> None:
         everywhere = None if plan.several is None else functools.partial(plan.several.culprits, whose=whose)
         places = {i for k in asked for i in plan.clips[k].counted}
         raise not_finite(plan.held, plan.clips[asked[0]].rule, places, everywhere)
+
+
+def _culprits(plan: Plan, norms: list[Any]) -> list[str]:
+    """The names of the gradients that are not finite, for norms that have been looked at in any case."""
+    spoilt = [k for k, n in enumerate(norms) if type(n) is float and not n < math.inf]
+    if not spoilt:
+        return []
+    names = names_of(plan.held)
+    return [names[i] for i, _, _ in broken(plan.held, {i for k in spoilt for i in plan.clips[k].counted})]
 
 
 # ---- measure ---------------------------------------------------------------------------------------------------------------

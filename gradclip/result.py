@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ class Found:
     grads: Any
     norm: Any
     coefficient: Any
+    culprits: Sequence[str] = ()
 
 
 class ClipResult:
@@ -30,6 +32,8 @@ class ClipResult:
         norm: the norm before clipping; None for :attr:`Scope.VALUE`.
         coefficient: what the gradients were multiplied by, 1 where nothing was clipped; None for :attr:`Scope.VALUE`.
         is_list: whether they are lists with an entry for each of several groups.
+        culprits: the names of the gradients that are not finite, where one norm over all gradients is not finite and looking
+            at it is free: eagerly, on the host. Of gradients on several processes those of this one.
 
     The norm and the coefficient are 0-d tensors of the gradients' framework (NumPy: scalars), of the widest dtype among the
     gradients and at least float32, on every device: ``float(result.norm)`` always works outside of a trace. For
@@ -47,14 +51,23 @@ class ClipResult:
     {'w': np.float64(0.2)}
     """
 
-    __slots__ = ("_coefficient", "_form", "_norm", "grads", "is_list")
+    __slots__ = ("_coefficient", "_form", "_norm", "culprits", "grads", "is_list")
 
-    def __init__(self, grads: Any, norm: Any, coefficient: Any, form: _Form | None = None, is_list: bool = False) -> None:
+    def __init__(
+        self,
+        grads: Any,
+        norm: Any,
+        coefficient: Any,
+        form: _Form | None = None,
+        is_list: bool = False,
+        culprits: Sequence[str] = (),
+    ) -> None:
         self.grads = grads
         self._norm = norm
         self._coefficient = coefficient
         self._form = form
         self.is_list = is_list
+        self.culprits = culprits
 
     @property
     def norm(self) -> Any:
@@ -70,7 +83,7 @@ class ClipResult:
         return f"ClipResult(grads={tensors(self.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ClipResult, (self.grads, self.norm, self.coefficient, None, self.is_list)
+        return ClipResult, (self.grads, self.norm, self.coefficient, None, self.is_list, self.culprits)
 
     def found(self) -> tuple[Any, Any]:
         """The norm and the coefficient, as floats where looking at a value is free: for who counts them and needs no tensor."""
@@ -110,7 +123,7 @@ def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
         return ClipResult(found.grads, norm, coefficient, None, is_list)
     form = _Form(opened.lane, _dtype(opened), is_list)
     if _is_looked_at(found.norm):
-        return ClipResult(found.grads, norm, coefficient, form, is_list)
+        return ClipResult(found.grads, norm, coefficient, form, is_list, found.culprits)
     return ClipResult(found.grads, form.of(norm), form.of(coefficient), None, is_list)
 
 
@@ -125,7 +138,7 @@ def _contained(opened: Gradients, found: Any, is_list: bool) -> Any:
 
 def last(opened: Gradients, found: Found, *, is_list: bool = False) -> ClipResult:
     """What a slot keeps of its last clip: the norm and the coefficient, and no gradients, which would stay in memory."""
-    return public(opened, Found(None, found.norm, found.coefficient), is_list=is_list)
+    return public(opened, Found(None, found.norm, found.coefficient, found.culprits), is_list=is_list)
 
 
 def _dtype(opened: Gradients) -> str:

@@ -71,7 +71,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "check", "coefficient", "dtypes", "errors", "gradients", "groups", "lane", "mistakes", "norms", "plan"),
         *("result", "rule", "scale", "subsets", "tracing"),
     },
-    "monitor": {"backend", "dtypes", "errors", "gradients", "groups", "lane", "registry", "result", "tracing"},
+    "monitor": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "registry", "result", "rule", "tracing"},
     "limits": {"backend", "dtypes", "engine", "errors", "gradients", "groups", "monitor", "registry", "result", "rule"},
     "clip": {"engine", "gradients", "groups", "limits", "result", "rule", "tracing"},
     "choose": {"errors", "monitor"},
@@ -125,7 +125,13 @@ BELOW = {
 # Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
 ON_TOP = {
     *("backends.keras", "backends.torch.step", "backends.torch.operator"),
-    *("backends.paddle.slot", "backends.paddle.monitored", "backends.jax.slot", "backends.jax.whole"),
+    *(
+        "backends.paddle.slot",
+        "backends.paddle.following",
+        "backends.paddle.monitored",
+        "backends.jax.slot",
+        "backends.jax.whole",
+    ),
 }
 ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "limits", "monitor", "registry"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}

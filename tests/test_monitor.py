@@ -234,6 +234,60 @@ def test_steps_without_a_share(backend: Framework) -> None:
     assert monitor.gradients() == []
 
 
+def explosive(backend: Framework, value: float) -> dict[str, Any]:
+    return {name: backend.make(np.array([1.0, x])) for name, x in (("a", 2.0), ("b", value), ("c", 0.0), ("d", value))}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("rule", [optax.clip_by_global_norm(1.0), keras.clipnorm(1.0)])
+def test_the_culprits_are_found_once(backend: Framework, bad: float, rule: Any) -> None:
+    """Without a word where looking is free, else where each gradient is measured before the clip."""
+    for monitor in (gradclip.Monitor(each=1), gradclip.Monitor(each=1, every=1)):
+        for value in (1.0, bad, 1.0):
+            grads = explosive(backend, value)
+            monitor.update(gradclip.clip(grads, rule), grads=grads)
+        monitor.update(gradclip.clip({"later": backend.make(np.array([bad]))}, rule))
+        assert monitor.report()["not_finite"] in (2, 3)
+        assert monitor.culprits == (["b", "d"], 1)
+        assert str(monitor).splitlines()[-1].endswith("; at step 1 in b, d")
+        assert len(str(monitor).splitlines()) == 5
+        after, merged = gradclip.Monitor(), told([1.0, 2.0])
+        after.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
+        merged.merge(after)
+        assert (after.culprits, merged.culprits) == (monitor.culprits, (["b", "d"], 3))
+
+
+def test_a_monitor_that_knows_no_culprit_looks_for_one(backend: Framework) -> None:
+    """From the step on at which it has read a norm that is not finite; and no longer than that."""
+    monitor, rule = gradclip.Monitor(each=1000, every=1), optax.clip_by_global_norm(1.0)
+    monitor.update(math.nan, limit=1.0)
+    for _ in range(3):
+        monitor.measure(explosive(backend, math.inf))
+        monitor.update(2.0, limit=1.0)
+    assert monitor.culprits == (["b", "d"], 1)
+    assert monitor.gradients() == []
+    monitor.measure(explosive(backend, 1.0))
+    assert monitor.gradients() == []
+    monitor.update(gradclip.clip(explosive(backend, 1.0), rule))
+    assert monitor.report()["steps"] == 5
+
+
+def test_the_culprits_of_groups(backend: Framework) -> None:
+    groups = [gradclip.Group(optax.clip_by_global_norm(1.0), "a"), gradclip.Group(optax.clip_by_global_norm(1.0))]
+    monitor, grads = gradclip.Monitor(each=1), explosive(backend, math.nan)
+    monitor.update(gradclip.clip(grads, groups), grads=grads)
+    assert str(monitor).splitlines()[-1] == "not finite; at step 0 in b, d"
+    assert len(str(monitor).splitlines()) == 11
+
+
+@pytest.mark.needs("mutable")
+def test_the_culprits_of_a_clip_in_place(backend: Framework) -> None:
+    monitor, grads = gradclip.Monitor(), explosive(backend, math.nan)
+    result = monitor.update(gradclip.clip_(grads, dialect.clip_grad_norm(1.0)))
+    assert list(result.culprits) == ["b", "d"]
+    assert monitor.culprits == (["b", "d"], 0)
+
+
 # ---- what is refused -----------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +14,9 @@ from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.groups import Group, Rules, check_groups
+from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive, tensors
+from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.monitor import Monitor, observed
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     """
     import optax
 
-    rules = [group.rule for group in check_groups(rule, keeps_shape=True)]
-    relative = [each.name for each in rules if each.relative_to is not None]
-    adaptive = list({id(each.limit): each.limit for each in rules if isinstance(each.limit, Adaptive)}.values())
+    groups = check_groups(rule, keeps_shape=True)
+    relative = [group.rule.name for group in groups if group.rule.relative_to is not None]
+    adaptive = adaptives(groups)
 
     def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
         if relative and params is None:
@@ -98,7 +98,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
         carried, limits = None, rule
         if adaptive:
             carried = [limit.carrying(seen) for limit, seen in zip(adaptive, state.limits, strict=True)]
-            limits, state = _with(rule, dict(zip(map(id, adaptive), carried, strict=True))), state.rest
+            limits, state = exchanged(rule, dict(zip(map(id, adaptive), carried, strict=True))), state.rest
         result = clip(_arrays(updates), limits, params=_arrays(params) if relative else None)
         after = _counted(state, result)
         return result.grads, after if carried is None else LimitState([limit.state for limit in carried], after)
@@ -113,7 +113,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
         if not record:
             return None
         unseen = {"error_if_nonfinite": False, "if_nonfinite": "propagate"}
-        measures = _with(rule, dict.fromkeys(map(id, adaptive), math.inf), **unseen)
+        measures = exchanged(rule, dict.fromkeys(map(id, adaptive), math.inf), **unseen)
 
         def measured(p: Any) -> ClipState:
             return _last(clip(tree_util.tree_map(_as_gradient, p), measures, params=p if relative else None))
@@ -127,23 +127,19 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     def init(params: Any) -> Any:
         if not record and not monitor and not adaptive:
             return init_empty_state()(params)
-        like = next(iter(tree_util.tree_leaves(_arrays(params))), None)
+        leaves = Pytrees().flatten(_arrays(params))[0]
+        like = next((x for x in leaves if x is not None), None)
+
+        def begun(limit: Adaptive) -> dict[str, Any]:
+            return tensors(limit.state, like, each=len(leaves) if limit.is_each else None)
+
         state: Any = init_last(params)
         if monitor:
-            groups = len(rule) if isinstance(rule, (list, tuple)) else None
-            state = MonitorState(Monitor().init(like=like, groups=groups), state)
-        return LimitState([tensors(limit.state, like) for limit in adaptive], state) if adaptive else state
+            many = len(rule) if isinstance(rule, (list, tuple)) else None
+            state = MonitorState(Monitor().init(like=like, groups=many), state)
+        return LimitState([begun(limit) for limit in adaptive], state) if adaptive else state
 
     return optax.GradientTransformation(init, update)
-
-
-def _with(rule: Any, limits: dict[int, Any], **others: Any) -> Any:
-    """A rule or groups with other limits in the place of those that follow the run, and with other fields."""
-    if isinstance(rule, (list, tuple)):
-        return [_with(group, limits, **others) for group in rule]
-    if isinstance(rule, Group):
-        return dataclasses.replace(rule, rule=_with(rule.rule, limits, **others))
-    return dataclasses.replace(rule, limit=limits.get(id(rule.limit), rule.limit), **others)
 
 
 def _as_gradient(parameter: Any) -> Any:

@@ -16,10 +16,10 @@ from gradclip.result import ClipResult
 __all__ = ["tell"]
 
 
-def tell(monitor: Any, result: ClipResult) -> None:
+def tell(monitor: Any, result: ClipResult, pairs: Any) -> None:
     """Tell a monitor of a step, or make the program that is being built count each of its steps."""
     if paddle.in_dynamic_mode():
-        monitor.update(result)
+        monitor.update(result, grads=pairs)
         return
     counted = _Counted(monitor, len(result.found()[0]) if result.is_list else None)
     counted.count(result)

@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 
 from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.following import Followed
 from gradclip.backends.paddle.monitored import tell
 from gradclip.clip import carry_out
 from gradclip.containers import wanted
@@ -16,6 +17,7 @@ from gradclip.engine import Asked
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, check_groups
+from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.result import ClipResult, last
 from gradclip.rule import Rule, Scope
 
@@ -29,7 +31,8 @@ def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle
 
     Args:
         rule: of any dialect but one that sums over examples, or groups with such rules, by the parameters' own names. Paddle
-            clips each of an optimizer's parameter groups by itself.
+            clips each of an optimizer's parameter groups by itself. A static program carries the state of a limit that follows
+            the run (:class:`gradclip.Adaptive`) in variables that are saved with it; its ``state_dict()`` reads them.
         reduce: as for :func:`gradclip.clip`: the group of the processes that hold the rest of the gradients. Fleet's hybrid
             parallel optimizers replace a ``ClipGradByGlobalNorm``, gradclip's too, by their own that knows the groups; any
             other object has to be told.
@@ -71,18 +74,26 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
         chosen = [(p, g) for p, g in pairs if wanted(p)]
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
-            if isinstance(self.rule, Rule):
+            if self.monitor is not None and paddle.in_dynamic_mode():
+                self.monitor.measure(chosen)
+            limits = [] if paddle.in_dynamic_mode() else [Followed(x, len(chosen)) for x in adaptives(self.groups)]
+            rule = exchanged(self.rule, {id(limit.adaptive): limit.carried for limit in limits}) if limits else self.rule
+            if isinstance(rule, Rule):
                 opened = open_([g for _, g in chosen])
-                found = carry_out(opened, self.rule, Asked(params=[p for p, _ in chosen], reduce=self.reduce))
+                found = carry_out(opened, rule, Asked(params=[p for p, _ in chosen], reduce=self.reduce))
                 clipped = iter(found.grads)
             else:  # which are by the names of the parameters
                 opened = open_(chosen)
                 opened.is_excerpt = True  # there are no pairs of what has no gradient at this step, or is of another group
-                found = carry_out(opened, self.rule, Asked(reduce=self.reduce))
+                found = carry_out(opened, rule, Asked(reduce=self.reduce))
                 clipped = (g for _, g in found.grads)
+            for limit in limits:
+                limit.write()
             self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
+            if isinstance(self.rule, Rule):
+                self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
             if self.monitor is not None:
-                tell(self.monitor, self.last)
+                tell(self.monitor, self.last, chosen)
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:

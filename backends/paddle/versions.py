@@ -29,6 +29,7 @@ __all__ = [
     "merged",
     "operations",
     "persistent",
+    "read",
     "read_and_set",
     "run_between_programs",
     "take_rows",
@@ -124,15 +125,21 @@ def topology() -> Any:
     return getattr(paddle.distributed.fleet.fleet, "_hcg", None)
 
 
-def persistent(name: str, shape: list[int], dtype: str, value: float) -> Any:
+def persistent(name: str, shape: list[int], dtype: str, value: Any) -> Any:
     """A variable of the program that is being built, which keeps its value between runs and begins with this one."""
-    made = paddle.nn.initializer.Constant(value)
+    initializers = paddle.nn.initializer
+    made = initializers.Assign(np.array(value, dtype)) if isinstance(value, list) else initializers.Constant(value)
     return paddle.pir.core.create_persistable_value(dtype, shape, name, initializer=made)
+
+
+def read(scope: Any, name: str) -> Any:
+    """The value of a variable in a scope, as an array."""
+    return np.array(scope.find_var(name).get_tensor())
 
 
 def read_and_set(scope: Any, name: str, value: Any) -> Any:
     """The value of a variable in a scope, as an array; then it is another, on the same device."""
     held = scope.find_var(name).get_tensor()
-    place, found = held._place(), np.array(held)
+    place, found = held._place(), read(scope, name)
     held.set(value, paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace())
     return found

@@ -45,14 +45,20 @@ class StepPreHook:
 
     def clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip the gradients of the optimizer's parameters, in place."""
-        parameters: Any = _parameters(optimizer)
+        self._carried_out(self._opened(optimizer), Asked("place", reduce=self.reduce))
+
+    def _opened(self, optimizer: torch.optim.Optimizer) -> Gradients:
+        """The gradients of the optimizer's parameters, by its names for them where somebody asks for names."""
+        parameters: Any = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if not isinstance(self.rule, Rule) or self.monitor is not None:
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):
                 parameters = dict(zip(names, parameters, strict=True))
-        self._carried_out(_opened(parameters), Asked("place", reduce=self.reduce))
+        return open_(parameters, holders="all")  # to an optimizer any leaf tensor is a parameter
 
     def _carried_out(self, opened: Gradients, asked: Asked) -> Found:
+        if self.monitor is not None:
+            self.monitor.measure(opened.tree)
         found = carry_out(opened, self.rule, asked)
         self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
         if self.monitor is not None:
@@ -138,14 +144,6 @@ def _with_clips_inside(
     return tuple(map(wrapped, args)), {name: wrapped(x) for name, x in kwargs.items()}
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _opened(parameters: Any) -> Gradients:
-    return open_(parameters, holders="all")  # to an optimizer any leaf tensor is a parameter
-
-
 # ---- the coefficient inside the step -------------------------------------------------------------------------------------
 
 
@@ -168,7 +166,7 @@ class FusedStepPreHook(StepPreHook):
         _check_untouched(optimizer, args)
         _check_closure(args, kwargs)
         with torch.no_grad():  # of what an optimizer does nothing is recorded
-            divisor = self._divisor(_opened(_parameters(optimizer)))
+            divisor = self._divisor(self._opened(optimizer))
         return None if divisor is None else ((_twin(optimizer, divisor), *args[1:]), kwargs)
 
     def _divisor(self, opened: Gradients) -> torch.Tensor | None:

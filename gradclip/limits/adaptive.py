@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
@@ -17,7 +17,7 @@ from gradclip.registry import find, looked_at
 from gradclip.result import Found
 from gradclip.rule import Rule, Scope
 
-__all__ = ["Adaptive", "follows", "with_limits"]
+__all__ = ["Adaptive", "adaptives", "exchanged", "follows", "with_limits"]
 
 VERSION = 1
 
@@ -57,12 +57,35 @@ class Adaptive:
         self.state: dict[str, Any] = limit.init()
         self.last: Any = None
         self._goes_through = False  # the state, as one of a traced function
+        self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state where a program holds it
+
+    @property
+    def is_each(self) -> bool:
+        """Whether it follows the norm of each gradient, and its state has an entry for each."""
+        return bool(getattr(self.rule_of, "joint", False))
 
     def carrying(self, state: Mapping[str, Any]) -> Adaptive:
-        """The same limit for one traced step, with a state of tensors that the caller carries through."""
+        """The same limit for one traced step, with a state of tensors that the caller carries through.
+
+        Its ``state`` after the clip is the one for the next step.
+
+        >>> import gradclip, numpy as np
+        >>> from gradclip import limits
+        >>> from gradclip.dialects import keras
+        >>> each = gradclip.Adaptive(limits.adagc())
+        >>> state = limits.tensors(each.state, np.zeros((), "float32"), each=2)  # of JAX under jit: jnp.zeros(())
+        >>> carried = each.carrying(state)
+        >>> result = gradclip.clip([np.array([3.0]), np.array([4.0])], keras.clipnorm(carried))
+        >>> carried.state["count"]
+        array([1., 1.], dtype=float32)
+        """
         made = copy.copy(self)
         made.state, made._goes_through = dict(state), True
         return made
+
+    def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
+        """Leave the state to a compiled program that has begun with it; ``take`` reads it there."""
+        self._take = take
 
     def step(self, norm: Any) -> Any:
         """The limit for a norm, which is observed: a float or a 0-d tensor."""
@@ -89,14 +112,13 @@ class Adaptive:
     def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
         """How many times its limit each norm is, for a limit that follows each gradient; each is observed."""
         given = [0.0 if n is None else n for n in norms]
-        if any(not isinstance(n, float) and not backend.can_look(n) for n in given):
-            hint = "clip outside of what is traced."
+        if not self._goes_through and any(not isinstance(n, float) and not backend.can_look(n) for n in given):
+            hint = "carry the state through: limit = adaptive.carrying(state), and limit.state after the clip."
             raise ArgumentError("A limit that holds its state cannot be traced.", "norms that are traced", hint)
         first = next((n for n in given if not isinstance(n, float)), None)
         each = [backend.asarray(n, "float32", first) for n in given] if first is not None else []
         vector = backend.stack(each, "float32") if each else backend.asarray(given, "float32", None)
-        held = {name: [x] * len(norms) if isinstance(x, float) else x for name, x in self.state.items()}
-        state = tensors(held, vector)
+        state = tensors(self.state, vector, each=len(norms))
         ops = arithmetic(state)
         finite = ops.where(ops.is_finite(vector), vector, 0.0)
         largest = backend.max(finite, None)
@@ -113,14 +135,19 @@ class Adaptive:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, with a version."""
+        if self._take is not None:
+            self.state = dict(self._take())
         return {"version": VERSION, "of": getattr(self.rule_of, "version", 1), "state": numbers(self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state.
 
         Raises:
-            ValueError: for that of another version or another limit.
+            ValueError: for that of another version or another limit, and for a limit whose state a program holds.
         """
+        if self._take is not None:
+            hint = "load the state before the program is built."
+            raise ArgumentError("The state of this limit is in the variables of a program.", f"limit={self}", hint)
         given: object = state
         wanted = {"version": VERSION, "of": getattr(self.rule_of, "version", 1)}
         if not isinstance(given, Mapping) or {name: given.get(name) for name in wanted} != wanted:
@@ -137,6 +164,20 @@ def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:
     if backend is None:
         return target if norm > limit else limit
     return backend.where(norm > limit, target, limit)
+
+
+def adaptives(groups: Sequence[Group]) -> list[Adaptive]:
+    """The limits of several groups that follow the run, each once."""
+    return list({id(x): x for x in (group.rule.limit for group in groups) if isinstance(x, Adaptive)}.values())
+
+
+def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
+    """A rule or groups with other limits in the place of those with these identities, and with other fields."""
+    if isinstance(rules, (list, tuple)):
+        return [exchanged(group, limits, **others) for group in rules]
+    if isinstance(rules, Group):
+        return dataclasses.replace(rules, rule=exchanged(rules.rule, limits, **others))
+    return dataclasses.replace(rules, limit=limits.get(id(rules.limit), rules.limit), **others)
 
 
 def follows(rules: Rules) -> bool:
@@ -160,7 +201,7 @@ def with_limits(opened: Gradients, rules: Rules, asked: Asked, carry_out: Callab
     else:
         group, known = _settled(opened, rules, norms)
         found = carry_out(opened, group, dataclasses.replace(asked, norm=known, reduce=None))
-    return Found(found.grads, norms, found.coefficient)
+    return Found(found.grads, norms, found.coefficient, found.culprits)
 
 
 def _measuring(rules: Any) -> Any:
@@ -179,7 +220,7 @@ def _settled(opened: Gradients, rule: Any, norm: Any) -> tuple[Any, Any]:
         return dataclasses.replace(rule, rule=settled), norm
     if not isinstance(rule.limit, Adaptive):
         return rule, norm
-    is_each = getattr(rule.limit.rule_of, "joint", False)
+    is_each = rule.limit.is_each
     if rule.scope is not (Scope.TENSOR if is_each else Scope.GLOBAL):
         what = "This limit follows " + ("the norm of each gradient." if is_each else "one norm over all gradients.")
         raise ArgumentError(what, f"rule={rule}", "use keras.clipnorm." if is_each else "use a rule with one norm.")

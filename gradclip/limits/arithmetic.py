@@ -12,7 +12,7 @@ from gradclip.dtypes import LARGEST
 from gradclip.monitor.pure import EDGES
 from gradclip.registry import find
 
-__all__ = ["Floats", "Tensors", "arithmetic", "numbers", "tensors"]
+__all__ = ["Floats", "Tensors", "arithmetic", "numbers", "spread", "tensors"]
 
 _MIDDLE = 2.0 ** (1 / 16)  # of a bin, from its lower edge
 
@@ -94,11 +94,22 @@ def arithmetic(state: Mapping[str, Any]) -> Floats | Tensors:
     return _FLOATS if backend is None else Tensors(backend, x)
 
 
-def tensors(state: Mapping[str, Any], like: Tensor) -> dict[str, Any]:
-    """A state of numbers and lists as tensors beside ``like``, to be carried through ``jax.jit`` and its like."""
+def spread(state: Mapping[str, Any], each: int | None) -> dict[str, Any]:
+    """A state with a list of so many in the place of each number, for a limit that follows each gradient; None as it is."""
+    return {name: x if each is None or not isinstance(x, (int, float)) else [x] * each for name, x in state.items()}
+
+
+def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) -> dict[str, Any]:
+    """A state of numbers and lists as tensors beside ``like``, to be carried through ``jax.jit`` and its like.
+
+    Args:
+        state: of a limit's ``init``.
+        like: a tensor.
+        each: for a limit that follows the norm of each gradient (:func:`adagc`): how many gradients there are.
+    """
     backend = find(like)
     assert backend is not None
-    return {name: backend.asarray(x, "float32", like) for name, x in state.items()}
+    return {name: backend.asarray(x, "float32", like) for name, x in spread(state, each).items()}
 
 
 def numbers(state: Mapping[str, Any]) -> dict[str, Any]:

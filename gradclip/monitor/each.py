@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import names_of
-from gradclip.lane import Lane
-from gradclip.monitor.values import read
+from gradclip.monitor.values import held, read
+from gradclip.rule import Rule, Scope
 
 __all__ = ["Each", "Share"]
+
+_RULE = Rule(name="norms", scope=Scope.TENSOR, order=2.0)
 
 
 @dataclass(slots=True)
@@ -31,30 +34,37 @@ class Each:
 
     def __init__(self) -> None:
         self.sums: dict[str, list[float]] = {}  # name -> measured, shares, zeros, ratios, how many ratios
-        self.waiting: list[tuple[list[str], list[Any], list[Any]]] = []
+        self.waiting: list[tuple[int, list[str], list[Any], list[Any]]] = []
 
-    def measure(self, grads: Any) -> None:
-        """Measure each gradient in a container, in one pass; the norms stay where they are."""
+    def measure(self, grads: Any, step: int = -1) -> None:
+        """Measure each gradient in a container, in one pass; the norms stay where they are.
+
+        ``step`` is its number if culprits are to be found among them: these are the gradients before the clip.
+        """
         opened = open_(grads)
         if opened.backend is None or not opened.present:
             return
         names = names_of(opened)
         places = opened.unique()
-        with opened.backend.arithmetic(True):
-            norms = opened.lane.each([opened.leaves[i] for i in places], 2.0)
-            self.waiting.append(([names[i] for i in places], norms, _norms_of_owners(opened, places)))
+        norms = _norms(opened, places)
+        self.waiting.append((step, [names[i] for i in places], norms, _norms_of_owners(opened, places)))
 
-    def count(self) -> None:
-        """Bring the norms that wait to the host, and add them up."""
+    def count(self) -> tuple[list[str], int] | None:
+        """Bring the norms that wait to the host, and add them up; returns the first step with culprits, and their names."""
         waiting, self.waiting = self.waiting, []
-        numbers = iter(read([x for _, norms, owners in waiting for x in (*norms, *owners)]))
-        for names, norms, owners in waiting:
+        culprits = None
+        numbers = iter(read([x for _, _, norms, owners in waiting for x in (*norms, *owners)]))
+        for step, names, norms, owners in waiting:
             values = [next(numbers)[0] for _ in norms]
             of_owners = [next(numbers)[0] for _ in owners] or [math.nan] * len(values)
             total = math.hypot(*values)
             if 0 < total < math.inf:
                 for name, norm, owner in zip(names, values, of_owners, strict=True):
                     self._add(name, norm / total, norm / owner if owner > 0 else math.nan)
+            elif total and step >= 0 and culprits is None:
+                spoilt = [name for name, norm in zip(names, values, strict=True) if not norm < math.inf]
+                culprits = (spoilt, step) if spoilt else None
+        return culprits
 
     def _add(self, name: str, part: float, ratio: float) -> None:
         sums = self.sums.setdefault(name, [0.0] * 5)
@@ -64,8 +74,6 @@ class Each:
 
     def shares(self) -> list[Share]:
         """What was seen of each gradient, that with the largest share of the total first."""
-        if self.waiting:
-            self.count()
         found = [
             Share(name, share / n, ratio / known if known else math.nan, zeros == n, int(n))
             for name, (n, share, zeros, ratio, known) in self.sums.items()
@@ -83,6 +91,11 @@ def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
     owners = [opened.owners[i] for i in places]
     if backend is None or any(owner is None or not backend.is_tensor(owner) for owner in owners):
         return []
-    held = [backend.detach(owner) for owner in owners]
-    lane = backend.lane(held) or (backend.reference or Lane)(backend)
-    return lane.each(held, 2.0)
+    return _norms(open_([backend.detach(owner) for owner in owners]), range(len(owners)))
+
+
+def _norms(opened: Gradients, places: Iterable[int]) -> list[Any]:
+    """The norm of each at these places; of what lies on several processes that of the whole."""
+    norms = run(opened, _RULE, Asked(until="norm")).norm
+    found: list[Any] = held([norms[i] for i in places])
+    return found

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.gradients import open_
+from gradclip.groups import names_of
 from gradclip.monitor.each import Each, Share
 from gradclip.monitor.picture import draw
 from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
-from gradclip.monitor.text import described
+from gradclip.monitor.text import blamed, described
 from gradclip.monitor.values import held, leaves, read
 from gradclip.result import ClipResult
 from gradclip.tracing import as_it_is
@@ -37,7 +40,7 @@ class Monitor:
     Args:
         every: the norms of so many steps are read in one transfer.
         each: every so many steps measure the norm of each gradient too, in one pass more: see :meth:`gradients`. None for
-            never.
+            never. Once a norm was not finite and no culprit is known, every step is measured until one is.
 
     Example:
         >>> import gradclip, numpy as np
@@ -56,7 +59,10 @@ class Monitor:
             if not isinstance(value, int) or value < 1:
                 raise ArgumentError(f"{name} must be a positive whole number.", f"{name}={value!r}")
         self.every, self.each = every, each
-        self._each, self._told = Each(), 0
+        self._each = Each()
+        self._culprits: tuple[list[str], int] | None = None
+        self._is_measured = False  # whether the gradients of the next step are measured already
+        self._hunts = False  # whether a norm was not finite, and nobody knows why
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
         self._waiting: list[tuple[Any, Any, Any]] = []  # norm, coefficient, limit
@@ -70,8 +76,8 @@ class Monitor:
             result: what :func:`gradclip.clip` or :func:`gradclip.clip_` returned; or a norm, as
                 :func:`gradclip.clip_grad_norm_` returns it: a number or a tensor, or a list of them.
             limit: for a norm the limit that it was clipped by, a number or a 0-d tensor. Without it a norm was only measured.
-            grads: for ``each=`` the gradients, or the parameters that hold them, by name: ``dict(model.named_parameters())``;
-                without it those in the result.
+            grads: for ``each=`` the gradients before the clip, or the parameters that hold them, by name:
+                ``dict(model.named_parameters())``; without it those in the result, whose shares are the same.
 
         Returns:
             ``result``, so that a call can be wrapped.
@@ -92,18 +98,46 @@ class Monitor:
         limit = held(limit)
         if groups != self._is_list:
             self._set_form(groups)
-        self._waiting.append((norm, coefficient, limit))
+        if type(result) is ClipResult and self._culprits is None:
+            culprits = result.culprits or _spoilt(norm, result.grads if grads is None else grads)
+            if culprits:
+                self._blame(culprits, self._told)
         if self.each is not None:
-            self._measure(grads if grads is not None or type(result) is not ClipResult else result.grads)
+            if grads is not None:
+                self.measure(grads)
+            elif type(result) is ClipResult and result.grads is not None and self._is_time():
+                self._each.measure(result.grads)
+            self._is_measured = False
+        self._waiting.append((norm, coefficient, limit))
         if len(self._waiting) >= self.every:
             self._read()
         return result
 
-    def _measure(self, grads: Any) -> None:
-        """Measure each gradient, if this is a step for it."""
-        if grads is not None and self._told % (self.each or 1) == 0:
-            self._each.measure(grads)
-        self._told += 1
+    @as_it_is
+    def measure(self, grads: Any) -> None:
+        """For ``each=``: measure the gradients of the next step before they are clipped in place, if it is a step for that.
+
+        Args:
+            grads: any container that :func:`gradclip.clip` takes, or parameters that hold gradients, by name.
+        """
+        if self._is_time():
+            self._is_measured = True
+            self._each.measure(grads, self._told)
+
+    def _is_time(self) -> bool:
+        """Whether the next step is one to measure each gradient at, and nobody has."""
+        return self.each is not None and not self._is_measured and (self._hunts or self._told % self.each == 0)
+
+    @property
+    def _told(self) -> int:
+        """How many steps it was told of."""
+        return (self._sections[0].steps if self._sections else 0) + len(self._waiting)
+
+    def _blame(self, names: Sequence[str], step: int) -> None:
+        """Keep the names of the first culprits."""
+        if self._culprits is None or step < self._culprits[1]:
+            self._culprits = list(names), step
+        self._hunts = False
 
     def gradients(self) -> list[Share]:
         """What ``each=`` has measured of each gradient: that with the largest share of the total norm comes first.
@@ -117,6 +151,8 @@ class Monitor:
             >>> [(seen.name, round(seen.share, 2), seen.always_zero) for seen in monitor.gradients()]
             [('head', 0.64, False), ('body', 0.36, False), ('unused', 0.0, True)]
         """
+        if self._each.waiting:
+            self._read()
         return self._each.shares()
 
     def _set_form(self, groups: bool) -> None:
@@ -127,7 +163,9 @@ class Monitor:
 
     def _read(self) -> None:
         """Bring the norms that wait to the host, and count them."""
-        self._each.count()
+        measured = self._each.count()
+        if measured is not None:
+            self._blame(*measured)
         waiting, self._waiting = self._waiting, []
         seen = []
         for norm, coefficient, limit in waiting:
@@ -145,6 +183,7 @@ class Monitor:
             while len(self._sections) <= place:
                 self._sections.append(Section())
             self._sections[place].add(norms, factors)
+        self._hunts = self._culprits is None and any(section.not_finite for section in self._sections)
 
     # ---- what was seen ---------------------------------------------------------------------------------------------------
 
@@ -166,6 +205,17 @@ class Monitor:
         """
         self._sources.append(take)
 
+    @property
+    def culprits(self) -> tuple[list[str], int] | None:
+        """The names of the gradients that were not finite, and the number of the first step for which they are known; or None.
+
+        On the host a result knows them. On an accelerator only gradients say so that are measured before the clip: with
+        ``each=`` in a slot, in ``update(gradclip.clip(grads, rule), grads=grads)``, or by :meth:`measure`.
+        """
+        if self._each.waiting:
+            self._read()
+        return self._culprits
+
     def report(self) -> dict[str, float]:
         """A flat dict of numbers, for any logger. Of several groups each name begins with the group's number: ``"0/steps"``.
 
@@ -180,7 +230,11 @@ class Monitor:
         return {f"{k}/{name}": x for k, section in enumerate(sections) for name, x in section.report().items()}
 
     def __str__(self) -> str:
-        return "\n".join(described(section, f"group {k}: " if self._is_list else "") for k, section in enumerate(self.sections))
+        sections = self.sections
+        if not self._is_list:
+            return described(sections[0], "", self._culprits)
+        lines = [described(section, f"group {k}: ") for k, section in enumerate(sections)]
+        return "\n".join(lines if self._culprits is None else [*lines, f"not finite{blamed(*self._culprits)}"])
 
     def plot(self, path: str | Path) -> None:
         """Write a picture of the run, 1200 x 600 pixels.
@@ -221,9 +275,9 @@ class Monitor:
         """
         given: object = other
         if isinstance(given, Mapping) and "groups" in given:
-            sections, is_list = of_state(given)
+            (sections, is_list), culprits = of_state(given), None
         elif isinstance(given, Monitor):
-            sections, is_list = given.sections, given._is_list
+            sections, is_list, culprits = given.sections, given._is_list, given._culprits
             self._each.merge(given._each.sums)
         else:
             what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
@@ -232,6 +286,8 @@ class Monitor:
             return
         if self._waiting:
             self._read()
+        if culprits is not None:
+            self._blame(culprits[0], self._told + culprits[1])
         mine = self._sections
         if mine and (self._is_list != is_list or len(mine) != len(sections)):
             named = [f"{len(m)} groups" if x else "one rule" for m, x in ((mine, self._is_list), (sections, is_list))]
@@ -249,6 +305,7 @@ class Monitor:
             "is_list": self._is_list,
             "sections": [section.state_dict() for section in sections],
             "each": {seen.name: self._each.sums[seen.name] for seen in self.gradients()},
+            "culprits": dict.fromkeys(*self._culprits) if self._culprits else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -266,5 +323,16 @@ class Monitor:
         sections = [Section.loaded(section) for section in state["sections"]]
         self.every, self._is_list = int(state["every"]), bool(state["is_list"])
         self._sections, self._waiting = sections, []
+        culprits = state.get("culprits")
+        self._culprits, self._hunts = (list(culprits), int(next(iter(culprits.values())))) if culprits else None, False
         self._each = Each()
         self._each.merge(state.get("each", {}))
+
+
+def _spoilt(norm: Any, grads: Any) -> list[str]:
+    """The names of the gradients whose own norm is not finite, of a rule with a norm for each that have been looked at."""
+    if not isinstance(norm, list) or grads is None or not set(map(type, norm)) <= {float} or math.isfinite(sum(norm)):
+        return []
+    opened = open_(grads)
+    present = [name for name, x in zip(names_of(opened), opened.leaves, strict=True) if x is not None]
+    return [name for name, n in zip(present, norm, strict=True) if not math.isfinite(n)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from gradclip.monitor.section import QUANTILES, Section
 
-__all__ = ["described", "short"]
+__all__ = ["blamed", "described", "short"]
 
 
 def short(x: float) -> str:
@@ -18,7 +19,17 @@ def short(x: float) -> str:
     return "-" if math.isnan(x) else f"{x:.4g}"
 
 
-def described(section: Section, title: str = "") -> str:
+def blamed(names: Sequence[str], step: int) -> str:
+    """The first culprits, as the end of a line.
+
+    >>> blamed(["a", "b", "c", "d"], 7)
+    '; at step 7 in a, b and 2 more'
+    """
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"; at step {step} in {', '.join(name or 'the gradient' for name in names[:2])}{more}"
+
+
+def described(section: Section, title: str = "", culprits: tuple[Sequence[str], int] | None = None) -> str:
     """Five lines: how often, how much, before, after, what was not finite."""
     found = section.report()
     lines = [f"{title}{section.steps} steps, {section.clipped} clipped ({_percent(found['clipped_fraction'])})"]
@@ -29,7 +40,8 @@ def described(section: Section, title: str = "") -> str:
         mean, largest = (short(found[f"norm_{name}_{what}"]) for what in ("mean", "largest"))
         lines.append(f"  norm {name:<8} mean {mean}  {quantiles}  largest {largest}")
     steps = " to ".join(str(step) for step in section.not_finite_steps)
-    lines.append(f"  not finite    {section.not_finite}" + (f" (step {steps})" if steps else ""))
+    known = "" if culprits is None else blamed(*culprits)
+    lines.append(f"  not finite    {section.not_finite}" + (f" (step {steps})" if steps else "") + known)
     return "\n".join(lines)
 
 

@@ -17,8 +17,8 @@ from jax_only.test_launches import launches
 import gradclip
 from gradclip import limits
 from gradclip.backends.jax import JaxBackend, gradient_transformation
+from gradclip.dialects import keras, torch
 from gradclip.dialects import optax as dialect
-from gradclip.dialects import torch
 from gradclip.monitor import values
 
 SIZES = [0.5, 3.0, 4.0, math.nan, 0.0, 12.0, 0.25] * 20
@@ -170,3 +170,50 @@ def test_the_state_of_the_optimizer_carries_a_limit_that_follows(jitted: bool) -
     assert float(state.limits[0]["count"]) == 28
     assert adaptive.state["count"] == 0
     assert read(state).report()["0/steps"] == 32
+
+
+STEPS = np.exp(np.random.default_rng(1).normal(size=(30, 3)))
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_the_state_of_the_optimizer_carries_a_limit_for_each_gradient(jitted: bool) -> None:
+    """Its shapes are the same from the first step on, so that ``scan`` carries it."""
+    eager = gradclip.Adaptive(limits.adagc(warmup=10))
+    optimizer = gradient_transformation(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=10))))
+    params = {"a": jnp.zeros(1, "float32"), "b": jnp.zeros(1, "float32"), "c": jnp.zeros(1, "float32")}
+    given = {name: jnp.float32(STEPS[:, [k]]) for k, name in enumerate("abc")}
+
+    def step(state: Any, grads: Any) -> tuple[Any, Any]:
+        clipped, state = optimizer.update(grads, state)
+        return state, clipped
+
+    state = optimizer.init(params)
+    if jitted:
+        state, got = jax.jit(lambda state, given: jax.lax.scan(step, state, given))(state, given)
+    else:
+        rows = []
+        for i in range(len(STEPS)):
+            state, row = step(state, {name: x[i] for name, x in given.items()})
+            rows.append(row)
+        got = jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
+    for i, sizes in enumerate(STEPS):
+        want = gradclip.clip([np.array([size]) for size in sizes], keras.clipnorm(eager)).grads
+        np.testing.assert_allclose([got[name][i] for name in "abc"], want, rtol=1e-4)
+    np.testing.assert_array_equal(state.limits[0]["count"], [30.0, 30.0, 30.0])
+
+
+def test_any_limit_is_carried_through_jit() -> None:
+    """As docs/limits.md says: that for each gradient too."""
+    adaptive, eager = (gradclip.Adaptive(limits.adagc(warmup=10)) for _ in range(2))
+
+    @jax.jit
+    def step(state: Any, grads: Any) -> tuple[Any, Any]:
+        carried = adaptive.carrying(state)
+        return gradclip.clip(grads, keras.clipnorm(carried)).grads, carried.state
+
+    state = limits.tensors(adaptive.state, jnp.zeros(()), each=3)
+    for sizes in STEPS:
+        got, state = step(state, [jnp.float32([size]) for size in sizes])
+        want = gradclip.clip([np.array([size]) for size in sizes], keras.clipnorm(eager)).grads
+        np.testing.assert_allclose(got, want, rtol=1e-4)
+    assert adaptive.state == limits.adagc().init()

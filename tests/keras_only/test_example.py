@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import runpy
 from pathlib import Path
 
 import pytest
+from test_examples import EXAMPLES, check_the_run
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
@@ -21,3 +23,11 @@ def test_keras_fit(capfd: pytest.CaptureFixture[str]) -> None:
     assert losses == sorted(losses, reverse=True)  # the loaded model goes on where the other was
     assert losses[-1] < 0.6
     assert "loaded: ClippedSGD, torch.clip_grad_norm" in capfd.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+def test_a_run_that_explodes_survives_and_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monitor, (before, after) = runpy.run_path(str(EXAMPLES / "keras_monitor.py"))["main"](steps=160)
+    check_the_run(monitor)
+    assert after < before / 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,27 @@ def test_the_numbers_of_steps_in_to_static() -> None:
         optimizer.step()
         optimizer.clear_grad()
     assert monitor.report()["clipped_steps"] == 1
+
+
+@pytest.mark.parametrize("each", [None, 1])
+def test_the_culprits_are_called_by_their_own_names(each: int | None) -> None:
+    monitor = gradclip.Monitor(each=each)
+    weights = [paddle.create_parameter([1], "float32") for _ in range(2)]
+    optimizer = paddle.optimizer.SGD(0.0, parameters=weights, grad_clip=grad_clip(torch.clip_grad_norm(1.0), monitor=monitor))
+    (weights[0].sum() + weights[1].sum() * np.inf).backward()
+    optimizer.step()
+    assert monitor.report()["not_finite"] == 1
+    assert monitor.culprits == ([weights[1].name], 0)
+
+
+def test_paddle_saves_the_state(tmp_path: Path) -> None:
+    monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()
+    grads = {"a": paddle.ones([2]), "b": paddle.to_tensor([float("nan")])}
+    monitor.update(gradclip.clip(grads, torch.clip_grad_norm(1.0)))
+    paddle.save(monitor.state_dict(), str(tmp_path / "monitor"))
+    other.load_state_dict(paddle.load(str(tmp_path / "monitor")))
+    assert repr(other.state_dict()) == repr(monitor.state_dict())
+    assert other.culprits == (["b"], 0)
 
 
 def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:

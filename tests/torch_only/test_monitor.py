@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_no_synchronisation_but_every_so_often(no_synchronisation: Callable[[], 
 
 
 def test_a_monitor_does_not_keep_the_gradients() -> None:
-    monitor, weight = gradclip.Monitor(), torch.nn.Parameter(torch.ones(2))
+    monitor, weight = gradclip.Monitor(each=1), torch.nn.Parameter(torch.ones(2))
     gradient = weight * 2
     result = gradclip.clip([gradient], RULE)
     assert result.norm.requires_grad
@@ -93,6 +94,15 @@ def test_a_result_of_a_compiled_step() -> None:
     for size in (0.5, 2.0):
         monitor.update(step(torch.tensor([size])))
     assert monitor.report()["clipped_steps"] == 1
+
+
+def test_torch_saves_the_state(tmp_path: Path) -> None:
+    monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()
+    monitor.update(gradclip.clip({"a": torch.ones(2), "b": torch.tensor([float("nan")])}, RULE))
+    torch.save(monitor.state_dict(), tmp_path / "monitor.pt")
+    other.load_state_dict(torch.load(tmp_path / "monitor.pt", weights_only=True))
+    assert repr(other.state_dict()) == repr(monitor.state_dict())
+    assert other.culprits == (["b"], 0)
 
 
 # ---- the step hook -------------------------------------------------------------------------------------------------------
@@ -139,6 +149,29 @@ def test_each_gradient_beside_its_parameter() -> None:
     first, second = monitor.gradients()
     assert (first.name, first.share, second.name, second.always_zero) == ("weight", 1.0, "bias", True)
     assert first.ratio == pytest.approx(0.5 / 8**0.5)
+
+
+@pytest.mark.usefixtures("as_if_elsewhere")
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_hook_finds_the_culprits_without_a_look(fused: bool) -> None:
+    """They are measured before the clip spoils the others, on steps that ``each`` measures."""
+    monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0, fused=fused)
+    hook = step_pre_hook(RULE, fused=fused, monitor=monitor)
+    for bad in (1.0, float("nan")):
+        model.weight.grad, model.bias.grad = torch.ones(1, 2), torch.full((1,), bad)
+        with NoLook():
+            hook(optimizer, (optimizer,), {})
+    assert monitor.culprits == (["bias"], 1)
+
+
+def test_the_hook_finds_the_culprits_on_the_host() -> None:
+    monitor, model = gradclip.Monitor(), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(RULE, monitor=monitor))
+    model.weight.grad, model.bias.grad = torch.ones(1, 2), torch.full((1,), float("inf"))
+    optimizer.step()
+    assert monitor.culprits == (["bias"], 0)
 
 
 # ---- a step that is not finite: zeros, or no step ------------------------------------------------------------------------

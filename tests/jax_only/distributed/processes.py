@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from launched import TIME_LIMIT
 
 import gradclip
+from gradclip import limits
 from gradclip.dialects import torch
 
 
@@ -62,7 +66,36 @@ def main() -> None:
     assert f"Received: process {processes - 1}: ['spoilt']: 1 of 32 elements\n" in str(raised.value)
     assert np.isfinite(tree["fine"].addressable_shards[0].data).all()
     assert jnp.isnan(gradclip.norm(tree, torch.clip_grad_norm(1.0)))
+    follow(lambda size: place(np.full((8, 4), size / math.sqrt(32.0), "float32"), P("data")))
     print(f"process {index} of {processes}: all is right")
+
+
+def follow(made: Callable[[float], jax.Array]) -> None:
+    """A monitor and a limit that follows the run see the norm of all processes, and agree on all: traced and not."""
+    sizes = [1.05, 2.05, 3.05, 50.0, math.nan, 2.05, 1.55, 4.05] * 2  # at no edge of a bin
+    limit = limits.quantile(0.5, warmup=3)
+    alone = gradclip.Adaptive(limit)
+    want = [float(alone.step(size)) for size in sizes]
+    monitor, told, adaptive = gradclip.Monitor(), gradclip.Monitor(), gradclip.Adaptive(limit)
+    states = jax.tree.map(np.asarray, (monitor.init(), limits.tensors(limit.init(), np.zeros((), "float32"))))
+
+    @jax.jit
+    def step(states: Any, gradient: jax.Array) -> Any:
+        seen, known = states
+        result = gradclip.clip([gradient], torch.clip_grad_norm(limit.limit(known)))
+        return (gradclip.observed(seen, result), limit.observe(known, result.norm)), limit.limit(known)
+
+    for size, most in zip(sizes, want, strict=True):
+        states, used = step(states, made(size))
+        told.update(gradclip.clip([made(size)], torch.clip_grad_norm(adaptive)))
+        got = [float(used), float(adaptive.last)]
+        np.testing.assert_allclose(got, most, rtol=1e-5)
+        everywhere = multihost_utils.process_allgather(np.float32(got))
+        np.testing.assert_array_equal(everywhere, np.broadcast_to(np.float32(got), everywhere.shape))
+    monitor.merge(states[0])
+    for found in (monitor.report(), told.report()):
+        assert (found["steps"], found["not_finite"], found["not_finite_first_step"]) == (16, 2, 4)
+        assert abs(found["norm_before_largest"] - 50.0) < 1e-4
 
 
 if __name__ == "__main__":

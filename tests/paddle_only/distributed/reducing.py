@@ -11,6 +11,8 @@ import pytest
 from paddle_only.distributed.common import Shard, agree, close, exact, local, placed, random, square, traffic, world
 
 import gradclip
+from gradclip import limits
+from gradclip.backends.paddle import grad_clip
 from gradclip.dialects import paddle as paddle_dialect
 from gradclip.dialects import torch as dialect
 from gradclip.errors import ArgumentError
@@ -53,6 +55,22 @@ def check_a_function() -> None:
     rule = dialect.clip_grad_norm(1.0, norm_type=math.inf)
     got = gradclip.norm(mine, rule, reduce=lambda norm: dist.all_reduce(norm, op=largest) and None)
     close(got, exact(flat, math.inf))
+
+
+def check_a_monitor_and_a_limit_that_follows() -> None:
+    """They see the reduced norm: all processes count the same, and have the same limit at each step."""
+    monitor, adaptive = gradclip.Monitor(every=5), gradclip.Adaptive(limits.quantile(0.5, warmup=3))
+    alone = gradclip.Adaptive(limits.quantile(0.5, warmup=3))
+    mine = stages()[dist.get_rank()] or [random((2,), 99) * 0]
+    clip = grad_clip(dialect.clip_grad_norm(adaptive), reduce=world(), monitor=monitor)
+    for step, size in enumerate([1.0, 2.0, 0.5, 100.0, math.nan, 1.0, 0.7, 3.0]):
+        clip([(paddle.create_parameter(g.shape, "float32"), g * size) for g in mine])
+        want = alone.step(exact([g for stage in stages() for g in stage]) * size)
+        assert abs(float(adaptive.last) - want) <= 1e-5 * want, step
+        agree(float(adaptive.last))
+    found = monitor.report()
+    assert (found["steps"], found["not_finite"], found["not_finite_first_step"]) == (8, 1, 4)
+    agree(list(found.values()))
 
 
 def check_what_would_be_counted_twice() -> None:
