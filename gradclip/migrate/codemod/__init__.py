@@ -13,7 +13,7 @@ import libcst as cst
 
 from gradclip.migrate.apis import BY_NAME
 from gradclip.migrate.apis.model import Kind
-from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, mentions
+from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, libraries, mentions
 from gradclip.migrate.codemod.codes import link
 from gradclip.migrate.codemod.flow import Flow
 from gradclip.migrate.codemod.found import Context, Decision
@@ -67,7 +67,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
     resolver = Resolver(source, options.stars)
     replaced = replacements(source, resolver)
     context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options, replaced)
-    decisions = [decision for decision in _decisions(context) if _selected(decision, options)]
+    decisions = _outermost([decision for decision in _decisions(context) if _selected(decision, options)], source)
     if not decisions:
         return Migrated(source.text)
     decisions.sort(key=lambda decision: source.start(decision.node))
@@ -75,6 +75,14 @@ def _migrate(source: Source, options: Options) -> Migrated:
     edits = [edit for decision in decisions for edit in decision.edits]
     edits += _imports(decisions, context) + _comments(decisions, context)
     return Migrated(source.edited(edits) if edits else source.text, tuple(_site(decision, source) for decision in decisions))
+
+
+def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
+    """Without those of clips that ``set_gradient_clip`` sets: they end as its call does."""
+    outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
+    if not outer:
+        return list(decisions)
+    return [decision for decision in decisions if outer.isdisjoint(source.ancestors(decision.node))]
 
 
 def _selected(decision: Decision, options: Options) -> bool:
@@ -102,7 +110,7 @@ def _decisions(context: Context) -> Iterator[Decision]:
     for call in source.any(cst.Call):
         name = last_name(call.func)
         if name in names or any(a.keyword is not None and a.keyword.value in mentions.CLIP_KEYWORDS for a in call.args):
-            decided = [*calls.decide(call, context)] or [*mentions.call(call, context)]
+            decided = [*calls.decide(call, context)] or [*libraries.call(call, context)] or [*mentions.call(call, context)]
             decided = decided or [*(byhand.call(call, context) if name in byhand.METHODS else ())]
             yield from decided
             if decided:
@@ -130,6 +138,8 @@ def _others(context: Context) -> Iterator[Decision]:
             yield from configuration.attribute(attribute, context)
         elif attribute.attr.value in mentions.CLIP_KEYWORDS:
             yield from configuration.assigned(attribute, context)
+        elif configuration.is_setting(attribute.attr.value):
+            yield from configuration.setting(attribute, context)
     for operation in source.any(cst.BinaryOperation):
         if isinstance(operation.operator, cst.Divide):
             yield from handwritten.division(operation, context)
@@ -137,7 +147,7 @@ def _others(context: Context) -> Iterator[Decision]:
 
 def _names(context: Context) -> frozenset[str]:
     """The last names that a call of interest can have in this source: imports and assignments may give new ones."""
-    telling = mentions.METHODS | byhand.METHODS | _TABLE
+    telling = mentions.METHODS | byhand.METHODS | libraries.LAST_NAMES | _TABLE
     imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
     assigned = {
         name

@@ -87,9 +87,19 @@ def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None,
         return Finding("GM401", advice=f"Write: gradclip.clip({mapped}, {rule}).grads.")
     if owner and "clip_grad_value" in rule:
         return Finding("GM401", advice=f"Write: gradclip.clip_grad_value_({owner[1]}, {high}).")
-    in_place = last_name(node.func).endswith("_") or any(a.keyword is not None and a.keyword.value == "out" for a in node.args)
-    line = f"gradclip.clip_({code}, {rule})" if in_place else f"gradclip.clip({code}, {rule}).grads"
+    out = code if last_name(node.func).endswith("_") else _out(node, function, context)
+    line = f"gradclip.clip_({code}, {rule})" if out == code else f"gradclip.clip({code}, {rule}).grads"
+    line = line if out in ("", code) else f"{out}[...] = {line}"
     return Finding("GM401", advice=f"Write: {line}.")
+
+
+def _out(node: cst.Call, function: str | None, context: Context) -> str:
+    """The array that a call writes into: ``out=``, or the fourth argument of NumPy's, the third of its method."""
+    for number, argument in enumerate(node.args):
+        by_place = argument.keyword is None and number == (2 if function is None else 3) and not argument.star
+        if by_place or (argument.keyword is not None and argument.keyword.value == "out"):
+            return context.source.one_line(argument.value)
+    return ""
 
 
 def _is_limit(argument: cst.Arg) -> bool:
