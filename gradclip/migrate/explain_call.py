@@ -277,9 +277,9 @@ def _set(node: ast.Call, arguments: Mapping[str, str]) -> Call | None:
 
 def _as_set(api: Api, clip: Api) -> Api:
     """A clip that is set for all parameters: what it computes is its own."""
-    note = f"{clip.note} {api.note}"
-    kept = {"code": api.code, "names": (*api.names, *clip.names), "status": api.status, "since": api.since, "link": api.link}
-    return replace(clip, **kept, returns=api.returns, note=note)
+    note, names = f"{clip.note} {api.note}", (*api.names, *clip.names)
+    own = replace(clip, code=api.code, names=names, returns=api.returns, note=note)
+    return replace(own, status=api.status, since=api.since, link=api.link)
 
 
 def _check_limit(node: ast.Call, named: _Named, arguments: Mapping[str, str]) -> None:
