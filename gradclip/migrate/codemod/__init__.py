@@ -78,11 +78,19 @@ def _migrate(source: Source, options: Options) -> Migrated:
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
-    """Without those of clips that ``set_gradient_clip`` sets: they end as its call does."""
+    """Without those within another: of clips that ``set_gradient_clip`` sets, and of what is rewritten as a whole."""
     outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
-    if not outer:
+    whole = {decision.edits[0]: decision for decision in decisions if decision.code == "GM402" and decision.edits}
+    if not outer and not whole:
         return list(decisions)
-    return [decision for decision in decisions if outer.isdisjoint(source.ancestors(decision.node))]
+    return [
+        decision
+        for decision in decisions
+        if outer.isdisjoint(source.ancestors(decision.node))
+        and not any(
+            edit.start <= source.start(decision.node) < edit.end and decision is not other for edit, other in whole.items()
+        )
+    ]
 
 
 def _selected(decision: Decision, options: Options) -> bool:

@@ -1,4 +1,4 @@
-"""``docs/third-parties.md``: made from what the suite found, in ``found.json``, and of what that does to training, in ``page.toml``."""
+"""``docs/third-parties.md``: of what the suite found (``found.json``) and what that does to training (``page.toml``)."""
 
 from __future__ import annotations
 
