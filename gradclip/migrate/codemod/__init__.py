@@ -6,6 +6,7 @@ of the text, and no byte outside of them. ``calls`` decides, ``traps`` object, `
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator, Sequence
 
@@ -56,10 +57,15 @@ def migrate_source(source: str, options: Options) -> Migrated:
     if not _WORDS.search(source):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
+    collects = gc.isenabled()
+    gc.disable()  # a tree is many objects, and none is garbage while it is read
     try:
         migrated = _migrate(Source(source.removeprefix(_BOM)), options)
     except RecursionError:
         raise SourceError("It is nested too deeply to be read.") from None
+    finally:
+        if collects:
+            gc.enable()
     return Migrated(mark + migrated.source, migrated.sites)
 
 

@@ -46,7 +46,7 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
     elif key in _NESTED:
         if _is_settings(node.value, context):
             yield _manual(node, key)
-        elif any(argument.keyword is not None and argument.keyword.value == "clip_mode" for argument in call.args):
+        elif key == "clip_grad" and any(a.keyword is not None and a.keyword.value == "clip_mode" for a in call.args):
             reason = "timm's scaler unscales the gradients and clips them as its mode says."
             yield manual(node, Finding("GM505", reason, "Keep it: it clips between the unscaling and the step."))
     elif key == "max_grad_norm" and _OPACUS.fullmatch(name):
