@@ -24,7 +24,7 @@ NESTED = """\
 class A(object):
     @decorated
     def f(self):
-        if a: b = 1
+        if a: b = clip
         elif c:
             d = e; f = g
         else:
@@ -43,7 +43,7 @@ class A(object):
 
     async def g(self):
       async with y as z:
-        return A
+        return clip
 """
 
 
