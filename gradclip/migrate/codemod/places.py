@@ -64,10 +64,10 @@ class Places:
             first = said[number]
             number += len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
             self._starts[node] = self._lines[first.lineno - 1] + first.col_offset, indents
-            body = node.body if isinstance(node, _WITH_BODIES) else None
-            if isinstance(body, cst.IndentedBlock):
-                inner = self._module.default_indent if body.indent is None else body.indent
-                self._read(body.body, getattr(first, "body", ()), (*indents, inner))
+            block = node.body if isinstance(node, _WITH_BODIES) else None
+            if isinstance(block, cst.IndentedBlock):
+                inner = self._module.default_indent if block.indent is None else block.indent
+                self._read(block.body, getattr(first, "body", ()), (*indents, inner))
 
     def _find(self, unit: cst.CSTNode) -> None:
         start, indents = self._starts[unit]
