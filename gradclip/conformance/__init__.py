@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from gradclip.conformance.adapted import gradclip_target, native_target
     from gradclip.conformance.array import Array
     from gradclip.conformance.engine import check_target
+    from gradclip.conformance.function import function_target
     from gradclip.conformance.load import load_vectors
     from gradclip.conformance.parametrize import parametrize_with_checks
     from gradclip.conformance.result import Report, Result
-    from gradclip.conformance.target import Target, function_target
+    from gradclip.conformance.target import Target
 
 __all__ = [
     "Array",
@@ -36,7 +37,7 @@ _WHERE = {
     "Result": "result",
     "Target": "target",
     "check_target": "engine",
-    "function_target": "target",
+    "function_target": "function",
     "gradclip_target": "adapted",
     "load_vectors": "load",
     "native_target": "adapted",

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance.adapted import gradclip_target, native_target
+from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
-from gradclip.conformance.target import OPERATIONS, function_target
+from gradclip.conformance.target import OPERATIONS
 from gradclip.errors import ArgumentError
 
 __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]

@@ -1,16 +1,12 @@
-"""What is put to the test: the protocol, the names of operations and features, and a target made of one function."""
+"""What is put to the test: the protocol, the names of operations and features, and a target put together of parts."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from gradclip.conformance.timed import Timed
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError
 from gradclip.spelling import did_you_mean, nearest, same
 
 __all__ = [
@@ -24,7 +20,6 @@ __all__ = [
     "Run",
     "Target",
     "dialect_of",
-    "function_target",
     "load_arrays",
     "named_like",
 ]
@@ -98,9 +93,6 @@ OPTIONS = frozenset({"norm_type", "error_if_nonfinite", "axes", "axis", "eps", "
 
 #: what a plain function claims unless it is said; with "functional" or "in place", and "norm" if it returns one
 DEFAULT_CLAIMS = frozenset({"float32", "several"})
-
-_OF_PARAMETERS = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.clip_grad_norm_")  # natively
-_TRIAL = 5.0  # seconds for the trial call of a plain function
 
 #: what a target may have beside its five members, where it claims a feature that needs it
 OPTIONAL_MEMBERS = ("versions", "device", "make_layout", "make_sparse", "trace", "derivative")
@@ -206,168 +198,3 @@ class ComposedTarget:
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         return self.runs[operation](gradients, dict(arguments))
-
-
-class FunctionTarget(ComposedTarget):
-    """One function, as a target."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        operation: str,
-        arrays: Any,
-        claims: Collection[str] | None,
-        in_place: bool | None,
-        name: str,
-        takes: str | None = None,
-    ) -> None:
-        super().__init__(name, arrays, {}, {operation: self._call})
-        self._hold = getattr(arrays, "hold", None) if (takes or _taken(function, operation)) == "parameters" else None
-        self._can_hold = self._hold is None and hasattr(arrays, "hold")
-        self._function, self._operation = function, operation
-        self._is_tried = operation in REPORTS_NORM or operation.endswith("_")  # others have nothing to find out
-        self._said, self._in_place = claims, in_place if self._is_tried else bool(in_place)
-
-    @cached_property
-    def claims(self) -> Mapping[str, Collection[str]]:
-        """What was said, else the defaults, the optional arguments that the function has, and "norm" where it returns one."""
-        if self._said is not None:
-            return {self._operation: frozenset(self._said)}
-        clipped, norm = self._tried() if self._is_tried else ((), None)
-        in_place = clipped is None if self._in_place is None else self._in_place
-        claims = {*DEFAULT_CLAIMS, "in place" if in_place else "functional"}
-        claims |= _parameters(self._function).keys() & set(OPERATIONS[self._operation][1:]) & FEATURES.keys()
-        if self._operation in REPORTS_NORM and norm is not None:
-            claims.add("norm")
-        return {self._operation: frozenset(claims)}
-
-    @cached_property
-    def hint(self) -> str:
-        """What to say with each failure: that a function of gradients returns 0 for some, or raises, may take parameters."""
-        if not self._can_hold or not self._is_tried:
-            return ""
-        try:
-            _, norm = Timed(_TRIAL)(lambda: self._trial())
-            nothing = norm is not None and float(self.read(norm)[0][0] if not isinstance(norm, (int, float)) else norm) == 0
-        except (Exception, SystemExit):
-            nothing = True
-        return "a function of parameters is handed these with --takes parameters" if nothing else ""
-
-    def _trial(self) -> tuple[Any, Any]:
-        gradients, arguments = [self.make([3.0, 4.0], [2], "float32")], {OPERATIONS[self._operation][0]: 1.0}
-        return self._parts(self._result(gradients, arguments))
-
-    def _tried(self) -> tuple[Any, Any]:
-        """What a trial call returns: gradients and norm, as :meth:`_parts` has them."""
-        try:
-            found: tuple[Any, Any] = Timed(_TRIAL)(self._trial)
-        except (Exception, SystemExit):  # what is wrong with it, the cases say one by one
-            return None if self._hold else (), None
-        return (None, found[1]) if self._hold else found
-
-    def _call(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        held = list(gradients)
-        if self._hold is not None:
-            return self._on_parameters(held, isinstance(gradients, Iterator), arguments)
-        clipped, norm = self._parts(self._result(iter(held) if isinstance(gradients, Iterator) else gradients, arguments))
-        return (held if clipped is None and self._in_place is not False else clipped), norm
-
-    def _on_parameters(self, held: list[Any], is_iterator: bool, arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        """Through parameters that hold the gradients."""
-        assert self._hold is not None
-        parameters = self._hold(held)
-        _, norm = self._parts(self._called(iter(parameters) if is_iterator else parameters, arguments))
-        return [parameter.grad for parameter in parameters], norm
-
-    def _result(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> Any:
-        return self._called(gradients if self._hold is None else self._hold(list(gradients)), arguments)
-
-    def _called(self, first: Any, arguments: dict[str, Any]) -> Any:
-        positional, named = _bound(self._function, self._operation, arguments)
-        return self._function(first, *positional, **named)
-
-    def _parts(self, result: Any) -> tuple[Any, Any]:
-        """What the function returned: its gradients, or None where it returns none; and its norm, or None."""
-        if isinstance(result, tuple) and len(result) == 2 and (result[0] is None or isinstance(result[0], (list, tuple))):
-            return result
-        return (None, result) if self._is_norm(result) else (result, None)
-
-    def _is_norm(self, result: Any) -> bool:
-        """Whether it is one number, or nothing."""
-        if result is None or isinstance(result, (int, float)):
-            return True
-        try:
-            return not isinstance(result, (list, tuple)) and len(self.read(result)[0]) == 1
-        except Exception:  # it is no array
-            return False
-
-
-def function_target(
-    function: Callable[..., Any],
-    operation: str,
-    arrays: Any = "numpy",
-    claims: Collection[str] | None = None,
-    in_place: bool | None = None,
-    name: str | None = None,
-    takes: str | None = None,
-) -> FunctionTarget:
-    """A target made of one function, such as ``def my_clip(grads, max_norm): ...``.
-
-    Args:
-        function: takes a list of gradients, then the operation's arguments: by their native names where it has parameters
-            of these names, else in the native's order. Returns the clipped gradients, or them and the norm; one that clips in
-            place may return the norm alone, or None.
-        operation: one of :data:`OPERATIONS`: what the function claims to mean.
-        arrays: what it takes: the name of a framework, or an object with ``make`` and ``read`` as :class:`Target` has them.
-        claims: some of :data:`FEATURES`; if None :data:`DEFAULT_CLAIMS`, the optional arguments that the function names, and
-            "norm" where a trial call returns one.
-        in_place: whether it clips the gradients themselves; if None it does where the native does too and a trial call returns
-            no gradients.
-        name: for the report; the function's own if None.
-        takes: "gradients", or "parameters" that hold them in ``grad``; if None the name of the function's first argument says,
-            else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take parameters, where the arrays have such.
-
-    Raises:
-        ValueError: for an operation that is not known.
-        TypeError: for what cannot be called.
-
-    >>> from gradclip.conformance import function_target
-    >>> function_target(lambda grads, max_norm: grads, "optax.clip_by_global_norm", name="no clip").name
-    'no clip'
-    """
-    operation = named_like(operation, OPERATIONS, "There is no operation of this name.", "operation")
-    if not callable(function):
-        raise ArgumentTypeError("function must be callable.", f"function={function!r}")
-    name = name or str(getattr(function, "__name__", type(function).__name__))
-    return FunctionTarget(function, operation, load_arrays(arrays), claims, in_place, name, takes)
-
-
-def _taken(function: Callable[..., Any], operation: str) -> str:
-    """What a function is handed, by its first argument's name or its operation."""
-    first = next(iter(_parameters(function)), "")
-    if re.search(r"param|weight|model|module", first):
-        return "parameters"
-    if re.search(r"grad|^gs?$|tensor|update|tree|^t_list$|^t$|^x$", first):
-        return "gradients"
-    return "parameters" if operation in _OF_PARAMETERS else "gradients"
-
-
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have none
-        return {}
-
-
-def _bound(function: Callable[..., Any], operation: str, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that go by position, and those that go by name."""
-    parameters = _parameters(function)
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    named = {
-        name
-        for name in arguments
-        if takes_any or (name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY)
-    }
-    if any(name in arguments and name not in named for name in OPERATIONS[operation]):
-        return [arguments[name] for name in OPERATIONS[operation] if name in arguments], {}
-    return [], dict(arguments)

@@ -10,11 +10,12 @@ import difflib
 import inspect
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gradclip.errors import ArgumentError, GradclipError, message
 from gradclip.migrate.apis import APIS, BY_CODE, BY_NAME, KEYWORDS
+from gradclip.migrate.apis.libraries import library
 from gradclip.migrate.apis.meaning import DIALECTS, dialect_arguments, dialect_function
 from gradclip.migrate.apis.model import Api, Kind
 from gradclip.rule import Rule
@@ -144,7 +145,8 @@ def _named(name: str, node: ast.Call | None) -> _Named:
         spelled = same(candidate.removeprefix("gradclip.dialects."), DIALECTS)
         if spelled is not None:
             return _spelled(spelled, node)
-    return _by_ending(name, node)
+    known = library(name, node)
+    return _by_ending(name, node) if known is None else _Named(known.names[0], known)
 
 
 def _spelled(dialect: str, node: ast.Call | None) -> _Named:
@@ -254,8 +256,30 @@ def _bound(node: ast.Call, named: _Named, text: str) -> Call:
     if named.of_dialect:
         natives = {dialect: native for native, dialect in api.dialect_arguments.items()}
         arguments = {natives.get(parameter, parameter): source for parameter, source in arguments.items()}
+    if api.kind is Kind.GLOBAL_STATE:
+        inner = _set(node, arguments)
+        if inner is not None:
+            return replace(inner, text=text, name=name, api=_as_set(api, inner.api))
     _check_limit(node, named, arguments)
     return _call(text, name, api, arguments, len(node.args), _without(node, api.keyword) if api.keyword else "")
+
+
+def _set(node: ast.Call, arguments: Mapping[str, str]) -> Call | None:
+    """The clip that ``set_gradient_clip`` is given, if it is written there."""
+    clip = arguments.get("clip", "")
+    if not any(isinstance(inner, ast.Call) and ast.unparse(inner) == clip for inner in ast.walk(node)):
+        return None
+    try:
+        return find(clip)
+    except CallError:
+        return None
+
+
+def _as_set(api: Api, clip: Api) -> Api:
+    """A clip that is set for all parameters: what it computes is its own."""
+    note, names = f"{clip.note} {api.note}", (*api.names, *clip.names)
+    own = replace(clip, code=api.code, names=names, returns=api.returns, note=note)
+    return replace(own, status=api.status, since=api.since, link=api.link)
 
 
 def _check_limit(node: ast.Call, named: _Named, arguments: Mapping[str, str]) -> None:
@@ -278,7 +302,10 @@ def _plain(signature: inspect.Signature) -> str:
 
 
 def _without(node: ast.Call, keyword: str) -> str:
-    return ast.unparse(ast.Call(func=node.func, args=node.args, keywords=[k for k in node.keywords if k.arg != keyword]))
+    """A call of a constructor without a keyword, as Keras 3 has it: ``lr=`` is ``learning_rate=`` there."""
+    others = [k for k in node.keywords if k.arg != keyword]
+    named = [ast.keyword("learning_rate", k.value) if k.arg == "lr" else k for k in others]
+    return ast.unparse(ast.Call(func=node.func, args=node.args, keywords=named))
 
 
 def _call(text: str, name: str, api: Api, arguments: Mapping[str, str], positional: int = 0, rest: str = "") -> Call:

@@ -26,6 +26,14 @@ _GRADCLIP = {
     "paddle": "grad_clip=gradclip.backends.paddle.grad_clip(rule)",
     "jax": "optax.chain(gradclip.backends.jax.gradient_transformation(rule), optimizer)",
 }
+#: the same by a norm that is known: ``n`` is its source
+_BY_NORM = {
+    "torch": "gradclip.scale_by_norm_(model.parameters(), rule, {n})",
+    "tensorflow": "grads = gradclip.scale_by_norm(grads, rule, {n}).grads",
+    "keras": "grads = gradclip.scale_by_norm(grads, rule, {n}).grads",
+    "paddle": "gradclip.scale_by_norm_(model.parameters(), rule, {n})",
+    "jax": "grads = gradclip.scale_by_norm(grads, rule, {n}).grads",
+}
 _NO_EFFECT = {"name", "foreach", "group_name", "dtype"}
 _SUMMED = "result = gradclip.clip(grads, rule)"
 
@@ -73,6 +81,9 @@ def _equivalent(call: Call, framework: str) -> Equivalent:
             return Equivalent(framework, EXACT if target.exact else ROUNDING, code, target.note)
     if call.api.kind is Kind.MEASURE:
         return Equivalent(framework, NONE, "gradclip.norm(grads, rule)")
+    known = words.known_norm(call)
+    if known:
+        return Equivalent(framework, NONE, _BY_NORM[framework].format(n=known))
     summed = call.rule is not None and call.rule.scope is Scope.EXAMPLE
     return Equivalent(framework, NONE, _SUMMED if summed else _GRADCLIP[framework])
 
@@ -179,6 +190,7 @@ def rule_code(call: Call) -> str:
     needed = {p.name: p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty}
     if call.api.kind is Kind.MEASURE:
         needed = dict.fromkeys(needed, 'float("inf")')
-    given = dialect_arguments(call.api, {name: source for name, source in call.arguments.items() if name != "use_norm"})
+    told = {name: source for name, source in call.arguments.items() if name not in {"use_norm", *_NO_EFFECT}}
+    given = dialect_arguments(call.api, told)
     written = ", ".join(f"{name}={source}" for name, source in {**needed, **given}.items())
     return f"gradclip.dialects.{call.api.dialect}({written})"

@@ -11,7 +11,7 @@ from gradclip.migrate.apis.model import Api, Kind
 from gradclip.migrate.explain_call import Call, with_limit
 from gradclip.rule import Rule, Scope
 
-__all__ = ["BOUNDS", "EDGES", "edges", "epsilon", "formula", "negative", "returns", "scope", "sources"]
+__all__ = ["BOUNDS", "EDGES", "edges", "epsilon", "formula", "known_norm", "negative", "returns", "scope", "sources"]
 
 _SCOPES = {
     Scope.GLOBAL: "one norm over all gradients together",
@@ -65,13 +65,27 @@ def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
         low, high = _bounds(call, rule, written)
         return [f"max(min(g, {high}), {low})"]
     limit = limit or written.get(rule.limit_name, rule.limit_name)
-    given = next((name for name in ("use_norm", "total_norm") if call.arguments.get(name, "None") != "None"), "")
+    given = _given(call)
     lines = [] if call.api.kind is Kind.MEASURE else [_scaled(rule, "L" if rule.relative_to is not None else limit)]
     if rule.relative_to is not None:
         least = f"max(the norm of the same unit of its parameter, {call.arguments.get('eps', rule.relative_to)})"
         lines.append(f"L = {limit} * {least}")
     lines.append(f"n = {given}, which is given" if given else f"n = {_norm(rule, written, call.unknown)}")
     return lines
+
+
+def known_norm(call: Call) -> str:
+    """The source of a norm that the call is given, or nothing.
+
+    >>> from gradclip.migrate.explain_call import find
+    >>> known_norm(find("tf.clip_by_global_norm(grads, 5.0, use_norm=n)"))
+    'n'
+    """
+    return call.arguments.get(_given(call), "")
+
+
+def _given(call: Call) -> str:
+    return next((name for name in ("use_norm", "total_norm") if call.arguments.get(name, "None") != "None"), "")
 
 
 def _bounds(call: Call, rule: Rule, written: Mapping[str, str]) -> tuple[str, str]:

@@ -170,25 +170,53 @@ def _all(first: _File, following: Mapping[int, list[_File]]) -> Iterator[_File]:
 
 def _bound(module: str, file: _File, by_name: Mapping[str, list[_File]], depth: int) -> dict[str, str] | None:
     """What ``from module import *`` binds; None where that is not known."""
-    parts = [part for part in module.split(".") if part]
-    if not parts or not depth:
-        return None
-    folder = parts[-2] if len(parts) > 1 else file.folder
-    one = [other for other in by_name.get(parts[-1], ()) if other.folder == folder and other.stem != "__init__"]
-    if len(one) != 1:
+    one = _module(module, file, by_name) if depth else None
+    if one is None:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            body = ast.parse(_text(one[0].path)).body
+            body = ast.parse(_text(one.path)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     names: dict[str, str] = {}
     for statement in body:
-        if not _collect(statement, names, one[0], by_name, depth):
+        if not _collect(statement, names, one, by_name, depth):
             return None
-    listed = names.pop("__all__", None)
-    return None if listed is not None else {name: value for name, value in names.items() if not name.startswith("_")}
+    if "__all__" not in names:
+        return {name: value for name, value in names.items() if not name.startswith("_")}
+    listed = _listed(body)
+    return None if listed is None else {name: value for name, value in names.items() if name in listed}
+
+
+def _module(module: str, file: _File, by_name: Mapping[str, list[_File]]) -> _File | None:
+    """The one file, or the package, that a module's name in a file stands for."""
+    parts = [part for part in module.split(".") if part]
+    up = len(module) - len(module.lstrip("."))
+    folder = os.path.dirname(os.path.abspath(file.path))
+    for _ in range(up - 1):
+        folder = os.path.dirname(folder)
+    exactly = up or len(parts) == 1
+    wanted = os.path.join(folder, *parts) if exactly else os.sep + os.path.join(*parts) if parts else ""
+    found = []
+    for other in by_name.get(parts[-1], ()) if parts else ():
+        base = os.path.splitext(os.path.abspath(other.path))[0]
+        base = os.path.dirname(base) if other.stem == "__init__" else base
+        if base == wanted if exactly else base.endswith(wanted):
+            found.append(other)
+    return found[0] if len(found) == 1 else None
+
+
+def _listed(body: Iterable[ast.stmt]) -> frozenset[str] | None:
+    """The names of an ``__all__`` that is one list of strings; None for any other."""
+    about = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == "__all__"]
+    for statement in body:
+        if len(about) == 1 and isinstance(statement, ast.Assign) and statement.targets == about:
+            try:
+                return frozenset(ast.literal_eval(statement.value))
+            except (ValueError, TypeError):
+                return None
+    return None
 
 
 def _collect(statement: ast.stmt, names: dict[str, str], file: _File, by_name: Mapping[str, list[_File]], depth: int) -> bool:

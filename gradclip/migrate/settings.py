@@ -14,7 +14,9 @@ __all__ = ["report_settings", "wanted"]
 #: what only one trainer reads; the others are as often settings of the project's own
 _TRAINERS = frozenset({"GM501", "GM503"})
 _OFF = frozenset({"null", "none", "~", "false", "0", "0.0", "0."})
-_SETTING = re.compile(rf"""(?<![\w-])(?P<key>{"|".join(KEYS)})(?P<quote>["']?)\s*[:=]\s*(?P<value>[^\s,#\]}}]*)""")
+_SETTING = re.compile(
+    rf"""(?<![\w-])(?P<key>{"|".join((*KEYS, "clip_norm"))})(?P<quote>["']?)\s*[:=]\s*(?P<value>[^\s,#\]}}]*)"""
+)
 _LONGEST = 200  #: characters of the names before a key: "model.trainer."
 
 
@@ -49,7 +51,8 @@ def _start(line: str, found: re.Match[str]) -> int:
 
 def _site(shown: str, found: re.Match[str], line: int, start: int) -> Site:
     key, value = found["key"], found["value"].strip("\"'").lower()
-    code, outcome, advice = CODES[KEYS[key]], Outcome.MANUAL, CODES[KEYS[key]].advice
+    code = CODES[KEYS.get(key, "GM504")]
+    outcome, advice = Outcome.MANUAL, code.advice
     reason = code.reason
     if value in _OFF:
         code, outcome, reason, advice = CODES["GM003"], Outcome.UNCHANGED, f"`{key}` is off.", ""

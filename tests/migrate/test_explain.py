@@ -156,7 +156,7 @@ KERAS, TORCH = "gradclip.backends.keras.clipped(optimizer, rule)", "gradclip.cli
             "tf.clip_by_global_norm(g, 1.0, use_norm=n)",
             "keras",
             NONE,
-            KERAS,
+            "grads = gradclip.scale_by_norm(grads, rule, n).grads",
         ),
         ("fluid.clip.GradientClipByNorm(2.0)", "paddle", "within rounding", "paddle.nn.ClipGradByNorm(2.0)"),
         (

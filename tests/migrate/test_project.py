@@ -114,6 +114,14 @@ STARS = {
     "a function by another name": ("base", "from torch.nn.utils import clip_grad_norm_ as clip_grad_\n", "clip_grad_", True),
     "the file's own": ("base", "def clip_grad_norm_(p, c):\n    pass\n", "clip_grad_norm_", False),
     "a private name": ("base", "import torch as _torch\n", "_torch.nn.utils.clip_grad_norm_", False),
+    "a file that lists it in __all__": ("base", "import torch\n__all__ = ['torch']\n", "torch.nn.utils.clip_grad_norm_", True),
+    "a list that grows": (
+        "base",
+        "import torch\n__all__ = ['torch']\n__all__ += []\n",
+        "torch.nn.utils.clip_grad_norm_",
+        False,
+    ),
+    "a list that is computed": ("base", "import torch\n__all__ = sorted(x)\n", "torch.nn.utils.clip_grad_norm_", False),
     "a file with __all__": ("base", "import torch\n__all__ = ['x']\n", "torch.nn.utils.clip_grad_norm_", False),
     "what may be one or the other": (
         "base",
@@ -149,3 +157,31 @@ def test_a_star_that_is_known_not_to_bind_a_name_is_no_doubt(tmp_path: Path, cap
     cli.main(["migrate", "-j", "1", "--write", str(tmp_path)])
     capsys.readouterr()
     assert "gradclip.clip_grad_norm_(" in (tmp_path / "user.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [
+        (".base", "pkg/inner/base"),
+        ("..base", "pkg/base"),
+        ("..common", "pkg/common/__init__"),
+        ("pkg.common", "pkg/common/__init__"),
+        ("common.base", "pkg/common/base"),
+    ],
+)
+def test_a_star_import_is_followed_through_packages(
+    module: str, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, **{path: "import torch\n", "other/base": "torch = None\n"})
+    write(tmp_path, **{"pkg/inner/user": f"from {module} import *\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"})
+    cli.main(["migrate", "-j", "1", "--write", str(tmp_path)])
+    capsys.readouterr()
+    assert "gradclip.clip_grad_norm_(" in (tmp_path / "pkg/inner/user.py").read_text(encoding="utf-8")
+
+
+def test_two_files_that_a_star_import_can_mean_are_a_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, **{"a/pkg/base": "import torch\n", "b/pkg/base": "import torch\n"})
+    write(tmp_path, user="from pkg.base import *\nfrom . import *\ntorch.nn.utils.clip_grad_norm_(p, 1.0)\n")
+    cli.main(["migrate", "-j", "1", "--write", str(tmp_path)])
+    capsys.readouterr()
+    assert "gradclip" not in (tmp_path / "user.py").read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ from gradclip.migrate.settings import report_settings
         ('"gradient_clipping": 0.0', (1, 1, "GM003", "unchanged", '"gradient_clipping": 0.0')),
         ("optimizer_config:\n  grad_clip:\n    max_norm: 35", (2, 3, "GM207", "unchanged", "grad_clip:")),
         ("  max_grad_norm: 1.0", (1, 3, "GM207", "unchanged", "max_grad_norm: 1.0")),
+        ("  clip_norm: 0.1", (1, 3, "GM207", "unchanged", "clip_norm: 0.1")),
     ],
 )
 def test_a_setting_is_found(text: str, found: tuple[int, int, str, str, str]) -> None:

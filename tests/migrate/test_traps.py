@@ -266,9 +266,6 @@ SILENT = {
     "GM109": [
         TORCH + "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\nsave(weight.full_tensor())\n" + CLIP,
         TORCH + "import accelerate_me\n" + CLIP,
-        TORCH
-        + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nif isinstance(model, FSDP):\n"
-        + f"    model.clip_grad_norm_(1.0)\nelse:\n    {CLIP}",
         TORCH + f"if accelerator:\n    accelerator.backward(loss)\nelse:\n    loss.backward()\n    {CLIP}",
         TORCH + f"if accelerator:\n    accelerator.backward(loss)\nif not accelerator:\n    {CLIP}",
         PADDLE + "from paddle.distributed import fleet\nfleet.init()\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
@@ -512,3 +509,56 @@ def test_what_looks_like_a_mistake_is_left_even_where_changes_are_allowed() -> N
 def test_an_ignored_result_is_taken_where_changes_are_allowed() -> None:
     changed = migrate(TF + "tf.clip_by_norm(grad, 1.0)\n", allow_semantic_change=True)
     assert changed.source.endswith("\ngrad = gradclip.clip_by_norm(grad, 1.0)\n")
+
+
+FSDP = TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+BRANCHES = """
+class Accelerator:
+    def clip_grad_norm_(self, parameters, max_norm):
+        if self.type == DistributedType.FSDP:
+            for model in self.models:
+                if not self.is_fsdp2:
+                    return model.clip_grad_norm_(max_norm)
+                else:
+                    return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+
+    def clip_grad_value_(self, parameters, clip_value):
+        torch.nn.utils.clip_grad_value_(parameters, clip_value)
+"""
+
+
+def test_the_branches_for_fsdp_are_told_apart() -> None:
+    migrated = migrate(FSDP + BRANCHES)
+    assert rewritten(migrated) == ["GT101", "GT101", "GT103"]
+    (own,) = (site for site in migrated.sites if site.outcome is Outcome.MANUAL)
+    assert (own.code, own.line) == ("GM109", 10)
+    assert "FSDP's knows the shards" in own.reason
+    source = FSDP + f"if isinstance(model, FSDP):\n    model.clip_grad_norm_(1.0)\nelse:\n    {CLIP}"
+    assert rewritten(migrate(source)) == ["GT101"]
+
+
+def test_a_branch_for_fsdp_that_does_not_return_leaves_the_clip() -> None:
+    branches = BRANCHES.replace("return model", "norm = model").replace("return torch", "norm = torch")
+    assert "GM109" in [site.code for site in migrate(FSDP + branches).sites if site.line == 13]
+
+
+def test_advice_about_accelerate_names_the_clip_that_it_has() -> None:
+    source = TORCH + "from accelerate import Accelerator\nclip_grad_value_(model.parameters(), 1.0)\n"
+    (site,) = migrate(source).sites
+    assert (site.code, site.advice) == ("GM109", "Use accelerator.clip_grad_value_(parameters, clip_value).")
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        ("np.clip(grad, -10, 10, grad)", "gradclip.clip_(grad, gradclip.dialects.torch.clip_grad_value(10))"),
+        ("np.clip(grad, -10, 10, out=grad)", "gradclip.clip_(grad, gradclip.dialects.torch.clip_grad_value(10))"),
+        ("grad.clip(-10, 10, grad)", "gradclip.clip_(grad, gradclip.dialects.torch.clip_grad_value(10))"),
+        ("np.clip(grad, -10, 10, kept)", "kept[...] = gradclip.clip(grad, gradclip.dialects.torch.clip_grad_value(10)).grads"),
+        ("np.clip(grad, -10, 10)", "gradclip.clip(grad, gradclip.dialects.torch.clip_grad_value(10)).grads"),
+    ],
+)
+def test_the_array_that_numpy_writes_into(call: str, advice: str) -> None:
+    (site,) = migrate(f"import numpy as np\n{call}\n").sites
+    assert (site.code, site.advice) == ("GM401", f"Write: {advice}.")

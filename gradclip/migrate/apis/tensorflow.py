@@ -134,7 +134,11 @@ _CONTRIB_APIS: tuple[Api, ...] = (
     Api(
         code="GF221",
         framework="tensorflow",
-        names=("tensorflow.contrib.layers.optimize_loss(clip_gradients=)",),
+        names=(
+            "tensorflow.contrib.layers.optimize_loss(clip_gradients=)",
+            "tf_slim.optimize_loss(clip_gradients=)",
+            "tf_slim.layers.optimize_loss(clip_gradients=)",
+        ),
         signature=signature(
             "(loss, global_step, learning_rate, optimizer, gradient_noise_scale=None, gradient_multipliers=None, "
             "clip_gradients=None, learning_rate_decay_fn=None, update_ops=None, variables=None, name=None, summaries=None, "

@@ -6,6 +6,7 @@ of the text, and no byte outside of them. ``calls`` decides, ``traps`` object, `
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +14,7 @@ import libcst as cst
 
 from gradclip.migrate.apis import BY_NAME
 from gradclip.migrate.apis.model import Kind
-from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, mentions
+from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, libraries, mentions
 from gradclip.migrate.codemod.codes import link
 from gradclip.migrate.codemod.flow import Flow
 from gradclip.migrate.codemod.found import Context, Decision
@@ -56,10 +57,15 @@ def migrate_source(source: str, options: Options) -> Migrated:
     if not _WORDS.search(source):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
+    collects = gc.isenabled()
+    gc.disable()  # a tree is many objects, and none is garbage while it is read
     try:
         migrated = _migrate(Source(source.removeprefix(_BOM)), options)
     except RecursionError:
         raise SourceError("It is nested too deeply to be read.") from None
+    finally:
+        if collects:
+            gc.enable()
     return Migrated(mark + migrated.source, migrated.sites)
 
 
@@ -67,7 +73,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
     resolver = Resolver(source, options.stars)
     replaced = replacements(source, resolver)
     context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options, replaced)
-    decisions = [decision for decision in _decisions(context) if _selected(decision, options)]
+    decisions = _outermost([decision for decision in _decisions(context) if _selected(decision, options)], source)
     if not decisions:
         return Migrated(source.text)
     decisions.sort(key=lambda decision: source.start(decision.node))
@@ -75,6 +81,22 @@ def _migrate(source: Source, options: Options) -> Migrated:
     edits = [edit for decision in decisions for edit in decision.edits]
     edits += _imports(decisions, context) + _comments(decisions, context)
     return Migrated(source.edited(edits) if edits else source.text, tuple(_site(decision, source) for decision in decisions))
+
+
+def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
+    """Without those within another: of clips that ``set_gradient_clip`` sets, and of what is rewritten as a whole."""
+    outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
+    whole = {decision.edits[0]: decision for decision in decisions if decision.code == "GM402" and decision.edits}
+    if not outer and not whole:
+        return list(decisions)
+    return [
+        decision
+        for decision in decisions
+        if outer.isdisjoint(source.ancestors(decision.node))
+        and not any(
+            edit.start <= source.start(decision.node) < edit.end and decision is not other for edit, other in whole.items()
+        )
+    ]
 
 
 def _selected(decision: Decision, options: Options) -> bool:
@@ -102,7 +124,7 @@ def _decisions(context: Context) -> Iterator[Decision]:
     for call in source.any(cst.Call):
         name = last_name(call.func)
         if name in names or any(a.keyword is not None and a.keyword.value in mentions.CLIP_KEYWORDS for a in call.args):
-            decided = [*calls.decide(call, context)] or [*mentions.call(call, context)]
+            decided = [*calls.decide(call, context)] or [*libraries.call(call, context)] or [*mentions.call(call, context)]
             decided = decided or [*(byhand.call(call, context) if name in byhand.METHODS else ())]
             yield from decided
             if decided:
@@ -130,6 +152,8 @@ def _others(context: Context) -> Iterator[Decision]:
             yield from configuration.attribute(attribute, context)
         elif attribute.attr.value in mentions.CLIP_KEYWORDS:
             yield from configuration.assigned(attribute, context)
+        elif configuration.is_setting(attribute.attr.value):
+            yield from configuration.setting(attribute, context)
     for operation in source.any(cst.BinaryOperation):
         if isinstance(operation.operator, cst.Divide):
             yield from handwritten.division(operation, context)
@@ -137,7 +161,7 @@ def _others(context: Context) -> Iterator[Decision]:
 
 def _names(context: Context) -> frozenset[str]:
     """The last names that a call of interest can have in this source: imports and assignments may give new ones."""
-    telling = mentions.METHODS | byhand.METHODS | _TABLE
+    telling = mentions.METHODS | byhand.METHODS | libraries.LAST_NAMES | _TABLE
     imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
     assigned = {
         name

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from gradclip.migrate.codemod.bind import number
 from gradclip.migrate.codemod.calls import manual, unchanged
+from gradclip.migrate.codemod.canonical import beside_torch
 from gradclip.migrate.codemod.found import Context, Decision, Finding
 from gradclip.migrate.codemod.gradients import mentions_norm
-from gradclip.migrate.codemod.source import last_name, target_names, words
+from gradclip.migrate.codemod.imports import spell
+from gradclip.migrate.codemod.source import Edit, last_name, target_names, words
+from gradclip.migrate.model import Outcome
 
 __all__ = ["METHODS", "call"]
 
@@ -46,11 +50,36 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     if gradients.is_action(clipped):
         yield unchanged(node, "GM112", f"{shown} is of an action, and no parameter's gradient.")
     elif gradients.is_gradient(clipped):
-        yield manual(node, _by_value(node, clipped, function, context))
+        yield _clamp(node, clipped, context) or manual(node, _by_value(node, clipped, function, context))
     elif gradients.is_parameter(clipped):
         yield unchanged(node, "GM112", f"{shown} is a parameter, and not its gradient.")
     elif function is not None or _OTHER.search(shown):
         yield unchanged(node, "GM112", f"Nothing says that {shown} is a gradient.")
+
+
+def _clamp(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Decision | None:
+    """``p.grad.data.clamp_(-c, c)`` of a parameter, as gradclip's call; None for any other clip by value."""
+    source, options = context.source, context.options
+    owner = re.fullmatch(r"(.+)\.grad(\.data)?", source.one_line(clipped))
+    limits = [argument.value for argument in node.args if _is_limit(argument)]
+    in_place = last_name(node.func) in ("clamp_", "clip_") and isinstance(source.parents[node], cst.Expr)
+    wanted = options.to == "gradclip" and not options.lint and (not options.sources or "torch" in options.sources)
+    if not (owner and in_place and wanted and len(limits) == 2 and "torch" in context.resolver.modules):
+        return None
+    low, high = map(source.one_line, limits)
+    value = number(limits[1])
+    if low != f"-{high}" or mentions_norm(high) or (value is not None and value <= 0) or len(node.args) != 2:
+        return None
+    spelled = spell("gradclip.clip_grad_value_", clipped, source, context.resolver)
+    edit = Edit(*source.outer_span(node), f"{spelled.text}({owner[1]}, {high})")
+    return Decision(
+        node,
+        "GM401",
+        Outcome.REWRITTEN,
+        "It clips each element of a parameter's gradient, in place.",
+        edits=(edit,),
+        needs=beside_torch(spelled.needs, context),
+    )
 
 
 def _nested(node: cst.Call, context: Context) -> Iterator[Decision]:
@@ -87,9 +116,19 @@ def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None,
         return Finding("GM401", advice=f"Write: gradclip.clip({mapped}, {rule}).grads.")
     if owner and "clip_grad_value" in rule:
         return Finding("GM401", advice=f"Write: gradclip.clip_grad_value_({owner[1]}, {high}).")
-    in_place = last_name(node.func).endswith("_") or any(a.keyword is not None and a.keyword.value == "out" for a in node.args)
-    line = f"gradclip.clip_({code}, {rule})" if in_place else f"gradclip.clip({code}, {rule}).grads"
+    out = code if last_name(node.func).endswith("_") else _out(node, function, context)
+    line = f"gradclip.clip_({code}, {rule})" if out == code else f"gradclip.clip({code}, {rule}).grads"
+    line = line if out in ("", code) else f"{out}[...] = {line}"
     return Finding("GM401", advice=f"Write: {line}.")
+
+
+def _out(node: cst.Call, function: str | None, context: Context) -> str:
+    """The array that a call writes into: ``out=``, or the fourth argument of NumPy's, the third of its method."""
+    for place, argument in enumerate(node.args):
+        by_place = argument.keyword is None and place == (2 if function is None else 3) and not argument.star
+        if by_place or (argument.keyword is not None and argument.keyword.value == "out"):
+            return context.source.one_line(argument.value)
+    return ""
 
 
 def _is_limit(argument: cst.Arg) -> bool:

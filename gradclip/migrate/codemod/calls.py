@@ -10,7 +10,7 @@ import libcst as cst
 
 from gradclip.migrate.apis import BY_NAME, KEYWORDS
 from gradclip.migrate.apis.model import Api, Kind
-from gradclip.migrate.codemod import legacy
+from gradclip.migrate.codemod import legacy, lifts
 from gradclip.migrate.codemod.bind import BindError, bind, literal
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.codemod.elsewhere import crossing, no_rewrite
@@ -142,16 +142,19 @@ def _apply(found: ApiCall) -> Decision:
     cannot = legacy.check(found)
     if cannot is not None and found.context.keeps(cannot.code):
         return manual(found.call, cannot, api)
+    decision = lifts.lifted(found) if api.kind is Kind.GLOBAL_STATE else None
+    if decision is not None:
+        return decision
     findings = [finding for check in checks if (finding := check(found)) is not None and found.context.keeps(finding.code)]
     stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
     if stopping:
         return manual(found.call, stopping[0], api)
     if target is None or target.by_hand:
         return manual(found.call, no_rewrite(found), api)
-    decision = rewritten(found, target)
-    if isinstance(decision, Finding):
-        return manual(found.call, decision, api)
-    return _commented(decision, findings, found)
+    made = rewritten(found, target)
+    if isinstance(made, Finding):
+        return manual(found.call, made, api)
+    return _commented(made, findings, found)
 
 
 def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> Decision:

@@ -235,6 +235,12 @@ _CODES = (
         "A training configuration clips, by these values.",
         "Keep it: its runner calls the framework's own clip.",
     ),
+    Code(
+        "GM505",
+        "Another library clips",
+        "Another library clips, by a function, a class or a keyword of its own.",
+        "Keep it, or clip with gradclip where the gradients are ready.",
+    ),
 )
 CODES: Mapping[str, Code] = {code.code: code for code in _CODES}
 

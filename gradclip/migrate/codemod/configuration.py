@@ -13,7 +13,7 @@ from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.found import Context, Decision, Finding
 from gradclip.migrate.codemod.source import last_name
 
-__all__ = ["KEYS", "assigned", "attribute", "entry", "keyword"]
+__all__ = ["KEYS", "assigned", "attribute", "entry", "is_setting", "keyword", "setting"]
 
 KEYS = {
     "gradient_clip_val": "GM501",
@@ -23,9 +23,16 @@ KEYS = {
     "grad_clip": "GM504",
     "clip_grad": "GM504",
     "CLIP_GRADIENTS": "GM504",
+    "clip_grad_by_norm": "GM504",  # PaddleDetection's, with the next
+    "clip_grad_by_value": "GM504",
+    "grad_clip_cfg": "GM504",  # PaddleSeg's
 }
+_NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: a value of its own is settings, or anything
+_CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
+_OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
 _CLIPS = frozenset({"clipnorm", "global_clipnorm", "clipvalue"})
-_TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|make_private\w*|PrivacyEngine|Learner|Args)$")
+_TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
+_OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 
 def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
@@ -36,15 +43,24 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
     key, name = node.keyword.value, last_name(call.func)
     if literal(node.value) is None:
         yield unchanged(node, "GM003", f"`{key}=None` is off.")
-    elif key in ("grad_clip", "clip_grad"):
+    elif key in _NESTED:
         if _is_settings(node.value, context):
-            yield _manual(node, key, context)
+            yield _manual(node, key)
+        elif key == "clip_grad" and any(a.keyword is not None and a.keyword.value == "clip_mode" for a in call.args):
+            reason = "timm's scaler unscales the gradients and clips them as its mode says."
+            yield manual(node, Finding("GM505", reason, "Keep it: it clips between the unscaling and the step."))
+    elif key == "max_grad_norm" and _OPACUS.fullmatch(name):
+        reason = "Opacus clips the gradient of each example by its own norm, and not that of the batch, by this value."
+        yield manual(node, Finding("GM502", reason, "Keep it: its privacy accounting is about this clip."))
+    elif key == "max_grad_norm" and any(n.startswith("apex.") for n in context.resolver.names(call.func).qualified):
+        reason = "apex's optimizer clips by one norm over all gradients within its step."
+        yield manual(node, Finding("GM505", reason, "Keep it: clipped in another place the gradients would be read once more."))
     elif key == "max_grad_norm" and not _TRAINERS.search(name):
         yield unchanged(
             node, "GM207", f"`{key}` is handed to `{context.source.code(call.func)}`, which is the project's own to read."
         )
     elif name == "dict" or key != "gradient_clipping" or _TRAINERS.search(name):
-        yield _manual(node, key, context)
+        yield _manual(node, key)
 
 
 def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
@@ -52,8 +68,8 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
     key = node.key.raw_value if isinstance(node.key, cst.SimpleString) else None
     if not isinstance(key, str) or literal(node.value) is None:
         return
-    if key in KEYS and (KEYS[key] != "GM504" or _is_settings(node.value, context)):
-        yield _manual(node, key, context)
+    if key in KEYS and (key not in _NESTED or _is_settings(node.value, context)):
+        yield _manual(node, key)
     elif key in _CLIPS and KEYWORDS:
         reason = f'"{key}" is a keyword of Keras\'s optimizers, in a configuration.'
         yield manual(
@@ -64,7 +80,7 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
 def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     """``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``."""
     if isinstance(context.source.within(node, cst.AssignTarget), cst.AssignTarget):
-        yield _manual(node, "CLIP_GRADIENTS", context)
+        yield _manual(node, "CLIP_GRADIENTS")
 
 
 def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
@@ -81,11 +97,32 @@ def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.backends.keras.clipped(optimizer, rule)."))
 
 
-def _manual(node: cst.CSTNode, key: str, context: Context) -> Decision:
+def setting(node: cst.Attribute, context: Context) -> Iterator[Decision]:
+    """``config.grad_clip_norm = 1.0``, ``cfg.optim_wrapper.clip_grad = dict(max_norm=35)``."""
+    holder = context.source.parents[node]
+    statement = context.source.parents.get(holder)
+    if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign):
+        return
+    key = node.attr.value
+    if literal(statement.value) is None:
+        yield unchanged(node, "GM003", f"`{context.source.code(node)} = None` is off.")
+    elif _is_settings(statement.value, context):
+        yield _manual(node, "grad_clip")
+    elif _CONFIGURATION.search(last_name(node.value)):
+        reason = f"`{key}` is a setting for a trainer, or for the project's own code, which is migrated where it clips."
+        yield unchanged(node, "GM207", reason)
+
+
+def is_setting(name: str) -> bool:
+    """Whether an attribute's name is that of a limit in a configuration."""
+    return _OWN.fullmatch(name) is not None
+
+
+def _manual(node: cst.CSTNode, key: str) -> Decision:
     return manual(node, Finding(KEYS[key]))
 
 
 def _is_settings(node: cst.BaseExpression, context: Context) -> bool:
     """``dict(max_norm=35, norm_type=2)``: what mmcv's and others' configurations hand to torch's clip."""
     settings = isinstance(node, cst.Dict) or (isinstance(node, cst.Call) and last_name(node.func) == "dict")
-    return settings and re.search(r"max_norm|clip_value|norm_type|type", context.source.code(node)) is not None
+    return settings and re.search(r"max_norm|clip_value|norm_type|type|clip_norm", context.source.code(node)) is not None

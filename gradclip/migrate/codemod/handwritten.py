@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from gradclip.migrate.codemod import canonical
 from gradclip.migrate.codemod.bind import number
 from gradclip.migrate.codemod.calls import manual
 from gradclip.migrate.codemod.found import Context, Decision, Finding
@@ -66,6 +67,9 @@ def _by_a_norm(node: cst.BinaryOperation, norm: str, context: Context) -> Iterat
 
 def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.BaseExpression, context: Context) -> Decision:
     """What to write in the place of a clip, by what its epsilon and its scope say."""
+    whole = canonical.rewritten(node, context)
+    if whole is not None:
+        return whole
     source = context.source
     function = source.within(node, cst.FunctionDef)
     told = source.one_line(limit)

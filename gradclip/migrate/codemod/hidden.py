@@ -13,7 +13,7 @@ __all__ = ["hide"]
 
 #: what a check may look for anywhere in a file, and not only around a clip
 _TELLING = re.compile(
-    rb"clip|clamp|_norm|norm\w{0,4}\(|grad|minimum|maximum|unscale|\.scale\(|scaled?_loss|backward|minimize|mul_|div_|ccelerat"
+    rb"[cC]lip|CLIP|clamp|_norm|norm\w{0,4}\(|grad|minimum|maximum|unscale|\.scale\(|scaled?_loss|backward|minimize|mul_|div_|ccelerat"
     rb"|mbed|gather|IndexedSlices|SelectedRows|full_tensor|distributed_opt|shard|FSDP|eepspeed|lossal|opacus|fairscale|fleet"
     rb"|\b(global|nonlocal|exec|eval|getattr|locals|globals|vars)\b"
     rb"|import [^\n]*(torch|tensorflow|paddle|keras|optax|jax|numpy)|from +(torch|tensorflow|paddle|keras|optax|jax)"

@@ -90,9 +90,19 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
     who = next((text for word, text in _WHO.items() if word in receiver.lower()), None)
     if who is None and name == "clip_gradients" and receiver == "self":
         who = "Lightning's knows the precision plugin"
+    if who is None and name == "clip_grad_norm_" and _is_for_fsdp(node, context):
+        who = "FSDP's knows the shards"
     if who is not None:
         return manual(node, Finding("GM109", f"`{receiver}.{name}` is a wrapper's own clip: {who}."))
     return manual(node, Finding("GM208", f"`{receiver}.{name}` is a method of an object whose class cannot be seen here."))
+
+
+def _is_for_fsdp(node: cst.Call, context: Context) -> bool:
+    """Whether a call is in a branch that asks for FSDP, or in a file that wraps models by it."""
+    tests = (outer.test for outer in context.source.ancestors(node) if isinstance(outer, cst.If))
+    if any("fsdp" in context.source.code(test).lower() for test in tests):
+        return True
+    return any("FullyShardedDataParallel" in binding.qualified for binding in context.resolver.bindings)
 
 
 def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:

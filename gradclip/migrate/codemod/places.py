@@ -13,6 +13,10 @@ from libcst.metadata.span_provider import SpanProvidingCodegenState, byte_length
 __all__ = ["Places"]
 
 
+#: the statements of which Python's parser says where each statement in them starts
+_WITH_BODIES = (cst.ClassDef, cst.FunctionDef, cst.If, cst.For, cst.While, cst.With, cst.Try)
+
+
 class _Spans(ByteSpanPositionProvider):
     """LibCST's own places, of one statement: its public way walks all of a module."""
 
@@ -32,7 +36,7 @@ class _Spans(ByteSpanPositionProvider):
 
 
 class Places:
-    """The places in one source; those of statements of the module and of classes are Python's own parser's."""
+    """The places in one source; where statements start, Python's own parser says."""
 
     def __init__(
         self, module: cst.Module, tree: ast.Module, lines: Sequence[int], parents: Mapping[cst.CSTNode, cst.CSTNode]
@@ -60,9 +64,10 @@ class Places:
             first = said[number]
             number += len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
             self._starts[node] = self._lines[first.lineno - 1] + first.col_offset, indents
-            if isinstance(node, cst.ClassDef) and isinstance(node.body, cst.IndentedBlock) and isinstance(first, ast.ClassDef):
-                inner = self._module.default_indent if node.body.indent is None else node.body.indent
-                self._read(node.body.body, first.body, (*indents, inner))
+            block = node.body if isinstance(node, _WITH_BODIES) else None
+            if isinstance(block, cst.IndentedBlock):
+                inner = self._module.default_indent if block.indent is None else block.indent
+                self._read(block.body, getattr(first, "body", ()), (*indents, inner))
 
     def _find(self, unit: cst.CSTNode) -> None:
         start, indents = self._starts[unit]

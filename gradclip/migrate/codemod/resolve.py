@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from gradclip.migrate.apis import BY_NAME, KEYWORDS
 from gradclip.migrate.codemod.scopes import Assigned, Scopes
 from gradclip.migrate.codemod.source import Source, dotted
 
@@ -128,7 +129,8 @@ class Resolver:
         for star in reversed(self.stars):
             bound = self._known_stars.get(module_of(star))
             if bound is None:
-                return None
+                qualified = f"{module_of(star)}.{name}"
+                return Names(frozenset({qualified + rest})) if qualified in BY_NAME or qualified in KEYWORDS else None
             if name in bound:
                 return Names(frozenset({bound[name] + rest})) if bound[name] else Names(local=True)
         return None

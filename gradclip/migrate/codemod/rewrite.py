@@ -17,14 +17,14 @@ from gradclip.migrate.codemod.separated import without
 from gradclip.migrate.codemod.source import Edit, Source
 from gradclip.migrate.model import Outcome
 
-__all__ = ["rewritten"]
+__all__ = ["renamed_arguments", "rewritten"]
 
 
 def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
     """The edits that make the call one of the target, or why there are none."""
     if found.api.kind is Kind.KEYWORD:
         return _keyword(found, target)
-    arguments = _arguments(found, target)
+    arguments = renamed_arguments(found, target)
     if isinstance(arguments, Finding):
         return arguments
     source, call = found.context.source, found.call
@@ -39,7 +39,7 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
         opening, end = _opening(call, wrapper.text, growth, source)
         text = f"{opening}{text}"
         closing = [Edit(source.end(call), source.end(call), end)]
-    edits = (*_callee(call.func, text, source), *arguments, *closing)
+    edits = (*_callee(call.func, text, source), *arguments, *closing, *_full_tensor(found))
     edits += (*aligned(call, len(text.rpartition("\n")[2]) - before, edits, source),)
     return Decision(
         call,
@@ -52,6 +52,17 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
         needs=needs,
         uses=spelled.uses,
     )
+
+
+def _full_tensor(found: ApiCall) -> list[Edit]:
+    """``.full_tensor()`` directly on the call goes: gradclip's norm is no DTensor."""
+    source, call = found.context.source, found.call
+    attribute = source.parents[call]
+    outer = source.parents.get(attribute)
+    full = isinstance(attribute, cst.Attribute) and attribute.value is call and attribute.attr.value == "full_tensor"
+    if not full or found.crosses or not isinstance(outer, cst.Call) or outer.func is not attribute:
+        return []
+    return [Edit(source.end(call), source.end(outer), "")]
 
 
 def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
@@ -96,7 +107,7 @@ def _callee(func: cst.BaseExpression, text: str, source: Source) -> list[Edit]:
     return [Edit(*source.span(func), text), *edits]
 
 
-def _arguments(found: ApiCall, target: Target) -> list[Edit] | Finding:
+def renamed_arguments(found: ApiCall, target: Target) -> list[Edit] | Finding:
     """The edits to the arguments, checked against the signature of the target."""
     source, call = found.context.source, found.call
     given: dict[str, cst.Arg] = {}

@@ -207,13 +207,17 @@ class Source:
 
     def edited(self, edits: Sequence[Edit]) -> str:
         """The text with edits made, none of which may overlap."""
-        parts, position = [], 0
+        return self.cut(0, len(self.data), edits)
+
+    def cut(self, position: int, stop: int, edits: Sequence[Edit]) -> str:
+        """A part of the text with the edits that lie in it."""
+        parts = []
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.rank, edit.text)):
             if edit.start < position:
                 raise AssertionError(f"Two edits overlap at byte {edit.start}.")
             parts += [self.data[position : edit.start], edit.text.encode("utf-8")]
             position = edit.end
-        return b"".join([*parts, self.data[position:]]).decode()
+        return b"".join([*parts, self.data[position:stop]]).decode()
 
 
 def dotted(node: cst.CSTNode) -> tuple[str, ...] | None:

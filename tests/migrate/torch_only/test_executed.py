@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
+import torch
+from migrate.codemods import migrate
 from migrate.executed import agree
 
 STEP = """
@@ -83,3 +88,37 @@ for step in range(5):
     optimizer.step()
 """
     agree(loop, ["GT101"])
+
+
+WRITTEN_OUT = (Path(__file__).parents[1] / "pairs" / "written_out" / "before.py").read_text(encoding="utf-8")
+CALLS = {
+    "without_epsilon": lambda f, parameters, limit: f(Holder(parameters), limit),
+    "with_epsilon": lambda f, parameters, limit: f(parameters, limit),
+    "stacked": lambda f, parameters, limit: f(Holder(parameters), limit),
+    "squares": lambda f, parameters, limit: f(parameters, limit),
+    "a_minimum": lambda f, parameters, limit: f(SimpleNamespace(params=parameters, limit=limit)),
+    "clamps": lambda f, parameters, limit: f(parameters, limit),
+}
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        super().__init__()
+        self.held = torch.nn.ParameterList(parameters)
+
+
+@pytest.mark.parametrize("limit", [0.5, 100.0])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_clip_that_is_written_out_does_the_same_as_one_call(name: str, limit: float) -> None:
+    found = []
+    for source in (WRITTEN_OUT, migrate(WRITTEN_OUT).source):
+        scope: dict[str, object] = {"max_norm": 1.0}
+        exec(compile(source, "written_out", "exec"), scope)
+        torch.manual_seed(3)
+        parameters = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2, 2))]
+        for one in parameters:
+            one.grad = torch.randn_like(one) * 3
+        result = CALLS[name](scope[name], parameters, limit)
+        found.append([one.grad for one in parameters] + ([] if result is None else [torch.as_tensor(result)]))
+    for before, after in zip(*found, strict=True):
+        torch.testing.assert_close(after, before, check_dtype=False, rtol=1e-6, atol=0)

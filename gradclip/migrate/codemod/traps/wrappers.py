@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from gradclip.migrate.apis.model import Kind
 from gradclip.migrate.codemod.found import ApiCall, Finding
-from gradclip.migrate.codemod.source import last_name
+from gradclip.migrate.codemod.source import Source, last_name
 
 __all__ = ["check"]
 
@@ -39,24 +41,71 @@ def check(found: ApiCall) -> Finding | None:
         if name.startswith("clip_grad_norm") and context.source.exclusive(call, found.call):
             return None
     attributes = context.source.any(cst.Attribute)
-    if any(map(_is_a_norm_put_together, attributes)):
+    if _is_put_together(found):
         reason = "torch's norm of DTensors is one too; gradclip's is a plain tensor, which has no full_tensor()."
         return Finding("GM109", reason, "Take the .full_tensor() of the norm out, then rewrite the call.")
     used = {binding.qualified for binding in context.resolver.bindings}
     used |= {context.resolver.name(attribute) for attribute in attributes if last_name(attribute) in _LAST_NAMES}
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
-            return _finding(whose, own)
-    return _finding(*_WRAPPERS["accelerate.Accelerator"]) if _is_accelerated(found) else None
+            if "shards" in whose and (found.clips_by_value or _is_left_over(found)):
+                continue  # elements are clipped alike wherever they are; or the shards have been dealt with
+            return _finding(whose, own, found)
+    return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
 
 
-def _is_a_norm_put_together(attribute: cst.Attribute) -> bool:
-    """Whether this is the ``full_tensor`` of a norm, by its name or that of the function; parameters are saved by it too."""
+def _is_left_over(found: ApiCall) -> bool:
+    """Whether the call comes after a branch for FSDP that clips with the model's own method and returns."""
+    source = found.context.source
+    function = source.function(found.call)
+    for branch in source.any(cst.If):
+        before = source.function(branch) is function and source.end(branch) <= source.start(found.call)
+        if before and "fsdp" in source.code(branch.test).lower():
+            returned = (one.value for one in source.any(cst.Return) if branch in source.ancestors(one))
+            if any(isinstance(value, cst.Call) and last_name(value.func).startswith("clip_grad_norm") for value in returned):
+                return True
+    return False
+
+
+def _is_put_together(found: ApiCall) -> bool:
+    """Whether the norm of this call is used as a DTensor, other than directly on the call or where it is asked what it is."""
+    source, call = found.context.source, found.call
+    if found.clips_by_value or "total_norm" in found.arguments:
+        return False  # they return nothing
+    holder = source.parents[call]
+    if isinstance(holder, cst.Return):  # to whoever calls
+        return any(_is_a_norm(node, source) for node in source.any(cst.Attribute))
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    if not isinstance(target, cst.Name):
+        return False
+    function = source.function(call)
+    uses = (use for use in found.context.resolver.uses.get(target.value, ()) if source.function(use) is function)
+    return any(_is_full(use, source) and not _is_asked(use, source) for use in uses)
+
+
+def _is_a_norm(attribute: cst.Attribute, source: Source) -> bool:
+    """The ``full_tensor`` of a norm, by its name or that of the function; parameters are saved by it too."""
     owner = attribute.value.func if isinstance(attribute.value, cst.Call) else attribute.value
-    return last_name(attribute) == "full_tensor" and "norm" in last_name(owner).lower()
+    if last_name(attribute) != "full_tensor" or "norm" not in last_name(owner).lower():
+        return False
+    return not isinstance(owner, cst.Name) or not _is_asked(owner, source)
 
 
-def _finding(whose: str, own: str) -> Finding:
+def _is_full(use: cst.Name, source: Source) -> bool:
+    attribute = source.parents[use]
+    return isinstance(attribute, cst.Attribute) and attribute.attr.value == "full_tensor"
+
+
+def _is_asked(use: cst.Name, source: Source) -> bool:
+    """Whether it is in ``if isinstance(norm, DTensor)`` or ``if hasattr(norm, "full_tensor")``."""
+    pattern = rf"(isinstance|hasattr)\(\s*{use.value}\b"
+    tests = (outer.test for outer in source.ancestors(use) if isinstance(outer, (cst.If, cst.IfExp)))
+    return any(re.search(pattern, source.code(test)) for test in tests)
+
+
+def _finding(whose: str, own: str, found: ApiCall) -> Finding:
+    if found.clips_by_value:
+        own = own.replace("clip_grad_norm_(parameters, max_norm)", "clip_grad_value_(parameters, clip_value)")
     return Finding("GM109", f"{whose}, and this clips what each process holds of them.", f"Use {own}.")
 
 

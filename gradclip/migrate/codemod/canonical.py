@@ -1,0 +1,299 @@
+"""A clip by norm that is written out as a whole (a loop for the norm, a coefficient, a product), to one call of gradclip."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import textwrap
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from gradclip.migrate.codemod.found import Context, Decision
+from gradclip.migrate.codemod.imports import Need, spell
+from gradclip.migrate.codemod.source import Edit, Source
+from gradclip.migrate.model import Outcome
+
+__all__ = ["beside_torch", "rewritten"]
+
+_MOST = 6  #: statements of a block that are one clip
+_GRAD = "_p.grad"
+_SQUARES = (f"total({_GRAD} ** 2)", f"norm({_GRAD}) ** 2")
+#: the norm: what :func:`_plain` makes of what people write; names with an underscore stand for anything
+_NORMS = (
+    *(f"_N = sqrt(sum({square} for _p in _P))" for square in _SQUARES),
+    f"_N = norm([norm({_GRAD}) for _p in _P])",
+    *(f"_N = 0\nfor _p in _P:\n    _N += {square}\n_N = sqrt(_N)" for square in _SQUARES),
+    f"_N = 0\nfor _p in _P:\n    _x = norm({_GRAD})\n    _N += _x ** 2\n_N = sqrt(_N)",
+)
+_LOOP = "for _q in _P:\n    _q.grad *= "
+_SCALES = (
+    f"if _N > _L:\n{textwrap.indent(_LOOP + '_L / _N', '    ')}",
+    f"if _N > _L:\n    _C = _L / _N\n{textwrap.indent(_LOOP + '_C', '    ')}",
+    f"_C = _L / (_N + _E)\nif _C < 1:\n{textwrap.indent(_LOOP + '_C', '    ')}",
+    f"_C = min(_L / (_N + _E), 1)\n{_LOOP}_C",
+    f"_C = min(_L / _N, 1)\n{_LOOP}_C",
+)
+_TEMPLATES = tuple(ast.parse(f"{norm}\n{scale}").body for norm in _NORMS for scale in _SCALES)
+_EPSILON = 1e-6  #: torch's: others are nobody's dialect
+_NUMBER = re.compile(r"\.item\(|float\(|math\.|np\.|numpy\.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A clip in a block."""
+
+    statements: Sequence[cst.CSTNode]
+    names: dict[str, ast.expr]
+
+
+def rewritten(node: cst.BinaryOperation, context: Context) -> Decision | None:
+    """The call that does the same as the statements around a quotient; None where they are no clip of a known dialect."""
+    modules, options = context.resolver.modules, context.options
+    for_torch = "torch" in modules and "mxnet" not in modules and (not options.sources or "torch" in options.sources)
+    if not for_torch or options.to != "gradclip" or options.lint:
+        return None
+    found = _found(node, context)
+    if found is None:
+        return None
+    parameters, limit, norm = (ast.unparse(found.names[name]) for name in ("_P", "_L", "_N"))
+    epsilon = found.names.get("_E")
+    if epsilon is not None and not (isinstance(epsilon, ast.Constant) and epsilon.value == _EPSILON):
+        return None
+    return _call(node, found, parameters, limit, norm, epsilon is not None, context)
+
+
+def _call(
+    node: cst.CSTNode, found: _Found, parameters: str, limit: str, norm: str, has_epsilon: bool, context: Context
+) -> Decision | None:
+    source, resolver = context.source, context.resolver
+    first, last = found.statements[0], found.statements[-1]
+    begin, end = source.line_start(source.start(first)), source.next_line(source.end(last))
+    bound = {name.id for key, name in found.names.items() if key in ("_C", "_x", "_p", "_q") and isinstance(name, ast.Name)}
+    if any(_is_wanted(name, begin, end, first, context) for name in bound):
+        return None
+    at = next(name for name in source.any(cst.Name) if begin <= source.start(name) < end)
+    if has_epsilon:
+        spelled = spell("gradclip.clip_grad_norm_", at, source, resolver)
+        text, needs = f"{spelled.text}({parameters}, {limit})", spelled.needs
+    else:
+        spelled = spell("gradclip.clip_", at, source, resolver)
+        rule = spell("gradclip.dialects.paddle.clip_grad_by_global_norm", at, source, resolver)
+        text, needs = f"{spelled.text}({parameters}, {rule.text}({limit}))", (*spelled.needs, *rule.needs)
+    replaced = source.data[begin:end].decode()
+    if _is_wanted(norm, begin, end, first, context):
+        text = f"{norm} = {text}" + ("" if has_epsilon else ".norm")
+        text += ".item()" if _NUMBER.search(replaced) else ""
+    indent = source.data[begin : source.start(first)].decode()
+    comments = (f"{indent}{comment}{source.newline}" for comment in _comments(replaced))
+    edit = Edit(begin, end, f"{''.join(comments)}{indent}{text}{source.newline}")
+    dialect = "torch's" if has_epsilon else "Paddle's"
+    return Decision(
+        node,
+        "GM402",
+        Outcome.REWRITTEN,
+        f"It is {dialect} clip by one norm over all gradients, written out.",
+        edits=(edit,),
+        needs=beside_torch(needs, context),
+        assumption="finite gradients: of a norm that is NaN an `if` clips nothing, and gradclip makes all NaN",
+    )
+
+
+def beside_torch(needs: Sequence[Need], context: Context) -> tuple[Need, ...]:
+    """The same imports, among those that torch's is one of."""
+    torch = (one for one in context.resolver.bindings if one.qualified.partition(".")[0] == "torch")
+    anchor = min((one.node for one in torch), key=context.source.start, default=None)
+    return tuple(replace(need, anchor=anchor) for need in needs)
+
+
+def _comments(text: str) -> Iterator[str]:
+    """The comments in what is replaced, which stay."""
+    for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(text)).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def _is_wanted(name: str, begin: int, end: int, first: cst.CSTNode, context: Context) -> bool:
+    """Whether what the replaced statements give a name is read in another place."""
+    source, resolver, function = context.source, context.resolver, context.source.function(first)
+    for use in resolver.uses.get(name, ()):
+        start = source.start(use)
+        if begin <= start < end or source.function(use) is not function:
+            continue
+        places = [source.start(place) for place in resolver.assigned_at(use)]
+        others = (place for place in places if place <= start and (place < begin if start < begin else place >= end))
+        if any(begin <= place < end for place in places) and not any(others):
+            return True
+    return False
+
+
+# ---- finding -----------------------------------------------------------------------------------------------------------
+
+
+def _found(node: cst.BinaryOperation, context: Context) -> _Found | None:
+    source = context.source
+    inner: cst.CSTNode = node
+    for block in source.ancestors(node):
+        if isinstance(block, (cst.IndentedBlock, cst.Module)):
+            body = list(block.body)
+            place = next(number for number, one in enumerate(body) if one is inner)
+            for start in range(max(0, place - _MOST + 1), place + 1):
+                for stop in range(place + 1, min(len(body), start + _MOST) + 1):
+                    names = _matched(body[start:stop], source)
+                    if names is not None:
+                        return _Found(body[start:stop], names)
+            if isinstance(source.parents.get(block), cst.FunctionDef):
+                return None
+        inner = block
+    return None
+
+
+def _matched(statements: Sequence[cst.CSTNode], source: Source) -> dict[str, ast.expr] | None:
+    begin = source.line_start(source.start(statements[0]))
+    text = source.data[begin : source.end(statements[-1])].decode()
+    if not text[: source.start(statements[0]) - begin].isspace() and source.start(statements[0]) != begin:
+        return None
+    body = [one for part in ast.parse(textwrap.dedent(text)).body for one in _Plain().statements(part)]
+    for template in _TEMPLATES:
+        names: dict[str, ast.expr] = {}
+        if _unify(template, body, names):
+            return names
+    return None
+
+
+def _unify(template: object, node: object, names: dict[str, ast.expr]) -> bool:
+    """Whether a tree has the form of a template, whose names with an underscore stand for one expression each."""
+    if isinstance(template, ast.Name) and template.id.startswith("_"):
+        if not isinstance(node, ast.expr):
+            return False
+        known = names.setdefault(template.id, node)
+        return known is node or ast.unparse(known) == ast.unparse(node)
+    if isinstance(template, list):
+        return (
+            isinstance(node, list)
+            and len(template) == len(node)
+            and all(_unify(one, other, names) for one, other in zip(template, node, strict=True))
+        )
+    if isinstance(template, ast.AST):
+        fields = (name for name in template._fields if name not in ("ctx", "type_comment", "kind"))
+        return type(template) is type(node) and all(_unify(getattr(template, f), getattr(node, f), names) for f in fields)
+    return template == node
+
+
+class _Plain(ast.NodeTransformer):
+    """The many ways to write the same, in one: ``torch.sqrt(x)`` and ``x ** 0.5`` as ``sqrt(x)``."""
+
+    def statements(self, node: ast.stmt) -> Iterator[ast.stmt]:
+        """A statement, or what an ``if`` that asks for None guards."""
+        made = self.visit(node)
+        if isinstance(made, ast.For):
+            made.body = [inner for one in made.body for inner in self._guarded(one)]
+        elif isinstance(made, ast.If):
+            made.body = [inner for one in made.body for inner in self.statements(one)]
+        yield made
+
+    def _guarded(self, node: ast.stmt) -> Iterator[ast.stmt]:
+        asks = isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test).endswith((".grad is not None", ".grad"))
+        skips = isinstance(node, ast.If) and [type(one) for one in node.body] == [ast.Continue]
+        if isinstance(node, ast.If) and asks:
+            yield from node.body
+        elif not (skips and isinstance(node, ast.If) and ast.unparse(node.test).endswith(".grad is None")):
+            yield node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        self.generic_visit(node)
+        call = node.value
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "mul_"
+            and len(call.args) == 1
+        ):
+            return ast.AugAssign(call.func.value, ast.Mult(), call.args[0])  # type: ignore[arg-type]
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        value, target = node.value, node.targets[0]
+        if isinstance(value, ast.Constant) and value.value == 0:
+            value.value = 0
+        product = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)
+        if product and ast.unparse(target).endswith(".grad") and ast.unparse(value.left) == ast.unparse(target):  # type: ignore[attr-defined]
+            return ast.AugAssign(target, ast.Mult(), value.right)  # type: ignore[arg-type, attr-defined]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        return node.value if node.attr == "data" else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        return node.value if ast.unparse(node.slice) == ":" else node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return ast.Constant(int(node.value)) if isinstance(node.value, float) and node.value in (1.0, 2.0) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.ops[0], ast.GtE):
+            node.ops = [ast.Gt()]
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        half = isinstance(node.op, ast.Pow) and ast.unparse(node.right) in ("0.5", "1 / 2")
+        return _function("sqrt", node.left) if half else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+        )
+        method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _NAMESPACES
+        given = [node.func.value, *node.args] if method and isinstance(node.func, ast.Attribute) else list(node.args)
+        told = {one.arg: ast.unparse(one.value) for one in node.keywords}
+        rest = [ast.unparse(one) for one in given[1:]]
+        if not given:
+            return node
+        if name in ("item", "detach", "float", "clone", "stack") and not rest and not told:
+            return given[0]
+        if name in ("sqrt", "sum", "square") and not rest and not told:
+            return self._summed(name, given[0], isinstance(node.func, ast.Name))
+        if name in ("pow", "square") and rest == ["2"]:
+            return ast.BinOp(given[0], ast.Pow(), ast.Constant(2))
+        if name in ("norm", "vector_norm") and rest in ([], ["2"]) and told in ({}, {"p": "2"}):
+            return _function("norm", given[0])
+        if (name in ("clamp", "clamp_", "clip") and told == {"max": "1"} and not rest) or (name == "min" and rest == ["1"]):
+            return ast.Call(ast.Name("min"), [given[0], ast.Constant(1)], [])
+        if name == "min" and len(given) == 2 and ast.unparse(given[0]) == "1":
+            return ast.Call(ast.Name("min"), [given[1], ast.Constant(1)], [])
+        return node
+
+    def _summed(self, name: str, value: ast.expr, builtin: bool) -> ast.expr:
+        if name == "square":
+            return ast.BinOp(value, ast.Pow(), ast.Constant(2))
+        if name == "sqrt":
+            return _function("sqrt", value)
+        if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+            return _function("sum", ast.GeneratorExp(value.elt, [self._all(one) for one in value.generators]))
+        return ast.Call(ast.Name("sum" if builtin else "total"), [value], [])
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        self.generic_visit(node)
+        return ast.ListComp(node.elt, [self._all(one) for one in node.generators])
+
+    @staticmethod
+    def _all(part: ast.comprehension) -> ast.comprehension:
+        """Without the question whether a gradient is there."""
+        ifs = [one for one in part.ifs if not ast.unparse(one).endswith(".grad is not None")]
+        return ast.comprehension(part.target, part.iter, ifs, part.is_async)
+
+
+_NAMESPACES = frozenset({"torch", "th", "np", "numpy", "math", "torch.linalg", "torch.nn.utils"})
+
+
+def _function(name: str, value: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name), [value], [])

@@ -1,0 +1,31 @@
+import torch
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_
+
+norm = clip_grad_norm_(model.parameters(), 1.0).full_tensor()
+print(clip_grad_norm_(model.parameters(), max_norm=1.0, foreach=True).full_tensor().item())
+
+
+def asked(parameters):
+    total = clip_grad_norm_(parameters, 1.0)
+    if isinstance(total, DTensor):
+        total = total.full_tensor()
+    return total
+
+
+def used(parameters):
+    total = clip_grad_norm_(parameters, 1.0)
+    return total.full_tensor()
+
+
+def nothing_is_returned(parameters, total_norm):
+    total_norm = total_norm.full_tensor()
+    clip_grads_with_norm_(parameters, 1.0, total_norm)
+    clip_grad_value_(parameters, 1.0)
+
+
+def handed_on(parameters):
+    return clip_grad_norm_(parameters, 1.0)
+
+
+print(grad_norm().full_tensor())

@@ -1,0 +1,92 @@
+import paddle
+import paddle.fluid as fluid
+from paddle.fluid.optimizer import Adam
+
+
+def branches(loss, warm, rate):
+    if warm:
+        optimizer = fluid.optimizer.Adam(learning_rate=rate,
+                                         grad_clip=paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0))
+    else:
+        optimizer = fluid.optimizer.Lamb(
+            learning_rate=rate,
+            epsilon=1e-6,  # the default
+            grad_clip=paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0),
+        )
+    limit = 1.0
+    return optimizer.minimize(loss)
+
+
+def returned():
+    return Adam(grad_clip=paddle.nn.ClipGradByValue(1.0, -1.0))
+
+
+def of_a_list(self, cost):
+    optimizer = fluid.optimizer.AdamOptimizer(self.rate,
+                                              grad_clip=paddle.nn.ClipGradByNorm(self.limit))
+    optimizer.minimize(cost, parameter_list=self.actor())
+
+
+def named(loss):
+    clip = paddle.nn.ClipGradByNorm(1.0)
+    optimizer = fluid.optimizer.AdamOptimizer(self.rate, grad_clip=clip)
+    optimizer.minimize(loss)
+
+
+def only_if(loss, limit):
+    optimizer = fluid.optimizer.SGD(0.1)
+    if limit:
+        print(limit)
+        fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(limit))
+    optimizer.minimize(loss)
+
+
+def of_another_list(cost):
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0), param_list=actor)
+    optimizer = fluid.optimizer.SGD(0.1)
+    optimizer.minimize(cost)
+
+
+def not_known_yet(loss):
+    optimizer = fluid.optimizer.SGD(0.1)
+    limit = measured()
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(limit))
+    optimizer.minimize(loss)
+
+
+def two(loss):
+    one = fluid.optimizer.SGD(0.1)
+    other = fluid.optimizer.SGD(0.2)
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0))
+    one.minimize(loss)
+
+
+def wrapped(loss):
+    optimizer = fluid.optimizer.SGD(0.1)
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0))
+    optimizer = fleet.distributed_optimizer(optimizer)
+    optimizer.minimize(loss)
+
+
+def too_late(loss):
+    optimizer = fluid.optimizer.SGD(0.1)
+    optimizer.minimize(loss)
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0))
+
+
+def elsewhere(loss):
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0, need_clip=wanted))
+    optimizer = fluid.optimizer.SGD(0.1)
+    optimizer.minimize(loss)
+
+
+def unknown(loss, clip):
+    fluid.clip.set_gradient_clip(make(clip))
+    optimizer = fluid.optimizer.SGD(0.1)
+    optimizer.minimize(loss)
+
+
+def starred(loss, clip):
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(*clip))
+    optimizer = fluid.optimizer.SGD(0.1)
+    optimizer.minimize(loss)

@@ -1,0 +1,3 @@
+from torch.nn.utils import *
+
+clip_grad_norm_(model.parameters(), 1.0)
