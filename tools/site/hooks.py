@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 #: a file of the repository -> its page
 PAGES = {
     "README.md": "index.md",
+    "README.zh.md": "zh/index.md",
     "benchmarks/README.md": "benchmarks.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
@@ -63,6 +64,20 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
     parts = re.split(r"(```.*?```)", markdown, flags=re.DOTALL)
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def on_page_context(context: Any, *, page: Any, config: Any, nav: Any, **_: Any) -> Any:
+    """The theme's own words are in the language of the page, and the switch leads to the same page in the other one."""
+    here = page.file.src_uri
+    chinese = here.startswith("zh/")
+    name = here.removeprefix("zh/")
+    there = {found.file.src_uri: found.file.url for found in nav.pages}
+    config.theme["language"] = "zh" if chinese else "en"
+    config.extra["alternate"] = [
+        {"name": "English", "lang": "en", "link": there.get(name, there["index.md"])},
+        {"name": "中文", "lang": "zh", "link": there.get(f"zh/{name}", there["zh/index.md"])},
+    ]
+    return context
 
 
 def _targets(source: str, text: str) -> set[str]:
