@@ -64,6 +64,12 @@ def links(page: str, text: str) -> Counter[str]:
     return found
 
 
+def broken(text: str) -> list[str]:
+    """Line breaks beside Chinese characters, which a browser shows as spaces."""
+    wide = "[\u3001-\u301f\u4e00-\u9fff\uff01-\uff5e]"
+    return re.findall(rf"^(?![#|]).*{wide}\n *(?!\d+\. )[\w\[（“].*", prose(text), re.MULTILINE)
+
+
 def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
@@ -95,6 +101,12 @@ def test_the_links_lead_to_chinese_pages_where_there_are_any(page: str) -> None:
     targets = (a or b for a, b in LINK.findall(SPAN.sub("", prose(read(page)))) if not (a or b).startswith("http"))
     led = {posixpath.normpath(posixpath.join(posixpath.dirname(page), target.partition("#")[0])) for target in targets}
     assert led & CHINESE.keys() <= ({"README.md"} if page == "README.zh.md" else set())
+
+
+@pytest.mark.parametrize("page", [*CHINESE.values(), ALONE])
+def test_no_line_breaks_within_chinese_sentences(page: str) -> None:
+    assert broken(read(page)) == []
+    assert broken("- 梯度\n  裁剪\n- 范数\n") == ["- 梯度\n  裁剪"]
 
 
 def test_a_change_in_one_language_is_found() -> None:
