@@ -39,7 +39,7 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
 
     ``measures`` asks it of the norm alone.
     """
-    if not torch.compiler.is_compiling() or versions.is_exporting() or not kernels.KINDS or not tensors:
+    if not versions.is_compiling() or versions.is_exporting() or not kernels.KINDS or not tensors:
         return False
     dtype = tensors[0].dtype
     if dtype not in _NARROW or is_transformed():
