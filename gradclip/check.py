@@ -78,7 +78,7 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
             return None  # as gradclip.norm has it
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={shown(known)}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
-        return _known(backend, rule, next((x for x in leaves if x is not None), None), known)
+        return _known(backend, rule, opened.present[0] if opened.present else None, known)
     norms = _by_place(opened, backend, known)
     if len(norms) != len(leaves):
         what, hint = f"{rule.name} has one norm for each gradient.", "pass what gradclip.norm returned, or a list."

@@ -34,7 +34,7 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any) -> Any:
     if type(measured) is float and type(rule.limit) is float:
         return coefficient(backend, rule, measured, rule.limit)
     if rule.scope is GLOBAL or rule.scope is EXAMPLE:
-        like = next((x for x in opened.leaves if x is not None), rule.limit)  # none where only other processes have gradients
+        like = opened.present[0] if opened.present else rule.limit  # none where only other processes have gradients
         n = looked_at(measured) if rule.scope is GLOBAL else measured
         result = coefficient(backend, rule, n, _limit(backend, rule, like))
         if rule.scope is EXAMPLE and isinstance(result, float):

@@ -192,6 +192,22 @@ DEPARTURES: tuple[Departure, ...] = (
         ),
     ),
     Departure(
+        key="sparse-bounds",
+        native="`tf.clip_by_value` of IndexedSlices leaves the rows that are not there at 0, also where the bounds exclude 0.",
+        gradclip="Bounds that exclude 0 are an error for sparse gradients.",
+        why="The result would be outside of its bounds, or dense.",
+        link="https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/ops/clip_ops.py#L119",
+        functions=(_TF_VALUE,),
+    ),
+    Departure(
+        key="legacy-programs",
+        native="Paddle's clips also work in static programs of its legacy representation (`FLAGS_enable_pir_api=0`).",
+        gradclip="An error: static programs are those of Paddle 3.",
+        why="In legacy programs Paddle's own `sum` and `sqrt`, which the arithmetic needs, raise.",
+        link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/pir_utils.py#L42",
+        functions=(_BY_NORM,),
+    ),
+    Departure(
         key="any-number",
         native="A known norm must be a tensor, and a limit that is a tensor or a NumPy number must have the dtype of the "
         "gradients.",

@@ -42,7 +42,7 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
     if reduce is not None:
         backend, combine = _reducer(opened, [rule for _, rule in wanted], reduce)
     has_gaps = len(opened.present) < len(opened.leaves)
-    look = backend is not None and bool(opened.leaves) and (has_gaps or not opened.lane.dtype)
+    look = backend is not None and len(opened.leaves) > 0 and (has_gaps or not opened.lane.dtype)
     parts = backend.distributed.parts(opened.leaves, opened.owners) if look and backend is not None else None
     if backend is not None and parts is None and isinstance(combine, Processes):
         parts = combine.parts(opened.leaves)

@@ -214,7 +214,7 @@ def _by_place(plan: Plan, factors: list[Any]) -> list[Any]:
 
 def _scaled(plan: Plan, factors: list[Any], into: Into) -> list[Any]:
     """The gradients of each rule, clipped."""
-    if len(plan.clips) == 1 and plan.clips[0].gradients.leaves is plan.held.leaves:
+    if len(plan.clips) == 1 and plan.clips[0].gradients is plan.held:
         return _carried(plan.clips[0].gradients, plan.clips[0].rule, factors[0], into)
     new = list(plan.held.leaves)
     for clip, factor in zip(plan.clips, factors, strict=True):

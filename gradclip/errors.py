@@ -20,6 +20,7 @@ __all__ = [
     "ShapeError",
     "TensorTypeError",
     "UnknownNameError",
+    "VersionError",
     "message",
     "shown",
 ]
@@ -105,6 +106,10 @@ class NotWritableError(GradclipError, TypeError, ValueError, RuntimeError):
 
 class UnknownNameError(GradclipError, AttributeError):
     """A name that gradclip has not."""
+
+
+class VersionError(GradclipError, ImportError):
+    """A framework that is older than gradclip works with."""
 
 
 class NonFiniteError(GradclipError, RuntimeError):

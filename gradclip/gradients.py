@@ -201,7 +201,11 @@ def _first_backend(tree: Any, whole: Any) -> Backend | None:
         return backend
     if isinstance(tree, (list, tuple, Mapping)):
         children = tree.values() if isinstance(tree, Mapping) else tree
-        return next((found for child in children if (found := _first_backend(child, whole)) is not None), None)
+        for child in children:
+            found = _first_backend(child, whole)
+            if found is not None:
+                return found
+        return None
     backend = next((known for known in loaded() if known.containers.is_container(tree)), None)
     if backend is None and any(known.containers.is_gap(tree) for known in loaded()):
         return None

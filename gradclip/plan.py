@@ -18,7 +18,7 @@ from gradclip.rule import Rule
 
 __all__ = ["UNKNOWN", "Asked", "Clip", "Plan", "planned"]
 
-UNKNOWN: Any = object()  #: for a norm that is to be measured
+UNKNOWN: Any = type("UNKNOWN", (), {})  #: for a norm that is to be measured; torch 2.4 compiles a type here, and no object
 
 
 @dataclass(slots=True)

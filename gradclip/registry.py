@@ -14,7 +14,7 @@ from importlib import util
 from typing import Any
 
 from gradclip.backend import Backend, number
-from gradclip.errors import TensorTypeError, shown
+from gradclip.errors import TensorTypeError, VersionError, shown
 from gradclip.tracing import constant
 
 __all__ = [
@@ -115,10 +115,14 @@ def home(module: str) -> Backend | None:
 
 
 def loaded() -> Iterator[Backend]:
-    """The backends whose framework this process has imported."""
+    """The backends whose framework this process has imported; one that is too old disturbs no other."""
     for module in list(_sources()):
         if module in sys.modules:
-            yield get(module)
+            try:
+                backend = get(module)
+            except VersionError:
+                continue
+            yield backend
 
 
 def installed() -> dict[str, bool]:

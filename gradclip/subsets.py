@@ -47,10 +47,10 @@ def measure(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
 
 def combined(backend: Backend, found: Sequence[Any], order: float) -> Any:
     """The norm of all from the norm of each: in float64 where all are floats, else as tensors."""
-    tensor = next((n for n in found if not isinstance(n, float)), None)
-    if tensor is None:
+    made = [n for n in found if not isinstance(n, float)]
+    if not made:
         return norms.combine(found, order) if found else 0.0
-    tensors = [backend.asarray(n, backend.distributed.widest(), tensor) if isinstance(n, float) else n for n in found]
+    tensors = [backend.asarray(n, backend.distributed.widest(), made[0]) if isinstance(n, float) else n for n in found]
     return norms.total(backend, tensors, order)
 
 

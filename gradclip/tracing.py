@@ -29,7 +29,9 @@ MARKED: list[Callable[..., object]] = []
 
 
 class _AsItIs:
-    """Paddle's mark has two methods."""
+    """Paddle's mark has two methods; up to Paddle 3.1 one attribute."""
+
+    not_convert = True
 
     def need_transform(self, mode: Any) -> bool:
         if mode.name != "SOT":
@@ -45,6 +47,7 @@ def as_it_is(function: F) -> F:
     """Mark a function that AutoGraph and paddle.jit.to_static are to call, not to rewrite."""
     function.autograph_info__ = None  # type: ignore[attr-defined]
     function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]
+    function.__jst_not_to_static = _AsItIs()  # type: ignore[attr-defined]
     MARKED.append(function)
     return function
 

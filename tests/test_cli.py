@@ -15,7 +15,7 @@ import pytest
 from frameworks.base import Framework
 from launched import TIME_LIMIT
 
-from gradclip import registry
+from gradclip import floors, registry
 from gradclip.backend import Backend
 from gradclip.commands import children, cli, inventory
 
@@ -110,11 +110,53 @@ def test_backends_of_this_framework(
     assert all(why is None for why in entry["traced"].values()), entry["traced"]
     assert bool(entry["traced"]) == bool(backend.jits)
     assert entry["in_place"] or not backend.mutable
+    assert entry["standing"] == floors.standing(backend.name, entry["version"])
 
     assert cli.main(["backends"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{backend.name} {entry['version']}  (built in: gradclip.backends.{backend.name}:")
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_framework_that_is_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only(monkeypatch, "paddle")
+    monkeypatch.setenv("PYTHONPATH", fake(tmp_path, "paddle", "__version__ = '2.6.2'"))
+    monkeypatch.syspath_prepend(tmp_path / "fakes")
+    assert cli.main(["backends"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "paddle 2.6.2: installed, but does not work" in said
+    assert "VersionError: gradclip works with PaddlePaddle 3.0 and newer. Received: paddle.__version__='2.6.2'" in said
+    assert cli.main(["backends", "--json"]) == 1
+    (entry,) = json.loads(capsys.readouterr().out)["backends"]
+    assert (entry["version"], entry["standing"]) == ("2.6.2", "below")
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0.2.3", "below 0.2.4, the oldest that gradclip works with"),
+        ("0.2.4", "the tests ran on this one"),
+        ("0.2.5", "the tests ran on older and newer ones, or on newer ones only"),
+        ("99.0", f"newer than {floors.FRAMEWORKS['optax'].tested[-1]}, the last that the tests ran on"),
+        ("main", "not known to the tests"),
+    ],
+)
+def test_the_slots(
+    version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "_SOURCES", {"no_such_framework": "no_such_backend:Backend"})
+    monkeypatch.setattr(inventory, "_SLOTS", ("optax", "no_such_library"))
+    information = tmp_path / f"optax-{version}.dist-info" / "METADATA"
+    information.parent.mkdir()
+    information.write_text(f"Name: optax\nVersion: {version}\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert cli.main(["backends"]) == 0
+    assert f"\n\nslot of optax {version}: {said}\n\n" in capsys.readouterr().out
+    assert cli.main(["backends", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["slots"]
+    assert entry == {"name": "optax", "version": version, "standing": floors.standing("optax", version)}
 
 
 def test_a_module_of_the_same_backend_is_no_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +230,7 @@ def test_a_backend_registered_in_this_process(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(registry, "_SOURCES", {"toy": ToyBackend})
     monkeypatch.setattr(registry, "_backends", {})
     monkeypatch.setitem(sys.modules, "toy", toy(lambda values: values))
+    monkeypatch.setattr(inventory, "_SLOTS", ())
     assert cli.main(["backends"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("toy 0.7  (registered: ")

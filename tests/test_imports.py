@@ -50,6 +50,7 @@ CORE: dict[str, set[str]] = {
     "containers": set(),
     "departures": set(),
     "reprs": set(),
+    "floors": {"errors"},
     "spelling": {"errors"},
     "rule": {"errors", "reprs"},
     "backend": {"containers", "errors", "parts"},
@@ -104,7 +105,7 @@ PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
     MIGRATE: {"__init__", "coefficient", "departures", "dialects", "errors", "rule", "spelling"},
     CONFORMANCE: {*PUBLIC, "spelling"},
-    "commands": {"__init__", "__version__", "backend", "choose", "dialects", "dtypes", "errors", "registry", "rule"},
+    "commands": {"__init__", "__version__", "backend", "choose", "dialects", "dtypes", "errors", "floors", "registry", "rule"},
 }
 
 # ---- the backends ---------------------------------------------------------------------------------------------------------
@@ -120,7 +121,21 @@ FOLDERS = {
     "keras": {"keras", "tensorflow"},
 }
 BELOW = {
-    *("backend", "containers", "dtypes", "errors", "lane", "mistakes", "norms", "parts", "result", "rule", "scale", "tracing"),
+    *(
+        "backend",
+        "containers",
+        "dtypes",
+        "errors",
+        "floors",
+        "lane",
+        "mistakes",
+        "norms",
+        "parts",
+        "result",
+        "rule",
+        "scale",
+        "tracing",
+    ),
 }
 # Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
 ON_TOP = {

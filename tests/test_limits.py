@@ -19,7 +19,7 @@ from gradclip import limits
 from gradclip.dialects import keras, optax
 from gradclip.dialects import torch as dialect
 
-pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 OFF = 2.0 ** (1 / 16) * (1 + 1e-6)
 RNG = np.random.default_rng(0)
 STREAM: list[float] = [float(n * (50 if i % 97 == 96 else 1)) for i, n in enumerate(np.exp(RNG.normal(size=600) * 0.4))]

@@ -182,7 +182,7 @@ def _is_movable(x: Tensor, most: int) -> bool:
 
 def _checked(squares: list[Tensor], carefully: Callable[[], list[Tensor]], like: Tensor) -> list[Tensor]:
     """The roots of sums of squares, on the host computed another way if one of them may be wrong."""
-    if not has_float64():
+    if not compiles_for_host():
         return list(map(jnp.sqrt, squares))
     least, most = _RANGE[real(like)]
     is_right = functools.reduce(operator.and_, [(s > least**2) & (s < most**2) for s in squares])
@@ -237,11 +237,11 @@ def _is_safe(x: Tensor) -> bool:
 
 def _careful(parts: Sequence[Tensor], rows: int) -> list[Tensor]:
     """The norms in a branch that is hardly ever taken."""
-    return [_rare_norm(x, rows) if real(x) == "float32" else _divided_norm(x, rows) for x in parts]
+    return [_rare_norm(x, rows) if real(x) == "float32" and has_float64() else _divided_norm(x, rows) for x in parts]
 
 
 def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
-    if real(parts[0]) == "float32":
+    if real(parts[0]) == "float32" and has_float64():
         return _rare_total(parts, rows)
     # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
     return _divided_norm(lax.optimization_barrier(jnp.stack(_careful(parts, rows), axis=-1)), rows)
@@ -250,7 +250,7 @@ def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
 def _divided_norm(x: Tensor, rows: int) -> Tensor:
     """The norm of ``x``; ``x`` is divided by its largest magnitude before the squares, so that none overflows or vanishes."""
     axes = tuple(range(rows, x.ndim))
-    magnitude = jnp.abs(x)
+    magnitude = jnp.abs(x).astype(real(x))
     largest = jnp.max(magnitude, axes, keepdims=True, initial=0)
     unit = jnp.where((largest > 0) & (largest < np.inf), largest, 1.0)
     return jnp.squeeze(unit, axes) * jnp.sqrt(jnp.sum(jnp.square(magnitude / unit), axes))

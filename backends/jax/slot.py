@@ -14,6 +14,7 @@ from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.floors import check_version
 from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive, tensors
 from gradclip.limits.adaptive import adaptives, exchanged
@@ -74,6 +75,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     Raises:
         TypeError: if ``rule`` is none.
         ValueError: for a rule per example, which needs an axis of examples and removes it.
+        ImportError: if optax is older than gradclip works with.
 
     Example:
         >>> import optax, jax.numpy as jnp
@@ -87,6 +89,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     """
     import optax
 
+    check_version("optax", optax.__version__)
     groups = check_groups(rule, keeps_shape=True)
     relative = [group.rule.name for group in groups if group.rule.relative_to is not None]
     adaptive = adaptives(groups)

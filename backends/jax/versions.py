@@ -8,6 +8,8 @@ from typing import Any
 import jax
 from jax import lax
 
+from gradclip.floors import check_version
+
 __all__ = [
     "axis_size",
     "enable_x64",
@@ -18,6 +20,8 @@ __all__ = [
     "varying",
     "widens_alone",
 ]
+
+check_version("jax", jax.__version__)
 
 
 def _trace_state() -> Callable[[], object]:

@@ -15,7 +15,10 @@ from gradclip.backends.host import kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.dtypes import promote
 from gradclip.errors import NotWritableError
+from gradclip.floors import check_version
 from gradclip.lane import Lane
+
+check_version("numpy", np.__version__)
 
 _DTYPE, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("flags.num")
 _PIECE = 1 << 12  # elements that the reference converts to float64 at once

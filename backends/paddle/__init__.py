@@ -148,7 +148,7 @@ class PaddleBackend(Backend):
         return self.cast(paddle.sum(x, axis=axes, dtype=wide, keepdim=axes is not None), self.dtype(x))
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return paddle.max(x, axis=axes, keepdim=axes is not None)
+        return versions.largest(x, axes)
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         dtype = self.dtype(x if self.is_tensor(x) else y)
@@ -161,9 +161,9 @@ class PaddleBackend(Backend):
         wide = WIDE.get(dtype, "int64")
         made = self.cast(x, wide)
         if upper is not None:
-            made = paddle.minimum(made, self.asarray(upper, wide, x))
+            made = versions.minimum(made, self.asarray(upper, wide, x))
         if lower is not None:
-            made = paddle.maximum(made, self.asarray(lower, wide, x))
+            made = versions.maximum(made, self.asarray(lower, wide, x))
         return self.cast(made, dtype)
 
     def log(self, x: Tensor) -> Tensor:

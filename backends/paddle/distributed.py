@@ -24,7 +24,7 @@ _ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
 class PaddleProcesses(Processes):
     """A group of Paddle's, or the processes of meshes, which need none: a tensor is resharded from each to all of them."""
 
-    def __init__(self, ranks: Iterable[int], group: versions.Group | None = None) -> None:
+    def __init__(self, ranks: Iterable[int], group: Any = None) -> None:
         self.rank = dist.get_rank()
         self.ranks = frozenset(ranks)
         self.group = group

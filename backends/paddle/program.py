@@ -158,7 +158,7 @@ def _root(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """The square root, with a derivative of 0, not NaN, at 0."""
     if all(x.stop_gradient for x in tensors):
         return paddle.sqrt(sums)
-    zeros = paddle.zeros_like(sums)
+    zeros = paddle.full(sums.shape, 0.0, sums.dtype)  # zeros_like of Paddle 3.2 warns
     is_zero = sums <= zeros
     return paddle.where(is_zero, zeros, paddle.sqrt(paddle.where(is_zero, zeros + 1, sums)))
 

@@ -43,6 +43,8 @@ class PaddleLane(Lane):
     def product(self, x: Tensor, coefficient: Any) -> Tensor:
         backend, dtype = self.backend, self.backend.dtype(x)
         is_number = isinstance(coefficient, float)
+        if dtype in COMPLEX and 0 in x.shape:  # which Paddle 3.0 does not put together again
+            return backend.copy(x)
         if dtype in COMPLEX:  # by parts: a product of complex numbers makes NaN of the other part of an infinite one
             factor = coefficient if is_number else paddle.unsqueeze(coefficient, -1)
             return paddle.as_complex(self.product(paddle.as_real(x), factor))

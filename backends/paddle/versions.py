@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle import _C_ops as operations
-from paddle.base.framework import EagerParamBase as Parameter
-from paddle.distributed.auto_parallel.api import dtensor_from_local
-from paddle.distributed.communication.group import Group
+
+from gradclip.floors import check_version
 
 __all__ = [
     "MESHES",
@@ -25,8 +24,11 @@ __all__ = [
     "dtypes",
     "has_memory",
     "held",
+    "largest",
     "local_value",
+    "maximum",
     "merged",
+    "minimum",
     "operations",
     "persistent",
     "read",
@@ -37,7 +39,13 @@ __all__ = [
     "values_of_rows",
 ]
 
-Value = paddle.pir.Value  #: of a static program
+check_version("paddle", paddle.__version__)
+_RELEASE = tuple(map(int, paddle.__version__.split(".")[:2])) if paddle.__version__ != "0.0.0" else (99,)  # from its sources
+
+operations = paddle._C_ops
+Parameter, Value = paddle.base.framework.EagerParamBase, paddle.pir.Value  #: of dynamic mode, and of a static program
+Group: Any = paddle.distributed.communication.group.Group
+dtensor_from_local = paddle.distributed.auto_parallel.api.dtensor_from_local
 _DTYPE = operator.attrgetter("dtype")
 _names: dict[Any, str] = {}
 
@@ -47,8 +55,11 @@ def run_between_programs(functions: Iterable[Callable[..., object]], folders: Se
 
     It would take a marked function for an operation of Paddle, whose result may be no dataclass, and lose its tensors.
     """
-    for function in functions:
-        paddle.jit.marker.force_dynamic(function)
+    if hasattr(paddle.jit, "marker"):
+        for function in functions:
+            paddle.jit.marker.force_dynamic(function)
+    else:  # Paddle 3.0
+        importlib.import_module("paddle.jit.sot.utils.paddle_api_config").add_break_graph_apis(list(functions))
     paddle.framework.core.eval_frame_skip_file_prefix(tuple(folders))
 
 
@@ -64,6 +75,26 @@ def dtypes(tensors: Sequence[Any]) -> list[str]:
     """The dtypes of tensors, each once. Hashing a dtype takes long, so that each object is hashed once."""
     found = list(map(_DTYPE, tensors))
     return list(dict.fromkeys(map(dtype, dict(zip(map(id, found), found, strict=True)).values())))
+
+
+if _RELEASE < (3, 2):  # a NaN is lost in Paddle 3.0; 3.1 has not been tried
+
+    def minimum(x: Any, y: Any) -> Any:
+        """The smaller of two numbers; NaN where the first is one."""
+        return paddle.where(paddle.isnan(x), x, paddle.minimum(x, y))
+
+    def maximum(x: Any, y: Any) -> Any:
+        """The larger of two numbers; NaN where the first is one."""
+        return paddle.where(paddle.isnan(x), x, paddle.maximum(x, y))
+else:
+    minimum, maximum = paddle.minimum, paddle.maximum
+
+
+def largest(x: Any, axes: tuple[int, ...] | None) -> Any:
+    """The largest element, of all or along axes, which stay with length 1."""
+    if _RELEASE == (3, 2):  # whose function warns in each call that torch's is another
+        return operations.max(x, list(axes or ()), axes is not None)
+    return paddle.max(x, axis=axes, keepdim=axes is not None)
 
 
 def held(parameter: Any) -> Any:

@@ -16,11 +16,12 @@ from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
 
 __all__ = ["JaxArrays", "arrays", "native"]
 
+enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # its name before JAX 0.8
 Function = Callable[[list[Any]], list[Any]]
 
 
 class JaxArrays:
-    """Arrays that cannot be written. Those of 64 bits are made and clipped under ``jax.enable_x64``."""
+    """Arrays that cannot be written. Those of 64 bits are made and clipped under ``enable_x64``."""
 
     name = f"jax {jax.__version__}"
     versions: ClassVar[dict[str, str]] = {"jax": jax.__version__, "optax": optax.__version__}
@@ -28,7 +29,7 @@ class JaxArrays:
     lacks = ("subnormal",)  # XLA's arithmetic turns them into zeros
 
     def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> jax.Array:
-        with jax.enable_x64(dtype in _WIDE):
+        with enable_x64(dtype in _WIDE):
             return jnp.asarray(to_numpy(values, shape, dtype))
 
     def read(self, array: Any) -> Read:
@@ -50,7 +51,7 @@ class JaxArrays:
     def scope(self, gradients: Sequence[Any], arguments: Mapping[str, Any]) -> AbstractContextManager[Any]:
         """64 bits where a gradient has them; elsewhere a NumPy float is a float32, as it is for JAX's users."""
         held = [*gradients, *(arguments.get("parameters") or ())]
-        context: AbstractContextManager[Any] = jax.enable_x64(any(str(getattr(x, "dtype", "")) in _WIDE for x in held))
+        context: AbstractContextManager[Any] = enable_x64(any(str(getattr(x, "dtype", "")) in _WIDE for x in held))
         return context
 
 

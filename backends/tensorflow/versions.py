@@ -7,7 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from gradclip.floors import check_version
+
 __all__ = ["TENSORS", "as_tensor", "by_device", "is_recording", "is_traced_by_xla"]
+
+check_version("tensorflow", tf.__version__)
 
 try:
     from tensorflow.python.eager.record import could_possibly_record as _could_record

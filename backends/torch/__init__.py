@@ -39,7 +39,7 @@ class TorchContainers(Containers):
     def is_owner(self, x: Any) -> bool:
         if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
             # inside torch.func.grad the inputs, which are gradients, are leaves that require one too
-            return not (compiled.is_transformed() if torch.compiler.is_compiling() else versions.is_wrapped(x))
+            return not (compiled.is_transformed() if versions.is_compiling() else versions.is_wrapped(x))
         return isinstance(x, torch.nn.Parameter)
 
 
@@ -51,6 +51,9 @@ class TorchBackend(Backend):
     whole = "gradclip.backends.torch.operator:whole"
     containers = TorchContainers()
     distributed = TorchDistributed()
+
+    def __init__(self) -> None:
+        self.containers, self.distributed = self.containers, self.distributed  # up to torch 2.4 Dynamo reads no class's objects
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
@@ -66,7 +69,7 @@ class TorchBackend(Backend):
 
     def identity(self, x: Tensor) -> Hashable:
         # compiled, a set of tensors knows them apart; their ids would be those of one step, and each step compiled again
-        return x if torch.compiler.is_compiling() else id(x)
+        return x if versions.is_compiling() else id(x)
 
     def check(self, tensors: Sequence[Tensor]) -> None:
         for x in tensors:
@@ -78,7 +81,7 @@ class TorchBackend(Backend):
             raise DTypeError(what, ", ".join(sorted({f"device={x.device}" for x in tensors})), hint)
 
     def check_writable(self, x: Tensor) -> None:
-        if not torch.compiler.is_compiling() and x.is_inference() and not torch.is_inference_mode_enabled():
+        if not versions.is_compiling() and x.is_inference() and not torch.is_inference_mode_enabled():
             what = "A tensor made in inference mode cannot be written in place outside of it."
             raise NotWritableError(what, f"shape {tuple(x.shape)}", "use gradclip.clip, or clone it first.")
         if x.is_sparse or x.is_contiguous():
@@ -90,7 +93,7 @@ class TorchBackend(Backend):
             raise NotWritableError("An expanded gradient cannot be written in place.", received, hint)
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        if torch.compiler.is_compiling() or versions.is_forward_differentiating():
+        if versions.is_compiling() or versions.is_forward_differentiating():
             return False
         records = torch.is_grad_enabled()
         return not any(
@@ -99,7 +102,7 @@ class TorchBackend(Backend):
         )
 
     def can_look(self, x: Tensor) -> bool:
-        return not (torch.compiler.is_compiling() or x.is_meta or versions.is_wrapped(x) or versions.is_fake(x))
+        return not (versions.is_compiling() or x.is_meta or versions.is_wrapped(x) or versions.is_fake(x))
 
     def is_sparse(self, x: Tensor) -> bool:
         return bool(x.is_sparse)
@@ -138,7 +141,7 @@ class TorchBackend(Backend):
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         # compiled for the host a float32 sum is a running one; torch's own is not
-        is_running = torch.compiler.is_compiling() and x.is_cpu
+        is_running = versions.is_compiling() and x.is_cpu
         wide = (torch.complex128 if x.is_complex() else torch.float64) if is_running else None
         return (x.sum(dtype=wide) if axes is None else x.sum(axes, keepdim=True, dtype=wide)).to(x.dtype)
 
@@ -180,7 +183,7 @@ class TorchBackend(Backend):
     # ---- how a clip is carried -------------------------------------------------------------------------------------------
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
-        if not torch.compiler.is_compiling():
+        if not versions.is_compiling():
             return lanes.chosen(self, tensors)
         if any(x.is_sparse for x in tensors):
             return None

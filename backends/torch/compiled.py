@@ -39,7 +39,7 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
 
     ``measures`` asks it of the norm alone.
     """
-    if not torch.compiler.is_compiling() or versions.is_exporting() or not kernels.KINDS or not tensors:
+    if not versions.is_compiling() or versions.is_exporting() or not kernels.KINDS or not tensors:
         return False
     dtype = tensors[0].dtype
     if dtype not in _NARROW or is_transformed():
@@ -48,7 +48,9 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
     if len(tensors) < _MANY and sum(x.numel() for x in tensors) < large:
         return False
     for x in tensors:
-        is_known = type(x) in _PLAIN or not torch.compiler.is_dynamo_compiling()
+        # torch 2.6 compiles no look into a set of types
+        is_plain = type(x) is torch.Tensor or type(x) is torch.nn.Parameter
+        is_known = is_plain or not torch.compiler.is_dynamo_compiling()
         if not is_known or x.dtype != dtype or x.device.type != "cpu":
             return False
         if not is_dense(x) or (x.requires_grad and torch.is_grad_enabled()):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gradclip.backend import Tensor
+from gradclip.backends.torch import versions
 from gradclip.parts import Distributed, Parts, Processes
 
 __all__ = ["TorchDistributed"]
@@ -19,7 +20,7 @@ class TorchDistributed(Distributed):
 
     def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
         # whoever has a DTensor has imported their module, which takes a second
-        if torch.compiler.is_compiling() or "torch.distributed.tensor" not in sys.modules:
+        if versions.is_compiling() or "torch.distributed.tensor" not in sys.modules:
             return None
         from gradclip.backends.torch import dtensor
 

@@ -16,6 +16,7 @@ import torch
 
 from gradclip import __version__
 from gradclip.backend import Tensor
+from gradclip.backends.torch import versions
 from gradclip.backends.torch.compiled import CompiledLane, takes
 from gradclip.engine import UNKNOWN, Asked, run
 from gradclip.gradients import Gradients
@@ -93,7 +94,7 @@ def _carried_out(gradients: list[Tensor], limit: Any, eps: float, order: float =
 def _opened(gradients: list[Tensor]) -> Gradients:
     backend = get("torch")
     # while tracing, what stands for the gradients does not show that they are distinct and in order, as was asked before
-    lane = CompiledLane(backend, backend.dtype(gradients[0])) if torch.compiler.is_compiling() else None
+    lane = CompiledLane(backend, backend.dtype(gradients[0])) if versions.is_compiling() else None
     return Gradients(backend, gradients, gradients, [None] * len(gradients), list, gradients, chosen_lane=lane)
 
 
@@ -124,3 +125,5 @@ if not hasattr(torch.ops.gradclip, "clip_"):  # a process may import this twice
 _NORM = getattr(torch.ops.gradclip.norm, _VERSION)
 _CLIP_BY_NORM_ = getattr(torch.ops.gradclip.clip_by_norm_, _VERSION)
 _CLIP_BY_VALUE_ = getattr(torch.ops.gradclip.clip_by_value_, _VERSION)
+
+versions.run_between_graphs()

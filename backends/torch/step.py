@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gradclip.backends.torch import versions
 from gradclip.clip import carry_out
 from gradclip.dtypes import LARGEST
 from gradclip.engine import Asked
@@ -247,3 +248,6 @@ def _check_gradients(opened: Gradients) -> None:
     if len(set(map(id, opened.present))) < len(opened.present):
         what = "A gradient that two parameters share would be scaled twice in the step."
         raise ArgumentError(what, "the same tensor as .grad twice", "leave fused=True out of step_pre_hook.")
+
+
+versions.run_between_graphs()

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
+import sys
+import types
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from gradclip.floors import check_version
+
 __all__ = [
     "count_write",
     "has_modes",
+    "is_compiling",
     "is_exporting",
     "is_fake",
     "is_forward_differentiating",
     "is_transformed",
     "is_wrapped",
+    "run_between_graphs",
+    "traces",
 ]
+
+check_version("torch", torch.__version__)
+_RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 try:
     from torch._subclasses.fake_tensor import FakeTensor
@@ -35,9 +46,27 @@ _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
+#: whether ``torch.compile`` can trace gradclip
+traces = _RELEASE >= (2, 5)
+
+
 def is_transformed() -> bool:
     """Whether this is inside ``torch.func.vmap``, ``grad`` or the like, or a derivative in forward mode is taken."""
     return _level() is not None or is_forward_differentiating()
+
+
+def _is_functionalized() -> bool:
+    key = torch._C._TorchDispatchModeKey.FUNCTIONAL
+    return torch._C._get_dispatch_mode(key) is not None
+
+
+if _RELEASE < (2, 8):
+
+    def is_compiling() -> bool:
+        """Whether TorchDynamo traces this, or AOTAutograd, which torch itself does not say before 2.8."""
+        return torch.compiler.is_compiling() or _is_functionalized()
+else:
+    is_compiling = torch.compiler.is_compiling
 
 
 def is_forward_differentiating() -> bool:
@@ -55,13 +84,45 @@ def has_modes() -> bool:
     return bool(_modes()) or torch.jit.is_tracing()
 
 
-def count_write(tensors: Sequence[torch.Tensor]) -> None:
-    """Tell autograd that memory was written; before torch 2.5 one tensor at a time."""
+def _counts_lists() -> bool:
     try:
-        torch.autograd.graph.increment_version(tensors)
-    except (TypeError, AttributeError):
-        for x in tensors:
-            torch.autograd.graph.increment_version(x)
+        torch.autograd.graph.increment_version([])
+    except (TypeError, RuntimeError):  # 2.4; asked once and not when memory has been written, because then it is too late
+        return False
+    return True
+
+
+_COUNTS_LISTS = _counts_lists()
+
+
+def count_write(tensors: Sequence[torch.Tensor]) -> None:
+    """Tell autograd that memory was written; torch 2.4 one tensor at a time."""
+    for x in [tensors] if _COUNTS_LISTS else tensors:
+        torch.autograd.graph.increment_version(x)
+
+
+def run_between_graphs() -> None:
+    """Have ``torch.compile`` leave all of gradclip that is loaded alone, where it cannot trace it: torch 2.4 reads no slots.
+
+    A compiled function is two graphs then, and gradclip runs between them; with ``fullgraph=True`` that is an error of torch's.
+    """
+    if traces:
+        return
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "gradclip"]
+    held = [x for module in modules for x in vars(module).values()]
+    methods = [x for kind in held if isinstance(kind, type) for x in vars(kind).values()]
+    for x in (*held, *methods):
+        function = inspect.unwrap(getattr(x, "fget", None) or getattr(x, "__func__", x))
+        if inspect.isfunction(function) and function.__module__.partition(".")[0] == "gradclip":
+            function._torchdynamo_disable = True  # type: ignore[attr-defined]
+            _skip(function.__code__)
+
+
+def _skip(code: types.CodeType) -> None:
+    torch._C._dynamo.eval_frame.skip_code(code)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            _skip(inner)
 
 
 def strided_shard() -> type:

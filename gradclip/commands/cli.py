@@ -164,11 +164,12 @@ def _backends(options: argparse.Namespace) -> int:
     def report(name: str) -> None:
         sys.stderr.write(f"asking {name} ...\n")  # in one piece: two threads report
 
-    entries, has_loops = inventory.survey(report), inventory.has_compiled_loops()
+    entries, slots, has_loops = inventory.survey(report), inventory.slots(), inventory.has_compiled_loops()
     if options.json:
-        _print_json({"backends": entries, "compiled_loops": has_loops})
+        _print_json({"backends": entries, "slots": slots, "compiled_loops": has_loops})
     else:
-        print(inventory.text(entries), inventory.loops_text(has_loops), sep="\n\n")
+        blocks = (inventory.text(entries), inventory.slots_text(slots), inventory.loops_text(has_loops))
+        print(*filter(None, blocks), sep="\n\n")
     return int(any(entry["error"] for entry in entries))
 
 

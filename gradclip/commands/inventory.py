@@ -17,14 +17,24 @@ from gradclip.backend import Backend, Tensor, number
 from gradclip.commands import children
 from gradclip.dialects import torch as dialect
 from gradclip.dtypes import COMPLEX, FLOATS, WIDE
+from gradclip.errors import VersionError
+from gradclip.floors import FRAMEWORKS, standing
 
-__all__ = ["describe", "framework_of", "has_compiled_loops", "loops_text", "survey", "text"]
+__all__ = ["describe", "framework_of", "has_compiled_loops", "loops_text", "slots", "slots_text", "survey", "text"]
 
 Entry = dict[str, Any]
 
 _BUILT_IN = "gradclip.backends."
 _TRAINERS = "gradclip.backends.demo."
 _LABEL = 12
+_SLOTS = ("optax", "keras")  # what has a slot for a clip and no tensors of its own
+_SAID = {
+    "tested": "the tests ran on this one",
+    "newer": "newer than {last}, the last that the tests ran on",
+    "between": "the tests ran on older and newer ones, or on newer ones only",
+    "below": "below {floor}, the oldest that gradclip works with",
+    "unknown": "not known to the tests",
+}
 
 
 # ---- in the command's own process ------------------------------------------------------------------------------------
@@ -77,12 +87,38 @@ def loops_text(are_there: bool) -> str:
     return "compiled loops: " + ("yes" if are_there else "no: installed without a C compiler, slower on a CPU")
 
 
+def slots() -> list[Entry]:
+    """What is installed of the libraries that have a slot for a clip and no tensors of their own."""
+    found = {name: _distribution(name) for name in _SLOTS}
+    return [{"name": name, "version": at, "standing": standing(name, at)} for name, at in found.items() if at is not None]
+
+
+def slots_text(entries: list[Entry]) -> str:
+    """A line for each, for reading."""
+    return "\n".join(f"slot of {entry['name']} {entry['version']}: {_said(entry)}" for entry in entries)
+
+
+def _said(entry: Entry) -> str:
+    known = FRAMEWORKS.get(entry["name"])
+    return _SAID[entry["standing"]].format(floor=known and known.floor, last=known and known.tested[-1])
+
+
+def _distribution(name: str) -> str | None:
+    from importlib import metadata  # it takes long to import
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def framework_of(entry: Entry) -> str:
     """``"torch 2.13.0"``, and what is wrong with it."""
     if not entry["installed"]:
         return f"{entry['name']}: not installed"
     if entry["error"]:
-        return f"{entry['name']}: installed, but does not work"
+        at = f" {entry['version']}" if "version" in entry else ""
+        return f"{entry['name']}{at}: installed, but does not work"
     return f"{entry['name']} {entry['version']}"
 
 
@@ -91,6 +127,8 @@ def _block(entry: Entry) -> Iterator[str]:
     if entry["error"]:
         yield from _lines("reason", entry["error"].split(" "))
     elif entry["installed"]:
+        if entry["name"] in FRAMEWORKS:
+            yield from _lines("version", _said(entry).split(" "))
         yield from _lines("devices", entry["devices"] or ["not known"], ", ")
         yield from _trials("dtypes", entry["dtypes"], " ")
         yield from _lines("in place", ["yes" if entry["in_place"] else "no"])
@@ -150,13 +188,17 @@ def describe(module: str) -> Entry:
     The dtypes and the traced forms are tried: each clips [3, 4] to norm 1. Whether it can write in place and knows sparse
     gradients is what the backend says of itself.
     """
-    backend = registry.get(module)
     framework = importlib.import_module(module)
+    version = str(getattr(framework, "__version__", None) or _version(module))
+    known = {"version": version, "standing": standing(module, version)}
+    try:
+        backend = registry.get(module)
+    except VersionError as error:
+        return known | {"error": f"VersionError: {' '.join(str(error).split())}"}
     trainer = _trainer(module)
     sample = trainer.tensor(_array([3.0, 4.0])) if trainer else _standard(framework, backend)
     dtypes, traces = (*FLOATS, *COMPLEX), trainer.traces() if trainer else {}
-    return {
-        "version": str(getattr(framework, "__version__", None) or _version(module)),
+    return known | {
         "devices": trainer.devices() if trainer else None,
         "dtypes": None if sample is None else {name: _tried(_clipped, backend, sample, name) for name in dtypes},
         "in_place": type(backend).assign_ is not Backend.assign_,

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 ARRAYS = [np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4), np.array([0.5, -3.0, 0.0], np.float32)]
 
 # keras's own, and paddle's, of tracing
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*:DeprecationWarning", "ignore:Tensor do not have 'place' interface:UserWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.* do not have 'place' interface:UserWarning")
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,7 @@ def native_run(backend: Framework, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.slow("a native that has changed, whose version is pinned here")
 @pytest.mark.needs("trains")  # NumPy clips nothing
+@pytest.mark.needs("has_recorded_natives")
 def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native_run: tuple[int, Path]) -> None:
     target, (status, path) = native_target(NATIVES[backend.name]), native_run
     assert status == 0
@@ -85,6 +86,7 @@ def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native
 
 @pytest.mark.slow("a native that has changed, whose version is pinned here")
 @pytest.mark.needs("trains")
+@pytest.mark.needs("has_recorded_natives")
 def test_the_recording_holds(backend: Framework, native_run: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """What the native does to the vectors is what is in their files."""
     _, path = native_run

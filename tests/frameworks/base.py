@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
+
+
+def release(version: str) -> list[int]:
+    """The numbers of a version, as they are compared.
+
+    >>> release("2.13.0+cpu"), release("3.16.0.dev1")
+    ([2, 13, 0], [3, 16, 0])
+    """
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 class Framework:
@@ -19,7 +33,15 @@ class Framework:
     has_sparse = False  #: whether it has sparse gradients
     trains = True  #: whether it has an autograd
     flushes_subnormals = False  #: whether its arithmetic turns subnormal numbers into zeros
+    ulps = 4  #: how far a norm may be off
+    packages: tuple[str, ...] = ()  #: what the framework and its natives are installed by
     jits: tuple[str, ...] = ()  #: names of its ways to trace: ("compile",), ("function", "xla"), ("jit",), ("to_static",)
+
+    @property
+    def has_recorded_natives(self) -> bool:
+        """Whether its natives are those that the vectors were recorded on, or newer: the constraints name them."""
+        pinned = dict(re.findall(r"(?m)^([\w-]+)==(.+)$", CONSTRAINTS.read_text("utf-8")))
+        return all(release(metadata.version(name)) >= release(pinned[name]) for name in self.packages)
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
         """A tensor of the framework."""

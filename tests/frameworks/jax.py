@@ -4,15 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.experimental.layout
 import jax.numpy as jnp
 import numpy as np
-from frameworks.base import Framework
+from frameworks.base import Framework, release
 
 jax.config.update("jax_enable_x64", True)  # or float64 would be float32; test_without_x64 is about that
 
 
 class JaxFramework(Framework):
     name = "jax"
+    packages = ("jax", "optax")
+    ulps = 4 if release(jax.__version__) >= [0, 10] else 8  # sums of older ones are less careful
+    has_layouts = hasattr(jax.experimental.layout, "Format")  # from 0.7 on; before, under another name, and it fails
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     flushes_subnormals = True
     jits = ("jit",)

@@ -20,6 +20,7 @@ _NUMBERS = itertools.count()
 
 class PaddleFramework(Framework):
     name = "paddle"
+    packages = ("paddlepaddle",)
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
     holds_gradients = True

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 class TensorFlowFramework(Framework):
     name = "tensorflow"
+    packages = ("tensorflow_cpu",)
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     flushes_subnormals = True
     has_sparse = True

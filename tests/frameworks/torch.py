@@ -9,11 +9,14 @@ os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
 import numpy as np
 import torch
-from frameworks.base import Framework
+from frameworks.base import Framework, release
 
 
 class TorchFramework(Framework):
     name = "torch"
+    packages = ("torch",)
+    compiles = release(torch.__version__) >= [2, 5]  # before, torch.compile runs gradclip between two graphs
+    names_parameters = release(torch.__version__) >= [2, 6]  # optimizers know the names of their parameters
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
     holds_gradients = True
@@ -60,7 +63,7 @@ class TorchFramework(Framework):
 
     def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
         torch.compiler.reset()  # each test compiles the same lines anew, which torch counts as recompilations
-        return torch.compile(function, fullgraph=True, backend="aot_eager")
+        return torch.compile(function, fullgraph=self.compiles, backend="aot_eager")
 
     def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
         inputs = [tensor.clone().requires_grad_() for tensor in tensors]

@@ -89,6 +89,7 @@ def test_per_example(limit: float, dtype: str, form: str) -> None:
     assert int(clipped) == int(num_clipped)
 
 
+@pytest.mark.needs("has_recorded_natives")
 def test_limits_that_are_arrays() -> None:
     g = framework.make([3.0, 4.0])
     one = framework.make([1.0])

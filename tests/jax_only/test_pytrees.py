@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -33,12 +34,12 @@ class Pair:
         return cls(*children, label)
 
 
-@jax.tree_util.register_dataclass
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["weight", "bias"], meta_fields=["name"])
 @dataclasses.dataclass
 class Layer:
     weight: Any
     bias: Any
-    name: str = dataclasses.field(default="dense", metadata={"static": True})
+    name: str = "dense"
 
 
 class Named(NamedTuple):
@@ -139,5 +140,6 @@ def test_what_is_no_gradient_is_refused() -> None:
     for dtype in (jnp.float8_e4m3fn, jnp.int32, jnp.bool_):
         with pytest.raises(TypeError, match=f"dtype={jnp.dtype(dtype)}"):
             gradclip.clip(Pair(p(), jnp.ones(2, dtype), "x"), rule)
-    with pytest.raises(TypeError, match="No backend knows tensors of type"):
-        gradclip.clip(jax.new_ref(p()), rule)
+    if hasattr(jax, "new_ref"):  # from JAX 0.7 on
+        with pytest.raises(TypeError, match="No backend knows tensors of type"):
+            gradclip.clip(jax.new_ref(p()), rule)

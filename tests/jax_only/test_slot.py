@@ -29,6 +29,8 @@ NATIVES: dict[str, tuple[optax.GradientTransformation, Rule]] = {
     "adaptive_grad_clip": (optax.adaptive_grad_clip(0.1), dialect.adaptive_grad_clip(0.1)),
     "adaptive_grad_clip(eps)": (optax.adaptive_grad_clip(0.1, eps=2.0), dialect.adaptive_grad_clip(0.1, eps=2.0)),
 }
+if not framework.has_recorded_natives:  # optax before 0.2.5 does less with the axes
+    NATIVES = {name: pair for name, pair in NATIVES.items() if not name.startswith("adaptive")}
 OTHERS = {
     "torch": torch.clip_grad_norm(0.5),
     "torch, order 3": torch.clip_grad_norm(0.5, norm_type=3.0),
@@ -86,6 +88,7 @@ def test_other_dtypes(native: optax.GradientTransformation, rule: Rule, dtype: s
         assert ulps(framework.read(ours), framework.read(want), dtype) <= 4
 
 
+@pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("rank", [3, 6])
 def test_adaptive_axis(axis: Any, rank: int) -> None:

@@ -187,9 +187,9 @@ def test_it_stays_the_optimizer_that_it_was() -> None:
     assert got is adam
     assert isinstance(got, before)  # on torch a class with fused updates, which a subclass of Adam would not get
     assert isinstance(got, optimizers.Adam)
-    assert (float(got.learning_rate), got.beta_1, got.clip_rule) == (0.5, 0.8, GLOBAL)
+    assert (keras.ops.convert_to_numpy(got.learning_rate), got.beta_1, got.clip_rule) == (0.5, 0.8, GLOBAL)
     got.learning_rate = 0.25
-    assert float(got.learning_rate) == 0.25
+    assert keras.ops.convert_to_numpy(got.learning_rate) == 0.25
 
 
 @pytest.mark.parametrize("spec", ["adam", {"class_name": "Adam", "config": {"learning_rate": 0.001}}], ids=str)
@@ -208,7 +208,7 @@ def test_an_optimizer_that_has_trained_keeps_its_state() -> None:
     model = fit(optimizers.SGD(1.0, momentum=1.0), steps=1)
     momentum = model.get_weights()
     model.compile(clipped(model.optimizer, dialect.clipnorm(0.0)), loss="mse")
-    assert int(model.optimizer.iterations) == 1
+    assert keras.ops.convert_to_numpy(model.optimizer.iterations) == 1
     model.optimizer.learning_rate = 0.0
     fit_on(model, 1)
     assert distance(weights(model), [2 * m.astype(np.float64) for m in momentum]) <= 1
@@ -235,9 +235,11 @@ def test_two_clips_at_once_are_the_error_of_keras(name: str) -> None:
     "outer",
     [
         lambda: optimizers.LossScaleOptimizer(optimizers.SGD()),
-        lambda: optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.SGD())),
+        *(
+            [lambda: optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.SGD()))]
+            * hasattr(optimizers, "MultiOptimizer")
+        ),
     ],
-    ids=["loss scale", "multi"],
 )
 def test_what_hands_its_gradients_on_is_refused(outer: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match=r"hands its gradients on to other optimizers\.\n.*\nHint: clip by the optimizers"):

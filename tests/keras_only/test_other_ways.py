@@ -67,12 +67,17 @@ def in_apply(**options: Any) -> Any:
     return InApply(1.0, **options)
 
 
+IS_OLD = keras.__version__.startswith("3.4.")  #: Keras 3.4 clips the gradients of each batch
+
+
 def wrapper(**options: Any) -> Any:
     return Wrapper(optimizers.SGD(1.0, **options))
 
 
 @pytest.mark.parametrize(
-    ("make", "step"), [(slot, [0.6, 0.8]), (in_apply, [0.3, 0.4]), (wrapper, [0.3, 0.4])], ids=["slot", "apply", "wrapper"]
+    ("make", "step"),
+    [(slot, [0.3, 0.4] if IS_OLD else [0.6, 0.8]), (in_apply, [0.3, 0.4]), (wrapper, [0.3, 0.4])],
+    ids=["slot", "apply", "wrapper"],
 )
 def test_before_accumulation_each_batch_is_clipped_instead_of_their_mean(make: Any, step: list[float]) -> None:
     assert distance(applied(make(gradient_accumulation_steps=2), *BATCHES), [step]) <= 4
@@ -89,9 +94,9 @@ def test_before_unscaling_the_limit_is_so_many_times_too_small(make: Any, step: 
 
 def test_a_wrapper_is_no_longer_the_optimizer_that_it_wraps() -> None:
     assert not isinstance(wrapper(), optimizers.SGD)
-    assert float(wrapper().learning_rate) == 0.0  # callbacks would set that of the wrapper
+    assert keras.ops.convert_to_numpy(wrapper().learning_rate) == 0.0  # callbacks would set that of the wrapper
     assert isinstance(slot(), optimizers.SGD)
-    assert float(slot().learning_rate) == 1.0
+    assert keras.ops.convert_to_numpy(slot().learning_rate) == 1.0
 
 
 def test_update_step_sees_one_gradient_at_a_time() -> None:
@@ -142,6 +147,9 @@ def test_a_train_step_has_scaled_gradients_of_one_batch() -> None:
         fit(optimizer, steps=2, run_eagerly=True)
     assert distance(fitted.handed_over, [1024 * n for n in plain.handed_over]) <= 4
     mean = fitted.at_the_clip[-1]
+    if IS_OLD:
+        assert distance(fitted.at_the_clip, plain.handed_over) <= 4
+        return
     assert min(plain.handed_over) < mean < max(plain.handed_over)
 
 

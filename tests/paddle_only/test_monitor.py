@@ -14,7 +14,7 @@ import gradclip
 from gradclip.backends.paddle import grad_clip
 from gradclip.dialects import keras, torch
 
-pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 SCALES = [0.1, 2.0, 0.3, 5.0, np.inf, 0.2]
 
 

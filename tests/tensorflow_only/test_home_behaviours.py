@@ -155,6 +155,11 @@ def _(api: Any, limit: Any) -> Any:
     return api.clip_by_global_norm([rows()], limit)
 
 
+@of(VALUE, "IndexedSlices, bounds that exclude 0")
+def _(api: Any) -> Any:
+    return parts(api.clip_by_value(framework.sparse(*SLICES), 1.0, 2.0))
+
+
 @of(VALUE, "integers, bounds that are not whole", t=[3, -4], lower=-3.1, upper=3.1)
 @of(VALUE, "bounds that cross", t=[3.0, 9.0], lower=4.0, upper=2.0)
 @of(VALUE, "bounds of NaN", t=[3.0, 9.0], lower=float("nan"), upper=float("nan"))

@@ -18,6 +18,8 @@ from gradclip.dialects import torch as dialect
 
 Clip = Callable[[list[torch.nn.Parameter]], Any]
 
+pytestmark = pytest.mark.needs("compiles")
+
 
 def gradients(parameters: list[torch.nn.Parameter]) -> list[torch.Tensor | None]:
     return [p.grad for p in parameters]

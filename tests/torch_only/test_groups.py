@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from oracle import ulps
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -59,6 +60,7 @@ def test_compiled_once_by_the_names_of_a_model() -> None:
         assert ulps(got.numpy(), x.numpy(), "float32") <= 4
 
 
+@pytest.mark.needs("names_parameters")
 def test_the_step_hook_knows_the_names_that_the_optimizer_knows() -> None:
     want = model()
     gradclip.clip_(dict(want.named_parameters()), GROUPS)

@@ -23,6 +23,7 @@ def optimizer_with(rule: Any, **how: Any) -> tuple[torch.optim.Optimizer, Any]:
     return optimizer, hook
 
 
+@pytest.mark.needs("names_parameters")
 @pytest.mark.parametrize("fused", [True, False])
 def test_the_norm_before_and_the_coefficient(fused: bool) -> None:
     optimizer, hook = optimizer_with(dialect.clip_grad_norm(1.0), fused=fused)
@@ -43,6 +44,7 @@ def test_one_for_each_gradient() -> None:
     assert [None if n is None else n.item() for n in hook.last.norm] == [5.0, None]
 
 
+@pytest.mark.needs("names_parameters")
 def test_groups() -> None:
     groups = [gradclip.Group(dialect.clip_grad_norm(1.0), "a"), gradclip.Group(optax.clip(1.0), "b")]
     optimizer, hook = optimizer_with(groups)

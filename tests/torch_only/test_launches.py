@@ -120,6 +120,7 @@ def counts(name: str, count: int, dtypes: list[torch.dtype], device: str, gradie
         return found, counted(native, parameters(count, dtypes, place, gradient), True)
 
 
+@pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("device", ["host", *DEVICES])
@@ -133,6 +134,7 @@ def test_as_few_as_the_native(name: str, dtypes: list[torch.dtype], device: str,
     assert found[10][0] == found[100][0], "it does not depend on the number of gradients"
 
 
+@pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("count", [1000, 2000])
 def test_of_thousands(count: int) -> None:
     for name in ("clip_grad_norm_", "get_total_norm"):

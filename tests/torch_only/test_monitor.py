@@ -88,6 +88,7 @@ def test_a_monitor_does_not_keep_the_gradients() -> None:
     assert monitor.report()["norm_before_largest"] == pytest.approx(8**0.5)
 
 
+@pytest.mark.needs("compiles")
 def test_a_result_of_a_compiled_step() -> None:
     monitor = gradclip.Monitor()
     step = torch.compile(lambda x: gradclip.clip([x], RULE), fullgraph=True, backend="aot_eager")

@@ -16,6 +16,8 @@ from gradclip.backends.torch import compiled as compiled_lane
 from gradclip.dialects import keras, tensorflow
 from gradclip.dialects import torch as dialect
 
+pytestmark = pytest.mark.needs("compiles")
+
 CLIP = {"gradclip.clip_"}
 APART = {"gradclip.norms", "gradclip.scale_"}
 CLAMP = {"gradclip.clamp_"}

@@ -310,6 +310,7 @@ def test_the_example() -> None:
 ALONE = dialect.clip_grad_norm(1.0)
 
 
+@pytest.mark.needs("names_parameters")
 @pytest.mark.parametrize(("rules", "fused"), [(ALONE, False), (ALONE, True), (gradclip.Group(ALONE, "w"), False)])
 def test_any_leaf_is_a_parameter(rules: Any, fused: bool) -> None:
     """An optimizer takes tensors that are no ``Parameter``: they are not gradients themselves."""

@@ -17,6 +17,7 @@ from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
 
 
+@pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("name", ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_"])
 def test_signatures(name: str) -> None:
     def bare(function: Any) -> list[tuple[str, Any, Any]]:
@@ -36,6 +37,7 @@ def model(seed: int = 0) -> torch.nn.Module:
     return net
 
 
+@pytest.mark.needs("compiles")
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
 @pytest.mark.parametrize(
     ("backend", "norm_type", "max_norm"),

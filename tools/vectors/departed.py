@@ -162,6 +162,8 @@ CASES: dict[str, Cases] = {
         **_keras("global_clipnorm", _these("F10"), "tensorflow"),
     },
     "dtype-kept": _keras("global_clipnorm", _these("I1 I2 I3 I4 I7"), "jax"),
+    "sparse-bounds": {_TF_VALUE: ("IndexedSlices, bounds that exclude 0",)},
+    "legacy-programs": {_BY_NORM: ("in a program of the legacy representation",)},
     "shape-kept": {_BY_GLOBAL: _these("G3 G4")},
     "nothing-to-clip": {
         _VALUE: ("of nothing", "of parameters without gradients"),

@@ -162,7 +162,7 @@ class Reference(Arrays):
 
     def slice_norms(self, x: Wide, axes: tuple[int, ...] | None) -> Any:
         """The norm over some axes, which stay as axes of length 1."""
-        axes = tuple(range(x.ndim)) if axes is None else np.lib.array_utils.normalize_axis_tuple(axes, x.ndim)
+        axes = tuple(range(x.ndim)) if axes is None else tuple(axis % x.ndim for axis in np.atleast_1d(axes).tolist())
         kept = [1 if axis in axes else length for axis, length in enumerate(x.shape)]
         moved = np.moveaxis(x, axes, range(len(axes))).reshape(math.prod(x.shape[axis] for axis in axes), math.prod(kept))
         return np.array([self.norm(column, 2.0) for column in moved.T], WIDE).reshape(kept)

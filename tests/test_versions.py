@@ -1,0 +1,125 @@
+"""Which versions of the frameworks gradclip works with: one table, with which the extras and the page agree."""
+
+from __future__ import annotations
+
+import configparser
+import itertools
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from frameworks.base import Framework
+from launched import TIME_LIMIT
+
+from gradclip import floors
+from gradclip.errors import GradclipError, VersionError
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"paddle": "paddlepaddle"}  # what a module is installed by, where that has another name
+TENSORFLOW = "tensorflow_cpu"  # what the tests install; the extra asks for tensorflow, which has the same versions
+
+
+@pytest.mark.parametrize(
+    ("module", "version", "standing"),
+    [
+        ("torch", "2.3.1+cu121", "below"),
+        ("torch", "2.4", "between"),
+        ("torch", "2.4.1+cu121", "tested"),
+        ("torch", "2.5.0a0+git1234", "between"),
+        ("torch", "99.0", "newer"),
+        ("jax", "0.4.34", "below"),
+        ("jax", "0.10.2", "tested"),  # not before 0.4, as texts are compared
+        ("paddle", "0.0.0", "unknown"),  # built from its sources
+        ("paddle", "3.0.0rc1", "tested"),
+        ("torch", "main", "unknown"),
+        ("mlx", "0.1", "unknown"),
+    ],
+)
+def test_the_standing_of_a_version(module: str, version: str, standing: str) -> None:
+    assert floors.standing(module, version) == standing
+
+
+@pytest.mark.parametrize("module", floors.FRAMEWORKS)
+def test_a_version_below_the_floor_is_refused(module: str) -> None:
+    known = floors.FRAMEWORKS[module]
+    with pytest.raises(VersionError) as refused:
+        floors.check_version(module, "0.0.1")
+    assert str(refused.value) == (
+        f"gradclip works with {known.title} {known.floor} and newer.\n"
+        f"Received: {module}.__version__='0.0.1'\n"
+        f"Hint: install {known.title} {known.floor} or newer."
+    )
+    assert isinstance(refused.value, GradclipError)
+    assert isinstance(refused.value, ImportError)
+    for version in (known.floor, *known.tested, "main"):
+        floors.check_version(module, version)
+
+
+@pytest.mark.parametrize("module", floors.FRAMEWORKS)
+def test_the_table_is_in_order(module: str) -> None:
+    known = floors.FRAMEWORKS[module]
+    numbers = [floors._release(version) for version in (known.floor, *known.tested)]
+    assert numbers == sorted(numbers)
+    assert known.tested[0].startswith(known.floor)  # the floor is one that the tests ran on
+
+
+def ran(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIME_LIMIT, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
+    out = ran(
+        f"import {backend.name} as framework\n"
+        "framework.__version__ = '0.0.1'\n"
+        "from gradclip import registry\n"
+        "from gradclip.errors import VersionError\n"
+        "name = framework.__name__\n"
+        "for load in (lambda: registry.get(name), lambda: __import__('gradclip.backends.' + name)):\n"
+        "    try:\n"
+        "        load()\n"
+        "    except VersionError as error:\n"
+        "        print(str(error).splitlines()[1])\n"
+        "print(name in [backend.name for backend in registry.loaded()])\n"  # but it does not disturb the others
+    )
+    assert out.splitlines()[-3:] == [f"Received: {backend.name}.__version__='0.0.1'"] * 2 + ["False"]
+
+
+# ---- the files that say versions ------------------------------------------------------------------------------------------
+
+
+def test_the_extras_ask_for_the_floors() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    asked = dict(requirement.split(">=") for extra in extras.values() for requirement in extra if ">=" in requirement)
+    assert {module: asked[PACKAGES.get(module, module)] for module in floors.FRAMEWORKS} == {
+        module: known.floor for module, known in floors.FRAMEWORKS.items()
+    }
+    for requirement in itertools.chain(*extras.values()):  # an upper bound needs a failure that is known
+        assert re.fullmatch(r"[\w-]+(>=[\d.]+)?|gradclip\[.*\]", requirement), requirement
+
+
+def test_the_tests_run_on_what_they_are_said_to() -> None:
+    pinned = dict(re.findall(r"(?m)^([\w-]+)==(.+)$", (ROOT / "constraints.txt").read_text("utf-8")))
+    for module, known in floors.FRAMEWORKS.items():
+        package = TENSORFLOW if module == "tensorflow" else PACKAGES.get(module, module)
+        assert pinned[package] in known.tested
+
+
+@pytest.mark.parametrize("module", [name for name in floors.FRAMEWORKS if name != "optax"])
+def test_each_floor_has_an_environment(module: str) -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini", "utf-8")
+    package = TENSORFLOW.replace("_", "-") if module == "tensorflow" else PACKAGES.get(module, module)
+    assert f"{package}=={floors.FRAMEWORKS[module].tested[0]}" in tox[f"testenv:{module}-floor"]["deps"].split()
+    assert package in tox[f"testenv:{module}-latest"]["deps"].split()
+
+
+def test_the_page_has_the_table() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text("utf-8")
+    for known in floors.FRAMEWORKS.values():
+        assert f"| {known.title} | {known.floor} | {', '.join(known.tested)} |" in page
