@@ -72,7 +72,7 @@ def _call(
     source, resolver = context.source, context.resolver
     first, last = found.statements[0], found.statements[-1]
     begin, end = source.line_start(source.start(first)), source.next_line(source.end(last))
-    bound = {name.id for key, name in found.names.items() if key in ("_C", "_x", "_p", "_q") and isinstance(name, ast.Name)}
+    bound = {ast.unparse(name) for key, name in found.names.items() if key in ("_C", "_x", "_p", "_q")}
     if any(_is_wanted(name, begin, end, first, context) for name in bound):
         return None
     at = next(name for name in source.any(cst.Name) if begin <= source.start(name) < end)
@@ -119,11 +119,17 @@ def _comments(text: str) -> Iterator[str]:
 def _is_wanted(name: str, begin: int, end: int, first: cst.CSTNode, context: Context) -> bool:
     """Whether what the replaced statements give a name is read in another place."""
     source, resolver, function = context.source, context.resolver, context.source.function(first)
+    if not name.isidentifier():
+        return True  # an attribute or an element, which anybody may read
     for use in resolver.uses.get(name, ()):
         start = source.start(use)
-        if begin <= start < end or source.function(use) is not function:
+        if begin <= start < end:
             continue
         places = [source.start(place) for place in resolver.assigned_at(use)]
+        if source.function(use) is not function:
+            if any(begin <= place < end for place in places):
+                return True
+            continue
         others = (place for place in places if place <= start and (place < begin if start < begin else place >= end))
         if any(begin <= place < end for place in places) and not any(others):
             return True
@@ -190,17 +196,17 @@ class _Plain(ast.NodeTransformer):
         """A statement, or what an ``if`` that asks for None guards."""
         made = self.visit(node)
         if isinstance(made, ast.For):
-            made.body = [inner for one in made.body for inner in self._guarded(one)]
+            made.body = [inner for one in made.body for inner in self._guarded(one, made.target)]
         elif isinstance(made, ast.If):
             made.body = [inner for one in made.body for inner in self.statements(one)]
         yield made
 
-    def _guarded(self, node: ast.stmt) -> Iterator[ast.stmt]:
-        asks = isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test).endswith((".grad is not None", ".grad"))
-        skips = isinstance(node, ast.If) and [type(one) for one in node.body] == [ast.Continue]
-        if isinstance(node, ast.If) and asks:
+    def _guarded(self, node: ast.stmt, target: ast.expr) -> Iterator[ast.stmt]:
+        grad = f"{ast.unparse(target)}.grad"
+        test = ast.unparse(node.test) if isinstance(node, ast.If) and not node.orelse else ""
+        if isinstance(node, ast.If) and test == f"{grad} is not None":
             yield from node.body
-        elif not (skips and isinstance(node, ast.If) and ast.unparse(node.test).endswith(".grad is None")):
+        elif not (isinstance(node, ast.If) and test == f"{grad} is None" and [*map(type, node.body)] == [ast.Continue]):
             yield node
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
@@ -288,7 +294,7 @@ class _Plain(ast.NodeTransformer):
     @staticmethod
     def _all(part: ast.comprehension) -> ast.comprehension:
         """Without the question whether a gradient is there."""
-        ifs = [one for one in part.ifs if not ast.unparse(one).endswith(".grad is not None")]
+        ifs = [one for one in part.ifs if ast.unparse(one) != f"{ast.unparse(part.target)}.grad is not None"]
         return ast.comprehension(part.target, part.iter, ifs, part.is_async)
 
 

@@ -73,3 +73,40 @@ def clamps(parameters, c):
         p.grad.clamp_(-c)
         p.grad.clamp_(-max_norm, max_norm)
         q = p.grad.clamp_(-c, c)
+
+
+def only_some(model, max_norm):
+    total_norm = torch.sqrt(sum(p.grad.norm() ** 2 for p in model.parameters() if p.is_head and p.grad is not None))
+    coef = max_norm / (total_norm + 1e-6)
+    if coef < 1:
+        for p in model.parameters():
+            if p.is_head or p.grad is None:
+                continue
+            p.grad.mul_(coef)
+
+
+def not_the_frozen(parameters, frozen, max_norm):
+    total_norm = torch.sqrt(sum(p.grad.norm() ** 2 for p in parameters))
+    coef = max_norm / (total_norm + 1e-6)
+    if coef < 1:
+        for p in parameters:
+            if p not in frozen and p.grad is not None:
+                p.grad.data.mul_(coef)
+
+
+def read_by_a_function_within(parameters, max_norm):
+    total_norm = torch.sqrt(sum(p.grad.norm() ** 2 for p in parameters))
+    coef = max_norm / (total_norm + 1e-6)
+    if coef < 1:
+        for p in parameters:
+            p.grad.mul_(coef)
+
+    def scaled_by():
+        return coef
+
+    return scaled_by
+
+
+class Kept:
+    def clip(self, parameters, max_norm):
+        self.norm = gradclip.clip_grad_norm_(parameters, max_norm)
