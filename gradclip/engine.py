@@ -60,7 +60,8 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
         _check_finite(plan, backend, norms)
         if asked.until == "norm":
             return Found(None, plan.result(norms), None)
-        culprits = _culprits(plan, norms)  # before they spoil the others
+        # before they spoil the others; not for a known norm, with which no gradient has been looked at
+        culprits = _culprits(plan, norms) if asked.norm is UNKNOWN else []
         factors = list(map(_factors, plan.clips, norms))
         if asked.until == "coefficient":
             return Found(None, plan.result(norms), plan.result(factors), culprits)
@@ -137,9 +138,12 @@ def _check_finite(plan: Plan, backend: Backend, norms: list[Any]) -> None:
 
 
 def _culprits(plan: Plan, norms: list[Any]) -> list[str]:
-    """The names of the gradients that are not finite, for norms that have been looked at in any case."""
+    """The names of the gradients that are not finite, for norms that have been looked at in any case.
+
+    Of gradients in parts nobody knows all here, and processes must not differ in what they know.
+    """
     spoilt = [k for k, n in enumerate(norms) if type(n) is float and not n < math.inf]
-    if not spoilt:
+    if not spoilt or plan.several is not None:
         return []
     names = names_of(plan.held)
     return [names[i] for i, _, _ in broken(plan.held, {i for k in spoilt for i in plan.clips[k].counted})]

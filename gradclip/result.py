@@ -33,7 +33,8 @@ class ClipResult:
         coefficient: what the gradients were multiplied by, 1 where nothing was clipped; None for :attr:`Scope.VALUE`.
         is_list: whether they are lists with an entry for each of several groups.
         culprits: the names of the gradients that are not finite, where one norm over all gradients is not finite and looking
-            at it is free: eagerly, on the host. Of gradients on several processes those of this one.
+            at it is free: eagerly, on the host. None are known of gradients in parts on several processes, and for a norm that
+            was handed in.
 
     The norm and the coefficient are 0-d tensors of the gradients' framework (NumPy: scalars), of the widest dtype among the
     gradients and at least float32, on every device: ``float(result.norm)`` always works outside of a trace. For

@@ -53,8 +53,10 @@ def summed(backend: Backend, x: Tensor, factors: Tensor) -> Tensor:
 
 
 def unless_finite(backend: Backend, x: Tensor, norm: Any) -> Tensor:
-    """Zeros like ``x``, selected and not multiplied, unless its norm is finite; then ``x`` to the bit."""
+    """Zeros like ``x``, selected and not multiplied, unless its norm is a finite tensor; then ``x`` to the bit."""
     values, rebuild = backend.rows(x)
-    if isinstance(norm, float):
-        norm = backend.asarray(norm, "float64", values)
-    return rebuild(backend.where(norm <= LARGEST[backend.dtype(norm)], values, 0.0))
+    if isinstance(norm, float):  # which was looked at, and is not finite
+        is_finite = backend.asarray(0.0, "float32", values) > 0
+    else:
+        is_finite = norm <= LARGEST[backend.dtype(norm)]
+    return rebuild(backend.where(is_finite, values, 0.0))

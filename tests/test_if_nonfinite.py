@@ -95,3 +95,12 @@ def test_what_is_refused() -> None:
         dataclasses.replace(ZERO, if_nonfinite="skip")
     with pytest.raises(ValueError, match="one norm over all gradients, or one for each"):
         dataclasses.replace(dialect.clip_grad_value(1.0), if_nonfinite="zero")
+
+
+@pytest.mark.parametrize("known", [math.inf, math.nan])
+def test_a_known_norm_that_is_not_finite_looks_at_no_gradient(backend: Framework, known: float) -> None:
+    rule = dialect.clip_grad_norm(1.0)
+    eager = read(backend, gradclip.scale_by_norm(made(backend, [3.0, 4.0]), rule, known).grads)
+    for how in backend.jits:
+        step = backend.jit(how, lambda xs: gradclip.scale_by_norm(xs, rule, known).grads)
+        np.testing.assert_array_equal(read(backend, step(made(backend, [3.0, 4.0]))), eager)

@@ -288,6 +288,32 @@ def test_the_culprits_of_a_clip_in_place(backend: Framework) -> None:
     assert monitor.culprits == (["b", "d"], 0)
 
 
+@pytest.mark.needs("mutable")
+def test_gradients_that_a_clip_has_spoilt_blame_nobody(backend: Framework) -> None:
+    monitor, grads = gradclip.Monitor(each=1), explosive(backend, math.nan)
+    norm = gradclip.clip_(grads, dialect.clip_grad_norm(1.0)).norm
+    monitor.update(norm, limit=1.0, grads=grads)
+    assert monitor.culprits is None
+
+
+def test_a_step_that_raised_is_measured_anew(backend: Framework) -> None:
+    monitor = gradclip.Monitor(each=1)
+    monitor.measure(explosive(backend, math.nan))  # and then the clip raises
+    monitor.measure(explosive(backend, 2.0))
+    monitor.update(4.0, limit=1.0)
+    assert [seen.measured for seen in monitor.gradients()] == [1] * 4
+    assert monitor.culprits is None
+
+
+def test_an_old_norm_that_was_not_finite_is_let_rest(backend: Framework) -> None:
+    monitor = gradclip.Monitor(each=5, every=1)
+    monitor.update(math.nan, limit=1.0)
+    for _ in range(20):
+        monitor.measure(explosive(backend, 2.0))
+        monitor.update(2.0, limit=1.0)
+    assert {seen.measured for seen in monitor.gradients()} == {5 + 3}
+
+
 # ---- what is refused -----------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,8 @@ class Each:
                     self._add(name, norm / total, norm / owner if owner > 0 else math.nan)
             elif total and step >= 0 and culprits is None:
                 spoilt = [name for name, norm in zip(names, values, strict=True) if not norm < math.inf]
-                culprits = (spoilt, step) if spoilt else None
+                is_known = 0 < len(spoilt) < max(len(names), 2)  # a clip in place makes all NaN, and they blame nobody
+                culprits = (spoilt, step) if is_known else None
         return culprits
 
     def _add(self, name: str, part: float, ratio: float) -> None:

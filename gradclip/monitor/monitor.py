@@ -40,7 +40,7 @@ class Monitor:
     Args:
         every: the norms of so many steps are read in one transfer.
         each: every so many steps measure the norm of each gradient too, in one pass more: see :meth:`gradients`. None for
-            never. Once a norm was not finite and no culprit is known, every step is measured until one is.
+            never. After a norm that was not finite, with no culprit known, every step is measured for a while.
 
     Example:
         >>> import gradclip, numpy as np
@@ -61,7 +61,7 @@ class Monitor:
         self.every, self.each = every, each
         self._each = Each()
         self._culprits: tuple[list[str], int] | None = None
-        self._is_measured = False  # whether the gradients of the next step are measured already
+        self._measured = -1  # the last step whose gradients were measured
         self._hunts = False  # whether a norm was not finite, and nobody knows why
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
@@ -103,11 +103,12 @@ class Monitor:
             if culprits:
                 self._blame(culprits, self._told)
         if self.each is not None:
-            if grads is not None:
+            if self._measured == self._told:
+                pass  # before the clip
+            elif grads is not None:
                 self.measure(grads)
             elif type(result) is ClipResult and result.grads is not None and self._is_time():
                 self._each.measure(result.grads)
-            self._is_measured = False
         self._waiting.append((norm, coefficient, limit))
         if len(self._waiting) >= self.every:
             self._read()
@@ -121,12 +122,14 @@ class Monitor:
             grads: any container that :func:`gradclip.clip` takes, or parameters that hold gradients, by name.
         """
         if self._is_time():
-            self._is_measured = True
+            if self._measured == self._told and self._each.waiting:
+                self._each.waiting.pop()  # of a clip that raised: the step begins again
+            self._measured = self._told
             self._each.measure(grads, self._told)
 
     def _is_time(self) -> bool:
-        """Whether the next step is one to measure each gradient at, and nobody has."""
-        return self.each is not None and not self._is_measured and (self._hunts or self._told % self.each == 0)
+        """Whether the next step is one to measure each gradient at."""
+        return self.each is not None and (self._hunts or self._told % self.each == 0)
 
     @property
     def _told(self) -> int:
@@ -183,7 +186,11 @@ class Monitor:
             while len(self._sections) <= place:
                 self._sections.append(Section())
             self._sections[place].add(norms, factors)
-        self._hunts = self._culprits is None and any(section.not_finite for section in self._sections)
+        self._hunts = self._culprits is None and any(map(self._is_fresh, self._sections))
+
+    def _is_fresh(self, section: Section) -> bool:
+        """Whether a norm was not finite lately: of one long ago no gradient is left to blame."""
+        return any(section.steps - step <= max(self.every, self.each or 0) for step in section.not_finite_steps[-1:])
 
     # ---- what was seen ---------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def read(values: Sequence[Any]) -> list[list[float]]:
         else:
             together.setdefault((id(backend), backend.dtype(x)), (backend, []))[1].append(i)
     for (_, dtype), (backend, places) in together.items():
-        room = max(64, 1 << (len(places) - 1).bit_length())  # few lengths: a compiled framework makes a program for each
+        room = 1 << (len(places) - 1).bit_length()  # few lengths: a compiled framework makes a program for each
         padded = [values[i] for i in places] + [values[places[0]]] * (room - len(places))
         for i, number in zip(places, backend.tolist(backend.stack(padded, dtype)), strict=False):
             found[i] = [float(number)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from oracle import ulps
 
 import gradclip
 from gradclip import registry
-from gradclip.backends.jax import JaxBackend, places
+from gradclip.backends.jax import JaxBackend, places, versions
 from gradclip.dialects import optax, tensorflow, torch
 
 MILLION = {
@@ -249,3 +250,10 @@ transformation = gradient_transformation(rule)
 updates, state = transformation.update([np.array([3.0, 4.0])], transformation.init(None))
 assert updates[0].dtype == np.float32 and abs(float(updates[0][0]) - 0.6 / (1 + 2e-7)) <= 4 * 2**-24
 """
+
+
+def test_zeros_without_64_bits_warn_of_nothing() -> None:
+    rule = dataclasses.replace(torch.clip_grad_norm(1.0), if_nonfinite="zero")
+    with versions.enable_x64(False):
+        clipped = gradclip.clip([jnp.array([jnp.nan, 1.0]), jnp.array([2.0])], rule).grads
+    assert [x.tolist() for x in clipped] == [[0.0, 0.0], [0.0]]
