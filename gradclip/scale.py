@@ -56,7 +56,5 @@ def unless_finite(backend: Backend, x: Tensor, norm: Any) -> Tensor:
     """Zeros like ``x``, selected and not multiplied, unless its norm is a finite tensor; then ``x`` to the bit."""
     values, rebuild = backend.rows(x)
     if isinstance(norm, float):  # which was looked at, and is not finite
-        is_finite = backend.asarray(0.0, "float32", values) > 0
-    else:
-        is_finite = norm <= LARGEST[backend.dtype(norm)]
-    return rebuild(backend.where(is_finite, values, 0.0))
+        return rebuild(backend.where(backend.asarray(0.0, "float32", values) > 0, values, 0.0))
+    return rebuild(backend.where(norm <= LARGEST[backend.dtype(norm)], values, 0.0))

@@ -107,6 +107,25 @@ def check_distributed_tensors() -> None:
     assert abs(first.share + second.share - 1.0) < 1e-5
 
 
+def check_all_processes_look_for_a_culprit_together() -> None:
+    """To measure a gradient in parts is a step of all: one process that knows more than the others would leave them waiting."""
+    monitor = gradclip.Monitor(every=1, each=100)
+    weight = torch.nn.Parameter(distribute_tensor(torch.zeros(8), world(), [Shard(0)]))
+    bias = torch.nn.Parameter(distribute_tensor(torch.zeros(8), world(), [Shard(0)]))
+    optimizer = torch.optim.SGD([{"params": [weight, bias]}], lr=0.0)
+    optimizer.register_step_pre_hook(step_pre_hook(dialect.clip_grad_norm(1.0), monitor=monitor))
+    for step in range(6):
+        values = torch.ones(8)
+        values[0] = math.nan if step in (1, 3) else 1.0
+        weight.grad = distribute_tensor(values, world(), [Shard(0)])
+        bias.grad = distribute_tensor(torch.ones(8), world(), [Shard(0)])
+        optimizer.step()
+    agree(monitor.culprits)
+    assert monitor.culprits is not None
+    names, step = monitor.culprits
+    assert (len(names), step) == (1, 3)
+
+
 def check_a_restart() -> None:
     """The state of one process goes to all, and they agree again."""
     adaptive = gradclip.Adaptive(limits.quantile(0.9, warmup=5))
