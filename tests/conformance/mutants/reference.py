@@ -162,7 +162,10 @@ class Reference(Arrays):
 
     def slice_norms(self, x: Wide, axes: tuple[int, ...] | None) -> Any:
         """The norm over some axes, which stay as axes of length 1."""
-        axes = tuple(range(x.ndim)) if axes is None else tuple(axis % x.ndim for axis in np.atleast_1d(axes).tolist())
+        named = range(x.ndim) if axes is None else np.atleast_1d(axes).tolist()
+        if not all(-x.ndim <= axis < x.ndim for axis in named):
+            raise ValueError(f"axes {named} of an array of {x.ndim}")
+        axes = tuple(axis % x.ndim for axis in named)
         kept = [1 if axis in axes else length for axis, length in enumerate(x.shape)]
         moved = np.moveaxis(x, axes, range(len(axes))).reshape(math.prod(x.shape[axis] for axis in axes), math.prod(kept))
         return np.array([self.norm(column, 2.0) for column in moved.T], WIDE).reshape(kept)
