@@ -223,7 +223,7 @@ class Clipping(keras.optimizers.Optimizer):
         return [variable for variable in self.variables if id(variable) not in own]
 
     def _filter_empty_gradients(self, grads: list[Any], variables: list[Any]) -> Any:
-        # Keras 3.4 clips before the method below, with what is left here
+        # Keras 3.4 clips the gradients that remain here, before it calls the method below
         left = super()._filter_empty_gradients(grads, variables)
         self.__dict__["_clipped_variables"] = list(left[1])
         return left

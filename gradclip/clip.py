@@ -124,7 +124,7 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
     opened.rebuild = list  # one list, whatever the container
     found = public(opened, run(opened, rule, Asked(until="norm")), is_list=False).norm
     names = names_of(opened)
-    if len(set(names)) < len(names):  # "a.b" may be a key, and "b" one of what "a" holds
+    if len(set(names)) < len(names):  # {"a.b": x, "a": {"b": y}} has "a.b" twice
         names = opened.paths()
     return {name: n for name, n in zip(names, found, strict=True) if n is not None} if opened.leaves else {}
 

@@ -244,16 +244,16 @@ def _selected(backend: Backend, new: list[Any], places: Sequence[int], norm: Any
     """Zeros at these places of ``new`` unless this norm of theirs is finite; the coefficient then."""
     if isinstance(norm, float) and norm < math.inf:
         return factor
+    is_finite = None if isinstance(norm, float) else norm <= LARGEST[backend.dtype(norm)]
     for i in places:
         if new[i] is not None:
-            zeros = scale.unless_finite(backend, new[i], norm)
+            kept = scale.kept(backend, new[i], is_finite)
             if into == "place":
-                backend.assign_(new[i], zeros)
+                backend.assign_(new[i], kept)
             else:
-                new[i] = zeros
-    if isinstance(norm, float):
+                new[i] = kept
+    if is_finite is None:
         return 0.0
-    is_finite = norm <= LARGEST[backend.dtype(norm)]
     return backend.where(is_finite, backend.asarray(factor, backend.dtype(norm), norm), 0.0)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
-from gradclip.dtypes import INTEGERS, LARGEST, WIDE, normal_factors
+from gradclip.dtypes import INTEGERS, WIDE, normal_factors
 from gradclip.registry import find
 
-__all__ = ["clamped", "product", "summed", "unless_finite"]
+__all__ = ["clamped", "kept", "product", "summed"]
 
 
 def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
@@ -52,9 +52,9 @@ def summed(backend: Backend, x: Tensor, factors: Tensor) -> Tensor:
     return backend.cast(total[0, ...], backend.dtype(x))
 
 
-def unless_finite(backend: Backend, x: Tensor, norm: Any) -> Tensor:
-    """Zeros like ``x``, selected and not multiplied, unless its norm is a finite tensor; then ``x`` to the bit."""
+def kept(backend: Backend, x: Tensor, condition: Tensor | None) -> Tensor:
+    """``x`` to the bit where the condition holds, else zeros like it, selected and not multiplied; None holds nowhere."""
     values, rebuild = backend.rows(x)
-    if isinstance(norm, float):  # which was looked at, and is not finite
-        return rebuild(backend.where(backend.asarray(0.0, "float32", values) > 0, values, 0.0))
-    return rebuild(backend.where(norm <= LARGEST[backend.dtype(norm)], values, 0.0))
+    if condition is None:
+        condition = backend.asarray(0.0, "float32", values) > 0
+    return rebuild(backend.where(condition, values, 0.0))

@@ -96,7 +96,7 @@ def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
 
 
 def _norms(opened: Gradients, places: Iterable[int]) -> list[Any]:
-    """The norm of each at these places; of what lies on several processes that of the whole."""
+    """The norm of each gradient at these places; a gradient in parts on several processes has that of the whole."""
     norms = run(opened, _RULE, Asked(until="norm")).norm
     found: list[Any] = held([norms[i] for i in places])
     return found

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from limited import ALL
 
 import gradclip
 from gradclip import limits
@@ -18,14 +19,6 @@ from gradclip.dialects import optax, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 ON = keras.backend.backend()
-ALL: dict[str, Callable[[], Any]] = {
-    "quantile": lambda: limits.quantile(0.7, warmup=6),
-    "autoclip": lambda: limits.autoclip(30, warmup=5),
-    "zclip": lambda: limits.zclip(warmup=8),
-    "log_norm": lambda: limits.log_norm(warmup=8),
-    "schedule": lambda: limits.schedule(lambda step: 2.0 + step),
-    "adagc": lambda: limits.adagc(warmup=6),
-}
 RNG = np.random.default_rng(0)
 STEPS = np.exp(RNG.normal(size=(30, 2))).astype("float32")
 STEPS[17], STEPS[11, 1] = 1e4, 0.0

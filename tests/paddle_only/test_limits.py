@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 import pytest
+from limited import ALL
 from paddle_programs import static_mode
 
 import gradclip
@@ -19,14 +19,6 @@ from gradclip.dialects import keras, optax
 from gradclip.dialects import torch as dialect
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")
-ALL: dict[str, Callable[[], Any]] = {
-    "quantile": lambda: limits.quantile(0.7, warmup=6),
-    "autoclip": lambda: limits.autoclip(30, warmup=5),
-    "zclip": lambda: limits.zclip(warmup=8),
-    "log_norm": lambda: limits.log_norm(warmup=8),
-    "schedule": lambda: limits.schedule(lambda step: 2.0 + step),
-    "adagc": lambda: limits.adagc(warmup=6),
-}
 STEPS = np.exp(np.random.default_rng(0).normal(size=(30, 2))).astype("float32")
 STEPS[17], STEPS[11, 1], STEPS[20, 0] = 1e4, 0.0, np.nan
 START = np.zeros(1, "float32")

@@ -84,7 +84,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
-    """Without those within another: of clips that ``set_gradient_clip`` sets, and of what is rewritten as a whole."""
+    """Leave out a decision whose place lies within another: ``set_gradient_clip(Clip())`` and a whole clip are one each."""
     outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
     whole = {decision.edits[0]: decision for decision in decisions if decision.code == "GM402" and decision.edits}
     if not outer and not whole:

@@ -22,7 +22,7 @@ __all__ = ["beside_torch", "rewritten"]
 _MOST = 6  #: statements of a block that are one clip
 _GRAD = "_p.grad"
 _SQUARES = (f"total({_GRAD} ** 2)", f"norm({_GRAD}) ** 2")
-#: the norm: what :func:`_plain` makes of what people write; names with an underscore stand for anything
+#: the norm, as :class:`_Plain` spells it; a name with an underscore stands for any expression
 _NORMS = (
     *(f"_N = sqrt(sum({square} for _p in _P))" for square in _SQUARES),
     f"_N = norm([norm({_GRAD}) for _p in _P])",
@@ -218,7 +218,7 @@ class _Plain(ast.NodeTransformer):
             and call.func.attr == "mul_"
             and len(call.args) == 1
         ):
-            return ast.AugAssign(call.func.value, ast.Mult(), call.args[0])  # type: ignore[arg-type]
+            return ast.AugAssign(call.func.value, ast.Mult(), call.args[0])  # type: ignore[arg-type]  # any expression is a target here
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:

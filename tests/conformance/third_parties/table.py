@@ -1,4 +1,4 @@
-"""``docs/third-parties.md``: of what the suite found (``found.json``) and what that does to training (``page.toml``)."""
+"""Make ``docs/third-parties.md`` from what the suite found (``found.json``) and what that does to training (``page.toml``)."""
 
 from __future__ import annotations
 
