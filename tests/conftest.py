@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     note = "the framework whose tensors the tests use; or 'all', 'keras', 'package': only the tests that belong to these"
     parser.addoption("--backend", default="numpy", help=note)
     parser.addoption("--slow", action="store_true", help="the slow tests too: each says what it alone can find")
-    parser.addoption("--sample", type=int, metavar="N", help="of each parametrized test N, evenly spaced, and no slow test")
+    parser.addoption("--sample", type=int, metavar="N", help="of each parametrized test N, drawn, and no slow test")
     parser.addoption("--progress", metavar="NAME", help="a line now and then that begins with NAME, not a letter for each test")
 
 
@@ -40,9 +41,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(attribute): a test for frameworks whose description says that they have it")
-    config.addinivalue_line("markers", "slow(what): left out without --slow; what it finds that no quicker test does")
+    config.addinivalue_line("markers", "slow(what, unless): left out without --slow but on one backend; what it finds")
+    config.addinivalue_line("markers", "drawn(many): without --slow, so many of its parameters")
     if name := config.getoption("--progress"):
         config.pluginmanager.register(importlib.import_module("progress").Progress(name))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``way``: eager, which is "", and each way to trace that the framework has."""
+    if "way" in metafunc.fixturenames:
+        ways = ("", *load(metafunc.config).jits)
+        metafunc.parametrize("way", ways, ids=["eager", *ways[1:]])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,7 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
     without = {item for item, attribute in marked if not getattr(load(config), attribute)}
     if not config.getoption("--slow"):
-        without |= {item for item in items if item.get_closest_marker("slow")}
+        marked = [(item, mark.kwargs) for item in items for mark in item.iter_markers("slow")]
+        without |= {item for item, how in marked if how.get("unless") != config.getoption("--backend")}
+        drawn = [(item, mark.args[0]) for item in items if item not in without and (mark := item.get_closest_marker("drawn"))]
+        for many in {many for _, many in drawn}:
+            without |= _left_out([item for item, mine in drawn if mine == many], many)
     if many := config.getoption("--sample"):
         without |= _left_out([item for item in items if item not in without], many)
     config.hook.pytest_deselected(items=[item for item in items if item in without])
@@ -58,12 +71,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: list[pytest.Item], many: int) -> set[pytest.Item]:
-    """All but ``many`` of each test function's parameters, evenly spaced."""
+    """All but ``many`` of each test function's parameters. Which are kept depends on their names: on every machine the same."""
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {same[i * len(same) // many] for same in functions.values() for i in range(min(many, len(same))) if len(same) > many}
-    return {item for same in functions.values() if len(same) > many for item in same} - kept
+    return {
+        item for same in functions.values() for item in sorted(same, key=lambda item: zlib.crc32(item.nodeid.encode()))[many:]
+    }
 
 
 def _owner(name: str) -> str | None:

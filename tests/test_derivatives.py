@@ -77,6 +77,7 @@ def value(rule: gradclip.Rule) -> Callable[[list[np.ndarray]], float]:
     return loss
 
 
+@pytest.mark.drawn(16)
 @rules
 @pytest.mark.parametrize("size", [3.0, 0.01], ids=["clipped", "unclipped"])
 def test_finite_differences(backend: Framework, rule: gradclip.Rule, size: float) -> None:

@@ -117,6 +117,7 @@ def test_torch_step(backend: Framework) -> None:
     assert ulps(stepped, STEPPED, "float32") <= 1
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("size", [257, 5000, 100_000, 3_000_001])
 @pytest.mark.parametrize("kind", ["normal", "uniform", "equal", "thirds", "huge and tiny"])
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
@@ -141,6 +142,7 @@ def test_accuracy_of_long_norms(backend: Framework, size: int, kind: str, order:
             assert ulps(backend.read(got), want, "float32") <= 4, how
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("order", [-1.0, -2.0, -3.0, -10.0, 0.1, 10.0])
 @pytest.mark.parametrize("size", [1e20, 1.0, 1e-20])
 def test_any_order(backend: Framework, order: float, size: float) -> None:
@@ -156,6 +158,7 @@ def test_any_order(backend: Framework, order: float, size: float) -> None:
         assert ulps(backend.read(got), want, "float32") <= 4 / min(abs(order), 1), how
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize("order", [-0.5, -1.0, -2.0])
 @pytest.mark.parametrize(
     ("values", "smallest"),

@@ -44,7 +44,7 @@ def nested(tensors: list[Any], like: Any) -> Any:
     return made | {"sections": [{name: next(rest) for name in section} for section in like["sections"]]}
 
 
-def run(backend: Framework, rule: Any, steps: list[list[float]], how: str = "") -> tuple[Any, gradclip.Monitor]:
+def run(backend: Framework, rule: Any, steps: list[list[float]], way: str = "") -> tuple[Any, gradclip.Monitor]:
     """The state after some steps, eager or traced, and a monitor that was told of the same."""
     monitor = gradclip.Monitor()
     groups = len(rule) if isinstance(rule, list) else None
@@ -55,7 +55,7 @@ def run(backend: Framework, rule: Any, steps: list[list[float]], how: str = "") 
         result = gradclip.clip(tensors[count:], rule)
         return flat(gradclip.observed(nested(tensors[:count], template), result))
 
-    stepped = backend.jit(how, step) if how else step
+    stepped = backend.jit(way, step) if way else step
     for sizes in steps:
         grads = [backend.make(np.array([size])) for size in sizes]
         state = nested(stepped([*flat(state), *grads]), template)
@@ -63,27 +63,24 @@ def run(backend: Framework, rule: Any, steps: list[list[float]], how: str = "") 
     return state, monitor
 
 
-def ways(backend: Framework) -> tuple[str, ...]:
-    return ("", *backend.jits)
+def test_the_same_numbers_come_out(backend: Framework, way: str) -> None:
+    state, monitor = run(backend, optax.clip_by_global_norm(1.0), [[size] for size in SIZES], way)
+    same(monitor_of(state), monitor)
 
 
-def test_the_same_numbers_come_out(backend: Framework) -> None:
-    for how in ways(backend):
-        state, monitor = run(backend, optax.clip_by_global_norm(1.0), [[size] for size in SIZES], how)
-        same(monitor_of(state), monitor)
-
-
-def test_a_norm_for_each_gradient_and_groups(backend: Framework) -> None:
-    rules: list[Any] = [
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize(
+    "rule",
+    [
         keras.clipnorm(1.0),
         [gradclip.Group(optax.clip_by_global_norm(1.0), "0"), gradclip.Group(keras.clipnorm(2.0))],
         [gradclip.Group(optax.clip_by_global_norm(math.inf))],
-    ]
-    steps = [[0.5, 3.0, 4.0], [math.nan, 1.0, 0.1], [0.0, 0.0, 0.0]]
-    for rule in rules:
-        for how in ways(backend):
-            state, monitor = run(backend, rule, steps, how)
-            same(monitor_of(state), monitor)
+    ],
+    ids=["each", "two groups", "one group"],
+)
+def test_a_norm_for_each_gradient_and_groups(backend: Framework, rule: Any, way: str) -> None:
+    state, monitor = run(backend, rule, [[0.5, 3.0, 4.0], [math.nan, 1.0, 0.1], [0.0, 0.0, 0.0]], way)
+    same(monitor_of(state), monitor)
 
 
 def test_norms_along_axes_and_for_examples(backend: Framework) -> None:

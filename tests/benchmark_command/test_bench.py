@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from benchmarks import accuracy, exact, machine
+from benchmarks import accuracy, exact
 from benchmarks.bench import Bench, moves
 from benchmarks.case import CLIPPED, EAGER, UNCLIPPED, Function, Key, Kind, limit
 from benchmarks.machine import Moves, Rates
@@ -62,6 +62,7 @@ def test_both_sides_do_the_same_and_that_is_to_clip(subject: Subject) -> None:
     subject.forget()
 
 
+@pytest.mark.slow("a framework whose subject cannot be timed or whose memory cannot be counted", unless="numpy")
 def test_a_case_from_end_to_end(subject: Subject) -> None:
     bench = Bench(subject, lambda: Rates(1e9, 1e9, 1e9, 1e9), Budget(0.0, least=2), quick=True)
     bench.cache = 0  # every set is large
@@ -143,6 +144,7 @@ def test_keys_are_cases_of_this_framework(subject: Subject) -> None:
     assert all(Key.parse(str(key)) == key for key in keys)
 
 
+@pytest.mark.slow("a framework whose norms the benchmark cannot compare", unless="numpy")
 def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "layouts", lambda mode, quick: [(1000, 1), (3000, 4)])
     known: accuracy.Exact = {}
@@ -160,32 +162,3 @@ def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_framework_without_such_a_device() -> None:
     with pytest.raises(NoDeviceError, match="has no cuda"):
         Subject("cuda")
-
-
-# ---- the machine --------------------------------------------------------------------------------------------------------
-
-
-def test_rates_of_the_machine() -> None:
-    rates = machine.measure({}, 2, 2**18, 0.0)
-    assert rates is not None
-    assert min(rates.read, rates.scale, rates.copy, rates.fresh) > 1e7
-    half = Rates(read=4e9, scale=2e9, copy=1e9, fresh=1.0)
-    assert half.seconds(Moves(read=1, scale=1), 4 * 10**9) == pytest.approx(3.0)
-    assert half.seconds(Moves(copy=1), 10**9) == 1.0
-    assert machine.measure({}, 0, 2**18, 0.0) is None
-
-
-def test_the_best_of_two_loops() -> None:
-    own = dict.fromkeys(("read", "scale", "copy", "fresh"), lambda: None)
-    rates = machine.measure(own, 1, 2**18, 0.0)
-    assert rates is not None
-    assert rates.read > 1e12  # of doing nothing: no memory is as fast
-
-
-def test_what_the_machine_is() -> None:
-    assert machine._bytes("32768K\n") == 32 * 2**20
-    assert machine._bytes("2M") == 2 * 2**20
-    assert machine._bytes("512") == 512
-    described = machine.describe()
-    assert described["cores"] >= 1
-    assert 2**16 <= described["cache"] < described["memory"]

@@ -123,6 +123,7 @@ def test_by_value_what_fits_is_not_copied() -> None:
     assert gradclip.clip([large], optax.clip(1.0)).grads[0] is large
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 @pytest.mark.parametrize("name", ["small", "a large one", "nothing beside something", "several checked together"])
 @pytest.mark.parametrize("on_host", [True, False], ids=["host", "accelerator"])

@@ -75,6 +75,7 @@ def counted(name: str, count: int, dtype: str) -> tuple[int, int]:
     return clipped
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.usefixtures("accelerator")
 @pytest.mark.parametrize(
     ("count", "dtype"),

@@ -77,6 +77,7 @@ def test_a_chain_is_as_with_the_native(native: optax.GradientTransformation, rul
             assert np.array_equal(ours, want)
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 @pytest.mark.parametrize(("native", "rule"), NATIVES.values(), ids=NATIVES)
 def test_other_dtypes(native: optax.GradientTransformation, rule: Rule, dtype: str) -> None:

@@ -121,6 +121,7 @@ def test_scan() -> None:
     assert ulps(framework.read(norms), np.array([5.0, 0.5, 10.0]), "float32") <= 4
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
 def test_derivative_is_that_of_finite_differences(rule_of: Callable[[Any], Rule], limit: float) -> None:
     weights = [np.cos(1.0 + np.arange(g.size)).reshape(g.shape) for g in GRADIENTS]
@@ -141,6 +142,7 @@ def test_derivative_is_that_of_finite_differences(rule_of: Callable[[Any], Rule]
             assert abs(traced[i][index] - want) < 64 * STEP**2
 
 
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
 def test_derivative_at_zero_is_one(rule_of: Callable[[Any], Rule], dtype: str) -> None:
     zeros = tensors([np.zeros((2, 3)), np.zeros((1, 3))], dtype)

@@ -125,6 +125,7 @@ def an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "has_accelerator", lambda: True)
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.usefixtures("an_accelerator")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("count", [1, 10, 200])

@@ -125,6 +125,7 @@ def test_what_is_listed_twice_counts_once() -> None:
         assert ulps(x.grad.numpy(), np.array([3.0, 4.0]) / (50**0.5 + 1e-6), "float32") <= 2
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
 @pytest.mark.parametrize("shapes", [[(3 * 2**19 + 5,)], [(1000, 301), (7,), (2**18,)]], ids=["one", "several"])
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])

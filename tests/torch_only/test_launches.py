@@ -120,6 +120,7 @@ def counts(name: str, count: int, dtypes: list[torch.dtype], device: str, gradie
         return found, counted(native, parameters(count, dtypes, place, gradient), True)
 
 
+@pytest.mark.drawn(100)
 @pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
@@ -142,6 +143,7 @@ def test_of_thousands(count: int) -> None:
         assert ours <= native + 4
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("call", WITHOUT_A_NATIVE.values(), ids=WITHOUT_A_NATIVE)
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("device", ["host", "cuda", "mps"])

