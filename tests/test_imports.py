@@ -110,7 +110,7 @@ ROOMS: dict[str, set[str]] = {
 
 # ---- the backends ---------------------------------------------------------------------------------------------------------
 
-# A framework's folder, or its one file -> what it is made of. No other framework's, and of the core what is below the engine.
+# A framework's folder -> what it is made of. No other framework's, and of the core what is below the engine.
 FOLDERS = {
     "host": {"numpy"},
     "numpy": {"numpy", "ml_dtypes"},
@@ -139,7 +139,8 @@ BELOW = {
 }
 # Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
 ON_TOP = {
-    *("backends.keras", "backends.torch.step", "backends.torch.operator"),
+    *("backends.torch.step", "backends.torch.operator"),
+    *(f"backends.keras.{name}" for name in ("__init__", "carried", "monitored", "saving")),
     *(
         "backends.paddle.slot",
         "backends.paddle.following",
@@ -308,7 +309,11 @@ def test_third_parties_are_used(name: str) -> None:
         ("backends.jax.whole", "import gradclip", "gradclip"),
         ("backends.jax.whole", "from gradclip.backends.torch.operator import whole", "gradclip.backends.torch.operator"),
         ("backends.host.lane", "from gradclip.backends.torch import versions", "gradclip.backends.torch.versions"),
-        ("backends.keras", "from gradclip.backends.tensorflow import versions", "gradclip.backends.tensorflow.versions"),
+        (
+            "backends.keras.__init__",
+            "from gradclip.backends.tensorflow import versions",
+            "gradclip.backends.tensorflow.versions",
+        ),
         ("backends.torch.__init__", "from gradclip.commands import cli", "gradclip.commands.cli"),
         ("backend", "from gradclip.lane import Lane", "gradclip.lane"),
         ("registry", "if TYPE_CHECKING:\n    from gradclip.lane import Lane", "gradclip.lane"),

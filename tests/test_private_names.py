@@ -16,7 +16,7 @@ PRIVATE = ("tensorflow.python", "tensorflow.core", "jax.extend", "jax.interprete
 PYTHON = {"_asdict", "_fields", "_make", "_replace"}
 # What has no versions file, and why it needs private names all the same.
 ELSEWHERE = {
-    "backends.keras": "it overrides the two private methods in which Keras clips, and raises where Keras has them not",
+    "backends.keras.__init__": "it overrides the two private methods in which Keras clips, and raises where Keras has them not",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "likewise Keras's",
     "conformance.slots": "a Keras optimizer clips in a private method, which is handed the gradients that are to be clipped",

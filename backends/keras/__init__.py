@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import keras
 
+from gradclip.backends.keras.carried import FollowingLimit, Record
+from gradclip.backends.keras.monitored import Counters, MonitorLog
+from gradclip.backends.keras.saving import loaded_rule, name_of, saved_rule
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
 from gradclip.floors import check_version
-from gradclip.limits import Adaptive, numbers, published
-from gradclip.limits.arithmetic import spread
+from gradclip.limits import Adaptive
 from gradclip.mistakes import check_rule
-from gradclip.monitor.pure import BLANK, observed
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
 
@@ -31,7 +30,6 @@ check_version("keras", keras.__version__)
 
 _OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 _HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # what Keras calls, and Clipping overrides
-_NUMBERS = ("limit", "lower", "upper", "order")  # the fields of a rule that can be infinite
 
 
 def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = None) -> Any:
@@ -81,13 +79,11 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
     made.__class__ = _subclass(kind)
     made.clip_rule = rule
     if record:
-        made._record = _Record()
-        if made.built:
-            made._record.build(made)
+        made._record = Record()
     if isinstance(rule.limit, Adaptive):
-        made._limit = _FollowingLimit(rule.limit)
-        if made.built:
-            made._limit.build(made)
+        made._limit = FollowingLimit(rule.limit)
+    if made.built:
+        made._build_carried()
     if monitor is not None:
         if made.built:
             what = "A monitor counts in variables that an optimizer makes when it is built."
@@ -96,67 +92,16 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
     return made
 
 
-class _Record:
-    """Two variables of an optimizer, with the norm and the coefficient of its last step."""
-
-    variables: tuple[Any, ...] = ()
-
-    def build(self, optimizer: Any) -> None:
-        shape = () if optimizer.clip_rule.is_total else (len(optimizer._trainable_variables),)
-        if not self.variables:
-            of = {"shape": shape, "dtype": "float32", "aggregation": "only_first_replica"}
-            norm = optimizer.add_variable(initializer="zeros", name="clip_norm", **of)
-            self.variables = norm, optimizer.add_variable(initializer="ones", name="clip_coefficient", **of)
-
-    def write(self, optimizer: Any, result: ClipResult) -> None:
-        for variable, found in zip(self.variables, (result.norm, result.coefficient), strict=True):
-            if isinstance(found, list):
-                variables = optimizer._clipped_variables or optimizer._trainable_variables
-                places = map(optimizer._get_variable_index, variables)
-                new = dict(zip(places, found, strict=True))
-                found = keras.ops.stack([keras.ops.cast(new.get(i, variable[i]), "float32") for i in range(variable.shape[0])])
-            variable.assign(keras.ops.cast(found, "float32"))
-
-
-class _FollowingLimit:
-    """The state of a limit that follows the run, in variables of an optimizer."""
-
-    def __init__(self, adaptive: Adaptive) -> None:
-        self.adaptive = adaptive
-        self.variables: dict[str, Any] = {}
-
-    def build(self, optimizer: Any) -> None:
-        if self.variables:
-            return
-        each = len(optimizer._trainable_variables) if self.adaptive.is_each else None
-        for name, value in spread(numbers(self.adaptive.state), each).items():
-            options = {"dtype": "float32", "aggregation": "only_first_replica", "name": f"limit_{name}"}
-            shape = (len(value),) if isinstance(value, list) else ()
-            self.variables[name] = optimizer.add_variable(shape, _beginning(value), **options)
-
-    def state(self) -> dict[str, Any]:
-        return {name: keras.ops.convert_to_tensor(variable) for name, variable in self.variables.items()}
-
-    def write(self, carried: Adaptive) -> None:
-        for name, variable in self.variables.items():
-            variable.assign(carried.state[name])
-
-
-def _beginning(value: Any) -> Callable[..., Any]:
-    """An initializer."""
-    return lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
-
-
 class Clipping(keras.optimizers.Optimizer):
     """What a clipped optimizer does differently; its class inherits from this and from the class that it had."""
 
     clip_rule: Rule
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # those of the gradients that are being clipped
-    _record: _Record | None = None
-    _limit: _FollowingLimit | None = None
+    _record: Record | None = None
+    _limit: FollowingLimit | None = None
     _monitor: Any = None
-    _counters: dict[str, Any] | None = None  # the variables of the monitor
+    _counters: Counters | None = None
 
     @property
     def last(self) -> ClipResult | None:
@@ -176,12 +121,14 @@ class Clipping(keras.optimizers.Optimizer):
 
     def build(self, variables: Any) -> None:
         super().build(variables)
+        self._build_carried()
+        if self._monitor is not None and self._counters is None:
+            self.__dict__["_counters"] = Counters(self._monitor, self)
+
+    def _build_carried(self) -> None:
         for part in (self._record, self._limit):
             if part is not None:
-                part.build(self)
-        if self._monitor is not None and self._counters is None:
-            counters = self.__dict__["_counters"] = _counters(self)
-            self._monitor.attach(functools.partial(_taken, self._monitor, counters))
+                part.build(self, len(self._trainable_variables))
 
     def _clipped(self, grads: list[Any], params: Any) -> list[Any]:
         rule = self.clip_rule
@@ -192,13 +139,10 @@ class Clipping(keras.optimizers.Optimizer):
             result = clip(grads, dataclasses.replace(rule, limit=carried), params=params)
             self._limit.write(carried)
         if self._record is not None:
-            self._record.write(self, result)
+            variables = self._clipped_variables or self._trainable_variables
+            self._record.write(result, list(map(self._get_variable_index, variables)))
         if self._counters is not None:
-            state = self._monitor.init(like=next(x for x in result.grads if x is not None))
-            section = {name: keras.ops.convert_to_tensor(variable) for name, variable in self._counters.items()}
-            (after,) = observed(state | {"sections": [section]}, result)["sections"]
-            for name, variable in self._counters.items():
-                variable.assign(after[name])
+            self._counters.write(result)
         return list(result.grads)
 
     def save_own_variables(self, store: Any) -> None:
@@ -219,7 +163,7 @@ class Clipping(keras.optimizers.Optimizer):
             self.__dict__["_variables"] = whole
 
     def _saved(self) -> list[Any]:
-        own = {id(variable) for variable in (self._counters or {}).values()}
+        own = {id(variable) for variable in self._counters.variables.values()} if self._counters else set()
         return [variable for variable in self.variables if id(variable) not in own]
 
     def _filter_empty_gradients(self, grads: list[Any], variables: list[Any]) -> Any:
@@ -253,7 +197,7 @@ class Clipping(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """The configuration of the optimizer without the clip, and what :meth:`from_config` needs besides."""
         config: dict[str, Any] = super().get_config()
-        saved = {"optimizer": _name_of(self.unclipped), "rule": _saved(self.clip_rule), "record": self._record is not None}
+        saved = {"optimizer": name_of(self.unclipped), "rule": saved_rule(self.clip_rule), "record": self._record is not None}
         return {**config, "clipped": saved}
 
     @classmethod
@@ -263,43 +207,7 @@ class Clipping(keras.optimizers.Optimizer):
         clips = config.pop("clipped")
         saved = {**clips["optimizer"], "config": config}
         optimizer = keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects)
-        return clipped(optimizer, _loaded(clips["rule"]), record=clips.get("record", False))
-
-
-class MonitorLog(keras.callbacks.Callback):
-    """Logs what a monitor has seen at the end of each epoch: ``fit(..., callbacks=[MonitorLog(monitor)])``.
-
-    The names are those of :meth:`gradclip.Monitor.report`, after ``clip/``; the history has them too. The numbers are those of
-    the training so far.
-    """
-
-    def __init__(self, monitor: Any) -> None:
-        super().__init__()
-        self.monitor = monitor
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Add the report to the logs of the epoch."""
-        if logs is not None:
-            logs.update({f"clip/{name}": value for name, value in self.monitor.report().items()})
-
-
-def _counters(optimizer: Any) -> dict[str, Any]:
-    """The variables of a monitor, by their names in its state."""
-    made = {}
-    for name, (length, dtype, value) in BLANK.items():
-        options = {"dtype": dtype, "aggregation": "only_first_replica", "name": f"monitor_{name}"}
-        initializer = keras.initializers.Constant(value)
-        made[name] = optimizer.add_variable((length,) if length else (), initializer, **options)
-    return made
-
-
-def _taken(monitor: Any, counters: dict[str, Any]) -> dict[str, Any]:
-    """The state that is in the variables, which forget it."""
-    first: dict[str, Any] = monitor.init(like=keras.ops.zeros(()))
-    section = {name: keras.ops.copy(keras.ops.convert_to_tensor(variable)) for name, variable in counters.items()}
-    for name, variable in counters.items():
-        variable.assign(first["sections"][0][name])
-    return first | {"sections": [section]}
+        return clipped(optimizer, loaded_rule(clips["rule"]), record=clips.get("record", False))
 
 
 def _has_strategy() -> bool:
@@ -362,57 +270,3 @@ def _check_alone(optimizer: Any) -> None:
     if any(value is not None for value in own.values()):
         what = "Only one of `clipnorm`, `clipvalue`, `global_clipnorm` and a rule can be set."
         raise ArgumentError(what, ", ".join(f"{name}={value}" for name, value in own.items()))
-
-
-def _name_of(cls: type) -> dict[str, Any]:
-    """Where Keras finds this class when it loads a model, on whichever framework it runs then."""
-    if cls.__module__.startswith("keras.") and hasattr(keras.optimizers, cls.__name__):
-        return {"module": "keras.optimizers", "class_name": cls.__name__, "registered_name": None}
-    return {
-        "module": cls.__module__,
-        "class_name": cls.__name__,
-        "registered_name": keras.saving.get_registered_name(cls),
-    }
-
-
-def _saved(rule: Rule) -> dict[str, Any]:
-    """The fields that differ from their defaults, as JSON has them: no infinity, no tuple, no enumeration."""
-    fields = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
-    defaults = {field.name: field.default for field in dataclasses.fields(rule)}
-    saved = {name: value for name, value in fields.items() if value != defaults[name]}
-    saved["scope"] = rule.scope.name
-    if rule.axes is not None:
-        saved["axes"] = list(rule.axes)
-    if isinstance(rule.limit, Adaptive):
-        saved["limit"] = _saved_limit(rule.limit.rule_of)
-    return saved | {name: str(saved[name]) for name in _NUMBERS if name in saved and _is_infinite(saved[name])}
-
-
-def _loaded(saved: dict[str, Any]) -> Rule:
-    follows = isinstance(saved.get("limit"), dict)
-    fields = saved | {name: float(saved[name]) for name in _NUMBERS if name in saved and not (follows and name == "limit")}
-    if follows:
-        fields["limit"] = Adaptive(_loaded_limit(saved["limit"]))
-    fields["scope"] = Scope[saved["scope"]]
-    if "axes" in saved:
-        fields["axes"] = tuple(saved["axes"])
-    return Rule(**fields)
-
-
-def _is_infinite(x: Any) -> bool:
-    return isinstance(x, float) and not math.isfinite(x)
-
-
-def _saved_limit(limit: Any) -> dict[str, Any]:
-    """The class and the fields of one of gradclip's own limits."""
-    name = type(limit).__name__
-    if getattr(published, name, None) is not type(limit) or isinstance(limit, published.Schedule):
-        what = "Only gradclip's own limits are saved with a model, and no function of the step."
-        raise ArgumentTypeError(what, f"limit={limit!r}", "save the weights alone: model.save_weights(...).")
-    return {"class": name, "fields": {key: str(x) if _is_infinite(x) else x for key, x in vars(limit).items()}}
-
-
-def _loaded_limit(saved: dict[str, Any]) -> Any:
-    limit = object.__new__(getattr(published, saved["class"]))
-    vars(limit).update({key: float(x) if isinstance(x, str) else x for key, x in saved["fields"].items()})
-    return limit
