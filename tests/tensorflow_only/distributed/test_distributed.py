@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
+import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launched import TESTS, TIME_LIMIT, environment
 from tensorflow_only.distributed import mirrored
+from tensorflow_only.distributed.processes import SIZES
+
+import gradclip
+from gradclip import limits
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
 NAMES = [*(check.__name__ for check in mirrored.CHECKS), "the_recipes"]
@@ -58,3 +64,35 @@ def test_the_example_trains() -> None:
     assert "2 replicas" in done.stdout
     first, last = done.stdout.splitlines()[-1].removeprefix("first loss ").split(", last loss ")
     assert float(last) < float(first) / 3
+
+
+def free_ports(many: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(many)]
+    ports = [free.getsockname()[1] for free in sockets]
+    for free in sockets:
+        free.close()
+    return ports
+
+
+def test_two_processes() -> None:
+    """A monitor and a limit that follows the run are the same on both, and what one process alone would have."""
+    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    config = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}} for i in range(2)]
+    command = [sys.executable, "-m", "tensorflow_only.distributed.processes"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    own = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    started = [subprocess.Popen(command, env=environment(TF_CONFIG=json.dumps(task), **own), **pipes) for task in config]
+    try:
+        said = [process.communicate(timeout=TIME_LIMIT) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, (_, complaint) in zip(started, said, strict=True):
+        assert process.returncode == 0, complaint[-5000:]
+    one, other = (json.loads(out) for out, _ in said)
+    assert one == other
+    alone = gradclip.Adaptive(limits.quantile(0.5, warmup=3))
+    assert one["limits"] == pytest.approx([float(alone.step(size)) for size in SIZES], rel=1e-5)
+    for found in (one["traced"], one["eager"]):
+        assert (found["steps"], found["not_finite"], found["not_finite_first_step"]) == (16, 2, 4)
+        assert found["norm_before_largest"] == pytest.approx(50.0, rel=1e-6)
