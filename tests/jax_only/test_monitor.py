@@ -217,3 +217,17 @@ def test_any_limit_is_carried_through_jit() -> None:
         want = gradclip.clip([np.array([size]) for size in sizes], keras.clipnorm(eager)).grads
         np.testing.assert_allclose(got, want, rtol=1e-4)
     assert adaptive.state == limits.adagc().init()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Orbax's own
+def test_orbax_saves_the_state(tmp_path: Path) -> None:
+    checkpoint = pytest.importorskip("orbax.checkpoint", reason="not in the environments of other versions")
+    monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()
+    for size in (0.5, 2.0, np.nan):
+        monitor.update(gradclip.clip({"a": jnp.ones(2), "b": jnp.float32([size])}, dialect.clip_by_global_norm(1.0)))
+    with checkpoint.StandardCheckpointer() as saver:
+        saver.save(tmp_path / "monitor", monitor.state_dict())
+        saver.wait_until_finished()
+        other.load_state_dict(saver.restore(tmp_path / "monitor"))
+    assert repr(other.state_dict()) == repr(monitor.state_dict())
+    assert other.culprits == (["b"], 2)
