@@ -1,0 +1,106 @@
+"""How right a norm is: long ones, of any order, of what is huge, tiny or infinite, and over an axis."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from frameworks.base import Framework
+from oracle import ulps
+
+import gradclip
+from gradclip.dialects import optax, tensorflow, torch
+
+
+@pytest.mark.drawn(30)
+@pytest.mark.parametrize("size", [257, 5000, 100_000, 3_000_001])
+@pytest.mark.parametrize("kind", ["normal", "uniform", "equal", "thirds", "huge and tiny"])
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
+def test_accuracy_of_long_norms(backend: Framework, size: int, kind: str, order: float) -> None:
+    """A float32 sum of many equal numbers drifts: https://github.com/pytorch/pytorch/issues/194033."""
+    rng = np.random.default_rng(0)
+    values = {
+        "normal": lambda: rng.normal(size=size),
+        "uniform": lambda: rng.random(size),
+        "equal": lambda: np.full(size, 0.1),
+        "thirds": lambda: np.full(size, 1 / 3),
+        "huge and tiny": lambda: np.concatenate([[1e4], np.full(size - 1, 1e-3)]),
+    }[kind]()
+    tensor = backend.make(values.astype(np.float32))
+    exact = backend.read(tensor)
+    want = np.max(np.abs(exact)) if math.isinf(order) else math.fsum(np.abs(exact) ** order) ** (1 / order)
+    rule = torch.clip_grad_norm(1.0, order)
+    assert ulps(gradclip.norm(tensor, rule), want, "float32") <= 4
+    if order == 2.0:
+        for how in backend.jits:
+            (got,) = backend.jit(how, lambda grads: [gradclip.norm(grads, rule)])([tensor])
+            assert ulps(backend.read(got), want, "float32") <= 4, how
+
+
+@pytest.mark.drawn(9)
+@pytest.mark.parametrize("order", [-1.0, -2.0, -3.0, -10.0, 0.1, 10.0])
+@pytest.mark.parametrize("size", [1e20, 1.0, 1e-20])
+def test_any_order(backend: Framework, order: float, size: float) -> None:
+    """Powers neither overflow nor vanish on the way to a norm that float32 holds."""
+    tensor = backend.make(np.array([3.0, -4.0, 5.0, 3.5]) * size)
+    exact = np.abs(backend.read(tensor))
+    want = float(exact.min() * np.sum((exact / exact.min()) ** order) ** (1 / order))
+    rule = torch.clip_grad_norm(size, order)
+    assert ulps(gradclip.norm([tensor], rule), want, "float32") <= 4
+    for how in backend.jits:
+        (got,) = backend.jit(how, lambda grads: [gradclip.norm(grads, rule)])([tensor])
+        # a power of 1 / order multiplies an error
+        assert ulps(backend.read(got), want, "float32") <= 4 / min(abs(order), 1), how
+
+
+@pytest.mark.drawn(20)
+@pytest.mark.parametrize("order", [-0.5, -1.0, -2.0])
+@pytest.mark.parametrize(
+    ("values", "smallest"),
+    [
+        ([[math.inf, -math.inf]], math.inf),
+        ([[math.inf], [math.inf, math.inf]], math.inf),
+        ([[1.0], [math.inf, math.inf]], 1.0),
+        ([[math.inf, 4.0], [math.inf]], 4.0),
+        ([[math.inf, 0.0]], 0.0),
+        ([[math.inf, math.nan]], math.nan),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_negative_orders_of_infinite_gradients(
+    backend: Framework, values: list[list[float]], smallest: float, order: float, dtype: str
+) -> None:
+    """What is infinite counts nothing beside a finite number, and is infinite alone; torch has the same."""
+    if dtype not in backend.dtypes:
+        return
+    grads = [backend.make(value, dtype) for value in values]
+    norms = [backend.read(gradclip.get_total_norm(grads, order)), gradclip.norm(grads, torch.clip_grad_norm(0.5, order))]
+    for how in backend.jits if (dtype, order) == ("float32", -2.0) else ():
+        norms += map(backend.read, backend.jit(how, lambda tensors: [gradclip.get_total_norm(tensors, order)])(grads))
+    assert [ulps(n, smallest, dtype) <= 4 for n in norms] == [True] * len(norms), norms
+
+    rule = torch.clip_grad_norm(0.5, order, error_if_nonfinite=True)
+    if math.isfinite(smallest):
+        clipped = gradclip.clip(grads, rule).grads
+        coefficient = min(0.5 / (smallest + 1e-6), 1.0)
+        for got, value in zip(clipped, values, strict=True):
+            assert ulps(backend.read(got), np.array(value) * coefficient, dtype) <= 4
+    else:
+        with pytest.raises(RuntimeError, match=f"The total norm of order {order} for gradients is non-finite"):
+            gradclip.clip(grads, rule)
+        assert all(np.array_equal(backend.read(g), value, equal_nan=True) for g, value in zip(grads, values, strict=True))
+
+
+@pytest.mark.parametrize("height", [4096, 100_000])
+def test_accuracy_over_a_leading_axis(backend: Framework, height: int) -> None:
+    values = np.full((height, 2), 0.1, np.float32)
+    exact = backend.read(backend.make(values))
+    (norm,) = gradclip.norm([backend.make(values)], tensorflow.clip_by_norm(1.0, axes=0))
+    want = np.sqrt((exact**2).sum(axis=0, keepdims=True))
+    assert ulps(backend.read(norm), want, "float32") <= 4
+    clipped = backend.read(gradclip.clip_by_norm(backend.make(values), 1.0, axes=0))
+    assert ulps(clipped, exact / want, "float32") <= 4
+    summed = gradclip.clip([backend.make(values)], optax.per_example_global_norm_clip(1.0)).grads[0]
+    assert ulps(backend.read(summed), exact.sum(axis=0), "float32") <= backend.ulps
