@@ -6,11 +6,12 @@ with 1 if the drawing is not current.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import written
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "house.svg"
@@ -138,16 +139,7 @@ def _floor(rooms: Sequence[tuple[str, str]], y: int) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
     """Write the drawing, or compare it. The exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, and compare")
-    made = drawing(ROOT)
-    if not parser.parse_args(arguments).check:
-        picture.write_text(made, encoding="utf-8")
-        return 0
-    is_current = picture.exists() and picture.read_text(encoding="utf-8") == made
-    if not is_current:
-        print(f"{picture.name} is not what python tools/house.py draws", file=sys.stderr)
-    return int(not is_current)
+    return written.main("house", lambda: drawing(ROOT), picture, arguments)
 
 
 if __name__ == "__main__":

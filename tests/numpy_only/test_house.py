@@ -18,7 +18,7 @@ def test_the_drawing_is_current() -> None:
 def test_a_stale_drawing_is_found_and_renewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "house.svg"
     assert house.main(["--check"], picture) == 1
-    assert capsys.readouterr().err == "house.svg is not what python tools/house.py draws\n"
+    assert capsys.readouterr().err == "house.svg is not what python tools/house.py makes\n"
     assert house.main([], picture) == 0
     assert house.main(["--check"], picture) == 0
     picture.write_text(picture.read_text(encoding="utf-8") + "\n", encoding="utf-8")

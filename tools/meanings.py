@@ -1,0 +1,85 @@
+"""``python tools/meanings.py``: draw ``docs/pictures/meanings.svg``, two gradients under four clips with the same limit.
+
+The clips are gradclip's own. With ``--check`` it writes nothing, and ends with 1 if the drawing is not current.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import written
+
+import gradclip
+from gradclip.dialects import optax, tensorflow, torch
+
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "meanings.svg"
+GRADS = {"a": (2.4, 1.0), "b": (-0.3, 0.9)}
+LIMIT = 1.0
+CLIPS = {
+    "one norm over all": (torch.clip_grad_norm(LIMIT), "torch clip_grad_norm_", "tf.clip_by_global_norm"),
+    "a norm for each": (tensorflow.clip_by_norm(LIMIT), "tf.clip_by_norm, clipnorm=", "Paddle ClipGradByNorm"),
+    "each element": (torch.clip_grad_value(LIMIT), "torch clip_grad_value_", "tf.clip_by_value"),
+    "a root mean square for each": (optax.clip_by_block_rms(LIMIT), "optax.clip_by_block_rms", ""),
+}
+_WIDTH, _HEIGHT, _UNIT = 300, 250, 72  #: of a panel, and of the number 1, in pixels
+_STYLE = """\
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .title { font-weight: 600; font-size: 15px } .note { fill: #59636e }
+.page { fill: #ffffff } .axis { stroke: #d1d9e0 } .limit { fill: none; stroke: #818b98; stroke-dasharray: 4 4 }
+.was { stroke: #b7bfc8; stroke-width: 2 } .a { stroke: #0969da; stroke-width: 4 } .b { stroke: #bc4c00; stroke-width: 4 }
+line { stroke-linecap: round } .a-text { fill: #0969da } .b-text { fill: #bc4c00 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc } .note { fill: #9198a1 } .page { fill: #0d1117 } .axis { stroke: #2f3742 }
+  .limit { stroke: #656c76 } .was { stroke: #4b535d } .a { stroke: #4493f8 } .b { stroke: #f0883e }
+  .a-text { fill: #4493f8 } .b-text { fill: #f0883e }
+}"""
+
+
+def drawing() -> str:
+    """The whole picture."""
+    panels = [line for k, (title, clip) in enumerate(CLIPS.items()) for line in _panel(title, *clip, k % 2, k // 2)]
+    width, height = 2 * _WIDTH, 2 * _HEIGHT
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+    title = f"<title>Two gradients under four clips with the limit {LIMIT:g}</title>"
+    page = f'<rect class="page" width="{width}" height="{height}"/>'
+    return "\n".join([head, title, f"<style>\n{_STYLE}\n</style>", page, *panels, "</svg>", ""])
+
+
+def _panel(title: str, rule: gradclip.Rule, one: str, other: str, column: int, row: int) -> Iterator[str]:
+    """One clip: what the gradients were, the limit, and what they are."""
+    left, top = column * _WIDTH, row * _HEIGHT
+    x0, y0 = left + 100, top + 190
+    yield f'<text class="title" x="{left + 16}" y="{top + 26}">{title}</text>'
+    yield f'<text class="note" x="{left + 16}" y="{top + 46}">{one}</text>'
+    yield f'<text class="note" x="{left + 16}" y="{top + 64}">{other}</text>'
+    yield f'<line class="axis" x1="{left + 16}" y1="{y0}" x2="{left + _WIDTH - 16}" y2="{y0}"/>'
+    yield f'<line class="axis" x1="{x0}" y1="{y0 + 16}" x2="{x0}" y2="{top + 78}"/>'
+    inside = f'<rect x="{left + 10}" y="{top + 76}" width="{_WIDTH - 20}" height="{y0 - top - 60}"/>'
+    yield f'<clipPath id="panel-{column}-{row}">{inside}</clipPath>'
+    yield f'<g clip-path="url(#panel-{column}-{row})">{_limit(title, x0, y0)}</g>'
+    clipped = gradclip.clip({name: np.array(x) for name, x in GRADS.items()}, rule).grads
+    for name, was in GRADS.items():
+        for kind, (x, y) in (("was", was), (name, clipped[name])):
+            yield f'<line class="{kind}" x1="{x0}" y1="{y0}" x2="{x0 + _UNIT * x:.1f}" y2="{y0 - _UNIT * y:.1f}"/>'
+    for k, (name, (x, y)) in enumerate(clipped.items()):
+        told = f"{name} = ({x:.2f}, {y:.2f})"
+        yield f'<text class="{name}-text" x="{left + 16 + 140 * k}" y="{top + _HEIGHT - 22}">{told}</text>'
+
+
+def _limit(title: str, x0: int, y0: int) -> str:
+    """Where a gradient reaches the limit by itself."""
+    if title == "each element":
+        return f'<rect class="limit" x="{x0 - _UNIT}" y="{y0 - _UNIT}" width="{2 * _UNIT}" height="{2 * _UNIT}"/>'
+    radius = _UNIT * LIMIT * (2**0.5 if "square" in title else 1.0)  # the norm of two elements is root two of their mean square
+    return f'<circle class="limit" cx="{x0}" cy="{y0}" r="{radius:.1f}"/>'
+
+
+def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
+    """Write the drawing, or compare it. The exit code."""
+    return written.main("meanings", drawing, picture, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
