@@ -135,7 +135,7 @@ def _own(text: str) -> str:
     return code_for(call, Target(call.api.names[0]))
 
 
-# ---- from text to numbers, and back --------------------------------------------------------------------------------------------
+# ---- from text to numbers, and back ---------------------------------------------------------------------------------------
 
 
 def _tensor(name: str, text: str) -> lists.Tensor | None:

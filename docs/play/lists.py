@@ -58,21 +58,18 @@ class Tensor:
 
     def __getitem__(self, keys: Any) -> Tensor:
         """Indexing by ``...``, ``:``, None and whole numbers."""
-        keys = keys if isinstance(keys, tuple) else (keys,)
-        keys = keys if ... in keys else (*keys, ...)
-        rest = [slice(None)] * (len(self.shape) - sum(key is not None and key is not ... for key in keys))
-        lengths, shape, chosen = iter(self.shape), [], []
-        for key in (one for key in keys for one in (rest if key is ... else [key])):
+        given = keys if isinstance(keys, tuple) else (keys,)
+        given = given if ... in given else (*given, ...)
+        rest = [slice(None)] * (len(self.shape) - sum(key is not None and key is not ... for key in given))
+        lengths, shape, wanted = iter(self.shape), [], []
+        for key in (one for key in given for one in (rest if key is ... else [key])):
             length = 1 if key is None else next(lengths)
             if key is not None:
-                chosen.append(range(length)[key])  # a number, or all numbers
+                wanted.append([range(length)[key]] if isinstance(key, int) else range(length)[key])
             if not isinstance(key, int):
                 shape.append(length)
-        kept = [
-            value
-            for value, place in zip(self.values, _places(self.shape), strict=True)
-            if all(i == one if isinstance(one, int) else i in one for i, one in zip(place, chosen, strict=True))
-        ]
+        own = zip(self.values, _places(self.shape), strict=True)
+        kept = [x for x, place in own if all(i in some for i, some in zip(place, wanted, strict=True))]
         return Tensor.of(tuple(shape), kept, self.dtype)
 
     def __neg__(self) -> Tensor:
@@ -208,7 +205,7 @@ def _nested(shape: Place, values: Iterator[float]) -> Any:
     return [_nested(shape[1:], values) for _ in range(shape[0])] if shape else next(values)
 
 
-# ---- what Python's floats raise an error for, IEEE 754 has a value for --------------------------------------------------------
+# ---- what Python's floats raise an error for, IEEE 754 has a value for ---------------------------------------------------
 
 
 def _quotient(x: float, y: float) -> float:

@@ -32,6 +32,9 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// code that may break where its names do
+const code = text => element("code", {}, ...text.split(/(?<=[.(])/).flatMap(part => [part, element("wbr")]));
+
 // text in which ``x`` is code
 const prose = text => text.split("``").map((part, i) => (i % 2 ? element("code", {}, part) : part));
 
@@ -152,10 +155,10 @@ function show(answer) {
   const missing = answer.words.some(each => each.mark === "no native equivalent");
   same.replaceChildren(
     element("h3", {}, words.words),
-    element("dl", {}, ...answer.words.flatMap(({ framework, mark, code, note }) => [
+    element("dl", {}, ...answer.words.flatMap(({ framework, mark, code: text, note }) => [
       element("dt", {}, FRAMEWORKS[framework], element("span", { className: "play-mark" }, words[mark])),
-      element("dd", { title: note }, element("code", {}, code), note ? element("small", {}, note) : null),
-    ]), ...(missing ? [element("dt", {}, words.where), element("dd", {}, element("code", {}, `rule = ${answer.rule}`))] : [])),
+      element("dd", {}, code(text), note ? element("small", {}, note) : null),
+    ]), ...(missing ? [element("dt", {}, words.where), element("dd", {}, code(`rule = ${answer.rule}`))] : [])),
   );
 }
 

@@ -21,6 +21,9 @@ async function start() {
   return answers;
 }
 
+// what Pyodide cannot load it does not always say to who waits for it
+addEventListener("unhandledrejection", event => postMessage({ failure: String(event.reason) }));
+
 const started = start().catch(error => postMessage({ failure: String(error) }));
 
 onmessage = async ({ data: { number, question } }) => {

@@ -61,7 +61,9 @@ def _wheel() -> bytes:
         copy.mkdir()
         for name in SOURCES:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.pyd"))
+                shutil.copytree(
+                    ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.pyd")
+                )
             else:
                 shutil.copy(ROOT / name, copy)
         build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(copy)]
