@@ -86,8 +86,9 @@ def answer(question: str) -> str:
 
 
 def _answer(rule: str, arguments: Mapping[str, str], gradients: Sequence[str], params: Sequence[str]) -> dict[str, Any]:
+    function = _function(rule)
     given = {name: _value(name, text) for name, text in arguments.items() if text.strip()}
-    made = _function(rule)(**given)
+    made = function(**given)
     before = [_tensor(f"g{i}", text) for i, text in enumerate(gradients, 1)]
     owners = [_tensor(f"w{i}", text) for i, text in enumerate(params, 1)] if made.relative_to is not None else None
     with warnings.catch_warnings(record=True) as caught:

@@ -62,7 +62,7 @@ class Tensor:
         given = given if ... in given else (*given, ...)
         rest = [slice(None)] * (len(self.shape) - sum(key is not None and key is not ... for key in given))
         lengths, shape, wanted = iter(self.shape), [], []
-        for key in (one for key in given for one in (rest if key is ... else [key])):
+        for key in itertools.chain(*(rest if one is ... else [one] for one in given)):
             length = 1 if key is None else next(lengths)
             if key is not None:
                 wanted.append([range(length)[key]] if isinstance(key, int) else range(length)[key])

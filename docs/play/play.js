@@ -1,4 +1,5 @@
 // The playable page: asks the worker, in which gradclip runs, and shows what it answers. The address holds the question.
+// It is no module, because a browser runs no module from a file, and this script has to say so.
 
 const WORDS = {
   en: {
@@ -22,6 +23,7 @@ const words = WORDS[document.documentElement.lang.startsWith("zh") ? "zh" : "en"
 const FRAMEWORKS = { gradclip: "gradclip", torch: "PyTorch", tensorflow: "TensorFlow", keras: "Keras", paddle: "Paddle", jax: "JAX" };
 const MOST = 8; // gradients
 const WAIT = 120; // milliseconds after the last key
+const here = document.currentScript.src;
 const page = document.getElementById("play");
 const state = { rule: "torch.clip_grad_norm", arguments: {}, gradients: ["[3, 4]", "[0.6, 0.8]"], params: [] };
 let rules = {}, asked = 0, timer = 0;
@@ -63,10 +65,10 @@ function choose(name) {
   if (kept) state.arguments[Object.keys(rules[name].first).at(-1)] = kept;
 }
 
-function ask() {
+function ask(rule = state.rule) {
   page.dataset.state = "asked";
   clearTimeout(timer);
-  timer = setTimeout(() => worker.postMessage({ number: ++asked, question: state }), WAIT);
+  timer = setTimeout(() => worker.postMessage({ number: ++asked, question: { ...state, rule } }), WAIT);
   write();
 }
 
@@ -171,12 +173,13 @@ function fail(text) {
 
 function begin(catalogue) {
   rules = Object.fromEntries(catalogue.flatMap(({ name, rules: own }) => own.map(rule => [rule.name, { ...rule, dialect: name }])));
-  const unknown = !(state.rule in rules);
-  if (unknown) state.rule = "torch.clip_grad_norm";
-  state.arguments = { ...rules[state.rule].first, ...state.arguments };
+  const wanted = state.rule;
+  if (!(wanted in rules)) state.rule = "torch.clip_grad_norm";
+  const known = rules[state.rule].parameters.filter(({ name }) => name in state.arguments).map(({ name }) => [name, state.arguments[name]]);
+  state.arguments = { ...rules[state.rule].first, ...Object.fromEntries(known) };
   page.replaceChildren(element("div", { className: "play-both" }, given, got), same);
   form();
-  ask();
+  ask(wanted);
 }
 
 function hear({ data }) {
@@ -190,7 +193,7 @@ let worker;
 if (location.protocol === "file:") fail(words.disk);
 else {
   read();
-  worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+  worker = new Worker(new URL("worker.js", here), { type: "module" });
   worker.onmessage = hear;
   worker.onerror = event => fail(`${words.failed}\n${event.message ?? ""}`);
 }

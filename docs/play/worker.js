@@ -2,16 +2,19 @@
 
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
+// for these Pyodide waits without end where they are missing
+const WAITED_FOR = ["pyodide.asm.wasm", "python_stdlib.zip"];
 const at = name => new URL(name, import.meta.url).href;
 
-async function got(name) {
-  const response = await fetch(at(name));
+async function got(name, method = "GET") {
+  const response = await fetch(at(name), { method });
   if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
   return response.arrayBuffer();
 }
 
 async function start() {
   postMessage({ step: "python" });
+  await Promise.all(WAITED_FOR.map(name => got(`pyodide/${name}`, "HEAD")));
   const python = await loadPyodide({ indexURL: at("pyodide/") });
   postMessage({ step: "gradclip" });
   python.unpackArchive(await got("gradclip.whl"), "wheel");
@@ -20,9 +23,6 @@ async function start() {
   postMessage({ catalogue: JSON.parse(answers.catalogue()) });
   return answers;
 }
-
-// what Pyodide cannot load it does not always say to who waits for it
-addEventListener("unhandledrejection", event => postMessage({ failure: String(event.reason) }));
 
 const started = start().catch(error => postMessage({ failure: String(error) }));
 

@@ -29,13 +29,14 @@ class Server(ThreadingHTTPServer):
 class _Handler(SimpleHTTPRequestHandler):
     server: Server
 
-    def do_GET(self) -> None:
+    def send_head(self) -> Any:
+        """For GET and HEAD."""
         if self.server.missing and self.path.endswith(self.server.missing):
             self.send_error(404)
-            return
+            return None
         if self.path.endswith("gradclip.whl"):
             self.server.may_go_on.wait()
-        super().do_GET()
+        return super().send_head()
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-store")  # a test that lacks a file must not find it in the cache

@@ -137,6 +137,14 @@ def test_the_address_holds_axes_and_gradients(page: Page, server: Server) -> Non
     assert_shown(page, "tensorflow.clip_by_norm", arguments | {"axes": "[0]"}, ["[[3, 4], [-3, 0.4]]", "[[0]]"])
 
 
+def test_an_address_without_sense_is_said(page: Page, server: Server) -> None:
+    opened(page, server, [("rule", "torch.clip_norm"), ("max_norm", "2.0"), ("from", "elsewhere")])
+    alert = page.value("document.querySelector('#play [role=alert]').innerText")
+    assert alert == "There is no such rule.\nReceived: rule=torch.clip_norm"
+    enter(page, norm_type="1.0")
+    assert_shown(page, "torch.clip_grad_norm", {"max_norm": "2.0", "norm_type": "1.0"}, ["[3, 4]", "[0.6, 0.8]"])
+
+
 def test_it_loads_while_it_says_so_and_asks_no_other_host(page: Page, server: Server) -> None:
     server.may_go_on.clear()
     page.events.clear()
