@@ -21,9 +21,7 @@ hypothesis.settings.load_profile("gradclip")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    note = (
-        "the framework whose tensors the tests use; or 'all', 'keras', 'package', 'site': only the tests that belong to these"
-    )
+    note = "the framework whose tensors the tests use; or 'all', 'keras', 'package', 'site': the tests that belong to it alone"
     parser.addoption("--backend", default="numpy", help=note)
     parser.addoption("--slow", action="store_true", help="the slow tests too: each says what it alone can find")
     parser.addoption("--sample", type=int, metavar="N", help="of each parametrized test N, drawn, and no slow test")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import math
 from typing import Any
 
 import answers
+import lists
 import numpy as np
 import pytest
 
@@ -80,3 +82,47 @@ def test_an_answer_is_what_gradclip_gives_on_numpy(name: str, arguments: dict[st
         many = isinstance(shown, list)
         for text, array in zip(shown if many else [shown], expected if many else [expected], strict=True):
             np.testing.assert_array_max_ulp(np.array(value(text), float), np.asarray(array, float), 4)
+
+
+def asked(gradient: str, **arguments: str) -> dict[str, Any]:
+    question = {
+        "rule": "torch.clip_grad_norm",
+        "arguments": {"max_norm": "1", **arguments},
+        "gradients": [gradient],
+        "params": [],
+    }
+    found: dict[str, Any] = json.loads(answers.answer(json.dumps(question)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gradient", "after"),
+    [("[3, 4]", "[0.6, 0.8]"), ("[]", "[]"), ("-0.5", "-0.5"), ("[NaN, Infinity]", "[nan, nan]"), ("null", "None")],
+)
+def test_a_gradient_is_written_as_in_python_or_json(gradient: str, after: str) -> None:
+    assert asked(gradient)["after"] == [after]
+
+
+@pytest.mark.parametrize("gradient", ["[1, [2]]", "[1, 'a']", "f(1)", "[1", "", "{}"])
+def test_what_is_no_gradient_is_an_error_with_a_hint(gradient: str) -> None:
+    what, received, hint = asked(gradient)["error"].split("\n")
+    assert what.startswith("g1 ")
+    assert received == f"Received: g1={gradient}"
+    assert hint.startswith("Hint: a list of numbers")
+
+
+def test_what_is_no_argument_is_an_error() -> None:
+    assert asked("[1]", max_norm="one")["error"].startswith("max_norm cannot be read.\nReceived: max_norm=one\nHint: ")
+    assert asked("[1]", limit="1")["error"].startswith("TypeError: ")
+
+
+def test_shapes_that_do_not_fit_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
+        lists.Tensor([1.0, 2.0]) * lists.Tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("module", [lists, answers])
+def test_the_examples_in_its_docstrings(module: Any) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted
+    assert not found.failed
