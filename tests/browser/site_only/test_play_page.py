@@ -188,8 +188,13 @@ def test_without_javascript_it_says_so(page: Page, server: Server) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_a_phone_or_a_desk(page: Page, server: Server, width: int) -> None:
     page("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    query = [("rule", "optax.adaptive_grad_clip"), ("clipping", "0.123456789"), *(("g", text) for text in GRADIENTS)]
+    query = [
+        ("rule", "optax.adaptive_grad_clip"),
+        ("clipping", "0.123456789"),
+        *((key, text) for key in "gw" for text in GRADIENTS),
+    ]
     opened(page, server, query)
+    assert page.value("document.getElementById('play').dataset.state") == "answered"
     assert page.value("innerWidth") == width
     assert page.value("document.documentElement.scrollWidth") <= width
     wider = "[...document.querySelectorAll('#play *')].filter(one => one.getBoundingClientRect().right > innerWidth).length"
