@@ -30,7 +30,7 @@ class Backend:
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
     reduction over None reduces to a 0-d tensor. Nothing but :meth:`tolist` and :meth:`can_look` may look at a value. Besides
     these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with numbers, and indexing
-    by ``...``, ``:``, None and 0.
+    by ``...``, ``:``, None and whole numbers.
 
     >>> import gradclip
     >>> class Decimals(gradclip.Backend):  # some of the primitives: examples/own_backend has all that are needed

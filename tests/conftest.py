@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from frameworks.base import Framework
 
 TESTS = Path(__file__).parent
-ALONE = ("all", "keras", "package")  # runs of the tests that belong to them, and of no others
+ALONE = ("all", "keras", "package", "site")  # runs of the tests that belong to them, and of no others
 
 hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("gradclip")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    note = "the framework whose tensors the tests use; or 'all', 'keras', 'package': only the tests that belong to these"
+    note = "the framework whose tensors the tests use; or 'all', 'keras', 'package', 'site': the tests that belong to it alone"
     parser.addoption("--backend", default="numpy", help=note)
     parser.addoption("--slow", action="store_true", help="the slow tests too: each says what it alone can find")
     parser.addoption("--sample", type=int, metavar="N", help="of each parametrized test N, drawn, and no slow test")
