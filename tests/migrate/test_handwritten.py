@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 
 import pytest
 from migrate.codemods import migrate
+
+from gradclip.migrate.codemod import migrate_source
+from gradclip.migrate.model import Options
 
 CLIPS = {
     "a coefficient with an epsilon": """
@@ -125,10 +130,63 @@ def test_what_is_none(name: str) -> None:
     assert codes(NO_CLIPS[name]) == []
 
 
-def test_a_coefficient_without_a_bound_is_a_mistake() -> None:
-    assert codes("def clip(grads, max_norm, grad_norm):\n    return [grad * (max_norm / grad_norm) for grad in grads]\n") == [
-        "GM113"
-    ]
+UNBOUNDED = {
+    "a quotient in brackets": "grads = [g * (max_norm / grad_norm) for g in grads]",
+    "a quotient before the limit": "norm = np.linalg.norm(np.concatenate(grads))\ngrads = [g / norm * clip for g in grads]",
+    "an augmented product": "for p in params:\n    p.grad[:] *= theta / norm",
+    "arrays in a loop": "for g in grads:\n    g *= max_norm / total_norm",
+    "a norm in the quotient": "for g in grads:\n    g *= max_norm / np.linalg.norm(g)",
+    "a coefficient": "rate = max_norm / (total_norm + 1e-6)\nfor grad in grads:\n    grad *= rate",
+    "a number in place": "for p in net.parameters():\n    p.grad.mul_(5.0 / (total_norm + 1e-6))",
+    "a number and an augmented product": "for p in net.parameters():\n    p.grad.data *= 5.0 / total_norm",
+    "a lambda": "grads = jax.cst.map(lambda g: g * max_norm / norm, grads)",
+    "a function for the product": "grads = [tf.multiply(g, clip_norm / norm) for g in grads]",
+    "Paddle's assignment": "for p in params:\n    p.grad.set_value(p.grad * clip_norm / norm)",
+    "the inverse": "ratio = total_norm / max_norm\ngrads = [g / ratio for g in grads]",
+    "foreach": "torch._foreach_mul_(grads, max_norm / total_norm)",
+    "a norm of at least an epsilon": "grads = [g * max_norm / max(total_norm, 1e-12) for g in grads]",
+}
+BOUNDED = {
+    "an if": "if norm > theta:\n    for p in params:\n        p.grad[:] *= theta / norm",
+    "an if of the coefficient": "rate = max_norm / total_norm\nif rate < 1:\n    for grad in grads:\n        grad *= rate",
+    "a minimum": "grads = [g * np.minimum(1, clip / np.linalg.norm(g)) for g in grads]",
+    "a loop that goes on": "for g in grads:\n    norm = np.linalg.norm(g)\n"
+    "    if norm <= clip:\n        continue\n    g *= clip / norm",
+    "a while": "while np.linalg.norm(g) > max_norm:\n    g *= max_norm / np.linalg.norm(g)",
+    "a norm of at least the limit": "norm = max(np.linalg.norm(g), max_norm)\ng = g * max_norm / norm",
+    "chosen rows": "norm = np.linalg.norm(g, axis=1)\nbig = norm > max_norm\ng[big] = g[big] * max_norm / norm[big]",
+    "compared rows": "grads[norms > clip] *= clip / norms[norms > clip]",
+    "a flag": "grown = total_norm > max_norm\nif total_norm > max_norm:\n    p.grad.mul_(max_norm / total_norm)",
+    "the inverse, at least 1": "ratio = max(1, total_norm / max_norm)\ngrads = [g / ratio for g in grads]",
+}
+NO_ALARM = {
+    "a step of a given length": "grad = grad / norm * 5.0",
+    "a perturbation": "r_at = epsilon * param.grad / norm\nparam.data.add_(r_at)",
+    "a logged ratio": "ratio = total_norm / max_norm\nlog(ratio)",
+    "a sum over processes": "for p in params:\n    p.grad.data *= world_size / sample_size",
+    "a number beside a norm of no gradients": "for p in params:\n    p.grad.mul_(5.0 / norm)",
+    "a function of a number": "total = f(5.0 / total_norm)\np.grad.mul_(total)",
+}
+
+
+def alarms(source: str) -> list[str]:
+    return [site.code for site in migrate_source(f"import torch\n{source}\n", Options(lint=True)).sites if site.code == "GM113"]
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_a_coefficient_without_a_bound_is_a_mistake(name: str) -> None:
+    assert alarms(UNBOUNDED[name]) == ["GM113"]
+
+
+@pytest.mark.parametrize("name", [*BOUNDED, *NO_ALARM])
+def test_a_coefficient_with_a_bound_is_none(name: str) -> None:
+    assert alarms({**BOUNDED, **NO_ALARM}[name]) == []
+
+
+def test_what_the_chinese_article_says_to_leave_out_is_found() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "zh" / "articles.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert [alarms(block) for block in blocks if "min(1" in block] == [["GM113"]]
 
 
 @pytest.mark.parametrize(

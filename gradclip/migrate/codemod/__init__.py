@@ -29,7 +29,7 @@ from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 __all__ = ["migrate_source"]
 
 _WORDS = re.compile(
-    r"clip|clamp|_norm|minimum|\.mul_\(|optax.*\btree|dpsgd|differentially_private", re.IGNORECASE
+    r"clip|clamp|_norm|/ ?\(?norm|minimum|\.mul_\(|agc\(|optax.*\btree|dpsgd|differentially_private", re.IGNORECASE
 )  # without one there is nothing to find
 _BOM = "\ufeff"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradclip.migrate.apis import KEYWORDS
 from gradclip.migrate.codemod.bind import literal
 from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.found import Context, Decision, Finding
@@ -22,6 +21,7 @@ KEYS = {
     "gradient_clipping": "GM503",
     "grad_clip": "GM504",
     "clip_grad": "GM504",
+    "gradient_clip_norm": "GM504",
     "CLIP_GRADIENTS": "GM504",
     "clip_grad_by_norm": "GM504",  # PaddleDetection's, with the next
     "clip_grad_by_value": "GM504",
@@ -46,6 +46,9 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
     elif key in _NESTED:
         if _is_settings(node.value, context):
             yield _manual(node, key)
+        elif key == "grad_clip" and name == "training" and "ray" in context.resolver.modules:
+            reason = "RLlib's learner clips, as `grad_clip_by` says: by one norm, by a norm for each gradient, or by value."
+            yield manual(node, Finding("GM505", reason, "Keep it: the learner knows when the gradients are ready."))
         elif key == "clip_grad" and any(a.keyword is not None and a.keyword.value == "clip_mode" for a in call.args):
             reason = "timm's scaler unscales the gradients and clips them as its mode says."
             yield manual(node, Finding("GM505", reason, "Keep it: it clips between the unscaling and the step."))
@@ -70,7 +73,11 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
         return
     if key in KEYS and (key not in _NESTED or _is_settings(node.value, context)):
         yield _manual(node, key)
-    elif key in _CLIPS and KEYWORDS:
+    elif key == "clip_gradient" and "mxnet" in context.resolver.modules:
+        yield manual(
+            node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: MXNet is none of gradclip's.")
+        )
+    elif key in _CLIPS:
         reason = f'"{key}" is a keyword of Keras\'s optimizers, in a configuration.'
         yield manual(
             node, Finding("GM504", reason, "Make the optimizer from it, then gradclip.backends.keras.clipped(optimizer, rule).")

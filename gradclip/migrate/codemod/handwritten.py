@@ -42,6 +42,8 @@ def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
         scaled = not _is_inner(node, context) and _is_at_least_one(node, context)
         if scaled and (_is_limit(node.right, strict=True) or _touches(node, below, context)):
             yield _decision(node, node.right, node.left, context)
+        elif not scaled and _is_limit(node.right, strict=True) and _divides_gradients(node, context):
+            yield _unbounded(node, context)
     elif _is_limit(node.right, strict=True) or number(node.left) is None or not _assigned(node, context):
         return
     elif _multiplies_gradients(node, context) and _is_bounded(node, "", context):
@@ -58,11 +60,15 @@ def _by_a_norm(node: cst.BinaryOperation, norm: str, context: Context) -> Iterat
             limit = None
     if limit is None or not (touches or _OF_GRADIENTS.fullmatch(norm)):
         return
-    if _is_bounded(node, norm, context):
+    if _is_bounded(node, norm, context) or (_is_limit(limit, strict=True) and _is_selected(node, context)):
         yield _decision(node, limit, node.right, context)
-    elif _is_limit(limit, strict=True) and touches:
-        reason = f"{context.source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
-        yield manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
+    elif touches and (_is_limit(limit, strict=True) or _scales_in_place(node, norm, context)):
+        yield _unbounded(node, context)
+
+
+def _unbounded(node: cst.BinaryOperation, context: Context) -> Decision:
+    reason = f"{context.source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
+    return manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
 
 
 def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.BaseExpression, context: Context) -> Decision:
@@ -214,15 +220,36 @@ def _is_gradient(node: cst.BaseExpression, context: Context) -> bool:
     )
 
 
+def _divides_gradients(node: cst.BinaryOperation, context: Context) -> bool:
+    """Whether gradients are divided by the name that a quotient gets."""
+    body = _body(node, context)
+    gradient = r"(\w*grads?\w*|\bg)(\.data)?(\[[^\]]*\])?"
+    return any(
+        re.search(rf"{gradient}\s*/=?\s*{name}\b|{gradient}\.div_?\({name}\b", body) for name in _assigned(node, context)
+    ) and not _is_bounded(node, "", context)
+
+
+def _scales_in_place(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
+    """Whether a number over the norm of all gradients goes into ``p.grad``: of others it can be the length of a step."""
+    if not re.match(r"(global|total|grads?)_", norm):
+        return False
+    for outer in context.source.ancestors(node):
+        if isinstance(outer, cst.AugAssign):
+            return ".grad" in context.source.code(outer.target)
+        if isinstance(outer, cst.Call) and last_name(outer.func) in ("mul_", "scale_"):
+            return ".grad" in context.source.code(outer.func)
+    return False
+
+
 def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
     """Whether something keeps the coefficient at most 1: a minimum, an ``if``, a maximum in the norm, a ``where``."""
     source = context.source
-    if re.search(r"max(imum)?\(", source.code(node.right)):
+    if _is_at_least_the_limit(node.right, context):
         return True
     for outer in source.ancestors(node):
         if isinstance(outer, cst.Call) and _GUARDS.search(last_name(outer.func)):
             return True
-        if isinstance(outer, (cst.If, cst.IfExp)) and re.search(r"norm|clip", source.code(outer.test)):
+        if isinstance(outer, (cst.If, cst.IfExp, cst.While)) and re.search(r"norm|clip", source.code(outer.test)):
             return True
         if isinstance(outer, cst.FunctionDef):
             break
@@ -239,13 +266,34 @@ def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
     )
 
 
+def _is_at_least_the_limit(norm: cst.BaseExpression, context: Context) -> bool:
+    """``max(norm, limit)``, or a name for it."""
+    value = context.resolver.value_of(norm) or norm
+    if not isinstance(value, cst.Call) or not _AT_LEAST.search(last_name(value.func)):
+        return False
+    return any(_is_limit(argument.value, strict=True) for argument in value.args)
+
+
+def _is_selected(node: cst.BinaryOperation, context: Context) -> bool:
+    """Whether only some elements are scaled: ``g[norm > limit]``, or by a name for what is compared."""
+    source = context.source
+    statement = source.within(node, cst.SimpleStatementLine)
+    if statement is None:
+        return False
+    start, end = source.span(statement)
+    if any(start <= source.start(one) < end for one in source.any(cst.Comparison)):
+        return True
+    values = (context.resolver.value_of(name) for name in source.any(cst.Name) if start <= source.start(name) < end)
+    return any(value is not None and re.search(r"[^-]>|<|greater|less", source.code(value)) for value in values)
+
+
 def _is_guarded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
     """Whether the function has returned already where the norm is small."""
     source, function = context.source, context.source.function(node)
     for branch in source.any(cst.If):
         if source.function(branch) is function and source.start(branch) < source.start(node):
-            returns = any(source.within(one, cst.If) is branch for one in source.any(cst.Return))
-            if returns and norm and re.search(rf"\b{norm}\b", source.code(branch.test)):
+            leaves = any(source.within(one, cst.If) is branch for one in source.any(cst.Return, cst.Continue))
+            if leaves and norm and re.search(rf"\b{norm}\b", source.code(branch.test)):
                 return True
     return False
 

@@ -11,6 +11,7 @@ import libcst as cst
 from gradclip.migrate.codemod.bind import literal
 from gradclip.migrate.codemod.calls import manual
 from gradclip.migrate.codemod.found import Context, Decision, Finding
+from gradclip.migrate.codemod.source import last_name, words
 
 __all__ = ["LAST_NAMES", "call"]
 
@@ -25,12 +26,18 @@ class _Library:
     advice: str  #: with ``{0}``, ``{1}`` for the gradients and the limit
 
 
+_ROWS = "Keep it: gradclip.dialects.optax.adaptive_grad_clip has optax's units, which are columns."
+_TRAINER = "Keep it: the trainer knows when the gradients are ready."
+_SHARDS = "Keep it: it knows how the gradients are split."
 _SLOT = "Keep it, or clip with gradclip where the gradients are ready."
 #: a pattern of qualified names -> what is meant by them; the last part is a plain name, or several
 _LIBRARIES: Mapping[str, _Library] = {
     r"timm\.utils\.(agc\.)?adaptive_clip_grad": _Library(
         "timm clips each row of a gradient relative to the norm of its parameter's row: adaptive clipping",
-        "Keep it: gradclip.dialects.optax.adaptive_grad_clip has optax's units, which are columns.",
+        _ROWS,
+    ),
+    r"pytorch_optimizer(\.\w+)*\.agc": _Library(
+        "pytorch-optimizer scales each row of a gradient relative to the norm of its parameter's row: adaptive clipping", _ROWS
     ),
     r"apex\.contrib\.clip_grad\.(clip_grad\.)?clip_grad_norm_": _Library(
         "apex's function takes torch's arguments and clips by one norm over all gradients", f"Write: {_NORM}."
@@ -52,9 +59,6 @@ _LIBRARIES: Mapping[str, _Library] = {
         "Write: gradclip.clip({0}, gradclip.dialects.torch.clip_grad_norm({1})).",
     ),
     r"torchopt\.(clip\.)?clip_grad_norm": _Library("torchopt makes a transformation that clips by one norm", _SLOT),
-    r"composer\.algorithms(\.\w+)*\.(GradientClipping|apply_gradient_clipping)": _Library(
-        "Composer clips in its trainer", _SLOT
-    ),
     r"fastai(\.\w+)*\.GradientClip": _Library("fastai clips by one norm in a callback", _SLOT),
     r"skorch(\.\w+)*\.GradientNormClipping": _Library("skorch clips by one norm in a callback", _SLOT),
     r"chainer\.(optimizer|optimizer_hooks)(\.\w+)*\.(GradientClipping|GradientHardClipping)": _Library(
@@ -67,22 +71,44 @@ _LIBRARIES: Mapping[str, _Library] = {
         "Keep it: gradclip clips gradients, before the optimizer.",
     ),
     r"megatron\.core\.optimizer(\.\w+)*\.(clip_grad_norm_fp32|clip_grad_by_total_norm_fp32)": _Library(
-        "Megatron clips by one norm over the shards of all processes", "Keep it: it knows how the gradients are split."
+        "Megatron clips by one norm over the shards of all processes", _SHARDS
     ),
     r"torchtitan\.distributed\.utils\.clip_grad_norm_": _Library(
         "torchtitan clips by one norm over the meshes and the stages of a pipeline",
         f"Keep it, or write: {_NORM}; docs/distributed.md says where a pipeline needs reduce=.",
     ),
 }
+#: a pattern of classes -> the keywords that clip, and what they do
+_CONSTRUCTORS: Mapping[str, tuple[str, _Library]] = {
+    r"allennlp\.training(\.\w+)*\.GradientDescentTrainer": (
+        "grad_norm grad_clipping",
+        _Library("AllenNLP's trainer clips, by one norm (grad_norm) or by value (grad_clipping)", _TRAINER),
+    ),
+    r"colossalai\.booster\.plugin(\.\w+)*\.(GeminiPlugin|HybridParallelPlugin|LowLevelZeroPlugin)": (
+        "max_norm",
+        _Library("Colossal-AI's optimizer clips by one norm over the shards of all processes", _SHARDS),
+    ),
+    r"composer(\.trainer)*\.Trainer": ("grad_clip_norm", _Library("Composer's trainer clips by one norm", _TRAINER)),
+    r"megatron\.core\.optimizer(\.\w+)*\.OptimizerConfig": (
+        "clip_grad",
+        _Library("Megatron's optimizer clips by one norm over the shards of all processes", _SHARDS),
+    ),
+    r"pytorch_optimizer(\.\w+)*\.(LOMO|AdaLOMO)": (
+        "clip_grad_norm clip_grad_value",
+        _Library("The optimizer clips while it goes backward, where no gradient is ever whole", "Keep it."),
+    ),
+}
+_COMPOSER = re.compile(r"composer(\.\w+)*\.(GradientClipping|apply_gradient_clipping)")
 _DISPATCH = re.compile(r"timm\.utils\.(clip_grad\.)?dispatch_clip_grad")
 _MODES = {
     "norm": "gradclip.clip_grad_norm_({0}, {1})",
     "value": "gradclip.clip_grad_value_({0}, {1})",
 }
 _KNOWN = {re.compile(pattern): library for pattern, library in _LIBRARIES.items()}
+_MADE = {re.compile(pattern): (words(keys), library) for pattern, (keys, library) in _CONSTRUCTORS.items()}
 LAST_NAMES = frozenset(
     name
-    for pattern in (*_LIBRARIES, _DISPATCH.pattern)
+    for pattern in (*_LIBRARIES, *_CONSTRUCTORS, _DISPATCH.pattern, _COMPOSER.pattern)
     for name in re.split(r"\W+", pattern[pattern.rindex(".") + 1 :])
     if name
 )
@@ -96,6 +122,15 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
             node, Finding("GM505", "timm clips as the mode says: by one norm, by value or adaptively.", _mode(node, context))
         )
         return
+    if _COMPOSER.fullmatch(name):
+        yield manual(node, Finding("GM505", *_composer(node, context)))
+        return
+    for pattern, (keywords, made) in _MADE.items():
+        if pattern.fullmatch(name):
+            given = (a for a in node.args if a.keyword is not None and a.keyword.value in keywords)
+            if any(literal(argument.value) is not None for argument in given):
+                yield manual(node, Finding("GM505", f"{made.does}.", made.advice))
+            return
     library = next((library for pattern, library in _KNOWN.items() if pattern.fullmatch(name)), None)
     if library is not None:
         yield manual(node, Finding("GM505", f"{library.does}.", _filled(library.advice, node, context)))
@@ -108,6 +143,30 @@ def _mode(node: cst.Call, context: Context) -> str:
     if form is None:
         return "For the norm write gradclip.clip_grad_norm_, for values gradclip.clip_grad_value_; keep it for the mode agc."
     return _filled(f"Write: {form}.", node, context)
+
+
+def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
+    """What Composer's algorithm or function does by its type, and what to write."""
+    source = context.source
+    given = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
+    is_function = last_name(node.func) == "apply_gradient_clipping"
+    names = (*(["model"] if is_function else []), "clipping_type", "clipping_threshold", "fsdp_enabled")
+    given.update(zip(names, (argument.value for argument in node.args if argument.keyword is None), strict=False))
+    mode = literal(given["clipping_type"]) if "clipping_type" in given else ...
+    if mode == "adaptive":
+        does = "Composer clips each row of a gradient relative to the norm of its parameter's row: adaptive clipping."
+        return does, _ROWS
+    limit = source.one_line(given["clipping_threshold"]) if "clipping_threshold" in given else "limit"
+    function = {"norm": "clip_grad_norm", "value": "clip_grad_value"}.get(str(mode))
+    if function is None or ("fsdp_enabled" in given and source.code(given["fsdp_enabled"]) != "False"):
+        return "Composer clips as the type says, and hands it to FSDP's own clip where that shards.", _SHARDS
+    does = f"With the type '{mode}' Composer calls torch's {function}_; FSDP and DeepSpeed clip by their own."
+    if is_function:
+        model = source.one_line(given["model"]) if "model" in given else "model"
+        parameters = model if model.endswith(")") else f"{model}.parameters()"
+        return does, f"Write: gradclip.{function}_({parameters}, {limit})."
+    hook = f"gradclip.backends.torch.step_pre_hook(gradclip.dialects.torch.{function}({limit}))"
+    return does, f"Keep it where the model is sharded, else write: optimizer.register_step_pre_hook({hook})."
 
 
 def _filled(advice: str, node: cst.Call, context: Context) -> str:

@@ -22,7 +22,7 @@ FUNCTIONS = frozenset(
 )
 METHODS = FUNCTIONS | words(
     "clip_gradients clip_gradient clip_grads clip_grad clip_grad_ clip_gradient_ clip_grad_norm_fp32 clip_master_grads "
-    "unscale_and_clip_grads"
+    "unscale_and_clip_grads clip_grad_by_norm clip_grad_by_value"
 )
 _OWN = frozenset(name for name in gradclip.__all__ if "lip" in name or "norm" in name)
 CLIP_KEYWORDS = frozenset(api.keyword for api in APIS if api.kind is Kind.KEYWORD)
@@ -90,6 +90,8 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
     who = next((text for word, text in _WHO.items() if word in receiver.lower()), None)
     if who is None and name == "clip_gradients" and receiver == "self":
         who = "Lightning's knows the precision plugin"
+    if who is None and name == "clip_grad_norm" and "fairseq" in context.resolver.modules:
+        who = "fairseq's knows the scale of the loss and the shards"
     if who is None and name == "clip_grad_norm_" and _is_for_fsdp(node, context):
         who = "FSDP's knows the shards"
     if who is not None:
