@@ -255,9 +255,9 @@ def markdown() -> str:
     lines = [
         "# The codes of `gradclip migrate`",
         "",
-        "The command gives each place that clips gradients, or seems to, a code and an outcome: rewritten, manual or unchanged.",
-        "`--select` and `--ignore` take codes and prefixes of codes. If you ignore the code of a trap (`GM1xx`), you accept the",
-        "trap, and the command rewrites the call.",
+        "The command gives each place that clips gradients, or seems to, a code and an outcome: rewritten, manual or",
+        "unchanged. `--select` and `--ignore` take codes and prefixes of codes. If you ignore the code of a trap (`GM1xx`),",
+        "you accept the trap, and the command rewrites the call.",
         "",
     ]
     for code in _CODES:
