@@ -24,7 +24,7 @@ __all__ = [
     "named_like",
 ]
 
-#: operation -> the names of its arguments, in the native's order; gradients apart
+#: operation -> the names of its arguments, in the native's order, without the gradients
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "torch.clip_grad_norm_": ("max_norm", "norm_type", "error_if_nonfinite"),
     "torch.clip_grad_value_": ("clip_value",),
@@ -50,20 +50,20 @@ _ALIASES: Mapping[str, str] = {"tf": "tensorflow", "pytorch": "torch", "jax": "o
 #: the operations whose native returns the norm
 REPORTS_NORM = ("torch.clip_grad_norm_", "tensorflow.clip_by_global_norm", "paddle.clip_grad_norm_")
 
-#: feature -> what a target that claims it can do
+#: feature -> what a target with the feature supports
 FEATURES: Mapping[str, str] = {
     **{
         dtype: f"gradients of {dtype}"
         for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int32", "int64", "bool")
     },
     "norm_type": "the order of the norm",
-    "error_if_nonfinite": "to raise where the norm is not finite",
+    "error_if_nonfinite": "an error if the norm is not finite",
     "axes": "the norm over some of a gradient's axes",
     "axis": "the axes of a unit",
-    "eps": "the least norm of a parameter",
-    "use_norm": "a norm that is known already",
-    "auto_skip_clip": "to clip only where the norm is above the limit",
-    "min": "a lower bound of its own",
+    "eps": "the smallest norm of a parameter that counts",
+    "use_norm": "a known norm",
+    "auto_skip_clip": "a clip only if the norm is above the limit",
+    "min": "a separate lower bound",
     "array limit": "the limit as an array of the framework",
     "numpy limit": "the limit as a NumPy number",
     "text limit": "the limit as text",
@@ -74,17 +74,17 @@ FEATURES: Mapping[str, str] = {
     "iterator": "the gradients from an iterator",
     "mixed": "several dtypes in one call",
     "sparse": "sparse gradients, duplicate rows included",
-    "transposed": "gradients that lie transposed in memory",
-    "strided": "gradients that lie apart in memory",
-    "expanded": "gradients that are one value in memory",
-    "scalar": "gradients without axes",
+    "transposed": "transposed gradients, which are not contiguous",
+    "strided": "strided gradients, with gaps in memory",
+    "expanded": "expanded gradients: all elements share one value in memory",
+    "scalar": "0-d gradients",
     "extreme": "gradients whose squares leave the dtype",
     "subnormal": "subnormal numbers",
     "large": "more than 2**20 elements",
-    "in place": "the inputs themselves are clipped",
-    "functional": "the inputs stay as they are",
-    "norm": "the norm before the clip is returned, as a 0-d tensor (gradclip's own on every device) or as a number",
-    "traced": "the clip can be traced (compiled)",
+    "in place": "a clip in place",
+    "functional": "a clip that leaves its inputs unchanged",
+    "norm": "the norm before the clip as a result, a 0-d tensor or a number (gradclip's own: a 0-d tensor on every device)",
+    "traced": "a traced (compiled) clip",
     "differentiable": "derivatives through the clip",
 }
 
