@@ -250,8 +250,8 @@ def is_finite(backend: Backend, measured: Any) -> bool:
     """Whether a norm, or each of several, is finite."""
     found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
     if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
-        hint = "look at the norm that is returned, outside of the traced function."
-        what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
+        hint = "test the returned norm outside of the traced function."
+        what = "error_if_nonfinite must read the norm, which is impossible while tracing."
         raise ArgumentError(what, "error_if_nonfinite=True", hint)
     values = [n if isinstance(n, float) else number(backend, backend.max(backend.abs(n), None)) for n in found]
     return all(value - value == 0 for value in values)

@@ -53,7 +53,7 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
         for places, rule in wanted:
             _check_rule(places, rule, parts)
     if parts is not None and isinstance(combine, Processes) and len(parts.ranks & combine.ranks) > 1:
-        what = "reduce= is over processes that the norm is combined over already, or that hold the same gradients."
+        what = "The processes of reduce= already share the norm, or have the same gradients."
         received = f"gradients on ranks {sorted(parts.ranks)}, reduce= over ranks {sorted(combine.ranks)}"
         hint = "leave reduce= out, or give the group of the processes that hold other layers."
         raise ArgumentError(what, received, hint)
@@ -76,7 +76,7 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
     ]
     if refused:
         what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
-        hint = "leave it out where no norm needs what other processes have."
+        hint = "leave it out if no norm depends on other processes."
         raise ArgumentError(what, f"rule={refused[0]}", hint)
     if backend is not None and group is not None:
         return backend, group
@@ -86,7 +86,7 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
         hint += " arrays under jit alone need none."
         raise ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
     if backend is None:
-        what = "Without any tensor it is not known which framework's tensor to reduce."
+        what = "Without any tensor the framework of the tensor to reduce is unknown."
         raise ArgumentTypeError(what, "an empty container", "pass the parameters, or the engine's own group as reduce=.")
     return backend, reduce
 
@@ -94,18 +94,18 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
 def _check_rule(places: Sequence[int], rule: Rule, parts: Parts) -> None:
     is_along = rule.scope is Scope.AXES
     if rule.scope is Scope.EXAMPLE or (is_along and parts.across is None) or (rule.relative_to is not None and not is_along):
-        what = "This rule needs whole gradients, and these are split over processes."
+        what = "This rule needs complete gradients, and these are sharded over processes."
         raise ArgumentError(what, f"rule={rule}", "use a rule with one norm for each gradient, or over all of them.")
     if is_along and rule.error_if_nonfinite:
-        what = "Norms along axes of gradients that are split differ from process to process: not all would raise."
+        what = "Norms along axes of sharded gradients differ between processes: not all would raise."
         raise ArgumentError(what, f"rule={rule}, error_if_nonfinite=True", "look at a norm over all gradients first.")
     sums = sorted(set(parts.sums).intersection(places))
     if (rule.scope is Scope.VALUE or is_along) and sums:
-        what = "A gradient that is a sum over processes cannot be clipped by value, or along axes, before it is summed."
+        what = "A gradient that is still to be summed over processes cannot be clipped by value or along axes."
         raise ArgumentError(what, f"gradients at {sums}", "redistribute it to Replicate or Shard first.")
     for limit in (rule.limit, rule.lower, rule.upper):
         if not isinstance(limit, (int, float)) and any(length != 1 for length in getattr(limit, "shape", ())):
-            what = "A limit for gradients that are split over processes must have one element."
+            what = "A limit for gradients that are sharded over processes must have one element."
             raise ArgumentError(what, f"limit of shape {tuple(limit.shape)}")
 
 

@@ -86,7 +86,7 @@ class Group:
         object.__setattr__(self, "scaled", _frozen(self.scaled))
         object.__setattr__(self, "counted", _frozen(self.counted))
         if self.counted is not None and self.rule.scope is not Scope.GLOBAL:
-            what = "What counts in a norm can only be chosen for a rule with one norm over all gradients."
+            what = "counted= is only for a rule with one norm over all gradients."
             raise ArgumentError(what, f"rule={self.rule}, counted={self.counted!r}", "leave counted= out.")
 
 

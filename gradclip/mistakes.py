@@ -80,7 +80,7 @@ def _of_container(tree: object) -> TensorTypeError | None:
 def _of_gradclip(x: object) -> TensorTypeError | None:
     kind = type(x)
     if kind.__module__.startswith("gradclip.") and kind.__name__ == "ClipResult":
-        return TensorTypeError("A result is no gradient: it holds them.", "a gradclip.ClipResult", "pass result.grads.")
+        return TensorTypeError("A result is not a gradient: it has them.", "a gradclip.ClipResult", "pass result.grads.")
     if isinstance(x, Rule) or kind.__module__ == "gradclip.groups":
         received = f"rule={x}" if isinstance(x, Rule) else "a gradclip.Group"
         return TensorTypeError("A rule is no gradient.", received, "the gradients come first: gradclip.clip(grads, rule).")
@@ -108,7 +108,7 @@ def _of_optimizer(x: object) -> TensorTypeError | None:
         hint = "pass the parameters: model.parameters()." if hasattr(kind, "step") else _KERAS_HINT  # Paddle's has both
         return TensorTypeError("An optimizer is no gradient.", name, hint)
     if kind.__name__ == "GradientTape":
-        return TensorTypeError("A tape is no gradient.", name, "ask it for them: tape.gradient(loss, variables).")
+        return TensorTypeError("A tape is no gradient.", name, "call tape.gradient(loss, variables).")
     return None
 
 
@@ -175,7 +175,7 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
             hint = "pass model.parameters(), or dict(model.named_parameters())."
             raise NotWritableError("A state_dict holds weights, not gradients.", f"a {type(tree).__name__}", hint)
         if any(x is None for x in owners) and any(x is not None for x in owners):
-            hint = "pass the parameters alone; gradients that stand beside them belong in a call of their own."
+            hint = "pass only the parameters, and other gradients in a separate call."
             raise NotWritableError(
                 "Beside parameters a tensor that is none is a buffer.", f"a {type(tree).__name__} of both", hint
             )
@@ -226,7 +226,7 @@ def not_a_rule(given: object, what: str = "rule must be a gradclip.Rule.") -> Ar
     """The error for something else in the place of a rule, with a line to copy."""
     received = f"rule={shown(given)}"
     if isinstance(given, (bool, int, float)):
-        hint = f"say what the limit means: {_EXAMPLE.replace('1.0', str(given))}."
+        hint = f"name the rule of the limit: {_EXAMPLE.replace('1.0', str(given))}."
     elif isinstance(given, ModuleType) and given.__name__.startswith("gradclip.dialects."):
         received, hint = f"rule={given.__name__}", f"call one of its functions: {', '.join(given.__all__)}."
     elif isinstance(own := getattr(given, "rule", None), Rule):

@@ -126,7 +126,7 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
     is_empty = 0 in _shape(backend, x)
     if is_empty and (math.isinf(order) or order < 0):
         what = "The norm of an empty gradient is not defined for an infinite or negative order."
-        hint = "leave empty gradients out, or use a finite order."
+        hint = "leave out empty gradients, or use a finite order."
         raise backend.error(EmptyNormError(what, f"norm_type={order}, shape={_shape(backend, x)}", hint))
     if order == math.inf:
         return backend.max(magnitude, axes), None
@@ -204,7 +204,7 @@ def axes_of(backend: Backend, x: Tensor, rule: Rule, name: str = "") -> tuple[in
     """
     shape = backend.shape(x)
     if shape is None and rule.unit_axes and rule.axes is None:
-        what = "The units of a gradient whose number of dimensions is not known must be named."
+        what = "A gradient of unknown rank needs axis= for its units."
         raise backend.error(ShapeError(what, f"shape=None{name}", "pass axis= to adaptive_grad_clip."))
     if shape is None:
         return rule.axes
@@ -231,6 +231,6 @@ def _unit_axes(backend: Backend, shape: tuple[int | None, ...], name: str) -> tu
     if sum(length != 1 for length in shape) <= 1:
         return tuple(range(rank))
     if rank > 5:
-        what = "The units of a gradient of more than five dimensions must be named."
+        what = "A gradient of more than five dimensions needs axis= for its units."
         raise backend.error(ShapeError(what, f"shape={shape}{name}", "pass axis= to adaptive_grad_clip."))
     return (0,) if rank <= 3 else tuple(range(rank - 1))

@@ -86,7 +86,7 @@ class PaddleBackend(Backend):
             hint = "pass the parameters, or their gradients."
             raise NotWritableError("A buffer or an optimizer's state is no gradient.", f"persistable, {x.name}", hint)
         if x.is_leaf and not x.stop_gradient and x.grad_fn is not None:
-            what = "This leaf wants a gradient and has none: it is a weight, or a gradient that an operation has used."
+            what = "This leaf requires a gradient and has none: it is a weight, or a gradient that an operation has used."
             hint = "call backward() first; a gradient is passed as x.detach(), which shares its memory."
             raise NotWritableError(what, f"{x.name}, shape {tuple(x.shape)}", hint)
         if not x.is_selected_rows() and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):

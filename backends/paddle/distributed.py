@@ -119,7 +119,7 @@ class PaddleDistributed(Distributed):
         else:
             return None
         if dist.get_rank() not in ranks:
-            hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+            hint = "only the processes of a group can combine over it; leave out gradients of other processes."
             raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
         return PaddleProcesses(ranks, group)
 

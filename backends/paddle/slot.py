@@ -108,9 +108,9 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
             return
         split, hint = _split(), "gradclip.ClipGradByGlobalNorm, which Paddle's optimizer knows"
         if "mp" in split:  # shards of some weights and replicas of others
-            what, hint = "No group has one norm over parts and replicas.", f"{hint}."
+            what, hint = "No group has one norm over shards and replicas.", f"{hint}."
         elif self.reduce is None and (split or self.should_comm_on_shard_dim):
-            what = "Each process has a norm of its own here, because others hold other gradients."
+            what = "Each process would have its own norm here, because others have other gradients."
             hint = f"{hint}, or grad_clip(rule, reduce=the group)."
         else:
             return

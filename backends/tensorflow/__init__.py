@@ -52,7 +52,7 @@ class TensorFlowBackend(Backend):
             return tf.size(x, out_type=tf.int64)
         if x.dense_shape is None:
             hint = "make it with tf.IndexedSlices(values, indices, dense_shape)."
-            raise self.error(ShapeError("The size of a sparse gradient is not known.", "dense_shape=None", hint))
+            raise self.error(ShapeError("The size of a sparse gradient is unknown.", "dense_shape=None", hint))
         return tf.reduce_prod(tf.cast(x.dense_shape, tf.int64))
 
     def check(self, tensors: Sequence[Tensor]) -> None:

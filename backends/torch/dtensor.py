@@ -84,7 +84,7 @@ def _device(kind: str) -> torch.device:
 
 
 def _not_a_member(received: str) -> ArgumentError:
-    hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+    hint = "only the processes of a group can combine over it; leave out gradients of other processes."
     return ArgumentError("This process does not belong to the group.", received, hint)
 
 
