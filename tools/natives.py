@@ -1,6 +1,6 @@
-"""``python tools/natives.py``: write ``docs/natives.md``, where the natives depart, from what was recorded in the vectors.
+"""``python tools/natives.py``: write ``docs/natives.md``, where the natives depart, from the recordings in the vectors.
 
-With ``--check`` it writes nothing, and ends with 1 if the page is not what it would write.
+With ``--check`` it writes nothing, and exits with 1 if the page is not current.
 """
 
 from __future__ import annotations
