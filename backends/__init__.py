@@ -1,1 +1,1 @@
-"""One file a framework: whose tensors, and their fastest operations. Installed as ``gradclip.backends``."""
+"""The backends, one for each framework. Installed as ``gradclip.backends``."""

@@ -1,4 +1,4 @@
-"""How often a clip by a global norm agrees with the framework's own to the bit, and how far off it is else.
+"""How often a clip by a global norm agrees with the framework's own to the bit, and the difference otherwise.
 
 ``python -m benchmarks.agreement`` prints a line for each framework that is installed: 200 random lists of float32 gradients.
 """
@@ -83,7 +83,7 @@ CLIPS = {"torch": of_torch, "tensorflow": of_tensorflow, "paddle": of_paddle, "o
 
 
 def compared(name: str, count: int = 200) -> tuple[int, float]:
-    """How many of the results are the native's to the bit, and the largest distance in ulp of the native's element."""
+    """The number of results that equal the native's to the bit, and the largest distance in ulp of the native's element."""
     native, ours = CLIPS[name]()
     identical, furthest = 0, 0.0
     for arrays, limit in gradients(count):
@@ -94,7 +94,7 @@ def compared(name: str, count: int = 200) -> tuple[int, float]:
 
 
 def main() -> None:
-    """Each framework in a process of its own; with a name as argument, that one here."""
+    """Each framework in its own process; with a name as argument, that framework in this process."""
     if len(sys.argv) > 1:
         identical, furthest = compared(sys.argv[1])
         print(f"{sys.argv[1]}: {identical} of 200 to the bit, the others within {furthest:.0f} ulp")

@@ -1,4 +1,4 @@
-"""Everything about one case: times, memory, threads, errors, failures."""
+"""All measurements of one case: times, memory, threads, errors, failures."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Bench:
         self.sample, self.failure = None, ""
         self.bytes = self.sets[gradients].size * WIDTH[dtype]
         if self.bytes > self.cache and self.probed != gradients:
-            self.rates, self.probed = self.measure(), gradients  # for each set: a machine that is shared is not always as fast
+            self.rates, self.probed = self.measure(), gradients  # for each set: a shared machine varies in speed
         try:
             self.sample = Sample(self.subject, arrays(self.sets[gradients]), dtype)
             self.norms = exact.norms(map(self.subject.read, self.sample.tensors))
-        except Exception as error:  # a framework may lack the dtype, and says so in any way it likes
+        except Exception as error:  # a framework may lack the dtype, and raise anything
             self.failure = f"no gradients: {said(error)}"
 
     def run(self, key: Key) -> dict[str, Any]:
-        """What there is to say about a case; nothing is left out for a failure but what could not be measured."""
+        """The measurements of a case; a failure omits only what could not be measured."""
         function = self.functions[key.function]
         result: dict[str, Any] = {"key": str(key), "bytes": self.bytes, "failures": {}}
         if self.sample is None:
@@ -69,7 +69,7 @@ class Bench:
         return result
 
     def time(self, calls: dict[str, Call], restore: Call | None) -> dict[str, Any]:
-        """Both sides alternately; one that is left alone with itself."""
+        """Time both sides in turn; a single side alternates with itself."""
         native, ours = (calls.get(side, next(iter(calls.values()))) for side in SIDES)
         timing = alternately(native, ours, restore, self.budget)
         seconds = zip(SIDES, (timing.native, timing.ours), strict=True)
@@ -79,7 +79,7 @@ class Bench:
         return result
 
     def large(self, function: Function, key: Key, calls: dict[str, Call], restore: Call | None) -> dict[str, Any]:
-        """What can be said where the gradients do not fit into a cache: the machine's limit, memory, threads."""
+        """Measurements for gradients that do not fit into a cache: the machine's limit, memory, threads."""
         least = moves(function, key, self.subject)
         result: dict[str, Any] = {"moves": asdict(least)}
         if self.rates is not None:
@@ -103,7 +103,7 @@ class Bench:
         return None if taken is None else taken / self.bytes
 
     def error(self, function: Function, key: Key, call: Call, bound: float) -> float | None:
-        """The error of the norm in ulp: of the one that is returned, or that the clipped gradients show."""
+        """The error in ulp of the returned norm, or of the norm that the clipped gradients imply."""
         if self.changes(function, key):
             self.restore()
         result = call()
@@ -118,7 +118,7 @@ class Bench:
         return exact.implied(function.kind, self.norms, bound, map(self.subject.read, after))
 
     def changes(self, function: Function, key: Key) -> bool:
-        """Whether the gradients are not what they were after a call."""
+        """Whether a call changes the gradients."""
         return self.subject.writes(function, key.mode) and (key.clipped == CLIPPED or key.mode == DONATED)
 
     def restore(self) -> None:
@@ -128,10 +128,10 @@ class Bench:
 
 
 def moves(function: Function, key: Key, subject: Subject) -> Moves:
-    """What memory has to do at the least.
+    """The least traffic of memory.
 
-    What is traced, or not on the host, cannot look whether there is anything to clip. Unclipped gradients are copied only where
-    new ones are promised, which could be written.
+    Traced clips, and clips on an accelerator, cannot test whether anything is clipped. Unclipped gradients are copied only if
+    the function promises new, writable ones.
     """
     if function.kind is Kind.NORM:
         return Moves(read=1)
@@ -144,7 +144,7 @@ def moves(function: Function, key: Key, subject: Subject) -> Moves:
 
 
 def _threads(call: Call, restore: Call | None) -> float:
-    """How many threads are at work, on average."""
+    """The average number of working threads."""
     cpu, wall = time.process_time(), time.perf_counter()
     call()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -1,4 +1,4 @@
-"""What is timed: a native function and gradclip's, on one set of gradients."""
+"""A case to time: a native function and gradclip's, on one set of gradients."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class Key:
 
 @dataclass(frozen=True)
 class Function:
-    """A native, and gradclip's for the same; each made from a limit, outside of what is timed."""
+    """A native and gradclip's equivalent; each is made from a limit, outside of the timing."""
 
     name: str
     kind: Kind
     native: Maker
     ours: Maker
     in_place: bool = False
-    form: str = "tensors"  #: what it is given: "tensors", "params" that hold them, or "pairs" of both
+    form: str = "tensors"  #: its arguments: "tensors", "params" that hold them, or "pairs" of both
     modes: tuple[str, ...] = (EAGER,)
-    norm: Callable[[Any], Any] | None = None  #: the norm in what it returns, if it is there
-    grads: Callable[[Any], Iterable[Any]] = list  #: the gradients in what it returns, where it is not in place
+    norm: Callable[[Any], Any] | None = None  #: the norm in its result, if there is one
+    grads: Callable[[Any], Iterable[Any]] = list  #: the gradients in its result, if it is not in place
 
     def states(self) -> tuple[str, ...]:
         """Whether the gradients are above the limit."""
@@ -73,7 +73,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Norms:
-    """What is known of a set of gradients, in float64."""
+    """The norms of a set of gradients, in float64."""
 
     each: tuple[float, ...]
     sizes: tuple[int, ...]
@@ -91,7 +91,7 @@ class Norms:
 
 
 def limit(kind: Kind, norms: Norms, clipped: str) -> float:
-    """A limit that clips all of a set (clipping by value: many of its elements), or nothing of it."""
+    """A limit that clips all gradients of a set (by value: many elements), or none."""
     if kind is Kind.VALUE:
         return norms.largest * (2.0 if clipped == UNCLIPPED else 0.2)
     each = {Kind.EACH: norms.each, Kind.RMS: norms.rms}.get(kind, (norms.total,))
@@ -99,6 +99,6 @@ def limit(kind: Kind, norms: Norms, clipped: str) -> float:
 
 
 def matches(key: Key | str, patterns: Sequence[str]) -> bool:
-    """Whether a case was asked for: it, or a leading part of its name, fits one of the patterns; all are if there are none."""
+    """Whether a case is selected: its name, or a prefix, fits one of the patterns; all are selected without patterns."""
     name = str(key)
     return not patterns or any(fnmatch.fnmatchcase(name, tail) for pattern in patterns for tail in (pattern, f"{pattern}/*"))

@@ -1,4 +1,4 @@
-"""What has to be reached, as data, and whether it is."""
+"""The floors, as data, and whether they are reached."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Miss:
 
     @property
     def got(self) -> str:
-        """What there is instead."""
+        """The measured value."""
         return self.value if isinstance(self.value, str) else f"{self.value:.2f}"
 
     @property
     def bound(self) -> str:
-        """What has to be reached."""
+        """The bound."""
         return f"{'at least' if self.floor.at_least else 'at most'} {self.floor.bound:g} ({self.floor.what})"
 
 
@@ -122,7 +122,7 @@ FLOORS: tuple[Floor, ...] = (
     Floor("ulp of the norm", 4.0, quantity="error"),
 )
 
-#: of a quick run: so wide that a disturbed machine does not miss them
+#: for a quick run: so wide that a disturbed machine does not miss them
 QUICK_FLOORS: tuple[Floor, ...] = (
     Floor("no case is much slower", 0.25),
     Floor("geometric mean of all cases", 1.2, quantity="mean"),
@@ -141,7 +141,7 @@ def missed(outcome: Outcome, floors: tuple[Floor, ...]) -> list[Miss]:
 
 
 def unmeasured(outcome: Outcome, floors: tuple[Floor, ...]) -> list[Floor]:
-    """The floors of which there is no case."""
+    """The floors without a case."""
     return [floor for floor in floors if next(_values(floor, outcome), None) is None]
 
 

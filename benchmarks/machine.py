@@ -1,4 +1,4 @@
-"""What the machine can do: how fast memory is read, and read and written, by the threads that a framework has."""
+"""The speed of the machine: of reads, and of reads with writes, by the threads of a framework."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CPU = Path("/sys/devices/system/cpu/cpu0")
 
 @dataclass(frozen=True)
 class Moves:
-    """How often every byte of the gradients has to be moved, at the least."""
+    """The least number of moves of each byte of the gradients."""
 
     read: int = 0  #: read
     scale: int = 0  #: read and written in place
@@ -63,7 +63,7 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
         seconds: for each loop.
 
     Returns:
-        None where there is nothing to measure with.
+        None without a way to measure.
     """
     best = {name: median_time(call, seconds) for name, call in own.items()}
     if threads:
@@ -75,7 +75,7 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
 
 @contextlib.contextmanager
 def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
-    """Loops over memory, each in so many threads, of which none holds the interpreter's lock."""
+    """Loops over memory, each in so many threads, without the interpreter's lock."""
     source, target = (arrays.new((elements,), np.float32) for _ in range(2))
     source[...] = target[...] = 1
     length = elements // threads // ROW * ROW
@@ -115,7 +115,7 @@ def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
 
 
 def cache() -> int:
-    """The bytes of the last-level cache; 32 MiB where the system does not say."""
+    """The bytes of the last-level cache; 32 MiB if the system does not tell."""
     sizes = [_bytes(path.read_text()) for path in CPU.glob("cache/index*/size")]
     return max(sizes, default=32 * 2**20)
 
@@ -143,7 +143,7 @@ def describe() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The commit of the checkout, with ``-dirty`` where files have changed; "" where there is none."""
+    """The commit of the checkout, with ``-dirty`` if files have changed; "" without one."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
     with contextlib.suppress(OSError):
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

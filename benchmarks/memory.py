@@ -1,4 +1,4 @@
-"""The peak memory that a call takes on top of what there was, as the process shows it."""
+"""The peak memory of a call beyond the memory before it, from the process's counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["can_measure", "of_numpy", "peak"]
 
 PROCESS = Path("/proc/self")
-SETTLES = 0.02  #: seconds in which a framework's own threads free what they no longer need
+SETTLES = 0.02  #: seconds in which a framework's own threads free memory
 
 # glibc's, from malloc.h
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -22,7 +22,7 @@ MOST_MMAP_THRESHOLD = 32 * 2**20  #: to which it grows by itself, with the block
 
 
 def can_measure() -> bool:
-    """Whether this system counts what a process holds at its most, and starts again when asked."""
+    """Whether this system counts a process's peak memory, and can reset the count."""
     try:
         (PROCESS / "clear_refs").write_text("5")
     except OSError:
@@ -53,7 +53,7 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
 
 
 def of_numpy(call: Callable[[], Any]) -> int:
-    """The bytes that Python and NumPy hold at their most in a call: NumPy makes some results for other frameworks too."""
+    """The peak bytes of Python and NumPy in a call: NumPy makes some results for other frameworks too."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -65,7 +65,7 @@ def of_numpy(call: Callable[[], Any]) -> int:
 
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
-    """With an allocator that takes every block from the system, and gives it back when it is freed."""
+    """With an allocator that takes every block from the system and returns it when freed."""
     _glibc("mallopt", MMAP_THRESHOLD, 2**16)
     _glibc("mallopt", TRIM_THRESHOLD, 0)
     try:

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal where rich is installed, else a line a case."""
+"""Progress on standard error: a bar on a terminal with rich, else a line for each case."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Bar(Shown):
 
 
 def shown() -> Shown:
-    """The one that fits where standard error goes."""
+    """The progress that fits standard error."""
     return Bar() if sys.stderr.isatty() and util.find_spec("rich") is not None else Shown()
 
 

@@ -1,4 +1,4 @@
-"""A process a framework, one after the other, and what they send."""
+"""One process for each framework, in turn, and their messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Child = Callable[[str, Sequence[str], Callable[[children.Message], None], dict[s
 
 
 class Progress:
-    """Told of what happens; this one says nothing."""
+    """Receives the events of a run; this class shows nothing."""
 
     def start(self, name: str, steps: int) -> None:
         """A framework begins, with so many cases to come; 0 where their number is not known."""
@@ -91,7 +91,7 @@ class _Framework:
         self.since = 0.0  #: when that began
 
     def measure(self, options: Options, child: Child) -> None:
-        """Where a process dies of a case, another goes on after it."""
+        """If a process dies at a case, another continues after it."""
         self.progress.start(self.name, 0)
         while True:
             self.running = ""

@@ -1,10 +1,10 @@
-"""A whole optimizer step, which is what a user waits for: ``python -m benchmarks.steps [--sets mlp,resnet50] [--seconds 5]``.
+"""A complete optimizer step, which a user waits for: ``python -m benchmarks.steps [--sets mlp,resnet50] [--seconds 5]``.
 
 AdamW with the framework's own clip by global norm, and with gradclip in the framework's slot:
 ``step_pre_hook(rule, fused=True)`` in torch, optax's chain under ``jax.jit``, Keras's ``apply`` in ``tf.function``
-as ``fit`` calls it, Paddle's ``grad_clip=``. Shown is gradclip's time as a part of the native's, with the interval of
-99 %. It ends with 1 where all of that is above 0.95 for a set that the cache does not hold, or above 1.02 for
-another. A framework is a process of its own.
+as ``fit`` calls it, Paddle's ``grad_clip=``. It prints gradclip's time divided by the native's, with the interval of
+99 %. It exits with 1 if that interval is above 0.95 for a set larger than the cache, or above 1.02 for
+another. Each framework has its own process.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ FRAMEWORKS = {"torch": torch, "paddle": paddle, "jax": jax, "tensorflow": tensor
 
 
 def measure(framework: str, sets: list[str], seconds: float) -> bool:
-    """Print a line for each set; whether none is too slow."""
+    """Print a line for each set; returns whether none is too slow."""
     is_fast = True
     for name in sets:
         timing = alternately(*FRAMEWORKS[framework](SETS[name]), None, Budget(seconds))
@@ -136,7 +136,7 @@ def measure(framework: str, sets: list[str], seconds: float) -> bool:
 
 
 def main() -> int:
-    """Each framework that is installed, in a process of its own."""
+    """Each installed framework, in its own process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
     parser.add_argument("--sets", default="mlp,vectors,lora,resnet50,gpt2")

@@ -1,4 +1,4 @@
-"""Two functions timed alternately."""
+"""Timing of two functions in turn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Timing:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the native takes."""
+        """The native's time divided by gradclip's."""
         return self.native / self.ours
 
 
@@ -52,8 +52,8 @@ def alternately(native: Call, ours: Call, restore: Call | None, budget: Budget) 
     """Time two functions in turn: a round is a row of calls of each, in random order.
 
     Args:
-        native, ours: the two; each returns when its result is there. What they return is dropped outside of what is timed.
-        restore: undoes what a call did, before each, outside of what is timed.
+        native, ours: the two; each returns when its result is there. Their results are dropped outside of the timing.
+        restore: undoes a call's changes, before each call, outside of the timing.
         budget: for how long.
     """
     with _undisturbed():
@@ -76,7 +76,7 @@ def alternately(native: Call, ours: Call, restore: Call | None, budget: Budget) 
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Between which of the values the median is with a confidence of 99 %; of few values, the least and the greatest."""
+    """The values between which the median is with a confidence of 99 %; for few values, the smallest and the largest."""
     ordered, count = sorted(values), len(values)
     # how many values are below the median has a binomial distribution, of this mean and deviation
     rank = max(0, math.floor(count / 2 - 2.576 * math.sqrt(count) / 2))
@@ -100,7 +100,7 @@ def median_time(call: Call, seconds: float, least: int = 5) -> float:
 
 
 def _warm(call: Call, restore: Call | None) -> float:
-    """The time of a call that finds everything compiled and cached; where that takes long, the first is near enough."""
+    """The time of a call after compilation and caching; for slow calls the first one is near enough."""
     first = _once(call, restore)
     return first if first > LONG else _once(call, restore)
 

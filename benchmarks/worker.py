@@ -1,4 +1,4 @@
-"""One framework, in a process of its own: ``python -m benchmarks.worker OPTIONS``. What it measures goes to the parent."""
+"""One framework, in its own process: ``python -m benchmarks.worker OPTIONS``. It sends its measurements to the parent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Options:
     seconds: float = 1.0  #: for each case
     rounds: int = 400  #: at most
     accuracy: bool = False  #: of norms, instead of cases
-    after: str = ""  #: the case of which the last process died
+    after: str = ""  #: the case at which the last process died
     patience: float = 900.0  #: seconds for a case, after which it is given up, and the process with it
 
     def text(self) -> str:
@@ -66,7 +66,7 @@ def main(options: Options, send: Send) -> None:
 
 
 def selected(subject: Subject, options: Options) -> list[Key]:
-    """The cases that were asked for, and come after ``options.after``."""
+    """The selected cases after ``options.after``."""
     keys = [key for key in subject.keys(chosen(options.quick), options.quick) if matches(key, options.only)]
     names = list(map(str, keys))
     return keys[names.index(options.after) + 1 :] if options.after else keys
@@ -87,7 +87,7 @@ def _cases(subject: Subject, keys: list[Key], options: Options, send: Send) -> N
         bench.load(gradients, dtype)
         for key in group:
             send({"start": str(key)})
-            # what a native does where no exception can end it: the process ends, and the parent starts another
+            # a native may not end with an exception: then the process ends, and the parent starts another
             faulthandler.dump_traceback_later(options.patience, exit=True)
             send({"case": bench.run(key)})
             faulthandler.cancel_dump_traceback_later()

@@ -60,10 +60,10 @@ __all__ = [
 
 
 def _look_up(name: str) -> object:
-    """The package's ``__getattr__``: the error for a name that is not there, with what was meant."""
+    """The package's ``__getattr__``: the error for an unknown name, with the nearest known names."""
     public = [name for name in __all__ if name[0] != "_"]
     found = same(name, public)
     raise unknown("gradclip", name, did_you_mean([f"gradclip.{one}" for one in ([found] if found else nearest(name, public))]))
 
 
-globals()["__getattr__"] = _look_up  # not by def, of which a type checker would take it that there is every name
+globals()["__getattr__"] = _look_up  # not by def: a type checker would then accept every name

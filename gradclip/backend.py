@@ -1,7 +1,7 @@
 """The base class of a backend: what a framework must supply so that every dialect runs on its tensors.
 
-A backend is one class of primitives in two halves, to describe tensors and to calculate with them, and two parts of their own:
-the framework's containers, and tensors that several processes hold. It knows nothing of dialects, and no dialect knows it.
+A backend is one class of primitives in two halves: one describes tensors, the other calculates with them. It has two more
+parts: the framework's containers, and tensors that are sharded over processes. Backends and dialects do not know each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gradclip.errors import GradclipError, NotWritableError
 from gradclip.parts import Distributed
 
 if TYPE_CHECKING:
-    from gradclip.lane import Lane  # which calculates by means of a backend
+    from gradclip.lane import Lane  # it calculates by means of a backend
 
 __all__ = ["Backend", "Tensor", "number"]
 
@@ -28,7 +28,7 @@ class Backend:
     ``gradclip.backends`` whose name is the top-level module of the tensors' type.
 
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
-    reduction over None reduces to a 0-d tensor. Nothing but :meth:`tolist` and :meth:`can_look` may look at a value. Besides
+    reduction over None gives a 0-d tensor. Only :meth:`tolist` and :meth:`can_look` may read a value. Besides
     these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with numbers, and indexing
     by ``...``, ``:``, None and whole numbers.
 
@@ -43,12 +43,12 @@ class Backend:
     """
 
     name = ""  #: "torch"
-    holds_gradients = False  #: whether its tensors keep a gradient of their own, as torch's do in ``.grad``
-    whole = ""  #: "module:function", which may carry a whole clip out as one operation, or returns None
-    as_a_whole: Callable[..., Any] | None = None  #: that function, once the registry has made the backend
-    slot = ""  #: "module:function", which makes of a drop-in's class one that fits the framework's own slot
+    holds_gradients = False  #: whether its tensors hold their gradient, as torch's do in ``.grad``
+    whole = ""  #: "module:function" that runs a clip as one operation, or returns None
+    as_a_whole: Callable[..., Any] | None = None  #: that function; the registry sets it
+    slot = ""  #: "module:function" that turns a drop-in's class into one for the framework's slot
     as_slot: Callable[[type], type] | None = None  #: that function
-    reference: type[Lane] | None = None  #: a subclass of Lane with primitives of its own; None for Lane itself
+    reference: type[Lane] | None = None  #: the reference lane, a subclass of Lane; None for Lane itself
     containers = Containers()
     distributed = Distributed()
 
@@ -73,46 +73,46 @@ class Backend:
         return math.prod(length or 0 for length in self.shape(x) or ())
 
     def identity(self, x: Tensor) -> Hashable:
-        """Equal for two that are the same gradient, which counts once where it is listed twice."""
+        """A key that is equal for two objects of the same gradient; a gradient that is listed twice counts once."""
         return id(x)
 
     def check(self, tensors: Sequence[Tensor]) -> None:
-        """Raise :class:`gradclip.errors.DTypeError` for a kind of tensor that the arithmetic is not defined for."""
+        """Raise :class:`gradclip.errors.DTypeError` for a tensor that the arithmetic does not support."""
 
     def check_writable(self, x: Tensor) -> None:
-        """Raise :class:`gradclip.errors.NotWritableError` if ``x`` cannot be written in place. If any can, so can be copied."""
+        """Raise :class:`gradclip.errors.NotWritableError` if ``x`` is not writable. Writable tensors can be copied."""
         hint = "use gradclip.clip, which returns new ones."
         raise NotWritableError("This gradient cannot be written in place.", f"an immutable tensor of {self.name}", hint)
 
     def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether looking at a value is free: eager, on the host, and nobody records these operations for a derivative.
+        """Whether reading a value is free: eager, on the host, and no autograd records these operations.
 
-        False for lazy tensors, which a look would compute: all is done with tensors then.
+        False for lazy tensors, because a read would compute them; gradclip then uses tensors only.
         """
         return True
 
     def can_look(self, x: Tensor) -> bool:
-        """Whether a value can be looked at at all, be it at the cost of a synchronisation: False while tracing.
+        """Whether a value can be read at all, if only with a synchronisation: False while tracing.
 
-        Asked where there is no way but to look, for ``error_if_nonfinite=True``; False makes that an error that says why.
+        gradclip asks it for ``error_if_nonfinite=True``, which must read the norm; False makes that an error.
         """
         return True
 
     def is_sparse(self, x: Tensor) -> bool:
-        """Whether ``x`` holds some rows of a tensor that is zero elsewhere."""
+        """Whether ``x`` stores only some rows of a tensor; the others are zero."""
         return False
 
     def rows(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The dense tensor of a sparse tensor's rows, duplicates added up, and a function that puts others in their place.
+        """A sparse tensor's rows as a dense tensor, duplicates added up, and a function that makes a tensor of other rows.
 
-        Of a dense ``x`` it is ``x`` itself, with a function that returns what it is given.
+        For a dense ``x``: ``x`` itself, and the identity.
         """
         return x, _itself
 
     # ---- calculate: what every backend supplies -----------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """``x`` in another dtype; ``x`` itself where it has it already."""
+        """``x`` in another dtype; ``x`` itself if it has the dtype."""
         raise NotImplementedError
 
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
@@ -133,13 +133,13 @@ class Backend:
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         """The sum, in the dtype of ``x``; 0 of nothing.
 
-        Right to a few ulp however many elements there are: where the framework keeps one running sum, which in float32 stands
-        still at 2**24, sum in float64.
+        Right to a few ulp for any number of elements. If the framework keeps one running sum, which stops growing at 2**24 in
+        float32, sum in float64.
         """
         raise NotImplementedError
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        """The largest; NaN if one is NaN; never called on an ``x`` that is known to be empty."""
+        """The largest; NaN if one is NaN. gradclip never calls it on an ``x`` that is known to be empty."""
         raise NotImplementedError
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
@@ -147,7 +147,7 @@ class Backend:
         raise NotImplementedError
 
     def clip(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
-        """``max(min(x, upper), lower)`` of the same dtype, NaN if one is NaN; a bound of None bounds nothing.
+        """``max(min(x, upper), lower)`` in the same dtype; NaN stays NaN; a bound of None is no bound.
 
         The bounds are floats, or tensors on the device of ``x``; for integers whole numbers in the range of their dtype, as an
         int or a tensor of that dtype.
@@ -165,11 +165,11 @@ class Backend:
         return x**exponent
 
     def log(self, x: Tensor) -> Tensor:
-        """The natural logarithm of positive ``x``; only limits that follow the run ask for it."""
+        """The natural logarithm of positive ``x``; only limits that follow the run need it."""
         raise NotImplementedError
 
     def constant(self, value: float, like: Tensor) -> Any:
-        """A number for Python's arithmetic with ``like``: a tensor where the framework would round the number to float32."""
+        """A number for Python's arithmetic with ``like``: a tensor if the framework would round the number to float32."""
         return value
 
     def detach(self, x: Tensor) -> Tensor:
@@ -177,25 +177,25 @@ class Backend:
         return x
 
     def copy(self, x: Tensor) -> Tensor:
-        """``x`` in memory of its own; ``x`` itself where tensors are immutable."""
+        """A copy of ``x``; ``x`` itself if tensors are immutable."""
         return x
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         """Write ``value``, of the same shape and dtype, into the memory of ``x``."""
         raise NotImplementedError
 
-    # ---- how a clip is carried ----------------------------------------------------------------------------------------------
+    # ---- how a clip runs ----------------------------------------------------------------------------------------------------
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
-        """How a list of tensors, at least one, is carried; None for the reference. Asked once a call."""
+        """The lane for a list of at least one tensor; None for the reference. gradclip asks once in each call."""
         return None
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
-        """Entered around a clip: where a framework would warn of an infinity, or record what is written in place."""
+        """A context around each clip, to silence the framework's warnings of infinities, or its records of in-place writes."""
         return nullcontext()
 
     def error(self, error: GradclipError) -> Exception:
-        """The exception to raise for ``error``: here a framework adds its own exception type to the bases."""
+        """The exception to raise for ``error``: a framework may add its own exception type to the bases."""
         return error
 
 

@@ -1,4 +1,4 @@
-"""What is refused before anything is computed, and a norm that is not finite where the caller asked to be told."""
+"""Errors that a clip raises before it computes anything, and the error for a norm that is not finite."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ __all__ = [
 ]
 
 
-Paths = Callable[[], list[str]]  #: what returns the name of each gradient
+Paths = Callable[[], list[str]]  #: returns the name of each gradient
 
 
 class KnownNormError(ShapeError, RuntimeError):
-    """A known norm of another shape than the rule's norm has."""
+    """A known norm whose shape is not that of the rule's norm."""
 
 
 def check_limits(rule: Rule) -> None:
-    """Refuse limits and bounds that a rule would refuse as numbers, given as tensors; where looking at them is free."""
+    """Refuse a tensor as limit or bound if the rule would refuse the number, and if reading it is free."""
     for name, value in (("limit", rule.limit), ("lower", rule.lower), ("upper", rule.upper)):
         extremes = None if isinstance(value, float) else _extremes(value)
         if extremes is not None and name == "limit":
@@ -59,7 +59,7 @@ def check_limits(rule: Rule) -> None:
 
 
 def _extremes(x: Any) -> tuple[float, float] | None:
-    """The least and the largest element, both NaN if one is; None where looking is not free, and of nothing."""
+    """The smallest and the largest element, both NaN if one is NaN; None without elements, or if reading is not free."""
     if isinstance(x, (int, float)):
         return float(x), float(x)
     owner = find(x)
@@ -71,7 +71,7 @@ def _extremes(x: Any) -> tuple[float, float] | None:
 
 
 def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
-    """A norm that is known already, in the form in which the rule's own would be, or an error."""
+    """A known norm in the form of the rule's own norm, or an error."""
     leaves = opened.leaves
     if rule.scope is Scope.VALUE:
         if known is None:
@@ -125,7 +125,7 @@ def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
 
 def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any, shape: tuple[int | None, ...] | None) -> None:
     if rule.scope is Scope.AXES:
-        if x is not None and not backend.is_sparse(x):  # its norms are those of its merged rows
+        if x is not None and not backend.is_sparse(x):  # its norms are the norms of its merged rows
             _check_fits(backend, x, norm, "norm")
     elif rule.scope is Scope.EXAMPLE:
         examples = None if x is None else (backend.shape(x) or (None,))[0]
@@ -174,14 +174,14 @@ def _check_axes(opened: Gradients, backend: Backend, x: Tensor, rule: Rule, path
     try:
         axes = axes_of(backend, x, rule)
     except ShapeError:
-        axes = axes_of(backend, x, rule, _called(opened, x, paths))  # raises again, with the name
+        axes = axes_of(backend, x, rule, _called(opened, x, paths))  # raises again, now with the name
     if 0 not in (axes or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
         what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
         raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
 
 
 def _called(opened: Gradients, x: Tensor, paths: Paths | None) -> str:
-    """What a message says of a gradient: its name, where it has one."""
+    """The gradient's name for a message, if it has one."""
     name = (paths or opened.paths)()[next(i for i, leaf in enumerate(opened.leaves) if leaf is x)]
     return "" if name == ANONYMOUS else f", gradient {name}"
 
@@ -196,7 +196,7 @@ def is_writable(backend: Backend, x: Tensor) -> bool:
 
 
 def _check_fits(backend: Backend, x: Tensor, limit: Any, kind: str = "limit") -> None:
-    """A limit may broadcast to a gradient, and not the other way round; to the rows of a sparse one it cannot."""
+    """A limit may broadcast to a gradient, but not a gradient to a limit, and not a limit to sparse rows."""
     if isinstance(limit, float):
         return
     shape, limits = backend.shape(x), getattr(limit, "shape", None)
@@ -233,7 +233,7 @@ def _check_bounds(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
 
 
 def _exclude_zero(rule: Rule) -> bool:
-    """Whether the bounds would make another number of a zero somewhere, as far as looking is free."""
+    """Whether the bounds exclude 0 somewhere, as far as reading them is free."""
     lower, upper = _extremes(rule.lower), _extremes(rule.upper)
     return (lower is not None and lower[1] > 0) or (upper is not None and upper[0] < 0)
 
@@ -250,15 +250,15 @@ def is_finite(backend: Backend, measured: Any) -> bool:
     """Whether a norm, or each of several, is finite."""
     found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
     if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
-        hint = "look at the norm that is returned, outside of the traced function."
-        what = "error_if_nonfinite needs to look at the norm, which tracing forbids."
+        hint = "test the returned norm outside of the traced function."
+        what = "error_if_nonfinite must read the norm, which is impossible while tracing."
         raise ArgumentError(what, "error_if_nonfinite=True", hint)
     values = [n if isinstance(n, float) else number(backend, backend.max(backend.abs(n), None)) for n in found]
     return all(value - value == 0 for value in values)
 
 
 def broken(opened: Gradients, places: Collection[int]) -> Iterator[tuple[int, float, int]]:
-    """The places of the gradients that are not finite, with how many of how many elements are not; values are looked at."""
+    """The places of the gradients that are not finite, with the counts of such elements and of all; it reads values."""
     backend = opened.backend
     assert backend is not None
     for i in sorted(set(places).intersection(opened.unique())):
@@ -278,7 +278,7 @@ def not_finite(
 ) -> Exception:
     """The :class:`NonFiniteError` with the names of the culprits, of those at ``places`` if not of all.
 
-    ``everywhere`` makes the culprits of all processes of those that are here.
+    ``everywhere`` maps this process's culprits to those of all processes.
     """
     backend = opened.backend
     assert backend is not None
@@ -297,19 +297,19 @@ def not_finite(
 
 
 def warn_of_doubt(opened: Gradients) -> None:
-    """These are most likely not yet the gradients to clip."""
+    """Warn that these are probably not yet the gradients to clip."""
     doubt = None if opened.backend is None else opened.backend.distributed.doubt(opened.present)
     if doubt is not None:
         warnings.warn(doubt, GradclipWarning, stacklevel=_outside())
 
 
 def warn_of_no_match(error: Exception) -> None:
-    """A pattern matches nothing, and whether any other process has what it is for nobody knows."""
+    """Warn that a pattern matches nothing here; another process may have the match."""
     warnings.warn(str(error), GradclipWarning, stacklevel=_outside())
 
 
 def warn_of_nothing(opened: Gradients) -> None:
-    """Nothing was clipped, and the caller most likely believes otherwise."""
+    """Warn that nothing was clipped, which the caller probably does not expect."""
     if any(owner is not None for owner in opened.owners):
         what = "None of the parameters has a gradient: nothing was clipped."
         hint = "clip after backward(), and before zero_grad()."
@@ -319,7 +319,7 @@ def warn_of_nothing(opened: Gradients) -> None:
             received = f"{len(opened.owners)} tensors that require no gradient"
             hint = "gradients themselves go to gradclip.clip_(grads, rule); this function takes parameters."
     elif opened.was_iterator:
-        # PyTorch's own sentence first, which its users and its tests look for
+        # PyTorch's own sentence first: its users and tests search for it
         what = (
             "`parameters` is an empty generator, no gradient clipping will occur. The iterator is empty: nothing was clipped."
         )

@@ -1,4 +1,4 @@
-"""What a user calls: the clip as one function, in place or not, and in two stages."""
+"""The public functions: the clip as one function, in place or not, and in two stages."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
     """Clip gradients into new ones.
 
     Args:
-        grads: a tensor, a parameter (which stands for its gradient, as does any leaf of torch or Paddle that requires one), or
-            any container of them that their framework uses: a list, tuple, dict, iterator, JAX pytree, TF nest, Paddle
+        grads: a tensor, a parameter (it stands for its gradient, as does any leaf of torch or Paddle that requires one), or
+            any container of them that their framework accepts: a list, tuple, dict, iterator, JAX pytree, TF nest, Paddle
             ``(parameter, gradient)`` pairs. None stays where it is.
-            Any floating dtype, complex where the framework has the arithmetic; dtypes and devices may be mixed.
-        rule: what to do, from a dialect; or a :class:`gradclip.Group`, which is a rule for some of the gradients, or a list of
-            them.
+            Any floating dtype, and complex if the framework supports it; dtypes and devices may be mixed.
+        rule: from a dialect; or a :class:`gradclip.Group`, which is a rule for some of the gradients; or a list of
+            groups.
         params: the parameters, in a container of the same structure (an iterator for a list), for a rule whose limit is
-            relative to their norm (``optax.adaptive_grad_clip``). Not needed where the gradients come with their parameters.
-        reduce: for one norm over all gradients of which other processes hold some, as in pipeline parallelism: their group
+            relative to their norm (``optax.adaptive_grad_clip``). Not needed if the gradients come with their parameters.
+        reduce: for one norm over gradients of several processes, as in pipeline parallelism: the group of the processes
             (torch: a ``ProcessGroup`` or ``DeviceMesh``; JAX, in ``shard_map``, ``pmap``, ``vmap``: the name of an axis, or
-            several in a tuple), or a function that is given the sum of the p-th powers of this process's gradients, as a 0-d
-            float64 tensor (for an infinite order their maximum; for several groups of one order a vector, with an entry for
-            each), and returns that of all processes, or writes it in place. Gradients whose own type says how they are split
-            need none (torch: DTensors; JAX: sharded arrays under ``jit``). Groups whose rules have no such norm may stand in a
-            list beside one whose rule has: they are clipped by what is here.
+            a tuple of names), or a function. The function receives the sum of the p-th powers of this process's gradients, as
+            a 0-d float64 tensor (for an infinite order their maximum; for several groups of one order a vector, with an entry
+            for each). It returns the sum over all processes, or writes it in place. Gradients whose type shows their shards
+            need no ``reduce`` (torch: DTensors; JAX: sharded arrays under ``jit``). A list may also have groups without such
+            a norm: these use only this process's gradients.
 
     Returns:
-        The clipped gradients in the same container, of the same dtypes, with the norm and the coefficient; of a list of groups
-        these are lists, with an entry for each group. Differentiable where the framework is; a gradient that is not clipped is
-        equal to the input bit for bit. Tensors that can be written are never returned themselves.
-        The norm of finite gradients is finite as far as its dtype holds it, except on accelerators (cuda, mps, xpu, xla, the
+        The clipped gradients in the same container and dtypes, with the norm and the coefficient; for a list of groups
+        these are lists, with an entry for each group. It is differentiable if the framework is. A gradient that is not clipped
+        equals the input bit for bit. A writable tensor in the result is always a new one.
+        The norm of finite gradients is finite if its dtype can represent it, except on accelerators (cuda, mps, xpu, xla, the
         GPUs and TPUs of other frameworks): there squares are summed in float32, and overflow as natively. CUDA devices of
         compute capability 6.0, 7.0, 8.0, 9.0 and 10.0 sum one norm over all in float64 under eager PyTorch.
 
     Raises:
-        TypeError: for what is no gradient or no rule, and for tensors of two frameworks in one call.
+        TypeError: for an object that is not a gradient or not a rule, and for tensors of two frameworks in one call.
         ValueError: for a limit or axes that do not fit.
 
     Example:
@@ -62,14 +62,14 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
 def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
     """Clip gradients in place. Arguments and result are those of :func:`clip`; the gradients in the result are the given ones.
 
-    NumPy arrays, tensors of PyTorch and Paddle, and a ``tf.Variable`` with ``trainable=False`` can be written. JAX arrays and
-    ``tf.Tensor`` cannot: they raise, and :func:`clip` is for them. Only gradients are written. A parameter, and any leaf that
-    requires a gradient, stands for its gradient; trainable variables, a model's ``state_dict()``, an optimizer's state and a
-    loss are refused.
+    NumPy arrays, tensors of PyTorch and Paddle, and a ``tf.Variable`` with ``trainable=False`` are writable. JAX arrays and
+    ``tf.Tensor`` are not, and raise: use :func:`clip`. It writes only gradients. A parameter, and any leaf that requires a
+    gradient, stands for its gradient. Trainable variables, a model's ``state_dict()``, an optimizer's state and a loss
+    raise an error.
 
     Raises:
-        TypeError, ValueError, RuntimeError: one exception that is all three, where a gradient cannot be written; none has been
-            changed then.
+        TypeError, ValueError, RuntimeError: one exception that is all three, for a gradient that is not writable; then no
+            gradient has changed.
 
     Example:
         >>> import gradclip, numpy as np
@@ -87,7 +87,7 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) ->
 def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
     """The first of two stages: the norm that :func:`clip` would use, before anything is scaled.
 
-    Log it, or look at it, then hand it to :func:`scale_by_norm`; ``reduce`` as for :func:`clip`.
+    Log it or test it, then pass it to :func:`scale_by_norm`; ``reduce`` as for :func:`clip`.
 
     Example:
         >>> import gradclip, numpy as np
@@ -103,15 +103,15 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
     """The norm of each gradient by its name: to see which one explodes.
 
     Args:
-        grads: any container that :func:`clip` takes, or a model of PyTorch or Paddle, whose parameters hold gradients.
+        grads: any container that :func:`clip` takes, or a model of PyTorch or Paddle whose parameters hold gradients.
         order: p of the p-norm; infinity is the largest magnitude.
 
     Returns:
-        The names, as a pattern of :class:`gradclip.Group` finds them (where two are equal, all paths: ``"['a'].b"``), with 0-d
-        tensors (NumPy: scalars) of at least float32 on the gradients' device. What has no gradient is left out.
+        A dict from the names, as patterns of :class:`gradclip.Group` match them (if two are equal, the paths: ``"['a'].b"``),
+        to 0-d tensors (NumPy: scalars) of at least float32 on the gradients' device. It leaves out entries without gradient.
 
     Raises:
-        TypeError: for what is no gradient.
+        TypeError: for an object that is not a gradient.
 
     Example:
         >>> import gradclip, numpy as np
@@ -131,11 +131,11 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
 
 @as_it_is
 def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult:
-    """The second of two stages: clip as ``rule`` does, by a norm that is known already.
+    """The second of two stages: clip as ``rule`` does, by a known norm.
 
     Args:
         grads, rule, params: as for :func:`clip`.
-        norm: of the form that :func:`norm` returns for this rule.
+        norm: in the form that :func:`norm` returns for this rule.
 
     Example:
         >>> import gradclip, numpy as np
@@ -177,7 +177,7 @@ def _carried_out(grads: Any, rule: Rules, asked: Asked) -> ClipResult:
 
 @as_it_is
 def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> Found:
-    """What every public function comes to: the engine, or where a framework has one a single operation for the whole clip."""
+    """Run a call: by the framework's single operation for a clip if it has one, else by the engine."""
     if not (isinstance(rules, Rule) and type(rules.limit) is float) and follows(rules):
         return with_limits(opened, rules, asked, carry_out)
     as_a_whole = None if opened.backend is None else opened.backend.as_a_whole

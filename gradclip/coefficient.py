@@ -1,4 +1,4 @@
-"""The coefficient, once: what a gradient is multiplied by, from its norm and a rule's limit."""
+"""The coefficient: the factor of a gradient, computed from its norm and a rule's limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["coefficient", "coefficients", "of_floats", "parameters", "settled"]
 
 
 def settled(rule: Rule) -> Rule:
-    """The rule with its limit as a float, where it is a tensor whose value can be looked at for nothing."""
+    """The rule with its limit as a float, if the limit is a tensor and reading it is free."""
     if isinstance(rule.limit, float):
         return rule
     limit = looked_at(rule.limit)
@@ -34,7 +34,7 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any) -> Any:
     if type(measured) is float and type(rule.limit) is float:
         return coefficient(backend, rule, measured, rule.limit)
     if rule.scope is GLOBAL or rule.scope is EXAMPLE:
-        like = opened.present[0] if opened.present else rule.limit  # none where only other processes have gradients
+        like = opened.present[0] if opened.present else rule.limit  # none: only other processes have gradients
         n = looked_at(measured) if rule.scope is GLOBAL else measured
         result = coefficient(backend, rule, n, _limit(backend, rule, like))
         if rule.scope is EXAMPLE and isinstance(result, float):
@@ -59,7 +59,7 @@ def coefficients(opened: Gradients, rule: Rule, measured: Any) -> Any:
 
 
 def of_floats(backend: Backend, rule: Rule, norms: list[float]) -> list[float]:
-    """The coefficient for each of several norms, by a limit that is a number: :func:`coefficient`, for most rules at once."""
+    """The coefficient for each of several norms, by a limit that is a number; in one pass for most rules."""
     limit = rule.limit
     if 2.0**-126 <= limit < math.inf and not (rule.eps or rule.floor or rule.nan_if_infinite or rule.keep_if_nan):
         return [1.0 if n < limit else limit / n for n in norms]
@@ -67,13 +67,13 @@ def of_floats(backend: Backend, rule: Rule, norms: list[float]) -> list[float]:
 
 
 def _are_alike(backend: Backend, norms: list[Any]) -> bool:
-    """Whether these are several tensors of one dtype."""
+    """Whether these are two or more tensors of one dtype."""
     present = [n for n in norms if n is not None]
     return len(present) > 1 and not any(isinstance(n, float) for n in present) and len(set(map(backend.dtype, present))) == 1
 
 
 def _together(opened: Gradients, backend: Backend, rule: Rule, norms: list[Any]) -> list[Any]:
-    """The coefficients for one limit in a single computation: it has a dozen operations, each of which costs."""
+    """The coefficients for one limit in a single computation, because it takes a dozen operations."""
     present = [n for n in norms if n is not None]
     found = coefficient(backend, rule, backend.stack(present, backend.dtype(present[0])), rule.limit)
     each = iter([found] * len(present) if isinstance(found, float) else opened.lane.unstack(found, len(present)))
@@ -83,14 +83,14 @@ def _together(opened: Gradients, backend: Backend, rule: Rule, norms: list[Any])
 def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     """``min(1, limit / (n + eps))`` with the rule's exceptions; the same text for a float and for a tensor.
 
-    Unclipped it is exactly 1, and for a norm of 0. A limit of infinity only measures; a limit of 0 gives 0.
+    It is exactly 1 for an unclipped gradient and for a norm of 0. A limit of infinity only measures; a limit of 0 gives 0.
     """
     if isinstance(limit, float) and limit == math.inf:
         return 1.0
     if isinstance(n, float) and not isinstance(limit, float):
         n = backend.asarray(n, backend.dtype(limit), limit)
     if not isinstance(n, float):
-        if backend.dtype(n) not in LARGEST:  # a norm that a native function has narrowed, or an integer
+        if backend.dtype(n) not in LARGEST:  # a norm that a native function narrowed, or an integer
             n = backend.cast(n, "float32")
         dtype = backend.dtype(n)  # a limit beyond it would be infinite, and its derivative NaN
         limit = backend.constant(min(limit, LARGEST[dtype]), n) if isinstance(limit, float) else backend.cast(limit, dtype)
@@ -102,7 +102,7 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     where = _where if on_host else backend.where
     least = max(limit, rule.floor) if isinstance(limit, float) else rule.floor
     divisor = distance
-    if least:  # below the limit anything does; there the limit itself has a derivative
+    if least:  # below the limit any value does; the limit itself has a derivative
         divisor = where(distance < least, least, distance) if on_host else backend.clip(distance, least, None)
     if isinstance(limit, float) and limit >= 2.0**-126:  # in float32 too it is not 0
         result = where(fits, 1.0, limit / divisor)
@@ -124,12 +124,12 @@ def _where(condition: bool, x: Any, y: Any) -> Any:
 def _limit(backend: Backend, rule: Rule, like: Tensor) -> Any:
     if isinstance(rule.limit, float):
         return rule.limit
-    # nobody may look at it, so that a negative one counts as 0
+    # its value cannot be read here, so a negative one counts as 0
     return backend.clip(backend.asarray(rule.limit, norms.wide_real(backend, like), like), 0.0, None)
 
 
 def _relative_limits(opened: Gradients, rule: Rule) -> list[Any]:
-    """The limit of each gradient: the rule's own, or so many times the norm of its parameter."""
+    """The limit of each gradient: the rule's own, or a multiple of the norm of its parameter."""
     backend = opened.backend
     assert backend is not None
     own = [None if x is None else _limit(backend, rule, x) for x in opened.leaves]
@@ -139,7 +139,7 @@ def _relative_limits(opened: Gradients, rule: Rule) -> list[Any]:
     for x, n, limit in zip(opened.leaves, _parameter_norms(opened, backend, rule), own, strict=True):
         if x is not None:
             norm = backend.clip(backend.cast(n, norms.wide_real(backend, x)), rule.relative_to, None)
-            if not isinstance(limit, float) or limit != math.inf:  # an infinite one only measures
+            if not isinstance(limit, float) or limit != math.inf:  # an infinite limit only measures
                 limit = norm * (backend.constant(limit, norm) if isinstance(limit, float) else limit)
         limits.append(limit)
     return limits
@@ -175,14 +175,14 @@ def _check_parameter(backend: Backend, gradient: Tensor, parameter: Tensor) -> N
 
 
 def _may_be_the_same(one: tuple[int | None, ...] | None, other: tuple[int | None, ...] | None) -> bool:
-    """Whether two shapes agree in what tracing knows of them."""
+    """Whether two shapes agree in the lengths that are known while tracing."""
     if one is None or other is None:
         return True
     return len(one) == len(other) and all(m == n or m is None or n is None for m, n in zip(one, other, strict=True))
 
 
 def parameters(opened: Gradients, rule: Rule, params: Any) -> list[Any]:
-    """The parameter of each gradient: of the same path in a container of the same structure, or the one that it came with."""
+    """The parameter of each gradient: at the same path in a container of the same structure, or the gradient's own."""
     if params is None:
         if all(owner is not None or x is None for x, owner in zip(opened.leaves, opened.owners, strict=True)):
             return opened.owners

@@ -1,4 +1,4 @@
-"""Containers of tensors: their leaves, the name of each, and how to build the container again. Python's own are here."""
+"""Containers of tensors: their leaves, the name of each, and how to rebuild the container. This module has Python's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Containers", "plain_key", "wanted"]
 
 
 class Containers:
-    """Lists, tuples, named tuples, dicts and other mappings, nested. A framework that has more containers derives from this.
+    """Lists, tuples, named tuples, dicts and other mappings, nested. A framework with more containers derives from this class.
 
     >>> leaves, rebuild = Containers().flatten({"a": [1, None], "b": (2,)})
     >>> leaves, rebuild([10, None, 20]), [place for place, _ in Containers().walk({"a": [1, None]})]
@@ -17,27 +17,27 @@ class Containers:
     """
 
     def is_container(self, x: object) -> bool:
-        """Whether ``x``, which is none of Python's own containers, is one of this framework's."""
+        """Whether ``x``, which is not a container of Python's own, is a container of this framework."""
         return False
 
     def is_owner(self, x: Any) -> bool:
-        """Whether ``x`` stands for the gradient that it holds: a parameter."""
+        """Whether ``x`` stands for the gradient that it holds, as a parameter does."""
         return False
 
     def gradient(self, owner: Any) -> Any:
-        """The gradient that an owner holds: the object itself, so that writing to it is writing to the owner's."""
+        """The gradient that an owner holds: the object itself, so a write to it changes the owner's gradient."""
         return owner.grad
 
     def is_gap(self, x: object) -> bool:
-        """Whether ``x``, which is not None, stands for a gradient that is not there."""
+        """Whether ``x``, which is not None, stands for a missing gradient."""
         return False
 
     def has_gaps(self, leaves: Sequence[Any]) -> bool:
-        """Whether one of these is such a gap. :meth:`flatten` has None for each, and puts it back where that is None still."""
+        """Whether one of these is a gap. :meth:`flatten` returns None for a gap; the rebuilt container has the gap again."""
         return False
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-        """The leaves of a container, None included, and a function that builds the container again from other leaves."""
+        """The leaves of a container, with each None, and a function that rebuilds the container from other leaves."""
         if self._is_flat(tree):
             if type(tree) is dict:
                 return list(tree.values()), lambda new: dict(zip(tree, new, strict=True))
@@ -81,11 +81,11 @@ class Containers:
         return next(leaves)
 
     def owners(self, tree: Any) -> list[Any] | None:
-        """For a container that names the parameter of each gradient: those, in the order of :meth:`flatten`."""
+        """The parameters, in the order of :meth:`flatten`, of a container that names one for each gradient."""
         return None
 
     def _is_flat(self, tree: Any) -> bool:
-        """Whether this is one of the usual containers of nothing but leaves: one leaf of each type is asked, not thousands."""
+        """Whether this is a usual container with only leaves. It tests one leaf of each type, not thousands."""
         if type(tree) not in (list, tuple, dict):
             return False
         values = tree.values() if type(tree) is dict else tree
@@ -94,10 +94,10 @@ class Containers:
 
 
 def plain_key(key: Any) -> Any:
-    """The key of a mapping, as a plain string where it is of a subclass, such as NumPy's strings and members of an enum."""
+    """The key of a mapping; a ``str`` for a subclass of it, such as NumPy's strings and members of an enum."""
     return key if type(key) is str or not isinstance(key, str) else str.__str__(key)
 
 
 def wanted(parameter: Any) -> bool:
-    """Whether the gradient of a parameter is to be clipped: Paddle's parameters can say that it is not."""
+    """Whether to clip the gradient of a parameter: Paddle's parameters have ``need_clip``."""
     return getattr(parameter, "need_clip", True) is not False

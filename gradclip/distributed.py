@@ -1,9 +1,9 @@
-"""The norm of gradients that several processes hold together, once: the same number on every one of them.
+"""The norm of gradients that are sharded over processes: the same number on every process.
 
-Each process takes the norm of what it holds, all of a group hand each other theirs, and each combines the same numbers in the
-same order. What travels is the norm in float64, never its power: that neither overflows nor vanishes, so no process has to look
-at a value to decide how to go on, and everyone sees whose norm is not finite. It is one collective for a group of processes,
-however many gradients there are.
+Each process takes the norm of its shards, the processes of a group exchange these norms, and each combines the same numbers in
+the same order. They send the norm in float64 and not its power. A norm neither overflows nor vanishes, so no process reads a
+value to decide how to go on, and every process sees whose norm is not finite. A group of processes needs one collective, for
+any number of gradients.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from gradclip.subsets import Wanted
 
 __all__ = ["Shared", "shared"]
 
-_EACH = Rule(name="nothing", scope=Scope.TENSOR)  # of no gradients, in the place of what is measured along axes
+_EACH = Rule(name="nothing", scope=Scope.TENSOR)  # no gradients, for rules along axes
 
 Reduce = Processes | Callable[[Tensor], Any]
 
 
 def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, differentiates: bool = False) -> Shared | None:
-    """What this process holds of gradients that others hold too; None where each process's gradients are its own.
+    """This process's shards of gradients that others hold too; None if each process's gradients are its own.
 
     Raises:
-        ValueError: for a rule whose norms run along what is split, for ``reduce=`` without a rule that has one norm over all
-            gradients, or over processes that the norm has already been combined over, and for gradients that are recorded for
-            a derivative where the result would have one.
+        ValueError: for a rule with norms along sharded axes, for ``reduce=`` without a rule that has one norm over all
+            gradients, or over processes that already share the norm, and for gradients that autograd records for
+            a derivative, if the result would have one.
         TypeError: for a ``reduce=`` that is neither callable nor one of the engine's groups.
     """
     backend, combine = opened.backend, None
@@ -53,13 +53,13 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
         for places, rule in wanted:
             _check_rule(places, rule, parts)
     if parts is not None and isinstance(combine, Processes) and len(parts.ranks & combine.ranks) > 1:
-        what = "reduce= is over processes that the norm is combined over already, or that hold the same gradients."
+        what = "The processes of reduce= already share the norm, or have the same gradients."
         received = f"gradients on ranks {sorted(parts.ranks)}, reduce= over ranks {sorted(combine.ranks)}"
         hint = "leave reduce= out, or give the group of the processes that hold other layers."
         raise ArgumentError(what, received, hint)
     is_joined = parts is not None or isinstance(combine, Processes)
     if differentiates and is_joined and backend.distributed.is_recorded(opened.present):
-        what = "A clip over several processes has no derivative."  # what the others hold would have no part in it
+        what = "A clip over several processes has no derivative."  # it would leave out the gradients of the others
         raise ArgumentError(what, "gradients that require a gradient", "clip them in place, or detach them first.")
     return Shared(opened, backend, parts, combine)
 
@@ -67,7 +67,7 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
 def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Backend, Reduce]:
     backend = opened.backend or of_type(type(reduce))
     group = None if backend is None else backend.distributed.group(reduce)
-    divides = group is not None and group.parts(opened.leaves) is not None  # each process has a part of every gradient
+    divides = group is not None and group.parts(opened.leaves) is not None  # each process has a shard of every gradient
     uses = [rule.scope is Scope.GLOBAL or (divides and rule.scope is Scope.TENSOR and not rule.mean) for rule in rules]
     refused = [
         rule
@@ -76,7 +76,7 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
     ]
     if refused:
         what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
-        hint = "leave it out where no norm needs what other processes have."
+        hint = "leave it out if no norm depends on other processes."
         raise ArgumentError(what, f"rule={refused[0]}", hint)
     if backend is not None and group is not None:
         return backend, group
@@ -86,7 +86,7 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
         hint += " arrays under jit alone need none."
         raise ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
     if backend is None:
-        what = "Without any tensor it is not known which framework's tensor to reduce."
+        what = "Without any tensor the framework of the tensor to reduce is unknown."
         raise ArgumentTypeError(what, "an empty container", "pass the parameters, or the engine's own group as reduce=.")
     return backend, reduce
 
@@ -94,33 +94,33 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
 def _check_rule(places: Sequence[int], rule: Rule, parts: Parts) -> None:
     is_along = rule.scope is Scope.AXES
     if rule.scope is Scope.EXAMPLE or (is_along and parts.across is None) or (rule.relative_to is not None and not is_along):
-        what = "This rule needs whole gradients, and these are split over processes."
+        what = "This rule needs complete gradients, and these are sharded over processes."
         raise ArgumentError(what, f"rule={rule}", "use a rule with one norm for each gradient, or over all of them.")
     if is_along and rule.error_if_nonfinite:
-        what = "Norms along axes of gradients that are split differ from process to process: not all would raise."
+        what = "Norms along axes of sharded gradients differ between processes: not all would raise."
         raise ArgumentError(what, f"rule={rule}, error_if_nonfinite=True", "look at a norm over all gradients first.")
     sums = sorted(set(parts.sums).intersection(places))
     if (rule.scope is Scope.VALUE or is_along) and sums:
-        what = "A gradient that is a sum over processes cannot be clipped by value, or along axes, before it is summed."
+        what = "A gradient that is still to be summed over processes cannot be clipped by value or along axes."
         raise ArgumentError(what, f"gradients at {sums}", "redistribute it to Replicate or Shard first.")
     for limit in (rule.limit, rule.lower, rule.upper):
         if not isinstance(limit, (int, float)) and any(length != 1 for length in getattr(limit, "shape", ())):
-            what = "A limit for gradients that are split over processes must have one element."
+            what = "A limit for gradients that are sharded over processes must have one element."
             raise ArgumentError(what, f"limit of shape {tuple(limit.shape)}")
 
 
 class Shared:
-    """Gradients that several processes hold together, and how their norms become one."""
+    """Gradients that are sharded over processes, and how their norms become one."""
 
     def __init__(self, opened: Gradients, backend: Backend, parts: Parts | None, reduce: Reduce | None) -> None:
         self.whole = opened
         self.backend = backend
         self.parts = parts
         self.reduce = reduce
-        #: what each group has come to, alike on all its processes: whose norm, of which order, the norm
+        #: the results of each group, the same on all its processes: whose norm, its order, the norm
         self._results: list[tuple[Processes, list[tuple[int, float, Any]]]] = []
         held = opened.leaves if parts is None else parts.held
-        #: the same gradients, each as what is here of it
+        #: the same gradients, each as this process's shard
         self.held = opened if parts is None and opened.backend is not None else self._of(held, opened.owners)
 
     def _of(self, leaves: list[Any], owners: list[Any]) -> Gradients:
@@ -129,7 +129,7 @@ class Shared:
         return opened
 
     def _rebuild(self, leaves: list[Any]) -> Any:
-        """The container as it was given, with new parts in new gradients, and the given ones where nothing is new."""
+        """The caller's container, with new shards in new gradients, and the caller's own gradients where nothing is new."""
         if self.parts is None:
             return self.whole.rebuild(leaves)
         given = zip(leaves, self.parts.held, self.whole.leaves, strict=True)
@@ -140,7 +140,7 @@ class Shared:
     # ---- the norm --------------------------------------------------------------------------------------------------------
 
     def measure(self, wanted: Sequence[Wanted]) -> list[Any]:
-        """The norm or norms of each of several sets of the whole gradients, in the form that ``ClipResult`` documents."""
+        """The norm or norms of several sets of complete gradients, in the form that ``ClipResult`` documents."""
         along = [k for k, (_, rule) in enumerate(wanted) if rule.scope is Scope.AXES]
         if not along:
             return self._measured(wanted)
@@ -148,7 +148,7 @@ class Shared:
         return [self._along(*wanted[k]) if k in along else n for k, n in enumerate(found)]
 
     def _along(self, places: Sequence[int], rule: Rule) -> list[Any]:
-        """The norms of the slices of which something is here."""
+        """The norms of the slices that are at least partly on this process."""
         assert self.parts is not None
         chosen = set(places)
         leaves, owners = (
@@ -159,7 +159,7 @@ class Shared:
     def _measured(self, wanted: Sequence[Wanted]) -> list[Any]:
         counted = self._of(self.held.leaves if self.parts is None else self.parts.counted(), self.held.owners)
         sums: list[list[Any]] = [[] for _ in wanted]  # norms to combine
-        each: list[dict[int, Any]] = [{} for _ in wanted]  # norms by place, where each gradient's is wanted
+        each: list[dict[int, Any]] = [{} for _ in wanted]  # norms by place, for rules with one for each gradient
         here, rest = self.held.unique(), set(range(len(self.held.leaves)))
         for group, places in self._groups():
             self._measure_over(group, counted, [_within(w, places, here) for w in wanted], sums, each)
@@ -176,10 +176,10 @@ class Shared:
     def _measure_over(
         self, group: Processes, counted: Gradients, wanted: list[Wanted], sums: list[list[Any]], each: list[dict[int, Any]]
     ) -> None:
-        """The norms over the processes of a group, with one collective for all of them.
+        """The norms over the processes of a group, in one collective.
 
-        Of sets with one norm there is one value, whatever of it is here; of the others one for each gradient, also where a
-        process has none: all processes of the group send as much.
+        A set with one norm sends one value, whatever this process has of it. Any other set sends one value for each gradient,
+        even if a process has none: all processes of the group send equally many.
         """
         found = subsets.measure(counted, list(map(_local, wanted)))
         values: list[Any] = []
@@ -201,7 +201,7 @@ class Shared:
                 each[k][i] = value
 
     def _joined(self, wanted: Wanted, sums: list[Any], each: dict[int, Any]) -> Any:
-        """The norm or norms of a set, from those over each set of processes and of the rest."""
+        """The norm or norms of a set, from the norms over each group of processes and the local norm."""
         places, rule = wanted
         if not _is_each(rule):
             return subsets.combined(self.backend, sums, rule.order)
@@ -213,7 +213,7 @@ class Shared:
         return [norms.mean(self.backend, x, each[i], rule) if i in present else None for i, x in enumerate(whole)]
 
     def _distinct(self) -> list[int]:
-        """The places of the gradients, each once, with those that only other processes have."""
+        """The places of the gradients, each once, also of those that only other processes have."""
         missing = {id(self.whole.owners[i]): i for _, places in self._groups() for i in places if self.held.leaves[i] is None}
         return sorted([*self.held.unique(), *missing.values()])
 
@@ -221,7 +221,7 @@ class Shared:
         return [] if self.parts is None else list(zip(self.parts.groups, self.parts.places, strict=True))
 
     def _over(self, group: Processes, values: list[Any], orders: list[float], whose: list[int]) -> list[Any]:
-        """Each of several norms, over all processes of a group; ``whose`` says to which set each belongs."""
+        """Each of several norms over all processes of a group; ``whose`` has the set of each."""
 
         def join(rows: list[Any]) -> Any:
             if isinstance(rows[0], list):
@@ -235,7 +235,7 @@ class Shared:
         return result
 
     def _reduced(self, reduce: Reduce, found: list[Any], rules: list[Rule]) -> list[Any]:
-        """One norm for each set that has one, with what other processes hold; a gradient's own norm stays."""
+        """One norm over all processes for each set that has one norm; a gradient's own norm stays."""
         which = [k for k, rule in enumerate(rules) if rule.scope is Scope.GLOBAL]
         orders = [_order(rules[k]) for k in which]
         results = list(found)
@@ -282,10 +282,10 @@ class Shared:
     # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
     def culprits(self, here: list[str], whose: Collection[int] = (0,)) -> list[str]:
-        """The gradients that are not finite, each with its process, from every process of a group whose norm is not.
+        """The gradients that are not finite, each with its process, from every process of a group with such a norm.
 
-        All processes of such a group have the same norm and come here alike, so that they may talk once more. ``whose`` are
-        the numbers of the sets that have to be finite.
+        All processes of such a group have the same norm, so all come here and can communicate once more. ``whose`` has
+        the numbers of the sets that must be finite.
         """
         failed = [group for group, found in self._results if any(self._spoils(n, p) for k, p, n in found if k in whose)]
         found = [f"rank {failed[0].rank}: {text}" for text in here] if failed else here
@@ -294,7 +294,7 @@ class Shared:
         return found or ([] if self.reduce is None or failed else ["gradients of other processes"])
 
     def _spoils(self, norm: Any, order: float) -> bool:
-        """Whether every norm that this one is a part of is not finite."""
+        """Whether no norm with this one in it is finite."""
         value = norm if isinstance(norm, float) else number(self.backend, norm)
         return math.isnan(value) or (math.isinf(value) and order > 0)
 
@@ -302,25 +302,25 @@ class Shared:
 def _is_each(rule: Rule) -> bool:
     """Whether the processes combine a norm for each gradient.
 
-    Order 0 counts gradients: whether one is zero, no part of it says.
+    Order 0 counts gradients, and a shard does not tell whether its gradient is zero.
     """
     return rule.scope is Scope.TENSOR or rule.order == 0
 
 
 def _order(rule: Rule) -> float:
-    """How the norms of parts combine: counts add up."""
+    """The order in which the norms of shards combine: counts add up."""
     return rule.order or 1.0
 
 
 def _within(wanted: Wanted, places: Collection[int], here: Sequence[int]) -> Wanted:
-    """What is wanted of these places: of one norm over several gradients each once."""
+    """The places to measure: for one norm over several gradients each gradient once."""
     given, rule = wanted
     once = set(given) if _is_each(rule) else set(given).intersection(here)
     return [i for i in places if i in once], rule
 
 
 def _local(wanted: Wanted) -> Wanted:
-    """What each process measures for it."""
+    """The rule that each process measures by."""
     places, rule = wanted
     return places, dataclasses.replace(rule, scope=Scope.TENSOR, mean=False) if _is_each(rule) else rule
 

@@ -1,4 +1,4 @@
-"""The dtypes by their common names, which of them the arithmetic is in, and what fits into one."""
+"""The dtypes by their common names, the dtype of the arithmetic for each, and which numbers fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 __all__ = ["COMPLEX", "FLOATS", "INTEGERS", "LARGEST", "WIDE", "is_one_factor", "normal_factors", "promote"]
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-#: dtype -> the least and the most of the integers that are clipped by value
+#: dtype -> the smallest and the largest integer, for clips by value
 INTEGERS = {f"int{n}": (-(1 << n - 1), (1 << n - 1) - 1) for n in (8, 16, 32, 64)}
 INTEGERS |= {f"uint{n}": (0, (1 << n) - 1) for n in (8, 16, 32, 64)}
 COMPLEX = {"complex64": "float32", "complex128": "float64"}  #: dtype -> dtype of its magnitude
@@ -17,7 +17,7 @@ LARGEST = {"float32": 2.0**127 * (2 - 2.0**-23), "float64": 2.0**1023 * (2 - 2.0
 
 
 def promote(dtypes: Sequence[str]) -> str:
-    """The real dtype that holds them all, as every framework promotes: float16 with bfloat16 is float32.
+    """The real dtype that they promote to, as in every framework: float16 with bfloat16 is float32.
 
     >>> promote(["float16", "bfloat16"]), promote(["float32", "complex128"])
     ('float32', 'float64')
@@ -29,7 +29,7 @@ def promote(dtypes: Sequence[str]) -> str:
 
 
 def is_one_factor(coefficient: object) -> bool:
-    """Whether a coefficient is a number that float32 holds to its last bit."""
+    """Whether a coefficient is a number that float32 represents exactly."""
     return isinstance(coefficient, float) and (coefficient >= 2.0**-126 or len(normal_factors(coefficient)) == 1)
 
 

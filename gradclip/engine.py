@@ -41,7 +41,7 @@ __all__ = ["UNKNOWN", "Asked", "run"]
 
 @as_it_is
 def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
-    """Carry out a rule, a group or several on gradients that have been found already."""
+    """Run a rule, a group or several on opened gradients."""
     in_place = asked.into == "place"
     if in_place and opened.backend is not None:
         refuse_states(opened.backend, opened.tree, opened.present, opened.owners)
@@ -55,12 +55,12 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
     if asked.until == "scale" and asked.norm is UNKNOWN:
         warn_of_doubt(held)
     is_simple = _check(plan, backend, asked)
-    with backend.arithmetic(in_place and not is_simple):  # nobody records what is written to untracked tensors
+    with backend.arithmetic(in_place and not is_simple):  # autograd does not track these tensors
         norms = _measured(plan) if asked.norm is UNKNOWN else _known(plan, backend, asked)
         _check_finite(plan, backend, norms)
         if asked.until == "norm":
             return Found(None, plan.result(norms), None)
-        # before they spoil the others; not for a known norm, with which no gradient has been looked at
+        # before they spoil the others; not for a known norm: no gradient has been read then
         culprits = _culprits(plan, norms) if asked.norm is UNKNOWN else []
         factors = list(map(_factors, plan.clips, norms))
         if asked.until == "coefficient":
@@ -76,12 +76,12 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
 
 
 def _is_idle(plan: Plan) -> bool:
-    """Whether no other process may wait for one that has nothing to clip."""
+    """Whether no other process can wait for this one, which has nothing to clip."""
     return plan.several is None or all(clip.rule.scope is VALUE for clip in plan.clips)
 
 
 def _of_nothing(plan: Plan, asked: Asked) -> tuple[list[Any], list[Any]]:
-    """The norm and the coefficient of each rule where there is nothing to clip; norms that are known are what they are."""
+    """The norm and the coefficient of each rule without gradients; known norms stay."""
     forms = [_form(clip.rule, len(plan.held.leaves)) for clip in plan.clips]
     ones = [1.0 if form == 0.0 else form for form in forms]
     if asked.norm is UNKNOWN:
@@ -93,7 +93,7 @@ def _of_nothing(plan: Plan, asked: Asked) -> tuple[list[Any], list[Any]]:
 
 
 def _form(rule: Rule, count: int) -> Any:
-    """The norm of no gradients, in the form that it has for so many leaves."""
+    """The norm of no gradients, in the form for so many leaves."""
     if rule.scope is VALUE:
         return None
     return [None] * count if rule.scope in (Scope.TENSOR, Scope.AXES) else 0.0
@@ -103,7 +103,7 @@ def _form(rule: Rule, count: int) -> Any:
 
 
 def _check(plan: Plan, backend: Backend, asked: Asked) -> bool:
-    """Refuse what cannot be clipped; True where the gradients and the rules are so simple that nothing had to be asked."""
+    """Refuse what cannot be clipped; True if gradients and rules are so simple that they needed no checks."""
     held, in_place = plan.held, asked.into == "place"
     if held.present and held.lane.dtype and asked.norm is UNKNOWN and all(clip.rule.is_plain for clip in plan.clips):
         if in_place:
@@ -127,10 +127,10 @@ def _paths(held: Gradients, places: Sequence[int]) -> list[str]:
 
 
 def _check_finite(plan: Plan, backend: Backend, norms: list[Any]) -> None:
-    """Of all rules at once, because processes that are to say whose fault it is must come here together."""
+    """Check all rules at once: processes that exchange culprits must come here together."""
     asked = [k for k, clip in enumerate(plan.clips) if clip.rule.error_if_nonfinite and not is_finite(backend, norms[k])]
     if asked:
-        wanted = [k for k, clip in enumerate(plan.clips) if clip.rule.scope is not VALUE]  # as they were measured
+        wanted = [k for k, clip in enumerate(plan.clips) if clip.rule.scope is not VALUE]  # the container as measured
         whose = [wanted.index(k) for k in asked]
         everywhere = None if plan.several is None else functools.partial(plan.several.culprits, whose=whose)
         places = {i for k in asked for i in plan.clips[k].counted}
@@ -138,9 +138,9 @@ def _check_finite(plan: Plan, backend: Backend, norms: list[Any]) -> None:
 
 
 def _culprits(plan: Plan, norms: list[Any]) -> list[str]:
-    """The names of the gradients that are not finite, for norms that have been looked at in any case.
+    """The names of the gradients that are not finite, if the norms have been read anyway.
 
-    Of gradients in parts nobody knows all here, and processes must not differ in what they know.
+    Not for sharded gradients: no process has all of them, and all processes must find the same.
     """
     spoilt = [k for k, n in enumerate(norms) if type(n) is float and not n < math.inf]
     if not spoilt or plan.several is not None:
@@ -153,9 +153,9 @@ def _culprits(plan: Plan, norms: list[Any]) -> list[str]:
 
 
 def _measured(plan: Plan) -> list[Any]:
-    """The norm or norms of each rule, in one pass, with what other processes hold."""
+    """The norm or norms of each rule, in one pass, over all processes."""
     held, clips, several = plan.held, plan.clips, plan.several
-    if several is None and clips[0].gradients is held and held.present:  # one rule for all: what most calls want
+    if several is None and clips[0].gradients is held and held.present:  # one rule for all, as in most calls
         return [None if clips[0].rule.is_by_value else subsets.of_rule(held, clips[0].rule)]
     places = [k for k, clip in enumerate(clips) if clip.rule.scope is not VALUE]
     if several is None:
@@ -171,7 +171,7 @@ def _measured(plan: Plan) -> list[Any]:
 
 
 def _one_each(plan: Plan, asked: Asked) -> list[Any]:
-    """The norms that the caller gave, one for each rule."""
+    """The caller's norms, one for each rule."""
     if not plan.is_list:
         return [asked.norm]
     if not isinstance(asked.norm, (list, tuple)) or len(asked.norm) != len(plan.clips):
@@ -181,7 +181,7 @@ def _one_each(plan: Plan, asked: Asked) -> list[Any]:
 
 
 def _known(plan: Plan, backend: Backend, asked: Asked) -> list[Any]:
-    """Norms that are known already, checked."""
+    """The known norms, checked."""
     norms: list[Any] = []
     for clip, n in zip(plan.clips, _one_each(plan, asked), strict=True):
         of_clip = clip.gradients
@@ -196,10 +196,10 @@ def _known(plan: Plan, backend: Backend, asked: Asked) -> list[Any]:
 
 
 def _factors(clip: Clip, n: Any) -> Any:
-    """The coefficient of a rule, or a list of them for the gradients that it scales."""
+    """The coefficient of a rule, or a list with one for each gradient that it scales."""
     if clip.rule.scope is VALUE:
         return None
-    is_alone = clip.rule.relative_to is None  # else other processes may wait for the norms of its parameters
+    is_alone = clip.rule.relative_to is None  # else other processes would wait for the norms of its parameters
     if not clip.rule.is_total and not clip.gradients.present and is_alone:
         return [None] * len(clip.scaled) if isinstance(n, list) else 1.0
     if isinstance(n, list) and len(n) != len(clip.scaled):
@@ -229,7 +229,7 @@ def _scaled(plan: Plan, factors: list[Any], into: Into) -> list[Any]:
 
 
 def _zeroed(clip: Clip, n: Any, factors: Any, new: list[Any], into: Into) -> Any:
-    """Zeros for the gradients of this rule whose norm is not finite, put into ``new``; the coefficients then."""
+    """Put zeros into ``new`` for the gradients of this rule whose norm is not finite; returns the coefficients."""
     backend = clip.gradients.backend
     if backend is None or not clip.gradients.present:
         return factors
@@ -241,7 +241,7 @@ def _zeroed(clip: Clip, n: Any, factors: Any, new: list[Any], into: Into) -> Any
 
 
 def _selected(backend: Backend, new: list[Any], places: Sequence[int], norm: Any, factor: Any, into: Into) -> Any:
-    """Zeros at these places of ``new`` unless this norm of theirs is finite; the coefficient then."""
+    """Put zeros at these places of ``new`` unless their norm is finite; returns the coefficient."""
     if isinstance(norm, float) and norm < math.inf:
         return factor
     is_finite = None if isinstance(norm, float) else norm <= LARGEST[backend.dtype(norm)]

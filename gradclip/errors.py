@@ -1,4 +1,4 @@
-"""What gradclip raises and warns with.
+"""The exceptions and the warning of gradclip.
 
 Every message says what is wrong, then ``Received: name=value``, then ``Hint: ...`` where there is a next step.
 A class inherits from each builtin exception that some native raises for the same mistake, so that code ported from any of
@@ -27,11 +27,11 @@ __all__ = [
 
 
 _SIMPLE = (int, float, complex, str, bytes, type(None))
-_FEW, _LONG = 10, 60  #: of a container's elements and of a text's characters that a message shows
+_FEW, _LONG = 10, 60  #: how many elements of a container and characters of a text a message shows
 
 
 def message(what: str, received: str = "", hint: str = "") -> str:
-    """The one form of every message.
+    """The form of every message.
 
     >>> print(message("max_norm must not be negative.", "max_norm=-1.0", "use 0 to zero the gradients."))
     max_norm must not be negative.
@@ -47,7 +47,7 @@ def message(what: str, received: str = "", hint: str = "") -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: in a few words, and without a look into a tensor.
+    """A value as a message shows it: short, and without reading a tensor.
 
     >>> shown(1.5), shown([1.5, None]), shown([[0.0] * 100] * 3), shown(message), shown(Exception("no"))
     ('1.5', '[1.5, None]', 'a list of 3', 'the function message', 'an object of type builtins.Exception')
@@ -70,7 +70,7 @@ def shown(value: object) -> str:
 class GradclipError(Exception):
     """Anything gradclip refuses. The gradients are as they were before the call."""
 
-    ag_pass_through = True  #: so that tf.function raises it as it is; AutoGraph makes a StagingError of what it does not know
+    ag_pass_through = True  #: tf.function raises it unchanged; AutoGraph turns other exceptions into a StagingError
 
     if TYPE_CHECKING:  # no __init__ of its own: torch.compile traces none that calls Exception's, and would hide the message
 
@@ -93,11 +93,11 @@ class ArgumentTypeError(GradclipError, TypeError):
 
 
 class TensorTypeError(GradclipError, TypeError, ValueError, AttributeError):
-    """Something that is not a gradient, or tensors of two frameworks in one call."""
+    """An object that is not a gradient, or tensors of two frameworks in one call."""
 
 
 class DTypeError(GradclipError, TypeError, ValueError, NotImplementedError):
-    """A dtype that the arithmetic is not defined for (``NotImplementedError`` is a ``RuntimeError``, which torch raises)."""
+    """A dtype that the arithmetic does not support (``NotImplementedError`` is a ``RuntimeError``, which torch raises)."""
 
 
 class NotWritableError(GradclipError, TypeError, ValueError, RuntimeError):
@@ -105,7 +105,7 @@ class NotWritableError(GradclipError, TypeError, ValueError, RuntimeError):
 
 
 class UnknownNameError(GradclipError, AttributeError):
-    """A name that gradclip has not."""
+    """A name that gradclip does not have."""
 
 
 class VersionError(GradclipError, ImportError):
@@ -113,8 +113,8 @@ class VersionError(GradclipError, ImportError):
 
 
 class NonFiniteError(GradclipError, RuntimeError):
-    """The norm is not finite and the caller asked to be told."""
+    """The norm is not finite, and the call has ``error_if_nonfinite``."""
 
 
 class GradclipWarning(UserWarning):
-    """A call that is legal and most likely not meant: nothing was clipped."""
+    """A call that is legal and probably a mistake: nothing was clipped, for example."""

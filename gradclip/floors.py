@@ -1,6 +1,6 @@
-"""Which versions of each framework gradclip works with: the lowest, and those that the tests ran on.
+"""The lowest version of each framework that gradclip works with, and the versions that the tests ran on.
 
-``docs/versions.md`` shows this table, and the extras in ``pyproject.toml`` ask for the floors of it.
+``docs/versions.md`` shows this table, and the extras in ``pyproject.toml`` require its floors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Versions:
 
     title: str  #: its name in a message
     floor: str  #: the lowest version that gradclip works with
-    tested: tuple[str, ...]  #: what the tests ran on, in order
+    tested: tuple[str, ...]  #: the versions that the tests ran on, in order
 
 
 #: top-level module -> its versions
@@ -35,7 +35,7 @@ FRAMEWORKS: dict[str, Versions] = {
 
 
 def check_version(module: str, version: str) -> None:
-    """Refuse a framework that is older than gradclip works with, before a name that it lacks is looked for.
+    """Refuse a framework below its floor, before gradclip looks up a name that it lacks.
 
     Raises:
         ImportError: if the version is below the floor.
@@ -47,11 +47,11 @@ def check_version(module: str, version: str) -> None:
 
 
 def standing(module: str, version: str) -> str:
-    """How a version stands to those that the tests ran on.
+    """A version compared with those that the tests ran on.
 
     Returns:
         ``"tested"``, ``"newer"`` than all of them, ``"between"`` two of them or before the first, ``"below"`` the floor, or
-        ``"unknown"`` for what is not in the table or says no version.
+        ``"unknown"`` if the table lacks the framework or the framework has no version.
 
     >>> standing("torch", "2.3.1+cpu"), standing("torch", "2.4.1"), standing("torch", "99.0"), standing("torch", "main")
     ('below', 'tested', 'newer', 'unknown')
@@ -68,6 +68,6 @@ def standing(module: str, version: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with, without what says how it was built: (2, 13, 0) for 2.13.0a0+cpu."""
+    """The numbers at the start of a version, without the build: (2, 13, 0) for 2.13.0a0+cpu."""
     numbers = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, numbers.group().split("."))) if numbers else ()

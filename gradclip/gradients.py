@@ -1,6 +1,6 @@
 """The gradients in a container: found, named, and put back.
 
-:func:`open_` takes whatever a user passes: a tensor, parameters, any container that the framework itself uses.
+:func:`open_` takes what a user passes: a tensor, parameters, any container that the framework itself uses.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ __all__ = ["ANONYMOUS", "Gradients", "Holders", "open_"]
 
 Holders = Literal["declared", "all", "none"]
 
-ANONYMOUS = "the gradient"  #: what a gradient without a container and a name is called
+ANONYMOUS = "the gradient"  #: the name of a gradient without a container and a name
 
 
 @dataclass(slots=True)
 class Gradients:
     """A container of gradients, opened."""
 
-    backend: Backend | None  #: None where it holds no tensor at all
+    backend: Backend | None  #: None if the container has no tensors
     leaves: list[Tensor | None]  #: the gradients
     present: list[Tensor]  #: the gradients without the gaps
-    owners: list[Any]  #: the parameter that a gradient came with, or None where the gradient itself was given
+    owners: list[Any]  #: the parameter of a gradient, or None if the caller gave the gradient itself
     rebuild: Callable[[list[Any]], Any]
-    tree: Any  #: the container; a list where an iterator was given
+    tree: Any  #: the container; a list for an iterator
     was_iterator: bool = False
     is_named: bool = False  #: whether the container names the parameter of each gradient
-    is_excerpt: bool = False  #: whether there are other gradients, which are clipped separately
-    chosen_lane: Lane | None = None  #: how the gradients are carried, once that has been asked
+    is_excerpt: bool = False  #: whether these are only some of the call's gradients
+    chosen_lane: Lane | None = None  #: the lane, once chosen
 
     @property
     def lane(self) -> Lane:
-        """How these gradients are carried: chosen once."""
+        """The lane for these gradients, chosen once."""
         lane = self.chosen_lane
         if lane is None:
             backend = self.backend
@@ -51,11 +51,11 @@ class Gradients:
         return lane
 
     def _repeats_owners(self) -> bool:
-        """Whether the container names a parameter twice, whose gradients count once though they may be two tensors."""
+        """Whether the container names a parameter twice: its gradients count once, though they may be two tensors."""
         return self.is_named and len(set(map(id, self.owners))) < len(self.owners)
 
     def placed(self, new: list[Any]) -> list[Any]:
-        """New tensors in the place of those that are present."""
+        """The leaves with new tensors in the place of the gradients."""
         if len(new) == len(self.leaves):
             return new
         rest = iter(new)
@@ -78,7 +78,7 @@ class Gradients:
         return [i for i, first in enumerate(self.firsts()) if first == i and self.leaves[i] is not None]
 
     def firsts(self) -> list[int]:
-        """For each place the first at which the same gradient, or that of the same parameter, is listed."""
+        """For each place the first place of the same gradient, or of a gradient of the same parameter."""
         if self.backend is not None and self.lane.dtype:
             return list(range(len(self.leaves)))
         seen: dict[Hashable, int] = {}
@@ -93,7 +93,7 @@ class Gradients:
         return places
 
     def spread(self, places: Sequence[int], found: Sequence[Any]) -> list[Any]:
-        """What was found for some places in a list with an entry for each leaf, None elsewhere."""
+        """A list with an entry for each leaf: the values for some places, None elsewhere."""
         by_place = dict(zip(places, found, strict=True))
         return [by_place.get(i) for i in range(len(self.leaves))]
 
@@ -101,12 +101,12 @@ class Gradients:
         """Some of the gradients: lists with an entry for each of these places, and no container."""
         leaves, owners = [self.leaves[i] for i in places], [self.owners[i] for i in places]
         present = [x for x in leaves if x is not None]
-        # a lane that knows all tensors to be alike and distinct knows it of some of them
+        # a lane for tensors that are alike and distinct is right for some of them too
         lane = self.chosen_lane if self.chosen_lane is not None and self.chosen_lane.dtype else None
         return Gradients(self.backend, leaves, present, owners, list, leaves, False, self.is_named, False, lane)
 
     def of(self, leaves: list[Any], owners: list[Any], rebuild: Callable[[list[Any]], Any]) -> Gradients:
-        """The same container with other leaves."""
+        """A container like this one with other leaves."""
         present = [x for x in leaves if x is not None]
         return replace(self, leaves=leaves, owners=owners, present=present, rebuild=rebuild, chosen_lane=None)
 
@@ -116,12 +116,12 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     """Find the gradients in a tensor, a parameter, or any container of them that their framework uses.
 
     Args:
-        tree: what the user gave; an iterator is consumed, once.
-        holders: which tensors stand for the gradient that they hold, in a framework where they do: those declared as
+        tree: the user's argument; an iterator is consumed, once.
+        holders: which tensors stand for the gradient that they hold, if the framework has such: those declared as
             parameters, "all" (torch's functions take any tensor's ``.grad``), or "none".
 
     Raises:
-        TypeError: for what is neither, for a type no backend knows, and for tensors of two frameworks.
+        TypeError: for anything else, for a type that no backend knows, and for tensors of two frameworks.
     """
     backend, was_iterator, named = _alike(tree), False, None
     rebuild: Callable[[list[Any]], Any] = type(tree)
@@ -152,7 +152,7 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
 
 
 def _alike(tree: Any) -> Backend | None:
-    """The backend of a list or tuple of tensors of one type: what most containers are, and quickly told."""
+    """The backend of a list or tuple of tensors of one type: the usual container, and a quick test."""
     if type(tree) not in (list, tuple) or len(set(map(type, tree))) != 1:
         return None
     backend = find(tree[0])
@@ -166,7 +166,7 @@ def _held(parameters: list[Any], backend: Backend) -> list[Any]:
 
 
 def _check_leaves(leaves: list[Any], backend: Backend, tree: Any) -> None:
-    """Refuse what is no tensor of this framework: one of each type is looked at."""
+    """Refuse leaves that are not tensors of this framework. It tests one leaf of each type."""
     for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values():
         if leaf is not None and not backend.is_tensor(leaf):
             raise _not_a_gradient(leaf, backend, tree)
@@ -177,7 +177,7 @@ def _only(new: list[Any]) -> Any:
 
 
 def _materialised(tree: Any) -> Any:
-    """An iterator or a view as a list, what is a mapping in all but name as a dict; everything else as it is."""
+    """An iterator or a view as a list, an object with a mapping's methods as a dict, anything else unchanged."""
     if tree is None or isinstance(tree, (list, tuple, Mapping, str, bytes)):
         return tree
     if isinstance(tree, Iterator):
@@ -193,7 +193,7 @@ def _materialised(tree: Any) -> Any:
 
 
 def _first_backend(tree: Any, whole: Any) -> Backend | None:
-    """The backend of the first tensor in a container, which is ``whole`` or lies in it."""
+    """The backend of the first tensor in a container, which is ``whole`` or part of it."""
     if tree is None:
         return None
     backend = find(tree)

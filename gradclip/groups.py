@@ -1,4 +1,4 @@
-"""Which gradients a rule is for: those that count in its norm, and those that it scales."""
+"""Groups: which gradients count in a rule's norm, and which gradients it scales."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ __all__ = ["Chosen", "Group", "Rules", "check_groups", "choose", "missing", "nam
 
 Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | None
 
-_KEY = re.compile(r"""\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")  # in a place: "['dense'][0]"
+_KEY = re.compile(r"""\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")  # the keys in a place: "['dense'][0]"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """A rule for some of the gradients: ``gradclip.clip(grads, [Group(rule, "encoder.*"), Group(other, "decoder.*")])``.
 
-    All groups of a call are measured in one pass over memory, and over several processes with one synchronisation. Nothing is
-    written before all of them have been measured.
+    A call measures all its groups in one pass over memory, and over several processes in one collective. It writes nothing
+    before it has measured all groups.
 
     A *selection* says which gradients:
 
     - a string: a pattern for the name, in which ``*`` stands for any text, as in :func:`fnmatch.fnmatchcase`;
     - an ``re.Pattern``, which must match the whole name;
-    - a function of the name and the parameter, or the gradient where no parameter came with it. It is not called where there is
-      neither;
-    - a list or tuple of selections: what any of them selects.
+    - a function of the name and the parameter, or the gradient if it has no parameter. It is not called if both are
+      missing;
+    - a list or tuple of selections: it selects what any of them selects.
 
-    The name is made of the keys, attributes and indices that lead to a gradient in its container, joined by dots:
+    The name joins the keys, attributes and indices of a gradient in its container by dots:
     ``"encoder.weight"`` in ``dict(model.named_parameters())``, ``"dense.kernel"`` in ``{"dense": {"kernel": ...}}``, ``"0"`` in
     a list. In Paddle's ``(parameter, gradient)`` pairs it is the parameter's own name, and only that; in a dict or list of
     Paddle's parameters a pattern may match their own names too.
 
-    In the result the norm and the coefficient of a group have the form that they have for its rule alone. Of a rule with a norm
-    for each gradient they are lists with an entry for every gradient of the container, None for those that the group does not
+    In the result the norm and the coefficient of a group have the form of its rule's. For a rule with a norm for each gradient
+    they are lists with an entry for every gradient of the container, and None for the gradients that the group does not
     scale.
 
     Args:
         rule: from a dialect.
-        scaled: a selection of the gradients that are clipped; None for all that no other group of the call scales. A gradient
+        scaled: a selection of the gradients to clip; None for all that no other group of the call scales. A gradient
             that no group scales stays as it is.
-        counted: a selection of the gradients that count in the norm, of a rule with one norm over all gradients; None for
-            those that are scaled. Groups may count the same gradients.
+        counted: for a rule with one norm over all gradients: a selection of the gradients that count in it; None for
+            the scaled ones. Groups may count the same gradients.
 
     Raises:
-        TypeError: for what is no rule, and for what is no selection.
-        ValueError: for ``counted`` with a rule that has not one norm over all gradients. When it is used: for a gradient that
-            two groups would scale, and for a pattern that matches no name. For gradients in parts on several processes the
-            latter is a :class:`gradclip.errors.GradclipWarning`, because others may have what it is for; with ``reduce=``
-            nothing is said.
+        TypeError: for an object that is not a rule, or not a selection.
+        ValueError: for ``counted`` with a rule without one norm over all gradients. In a clip: for a gradient that two groups
+            would scale, and for a pattern without a match. For gradients that are sharded over processes such a pattern is a
+            :class:`gradclip.errors.GradclipWarning`, because another process may have the match; with ``reduce=`` it is
+            allowed.
 
     Example:
         >>> import gradclip, numpy as np
@@ -86,11 +86,11 @@ class Group:
         object.__setattr__(self, "scaled", _frozen(self.scaled))
         object.__setattr__(self, "counted", _frozen(self.counted))
         if self.counted is not None and self.rule.scope is not Scope.GLOBAL:
-            what = "What counts in a norm can only be chosen for a rule with one norm over all gradients."
+            what = "counted= is only for a rule with one norm over all gradients."
             raise ArgumentError(what, f"rule={self.rule}, counted={self.counted!r}", "leave counted= out.")
 
 
-Rules = Rule | Group | Sequence[Group]  #: what a clip does: to all gradients, to some of them, or to several sets of them
+Rules = Rule | Group | Sequence[Group]  #: a clip: one rule for all gradients, a group, or several groups
 
 
 def _check_selection(name: str, given: Any) -> None:
@@ -111,16 +111,16 @@ def _is_selection(given: Any) -> bool:
 
 
 def _frozen(selection: Any) -> Any:
-    """The same with tuples for lists, so that a group can be a key, as a static argument of ``jax.jit`` has to be."""
+    """The selection with tuples for lists: a static argument of ``jax.jit`` must be hashable."""
     return tuple(map(_frozen, selection)) if isinstance(selection, (list, tuple)) else selection
 
 
 def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ...]:
-    """A rule, a group or several, as groups; anything else is refused, as :func:`gradclip.mistakes.check_rule` does."""
+    """A rule, a group or several, as groups; raises for anything else, as :func:`gradclip.mistakes.check_rule` does."""
     if isinstance(given, Rule):
         check_rule(given, keeps_shape=keeps_shape)
         return (Group(given),)
-    # a named tuple is one thing: a transformation of optax, for one
+    # a named tuple is not a list: optax's transformations are named tuples
     groups = tuple(given) if isinstance(given, (list, tuple)) and not hasattr(given, "_fields") else (given,)
     for group in groups:
         if isinstance(group, Rule):
@@ -144,11 +144,11 @@ class Chosen:
     scaled: list[list[int]]  #: for each group; no place is in two of these lists
     counted: list[list[int]]
     unmatched: list[str]  #: patterns that match no name
-    names: list[str]  #: of all gradients; empty where no selection asks for one
+    names: list[str]  #: names of all gradients; empty if no selection needs them
 
 
 def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
-    """What each group scales and counts; a gradient that is listed twice is chosen where one of its names is.
+    """What each group scales and counts; one matching name selects a gradient that is listed twice.
 
     Raises:
         ValueError: for a gradient that two groups would scale.
@@ -165,7 +165,7 @@ def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
 
 
 def names_of(opened: Gradients) -> list[str]:
-    """The name of each leaf, by which a pattern of a group finds it."""
+    """The name of each leaf, for the patterns of groups."""
     return _Found(opened).names()
 
 
@@ -185,14 +185,14 @@ def missing(chosen: Chosen) -> ArgumentError:
 
 
 class _Found:
-    """Selections looked up in one container, whose names are found when the first selection asks for them."""
+    """Looks up selections in one container; it makes the names when a selection first needs them."""
 
     def __init__(self, opened: Gradients) -> None:
         self.opened = opened
         self.unmatched: list[str] = []
         self._firsts: list[int] | None = None
         self._names: list[str] | None = None
-        self._own: list[str] = []  # what parameters call themselves, where that is another name
+        self._own: list[str] = []  # the parameters' own names, if they differ
 
     def names(self) -> list[str]:
         if self._names is None:
@@ -205,7 +205,7 @@ class _Found:
         return self._names
 
     def places(self, selection: Any) -> list[int]:
-        """What a selection selects, with every other place of the same gradients."""
+        """The places that a selection selects, with every other place of the same gradients."""
         if self._firsts is None:
             self._firsts = self.opened.firsts()
         firsts = self._firsts
@@ -231,7 +231,7 @@ class _Found:
 
 @constant
 def _matching(pattern: str, flags: int | None, names: Sequence[str]) -> list[int]:
-    """The places of the names that a regular expression matches, or without ``flags`` one with asterisks."""
+    """The places of the names that match a regular expression, or without ``flags`` a pattern with asterisks."""
     return list(_matches(pattern, flags, tuple(names)))
 
 
@@ -243,11 +243,11 @@ def _matches(pattern: str, flags: int | None, names: tuple[str, ...]) -> tuple[i
 
 @constant
 def _joined(places: Sequence[str]) -> list[str]:
-    """The keys, attributes and indices that lead to each leaf, joined by dots."""
+    """The keys, attributes and indices of each leaf, joined by dots."""
     return list(_dotted_names(tuple(places)))
 
 
-@functools.lru_cache(16)  # at each step they are the same
+@functools.lru_cache(16)  # they are the same in every step
 def _dotted_names(places: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_KEY.sub(_dotted, place).removeprefix(".") for place in places)
 
@@ -258,7 +258,7 @@ def _dotted(key: re.Match[str]) -> str:
 
 
 def _own_name(owner: Any) -> str:
-    """What a parameter calls itself."""
+    """A parameter's own name."""
     name = getattr(owner, "name", None)
     return name if isinstance(name, str) else ""
 

@@ -1,7 +1,7 @@
-"""How a list of tensors is carried through a clip: four operations on lists, and the one place where a way is chosen.
+"""Lanes: four operations on lists of tensors, for which a backend may have several implementations.
 
-:class:`Lane` itself is the reference: the mathematics on a backend's primitives, for any tensors. It is always right and always
-there. A framework's lanes derive from it and replace the operations that they do better; tests compare each with it.
+:class:`Lane` is the reference: the mathematics on a backend's primitives, for any tensors. A framework's lanes derive from it
+and override the operations that they do faster; tests compare each lane with the reference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gradclip.dtypes import promote
 
 __all__ = ["Into", "Lane"]
 
-#: where a result goes: into "new" tensors, into new ones but for those that stay as they are ("kept"), or in "place"
+#: where a result goes: "new" tensors; new tensors except unchanged ones ("kept"); or in "place"
 Into = Literal["new", "kept", "place"]
 
 
@@ -23,9 +23,9 @@ class Lane:
     """The four operations, on any tensors of a backend.
 
     Attributes:
-        backend: whose tensors they are.
-        dtype: the dtype that all the tensors have, or promote to, where the lane has found that they are dense, without gaps in
-            memory, distinct and untracked, and that all can be written if one can. "" where it has not: then each is asked.
+        backend: of the tensors.
+        dtype: the common dtype, or the dtype that the tensors promote to, if all are dense, contiguous, distinct and untracked,
+        and either all or none are writable; else "", and each tensor is tested.
     """
 
     stacks_norms = True  #: whether a vector of norms is cheaper than separate scalars
@@ -35,12 +35,12 @@ class Lane:
         self.dtype = dtype
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
-        """One norm over all tensors, each given once: a float where looking at a value is free, else a 0-d tensor.
+        """One norm over all tensors, which are distinct: a float if reading a value is free, else a 0-d tensor.
 
         Args:
             tensors: at least one.
             order: of the norm.
-            wide: the dtype to compute it in, where that is wider than the tensors' own.
+            wide: the dtype to compute in, if it is wider than the tensors' own.
         """
         wide = promote([*map(self.backend.dtype, tensors), *([wide] if wide else [])])
         each = self._norms(tensors, order, wide)
@@ -49,15 +49,15 @@ class Lane:
         return norms.total(self.backend, each, order)
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
-        """The norm of each tensor: floats where looking at a value is free, else 0-d tensors."""
+        """The norm of each tensor: floats if reading a value is free, else 0-d tensors."""
         return self._norms(tensors, order, "")
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         """Each tensor times a factor; a tensor whose factor is 1 stays as it is to the bit.
 
         Args:
-            tensors: distinct where they are written in place; at least one.
-            factors: one for all or a list of one for each: floats, or tensors that broadcast.
+            tensors: at least one; distinct, if they are written in place.
+            factors: one for all tensors or a list with one for each: floats, or tensors that broadcast.
             into: where the products go.
         """
         each = factors if isinstance(factors, list) else [factors] * len(tensors)

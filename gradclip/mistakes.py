@@ -1,4 +1,4 @@
-"""What people pass in the place of gradients, and of a rule. Each error names it, and says what to pass instead."""
+"""Wrong arguments in the place of gradients or of a rule. Each error names the argument and says what to pass instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KERAS_HINT = (
 )
 _GRADIENTS = "loss.backward() and model.parameters(), tape.gradient(loss, variables) or jax.grad(loss)(params) give gradients."
 
-#: a method's name -> how it is called
+#: a method's name -> a call of it
 _CALLS = {
     "parameters": "{}.parameters()",
     "named_parameters": "dict({}.named_parameters())",
@@ -30,7 +30,7 @@ _CALLS = {
 
 
 def is_keras_variable(kind: type) -> bool:
-    """Whether a type is that of Keras 3's variables, on whichever framework Keras runs."""
+    """Whether a type is Keras 3's variable, on any framework."""
     bases = ((base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__)
     return any(root == "keras" and name in ("Variable", "KerasVariable") for root, name in bases)
 
@@ -44,11 +44,11 @@ def keras_variable(x: object) -> TensorTypeError:
 
 
 def advice(x: object, tree: object = None) -> TensorTypeError | None:
-    """The error for something that is no tensor, where its type says what was meant; None for all else.
+    """The error for an object that is not a tensor, if its type shows the mistake; else None.
 
     Args:
-        x: what is no tensor.
-        tree: the container that it was found in.
+        x: the object.
+        tree: the container with ``x`` in it.
     """
     kind = type(x)
     if is_keras_variable(kind):
@@ -57,8 +57,8 @@ def advice(x: object, tree: object = None) -> TensorTypeError | None:
 
 
 def _of_container(tree: object) -> TensorTypeError | None:
-    """The error for a container that an optimizer makes: of settings, or of functions."""
-    if {"init", "apply"} <= set(getattr(tree, "_fields", ())):  # haiku's
+    """The error for a container that an optimizer makes, of settings or of functions."""
+    if {"init", "apply"} <= set(getattr(tree, "_fields", ())):  # haiku's model
         return _functions_of(tree)
     if {"init", "update"} <= set(getattr(tree, "_fields", ())):
         hint = "clip the gradients first, and give them to optimizer.update; or put gradclip's rule into optax.chain: "
@@ -80,7 +80,7 @@ def _of_container(tree: object) -> TensorTypeError | None:
 def _of_gradclip(x: object) -> TensorTypeError | None:
     kind = type(x)
     if kind.__module__.startswith("gradclip.") and kind.__name__ == "ClipResult":
-        return TensorTypeError("A result is no gradient: it holds them.", "a gradclip.ClipResult", "pass result.grads.")
+        return TensorTypeError("A result is not a gradient: it has them.", "a gradclip.ClipResult", "pass result.grads.")
     if isinstance(x, Rule) or kind.__module__ == "gradclip.groups":
         received = f"rule={x}" if isinstance(x, Rule) else "a gradclip.Group"
         return TensorTypeError("A rule is no gradient.", received, "the gradients come first: gradclip.clip(grads, rule).")
@@ -98,7 +98,7 @@ def _of_value(x: object) -> TensorTypeError | None:
 
 
 def _of_optimizer(x: object) -> TensorTypeError | None:
-    """The error for an optimizer, or for what records a loss."""
+    """The error for an optimizer, or for a gradient tape."""
     kind = type(x)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if hasattr(kind, "step") and isinstance(getattr(x, "param_groups", None), list):
@@ -108,12 +108,12 @@ def _of_optimizer(x: object) -> TensorTypeError | None:
         hint = "pass the parameters: model.parameters()." if hasattr(kind, "step") else _KERAS_HINT  # Paddle's has both
         return TensorTypeError("An optimizer is no gradient.", name, hint)
     if kind.__name__ == "GradientTape":
-        return TensorTypeError("A tape is no gradient.", name, "ask it for them: tape.gradient(loss, variables).")
+        return TensorTypeError("A tape is no gradient.", name, "call tape.gradient(loss, variables).")
     return None
 
 
 def _functions_of(x: object) -> TensorTypeError:
-    """The error for a model whose parameters are elsewhere, as those of haiku and flax.linen are."""
+    """The error for a model without parameters of its own, as in haiku and flax.linen."""
     hint = "params = model.init(...) makes its parameters, and jax.grad(loss)(params) their gradients: pass these."
     return TensorTypeError("A model is no gradient.", f"an object of type {type(x).__module__}.{type(x).__qualname__}", hint)
 
@@ -137,7 +137,7 @@ def _of_model(x: object) -> TensorTypeError | None:
 
 
 def _of_function(x: object) -> TensorTypeError | None:
-    """The error for a function, or a method that was not called."""
+    """The error for a function, or for a method without its call."""
     owner, name = getattr(x, "__self__", None), getattr(x, "__name__", "")
     if callable(x) and owner is not None and not isinstance(owner, ModuleType):
         is_model = hasattr(owner, "parameters") or hasattr(owner, "trainable_variables")
@@ -157,12 +157,12 @@ def _function_name(x: object) -> str:
 
 
 def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: Sequence[Any]) -> None:
-    """Refuse to write to weights, to an optimizer's state or to a loss, as far as these can be told from gradients.
+    """Refuse to write to weights, to an optimizer's state or to a loss, as far as gradclip can recognise them.
 
     Args:
         backend: of the tensors.
         tree: the container that the caller gave.
-        present, owners: what was found in it, as :class:`gradclip.registry.Gradients` has it.
+        present, owners: the gradients and their owners, as in :class:`gradclip.gradients.Gradients`.
 
     Raises:
         TypeError, ValueError, RuntimeError: one exception that is all three.
@@ -171,11 +171,11 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
         if backend.is_tensor(next(iter(tree), None)):
             hint = "pass model.parameters()."
             raise NotWritableError("The state of an optimizer is no gradient.", f"a {type(tree).__name__}", hint)
-        if hasattr(tree, "_metadata"):  # torch's Module.state_dict leaves it there; its tensors are the weights' own memory
+        if hasattr(tree, "_metadata"):  # torch's Module.state_dict has it; its tensors share the weights' memory
             hint = "pass model.parameters(), or dict(model.named_parameters())."
             raise NotWritableError("A state_dict holds weights, not gradients.", f"a {type(tree).__name__}", hint)
         if any(x is None for x in owners) and any(x is not None for x in owners):
-            hint = "pass the parameters alone; gradients that stand beside them belong in a call of their own."
+            hint = "pass only the parameters, and other gradients in a separate call."
             raise NotWritableError(
                 "Beside parameters a tensor that is none is a buffer.", f"a {type(tree).__name__} of both", hint
             )
@@ -213,7 +213,7 @@ _EXAMPLE = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
 
 
 def check_rule(rule: object, *, keeps_shape: bool = False) -> None:
-    """Refuse what is no rule, and where gradients must keep their shape a rule whose result has another."""
+    """Refuse an object that is not a rule, and for gradients that must keep their shape a rule that changes it."""
     if not isinstance(rule, Rule):
         raise not_a_rule(rule)
     if keeps_shape and rule.scope is EXAMPLE:
@@ -226,7 +226,7 @@ def not_a_rule(given: object, what: str = "rule must be a gradclip.Rule.") -> Ar
     """The error for something else in the place of a rule, with a line to copy."""
     received = f"rule={shown(given)}"
     if isinstance(given, (bool, int, float)):
-        hint = f"say what the limit means: {_EXAMPLE.replace('1.0', str(given))}."
+        hint = f"name the rule of the limit: {_EXAMPLE.replace('1.0', str(given))}."
     elif isinstance(given, ModuleType) and given.__name__.startswith("gradclip.dialects."):
         received, hint = f"rule={given.__name__}", f"call one of its functions: {', '.join(given.__all__)}."
     elif isinstance(own := getattr(given, "rule", None), Rule):
@@ -243,7 +243,7 @@ def _is_of_dialect(given: object) -> bool:
 
 
 def _native(given: object) -> str:
-    """The call that makes a rule, for a dialect's function, or for what a framework clips with itself; "" for all else."""
+    """The call that makes a rule, for a dialect's function or for a framework's own clip; "" for anything else."""
     name = given if isinstance(given, str) else _qualified(given)
     root, _, rest = name.removeprefix("gradclip.").removeprefix("dialects.").removeprefix("dropins.").partition(".")
     rule = same(f"{root}.{rest.rpartition('.')[2]}", _RULES)

@@ -1,7 +1,7 @@
-"""The norm, once, on any backend's primitives: of one tensor, along axes, and of all from the norm of each.
+"""The norm on any backend's primitives: of one tensor, along axes, and of all from the norm of each.
 
-It accumulates at least in float32, and neither overflows nor vanishes for a finite gradient: where a sum of powers would, the
-tensor is divided by a scale first. Nothing here looks at a value.
+It accumulates in at least float32. For finite gradients it neither overflows nor vanishes: if a sum of powers would, it first
+divides the tensor by a scale. It reads no values.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SAFE = {
 
 
 class EmptyNormError(ArgumentError, RuntimeError):
-    """The largest or least magnitude of no elements at all, which is not defined."""
+    """The largest or smallest magnitude of no elements, which is undefined."""
 
 
 def check_dtypes(backend: Backend, tensors: Sequence[Tensor], name: str = "") -> None:
-    """Raise :class:`DTypeError` unless all are of a floating or complex dtype that the arithmetic is defined for.
+    """Raise :class:`DTypeError` unless all have a floating or complex dtype that the arithmetic supports.
 
-    ``name`` is what the message says of the gradient.
+    ``name`` is the gradient's name in the message.
     """
     for dtype in {backend.dtype(x) for x in tensors}:
         if dtype not in WIDE:
@@ -42,12 +42,12 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor], name: str = "") ->
 
 
 def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None, wide: str = "") -> Tensor:
-    """The norm over ``axes``, or of the whole tensor, as a tensor; computed in ``wide`` where that is wider than ``x``.
+    """The norm over ``axes``, or over all elements, as a tensor; computed in ``wide`` if that is wider than ``x``.
 
     A sparse ``x`` counts each of its rows once.
     """
     values, _ = backend.rows(x)
-    is_exact = math.isinf(order) or order == 0  # no arithmetic, which a wider dtype would help
+    is_exact = math.isinf(order) or order == 0  # no arithmetic that a wider dtype would improve
     widened = values if is_exact else _widened(backend, values, wide)
     remainder, scale = _scaled_norm(backend, widened, order, axes, backend.dtype(values))
     n = remainder if scale is None else remainder * scale
@@ -57,7 +57,7 @@ def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None
 
 
 def _leaves_out_zeros(backend: Backend, x: Tensor, values: Tensor, order: float) -> bool:
-    """Whether a sparse gradient has elements that it does not hold, which are zeros, and the order is one that notices."""
+    """Whether a sparse gradient has zeros that it does not store, and the norm of this order depends on them."""
     if order >= 0 or not backend.is_sparse(x):
         return False
     return math.prod(_shape(backend, x)) > math.prod(_shape(backend, values))
@@ -90,12 +90,12 @@ def combine(norms: Sequence[float], order: float) -> float:
         return unit
     try:
         return float(unit * math.fsum((n / unit) ** order for n in norms) ** (1 / order))
-    except OverflowError:  # of an order near 0
+    except OverflowError:  # for an order near 0
         return math.inf
 
 
 def total(backend: Backend, norms: Sequence[Tensor], order: float) -> Tensor:
-    """The norm of all from the norm of each, as tensors: 0-d, or vectors of one length that are combined element by element."""
+    """The norm of all from the norm of each, as 0-d tensors, or as vectors of one length, element by element."""
     if len(norms) == 1 and order != 0:
         return norms[0]
     stacked = backend.stack(norms, promote([backend.dtype(n) for n in norms]))
@@ -105,7 +105,7 @@ def total(backend: Backend, norms: Sequence[Tensor], order: float) -> Tensor:
 
 
 def _shape(backend: Backend, x: Tensor) -> tuple[int, ...]:
-    """The shape, with -1 for what tracing does not know."""
+    """The shape, with -1 for lengths that are unknown while tracing."""
     return tuple(-1 if length is None else length for length in backend.shape(x) or ())
 
 
@@ -116,17 +116,17 @@ def wide_real(backend: Backend, x: Tensor) -> str:
 
 
 def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None, source: str) -> tuple[Tensor, Any]:
-    """(r, s) where the norm is r * s, or r where s is None: the product may overflow where neither factor does.
+    """(r, s) for the norm r * s, or r if s is None: the product may overflow though neither factor does.
 
-    ``source`` is the dtype that the elements had before they were widened.
+    ``source`` is the dtype of the elements before widening.
     """
     magnitude = backend.abs(backend.cast(x, WIDE[backend.dtype(x)]))
     if axes == ():
-        return magnitude, None  # each element by itself, which a framework's reduction may take for all of them
+        return magnitude, None  # axes=() is each element separately; a framework may read it as all axes
     is_empty = 0 in _shape(backend, x)
     if is_empty and (math.isinf(order) or order < 0):
         what = "The norm of an empty gradient is not defined for an infinite or negative order."
-        hint = "leave empty gradients out, or use a finite order."
+        hint = "leave out empty gradients, or use a finite order."
         raise backend.error(EmptyNormError(what, f"norm_type={order}, shape={_shape(backend, x)}", hint))
     if order == math.inf:
         return backend.max(magnitude, axes), None
@@ -137,7 +137,8 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
     if is_empty or order != order or (0 < order <= 2 and _has_room(source, wide_real(backend, x))):
         return _power_norm(backend, magnitude, order, axes), None
     constant = backend.detach(magnitude)
-    extreme = backend.max(constant, axes) if order > 0 else -backend.max(-constant, axes)  # whose power counts most
+    # the magnitude whose power is largest
+    extreme = backend.max(constant, axes) if order > 0 else -backend.max(-constant, axes)
     scale = _scale(backend, extreme, order, wide_real(backend, x))
     return _power_norm(backend, magnitude / scale, order, axes), scale
 
@@ -148,13 +149,13 @@ def _has_room(source: str, dtype: str) -> bool:
 
 
 def _scale(backend: Backend, extreme: Tensor, order: float, dtype: str) -> Tensor:
-    """What to divide by so that powers neither overflow nor vanish; 1 where nothing finite is at stake."""
+    """The divisor with which powers neither overflow nor vanish; 1 if the largest magnitude is 0 or not finite."""
     if order == 2:
         least, most, below, above = _SAFE[dtype]
         small, large = extreme < backend.constant(least, extreme), extreme > backend.constant(most, extreme)
         return backend.where(large, above, backend.where(small, below, backend.cast(extreme * 0 + 1, dtype)))
     finite = backend.where(extreme <= backend.constant(LARGEST[dtype], extreme), extreme, 1.0)
-    if abs(order) <= 32:  # XLA multiplies by one over the scale, which must not be subnormal; 4 to this power is no overflow
+    if abs(order) <= 32:  # XLA multiplies by the inverse, which must not be subnormal; 4 to this power does not overflow
         finite = backend.clip(finite, None, 2.0 ** (126 if dtype == "float32" else 1022))
     return backend.where(finite > 0, finite, 1.0)
 
@@ -175,12 +176,12 @@ def _power_norm(backend: Backend, magnitude: Tensor, order: float, axes: tuple[i
     is_zero = summed <= 0
     positive = backend.where(is_zero, 1.0, summed)
     root = backend.power(positive, 1 / order)
-    # of a negative order the powers of what is infinite vanish
+    # for a negative order the powers of infinities vanish
     return backend.where(is_zero, 0.0 if order > 0 else math.inf, root)
 
 
 def mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
-    """The root mean power from the norm, for a rule that clips by it."""
+    """The root mean power from the norm, for a rule with ``mean``."""
     if not rule.mean:
         return n
     size = backend.size(x)
@@ -197,13 +198,13 @@ def per_example(backend: Backend, x: Tensor, order: float, wide: str) -> Tensor:
 
 
 def axes_of(backend: Backend, x: Tensor, rule: Rule, name: str = "") -> tuple[int, ...] | None:
-    """The axes that a rule reduces of this gradient, counted from the front; None for all, where the rank is not known.
+    """The axes of this gradient that a rule reduces, counted from the front; None for all, if the rank is unknown.
 
-    ``name`` is what a message says of the gradient.
+    ``name`` is the gradient's name in a message.
     """
     shape = backend.shape(x)
     if shape is None and rule.unit_axes and rule.axes is None:
-        what = "The units of a gradient whose number of dimensions is not known must be named."
+        what = "A gradient of unknown rank needs axis= for its units."
         raise backend.error(ShapeError(what, f"shape=None{name}", "pass axis= to adaptive_grad_clip."))
     if shape is None:
         return rule.axes
@@ -230,6 +231,6 @@ def _unit_axes(backend: Backend, shape: tuple[int | None, ...], name: str) -> tu
     if sum(length != 1 for length in shape) <= 1:
         return tuple(range(rank))
     if rank > 5:
-        what = "The units of a gradient of more than five dimensions must be named."
+        what = "A gradient of more than five dimensions needs axis= for its units."
         raise backend.error(ShapeError(what, f"shape={shape}{name}", "pass axis= to adaptive_grad_clip."))
     return (0,) if rank <= 3 else tuple(range(rank - 1))

@@ -1,4 +1,4 @@
-"""What a backend says of gradients that lie on several processes. The mathematics is :mod:`gradclip.distributed`."""
+"""What a backend tells about gradients that are sharded over processes. :mod:`gradclip.distributed` has the mathematics."""
 
 from __future__ import annotations
 
@@ -10,80 +10,80 @@ __all__ = ["Distributed", "Parts", "Processes"]
 
 
 class Processes:
-    """Processes whose norms become one: an engine's process group, behind the little that is asked of it.
+    """Processes whose norms become one: a thin interface to a framework's process group.
 
-    Every process of the group calls the same methods in the same order; each call is one collective, or one for each of several
-    axes of a mesh that no single group covers.
+    Every process of the group calls the same methods in the same order. Each call is one collective, or one for each axis of a
+    mesh if no single group covers the axes.
     """
 
-    rank: int = 0  #: this process, as the engine counts them
-    ranks: frozenset[int] = frozenset()  #: all of them
+    rank: int = 0  #: this process's number
+    ranks: frozenset[int] = frozenset()  #: the number of processes
 
     def combine(self, values: list[Any], join: Callable[[list[list[Any]]], list[Any]]) -> list[Any]:
-        """``join`` of the values of every process, which are floats, or 0-d tensors where a look at them is not free.
+        """``join`` applied to the values of every process: floats, or 0-d tensors if reading them is not free.
 
         Args:
-            values: of this process, as many as on every other; where it has ``across``, tensors of any shape too.
-            join: makes one list of the lists of all processes, of vectors of all their elements one; floats stay floats.
+            values: of this process, as many as on every other; with ``across`` also tensors of any shape.
+            join: combines the lists of all processes into one list, vectors element by element; floats stay floats.
         """
         raise NotImplementedError
 
     def parts(self, leaves: Sequence[Any]) -> Parts | None:
-        """The gradients as parts that lie on these processes; None where each process has others, as in a pipeline."""
+        """The gradients as shards on these processes; None if each process has other gradients, as in a pipeline."""
         return None
 
     def collect(self, texts: list[str]) -> list[str]:
-        """The texts of every process, in the order of the processes; to say whose fault it is, so it may be slow."""
+        """The texts of every process, in the order of the processes; it names culprits, so it may be slow."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Gradients of which this process holds parts. All lists have an entry for each leaf of the container."""
+    """Gradients of which this process has shards. All lists have an entry for each leaf of the container."""
 
-    held: list[Any]  #: what is here of each gradient, to be written in place; None where there is no gradient
+    held: list[Any]  #: this process's shard of each gradient, to be written in place; None without a gradient
     groups: Sequence[Processes]  #: in an order that is the same on every process
-    places: Sequence[Sequence[int]]  #: for each group the leaves whose parts its processes hold, the same on each of them
-    #: makes what counts here in the norms: None for an empty part, and for one that another process counts
+    places: Sequence[Sequence[int]]  #: for each group the leaves whose shards its processes have, the same on each process
+    #: returns the tensors that this process adds to the norm: None for an empty shard, or if another process counts it
     counted: Callable[[], list[Any]]
-    ranks: frozenset[int]  #: the processes that any of the gradients lies on, replicas included
-    whole: Callable[[int, Any], Any]  #: a gradient from its place and this process's new part of it
-    sums: Sequence[int] = ()  #: leaves whose value is a sum over processes of what they hold
-    #: which processes share the slices of a leaf (by its place) along these axes; None where each slice lies on one, and the
-    #: same object for the same processes. Itself None where the backend cannot tell
+    ranks: frozenset[int]  #: the processes that have any of the gradients, with replicas
+    whole: Callable[[int, Any], Any]  #: makes a gradient from its place and this process's new shard
+    sums: Sequence[int] = ()  #: leaves whose value is the sum of the processes' tensors
+    #: the processes that share the slices of a leaf (by its place) along these axes: None if each slice is on one process, the
+    #: same object for the same processes. The attribute is None if the backend cannot tell
     across: Callable[[int, Sequence[int]], Processes | None] | None = None
 
 
 class Distributed:
-    """A framework's tensors on several processes; for one that has none these defaults are enough."""
+    """A framework's tensors on several processes. The defaults are for a framework without such tensors."""
 
     def parts(self, leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
-        """What this process holds of gradients that lie on several; None where every process has its own.
+        """This process's shards of gradients; None if every process has its own gradients.
 
-        Asked where no lane vouches for the gradients, or where a parameter has none here, which others may have.
+        gradclip asks if no lane excludes it, or if a parameter has no gradient here, because another process may have one.
         """
         return None
 
     def together(self, x: Any) -> Any:
-        """A tensor that lies in parts on several processes, put together on each of them; any other itself."""
+        """A sharded tensor, gathered on each of its processes; any other tensor itself."""
         return x
 
     def whose(self, x: Any) -> str:
-        """For a tensor on several processes "process 3: ", those on which it is not finite; for any other nothing."""
+        """ "process 3: " for a tensor on several processes: the processes on which it is not finite; "" for any other."""
         return ""
 
     def doubt(self, tensors: Sequence[Any]) -> str | None:
-        """Why these are most likely not yet the gradients to clip, as the text of a warning; None for all others."""
+        """The text of a warning if these are probably not yet the gradients to clip; else None."""
         return None
 
     def is_recorded(self, tensors: Sequence[Any]) -> bool:
-        """Whether what is done to them now is recorded for a derivative, by a framework that records eagerly."""
+        """Whether autograd records operations on them now, in a framework that records eagerly."""
         return False
 
     def widest(self) -> str:
-        """The widest real dtype that a tensor can have now: that of a sum which is handed out to be reduced."""
+        """The widest real dtype that a tensor can have now, for a sum that a user's function reduces."""
         return "float64"
 
     def group(self, reduce: object) -> Processes | None:
-        """The processes behind a process group or mesh of the framework's own engine; None for anything else."""
+        """The processes of a framework's process group or mesh; None for anything else."""
         return None

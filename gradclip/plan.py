@@ -1,4 +1,4 @@
-"""What a call asks for, and its plan: which rule counts which gradients, and which it scales."""
+"""A call's request, and its plan: which gradients each rule counts, and which it scales."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gradclip.rule import Rule
 
 __all__ = ["UNKNOWN", "Asked", "Clip", "Plan", "planned"]
 
-UNKNOWN: Any = type("UNKNOWN", (), {})  #: for a norm that is to be measured; torch 2.4 compiles a type here, and no object
+UNKNOWN: Any = type("UNKNOWN", (), {})  #: no known norm: measure it. A type, because torch 2.4 cannot compile an object here
 
 
 @dataclass(slots=True)
 class Asked:
-    """What a call asks for, besides the gradients and the rule."""
+    """The request of a call, besides the gradients and the rule."""
 
     into: Into = "new"  #: where the clipped gradients go
     until: Literal["norm", "coefficient", "scale"] = "scale"  #: the last step to take
-    norm: Any = UNKNOWN  #: a norm that was measured before
+    norm: Any = UNKNOWN  #: a known norm
     params: Any = None
     reduce: Any = None
 
 
 @dataclass(slots=True)
 class Clip:
-    """One rule's part of a call. Places are those in the container."""
+    """One rule of a call. Places are places in the container."""
 
     rule: Rule
     scaled: Sequence[int]
@@ -44,12 +44,12 @@ class Clip:
 
 @dataclass(slots=True)
 class Plan:
-    """A call whose gradients are chosen: what every step after that needs."""
+    """A call with its gradients chosen, for all later steps."""
 
-    held: Gradients  #: what this process holds of the gradients that some rule is for
-    several: Shared | None  #: where other processes hold some too
+    held: Gradients  #: this process's gradients that some rule is for
+    several: Shared | None  #: if other processes hold shards too
     clips: list[Clip]
-    is_list: bool  #: whether the caller gave a list of rules, and gets a list of norms
+    is_list: bool  #: whether the caller gave a list of rules and so gets a list of norms
 
     def result(self, of_each: list[Any]) -> Any:
         return of_each if self.is_list else of_each[0]
@@ -79,14 +79,14 @@ def planned(opened: Gradients, rules: Rules, asked: Asked) -> Plan:
 
 
 def _shared(used: Gradients, wanted: list[subsets.Wanted], asked: Asked) -> Shared | None:
-    """What other processes hold, where the gradients or the caller say that they do."""
+    """The gradients as shards, if their type or the caller says that other processes have shards."""
     if asked.reduce is None and len(used.present) == len(used.leaves) and (not used.present or used.lane.dtype):
         return None
     return shared(used, wanted, asked.reduce, differentiates=asked.until == "scale" and asked.into != "place")
 
 
 def _used(opened: Gradients, chosen: Chosen, keep: bool) -> Gradients:
-    """The container without the gradients that no group is for; rebuilt it has those again, and unless ``keep`` copies."""
+    """The container without the gradients that no group is for; rebuilt, it has them again, copied unless ``keep``."""
     scaled = {i for places in chosen.scaled for i in places}
     used = scaled.union(*chosen.counted)
     if len(scaled) == len(opened.leaves):
@@ -110,13 +110,13 @@ def _copies(opened: Gradients, tensors: list[Any]) -> list[Any]:
     parts = None if opened.lane.dtype else backend.distributed.parts(tensors, [None] * len(tensors))
     if parts is None:
         return opened.lane.scale(tensors, 1.0, "new")
-    # part by part: to copy the whole, a framework may sum what lies on several processes
+    # shard by shard: to copy a complete gradient, a framework may sum over processes
     copies = zip(tensors, parts.held, strict=True)
     return [x if here is None else parts.whole(i, backend.copy(here)) for i, (x, here) in enumerate(copies)]
 
 
 def _check_patterns(opened: Gradients, chosen: Chosen, several: Shared | None, asked: Asked) -> None:
-    """Refuse a pattern that matches no name, unless other processes may have what it is for."""
+    """Refuse a pattern that matches no name, unless another process may have the match."""
     if not chosen.unmatched or not opened.leaves or opened.is_excerpt or asked.reduce is not None:
         return
     is_in_parts = opened.backend is not None and opened.backend.distributed.parts(opened.leaves, opened.owners) is not None
@@ -126,7 +126,7 @@ def _check_patterns(opened: Gradients, chosen: Chosen, several: Shared | None, a
 
 
 def _give_parameters(held: Gradients, clips: list[Clip], params: Any) -> None:
-    """For rules relative to the parameters those that the caller gave, looked up once: they may be an iterator."""
+    """Look up the caller's parameters, once, for rules that are relative to them: they may be an iterator."""
     relative = [clip for clip in clips if clip.rule.relative_to is not None]
     if relative and params is not None and held.backend is not None:
         owners = parameters(held, relative[0].rule, params)

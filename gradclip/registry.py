@@ -1,8 +1,8 @@
-"""Which backend owns this tensor, found from its type alone.
+"""The backend of a tensor, found from the tensor's type.
 
-A type is matched by the top-level modules of its bases (``torch``, ``jaxlib``), so that nothing is imported that the tensor's
-own framework has not imported already; the backend then confirms. Third parties join by an entry point of the group
-``gradclip.backends``, named after the top-level module of their tensors, or by :func:`register`.
+gradclip matches the top-level modules of the type's bases (``torch``, ``jaxlib``), so it imports no framework that is not
+imported already; the backend then confirms. Third parties add a backend with an entry point of the group
+``gradclip.backends``, named after the top-level module of their tensors, or with :func:`register`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 GROUP = "gradclip.backends"
 
-#: top-level module of a tensor's type -> where its backend is
+#: top-level module of a tensor's type -> the backend's module and class
 _SOURCES: dict[str, str | Callable[[], Backend]] = {
     "numpy": "gradclip.backends.numpy:NumpyBackend",
     "ml_dtypes": "gradclip.backends.numpy:NumpyBackend",
@@ -53,7 +53,7 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
 
     Args:
         module: the top-level module of the tensors' type: ``"mylib"``.
-        backend: a :class:`gradclip.Backend`, or what makes one when it is first needed (its class, for example).
+        backend: a :class:`gradclip.Backend`, or a callable that makes one at its first use (its class, for example).
 
     Raises:
         TypeError: if ``backend`` is neither, or ``module`` is not a string.
@@ -78,11 +78,11 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
 def _sources() -> dict[str, str | Callable[[], Backend]]:
     global _entry_points_read
     if not _entry_points_read:
-        from importlib import metadata  # here, because it takes as long as a quarter of gradclip to import
+        from importlib import metadata  # imported here: it takes a quarter of the time of gradclip's import
 
         for point in metadata.entry_points(group=GROUP):
             _SOURCES.setdefault(point.name, point.value)
-        _entry_points_read = True  # not before: another thread would take a third party's tensors for none
+        _entry_points_read = True  # not before: another thread would not recognise a third party's tensors
     return _SOURCES
 
 
@@ -92,7 +92,7 @@ def get(module: str) -> Backend:
         source = given = _sources()[module]
         if isinstance(source, str):
             source = _resolve(source)
-        # one instance however many modules a framework's types are spread over
+        # one instance for all modules of a framework's types
         same = (known for other, known in _backends.items() if _SOURCES[other] == given)
         backend = next(same, None) or source()
         if backend.whole and backend.as_a_whole is None:
@@ -104,7 +104,7 @@ def get(module: str) -> Backend:
 
 
 def _resolve(path: str) -> Any:
-    """What ``"package.module:name"`` names; this imports the module."""
+    """The object ``"package.module:name"``; this imports the module."""
     where, _, attribute = path.partition(":")
     return getattr(importlib.import_module(where), attribute)
 
@@ -115,7 +115,7 @@ def home(module: str) -> Backend | None:
 
 
 def loaded() -> Iterator[Backend]:
-    """The backends whose framework this process has imported; one that is too old disturbs no other."""
+    """The backends of the frameworks that this process has imported; a framework that is too old is left out."""
     for module in list(_sources()):
         if module in sys.modules:
             try:
@@ -140,13 +140,13 @@ def find(x: object) -> Backend | None:
 
 
 def of_type(kind: type) -> Backend | None:
-    """The backend of the framework that defines a type, be it of a tensor or of something else."""
+    """The backend of the framework that defines a type, a tensor's or any other."""
     number = _number_of(kind)
     return None if number < 0 else _numbered[number]
 
 
 def looked_at(x: Any) -> Any:
-    """A number as a float, and a tensor of one element too if looking at it is free; anything else as it is."""
+    """A number as a float, and a tensor of one element too if reading it is free; anything else unchanged."""
     if isinstance(x, (int, float)):
         return float(x)
     backend = find(x)

@@ -1,4 +1,4 @@
-"""What rules and results show of themselves: a line, whatever they hold."""
+"""The ``repr`` of rules and results: one line for any contents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["number", "numbers", "tensors"]
 
-_FEW = 4  #: leaves of a container that are shown each
+_FEW = 4  #: the most leaves of a container that are shown one by one
 
 
 def number(x: Any) -> str:
@@ -22,13 +22,13 @@ def number(x: Any) -> str:
     if _shape(x) == ():
         try:
             return f"{float(x):.6g}"
-        except Exception:  # of a tracer, whose value nobody knows yet, each framework raises its own
+        except Exception:  # for a tracer, which has no value yet, each framework raises its own
             return f"<{type(x).__name__}>"
     return _one(x)
 
 
 def numbers(tree: Any) -> str:
-    """Norms or coefficients: a few as they are, of many the count.
+    """Norms or coefficients: a few one by one, many as their count.
 
     >>> numbers(0.5), numbers([3.0, None]), numbers({"w": 1.0}), numbers([1.0] * 9)
     ('0.5', '[3, None]', "{'w': 1}", '<list of 9>')
@@ -44,7 +44,7 @@ def numbers(tree: Any) -> str:
 
 
 def tensors(tree: Any) -> str:
-    """Gradients: how many, of how many elements, and the first shapes.
+    """Gradients: their number, the number of elements, and the first shapes.
 
     >>> tensors(None), tensors([]), tensors({"w": None})
     ('None', '<list of 0 tensors>', '<dict of 0 tensors, 1 None>')
@@ -77,7 +77,7 @@ def _leaves(tree: Any) -> Iterator[Any]:
 def _shape(x: Any) -> tuple[Any, ...] | None:
     try:
         return tuple(x.shape)
-    except Exception:  # no tensor; or one of unknown rank, of which TensorFlow raises
+    except Exception:  # not a tensor; or of unknown rank, for which TensorFlow raises
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a clip returns: the gradients, and the norm and the coefficient as tensors of their framework."""
+"""The result of a clip: the gradients, and the norm and the coefficient as tensors of their framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ClipResult", "Found", "last", "public"]
 
 @dataclass(slots=True)
 class Found:
-    """What the engine found: numbers as floats where looking at a value is free, and lists with an entry for each leaf."""
+    """The engine's result: numbers as floats if reading a value is free, and lists with an entry for each leaf."""
 
     grads: Any
     norm: Any
@@ -25,24 +25,24 @@ class Found:
 
 
 class ClipResult:
-    """What a clip did.
+    """The result of a clip.
 
     Attributes:
         grads: the clipped gradients, in the same container and of the same dtypes; None in a slot's ``last``.
         norm: the norm before clipping; None for :attr:`Scope.VALUE`.
-        coefficient: what the gradients were multiplied by, 1 where nothing was clipped; None for :attr:`Scope.VALUE`.
+        coefficient: the factor of the gradients, 1 if nothing was clipped; None for :attr:`Scope.VALUE`.
         is_list: whether they are lists with an entry for each of several groups.
-        culprits: the names of the gradients that are not finite, where one norm over all gradients is not finite and looking
-            at it is free: eagerly, on the host. None are known of gradients in parts on several processes, and for a norm that
-            was handed in.
+        culprits: the names of the gradients that are not finite, if one norm over all gradients is not finite and reading
+            it is free: eagerly, on the host. Empty for gradients that are sharded over processes, and for a known
+            norm.
 
     The norm and the coefficient are 0-d tensors of the gradients' framework (NumPy: scalars), of the widest dtype among the
     gradients and at least float32, on every device: ``float(result.norm)`` always works outside of a trace. For
     :attr:`Scope.TENSOR` and :attr:`Scope.AXES` there is one for each gradient, in the container of the gradients (a list for an
     iterator; pairs for Paddle's pairs), with None where a gradient is None. For :attr:`Scope.EXAMPLE` they are vectors. For a
-    list of groups each is a list with an entry for each group; a container in it has None for what the group does not scale.
-    For :attr:`Scope.AXES` and gradients in parts on several processes there are those of the slices of which this process has
-    something. Where there is no gradient at all and no framework, they are Python floats.
+    list of groups each is a list with an entry for each group; a container in it has None for gradients that the group does
+    not scale. For :attr:`Scope.AXES` and gradients that are sharded over processes they are those of the slices that are at
+    least partly on this process. Without any gradient, and so without a framework, they are Python floats.
 
     >>> import gradclip, numpy as np
     >>> from gradclip.dialects import optax, tensorflow
@@ -77,7 +77,7 @@ class ClipResult:
 
     @property
     def coefficient(self) -> Any:
-        """What the gradients were multiplied by."""
+        """The factor of the gradients."""
         return self._coefficient if self._form is None else self._form.of(self._coefficient)
 
     def __repr__(self) -> str:
@@ -87,15 +87,15 @@ class ClipResult:
         return ClipResult, (self.grads, self.norm, self.coefficient, None, self.is_list, self.culprits)
 
     def found(self) -> tuple[Any, Any]:
-        """The norm and the coefficient, as floats where looking at a value is free: for who counts them and needs no tensor."""
+        """The norm and the coefficient, as floats if reading a value is free: for code that needs no tensors."""
         return self._norm, self._coefficient
 
 
 @dataclass(slots=True)
 class _Form:
-    """How floats become tensors when somebody asks: most callers want the gradients alone.
+    """How floats become tensors on demand: most callers use only the gradients.
 
-    The tensors are made each time and not kept, because who asks may be tracing.
+    It makes the tensors each time and keeps none, because the caller may be tracing.
     """
 
     lane: Lane
@@ -118,7 +118,7 @@ class _Form:
 
 
 def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
-    """The result as a user gets it."""
+    """The result for the user."""
     norm, coefficient = _contained(opened, found.norm, is_list), _contained(opened, found.coefficient, is_list)
     if opened.backend is None or norm is None:
         return ClipResult(found.grads, norm, coefficient, None, is_list)
@@ -129,7 +129,7 @@ def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
 
 
 def _contained(opened: Gradients, found: Any, is_list: bool) -> Any:
-    """Lists with an entry for each leaf as the container, which has no gradient in it any more."""
+    """Lists with an entry for each leaf, as the container; it keeps no gradients."""
     if is_list and found is not None:
         return [_contained(opened, x, False) for x in found]
     if not isinstance(found, list):
@@ -138,7 +138,7 @@ def _contained(opened: Gradients, found: Any, is_list: bool) -> Any:
 
 
 def last(opened: Gradients, found: Found, *, is_list: bool = False) -> ClipResult:
-    """What a slot keeps of its last clip: the norm and the coefficient, and no gradients, which would stay in memory."""
+    """A slot's last result: the norm and the coefficient, without gradients, which would stay in memory."""
     return public(opened, Found(None, found.norm, found.coefficient, found.culprits), is_list=is_list)
 
 
@@ -150,5 +150,5 @@ def _dtype(opened: Gradients) -> str:
 
 
 def _is_looked_at(norm: Any) -> bool:
-    """Whether there are floats in it: eagerly, on the host."""
+    """Whether it has floats, as eager clips on the host do."""
     return isinstance(norm, float) or (isinstance(norm, list) and any(map(_is_looked_at, norm)))

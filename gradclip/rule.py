@@ -1,6 +1,6 @@
-"""What a clip means, as data: its scope, its norm, its limit and its coefficient.
+"""A clip as data: its scope, its norm, its limit and its coefficient.
 
-A dialect is a set of functions that return a :class:`Rule`; :mod:`gradclip.clip` is the one place that carries a rule out.
+A dialect is a set of functions that return a :class:`Rule`; :mod:`gradclip.clip` applies it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from gradclip.reprs import number
 __all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "number_or_tensor"]
 
 
-#: what the names of dtypes contain that no limit can have: complex numbers, truth values, text, dates, Python objects
+#: parts of the names of dtypes that no limit can have: complex numbers, truth values, text, dates, Python objects
 _NOT_REAL = ("complex", "bool", "str", "<U", "|S", "time", "object")
 
-_PLAIN = (float, bool, str, tuple, type(None))  #: the types of a rule's fields that are no tensor
+_PLAIN = (float, bool, str, tuple, type(None))  #: the types of a rule's fields that are not tensors
 _GRADIENTS_FIRST = "gradients are no limit: they come first in a call that clips, and a dialect's function takes none."
 
 
 class Scope(enum.Enum):
-    """Over what one norm is taken.
+    """The elements that share one norm.
 
     >>> from gradclip.dialects import optax, tensorflow
     >>> optax.clip_by_global_norm(1.0).scope, tensorflow.clip_by_norm(1.0).scope
@@ -32,10 +32,10 @@ class Scope(enum.Enum):
     """
 
     GLOBAL = "global"  #: all gradients together, as one vector
-    TENSOR = "tensor"  #: each gradient by itself
+    TENSOR = "tensor"  #: each gradient separately
     AXES = "axes"  #: each slice of each gradient, reduced over some of its axes
     EXAMPLE = "example"  #: all gradients together, for each index of their first axis; the result is summed over it
-    VALUE = "value"  #: no norm: each element by itself, between two bounds
+    VALUE = "value"  #: no norm: each element separately, between two bounds
 
 
 GLOBAL, TENSOR, AXES, EXAMPLE, VALUE = Scope  # in Python 3.11 to look up a member takes five times as long as a name
@@ -43,12 +43,12 @@ GLOBAL, TENSOR, AXES, EXAMPLE, VALUE = Scope  # in Python 3.11 to look up a memb
 
 @dataclass(
     slots=True, kw_only=True, unsafe_hash=True, repr=False
-)  # frozen it would take three times as long to make, at every step
+)  # not frozen: that would take three times as long to make, at every step
 class Rule:
-    r"""One way to clip, complete: ``gradclip.clip(grads, rule)``. A value: make another (``dataclasses.replace``) to change it.
+    r"""A complete description of a clip: ``gradclip.clip(grads, rule)``. Do not change a rule: use ``dataclasses.replace``.
 
-    Rules come from a dialect (:mod:`gradclip.dialects`), which writes down what a framework's function does. The fields are
-    the whole of the difference between one framework's clip and another's:
+    Rules come from a dialect (:mod:`gradclip.dialects`), which describes a framework's functions. The fields are all that
+    differs between the frameworks' clips:
 
     .. math:: g \mapsto g \cdot c, \qquad
               c = \begin{cases} 1 & n + \mathrm{eps} \le L \\ L / \max(n + \mathrm{eps}, \mathrm{floor}) & \text{else}
@@ -67,21 +67,21 @@ class Rule:
     name: str  #: the native function's name, with its framework: "torch.clip_grad_norm"
     scope: Scope
     limit: Any = math.inf  #: a number, or a tensor of one element (of a broadcasting shape in TensorFlow's dialect)
-    limit_name: str = "limit"  #: what the native calls the limit, for messages
-    order: float = 2.0  #: p of the p-norm; 0 counts the non-zero, -inf is the least magnitude
-    axes: tuple[int, ...] | None = None  #: of Scope.AXES: the axes to reduce; None is all of them
-    unit_axes: bool = False  #: of Scope.AXES: choose the axes by the number of dimensions, as optax does
-    eps: float = 0.0  #: added to the norm before it is compared and divided by
-    floor: float = 0.0  #: the least that is divided by
+    limit_name: str = "limit"  #: the native's name of the limit, for messages
+    order: float = 2.0  #: p of the p-norm; 0 counts non-zeros, -inf is the smallest magnitude
+    axes: tuple[int, ...] | None = None  #: for Scope.AXES: the axes to reduce; None for all
+    unit_axes: bool = False  #: for Scope.AXES: choose the axes by the number of dimensions, as optax does
+    eps: float = 0.0  #: added to the norm before the comparison and the division
+    floor: float = 0.0  #: the smallest divisor
     mean: bool = False  #: the norm is a root mean square
-    relative_to: float | None = None  #: the limit is this many times the parameter's norm, which counts as at least this much
-    nan_if_infinite: bool = False  #: an infinite norm makes every gradient NaN (else: what is finite becomes 0)
+    relative_to: float | None = None  #: the limit multiplies the parameter's norm, which counts as at least this
+    nan_if_infinite: bool = False  #: an infinite norm makes every gradient NaN (else finite elements become 0)
     keep_if_nan: bool = False  #: a NaN norm clips nothing (else: it makes every gradient NaN)
     negative_is_zero: bool = False  #: a negative limit counts as 0 (else it is an error)
     lower: Any = -math.inf  #: of Scope.VALUE
     upper: Any = math.inf  #: of Scope.VALUE
-    error_if_nonfinite: bool = False  #: raise, naming the culprits, when the norm is not finite
-    if_nonfinite: str = "propagate"  #: or "raise", which is error_if_nonfinite; or "zero": such gradients become zeros, unseen
+    error_if_nonfinite: bool = False  #: raise an error with the culprits' names if the norm is not finite
+    if_nonfinite: str = "propagate"  #: or "raise", as error_if_nonfinite; or "zero": such gradients become zeros
 
     def __post_init__(self) -> None:
         if self.if_nonfinite != "propagate":
@@ -100,10 +100,10 @@ class Rule:
             what = 'if_nonfinite="zero" is for a rule with one norm over all gradients, or one for each.'
             raise ArgumentError(what, f"rule={self.name}")
 
-    # Asked here, and not by constants that others import: TorchDynamo checks in each call every name that it went through.
+    # Properties, and no constants that other modules import: Dynamo guards every name that it traced.
     @property
     def is_by_value(self) -> bool:
-        """Whether it has no norm."""
+        """Whether it clips by value, without a norm."""
         return self.scope is VALUE
 
     @property
@@ -113,13 +113,13 @@ class Rule:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing in it but numbers, and no axis: what needs no checking against plain gradients."""
+        """Whether it has only numbers and no axes: such a rule fits any dense gradient."""
         if self.scope is VALUE:
             return type(self.lower) is float and type(self.upper) is float
         return type(self.limit) is float and (self.scope is GLOBAL or self.scope is TENSOR)
 
     def check_limit(self, value: float) -> None:
-        """Refuse what no limit of this rule can be."""
+        """Refuse a limit that the rule does not allow."""
         if value != value:  # not math.isnan, which torch.compile cannot trace
             raise not_a_number(self.limit_name)
         if value < 0 and not self.negative_is_zero:
@@ -133,7 +133,7 @@ class Rule:
         return self.name
 
     def __repr__(self) -> str:
-        """The native's name, and the fields that are not as in most rules."""
+        """The native's name, and the fields without their defaults."""
         shown = [repr(self.name), f"scope={self.scope.value!r}"]
         if not self.is_by_value:
             shown.append(f"{self.limit_name}={number(self.limit)}")
@@ -149,18 +149,18 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
     """A limit as a rule keeps it: a float, or the tensor that was given.
 
     Args:
-        name: what the native calls it.
+        name: the native's name of it.
         value: a number or a tensor.
-        text: whether ``"1.0"`` is a number too, as it is for natives that call ``float`` on their limit.
+        text: whether to accept ``"1.0"``, as natives do that call ``float`` on their limit.
         one_element: whether a tensor must have one element.
     """
     if isinstance(value, float) or (isinstance(value, int) and -(2**1023) < value < 2**1023):
-        return _number(name, float(value))  # first, because torch.compile asks a number that it has made symbolic no more
+        return _number(name, float(value))  # first: torch.compile cannot test a symbolic number later
     if getattr(value, "follows_the_run", False):
         return value
     shape = getattr(value, "shape", None)
     if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
-        is_complex = "complex" in str(getattr(value, "dtype", ""))  # of which NumPy would drop a part
+        is_complex = "complex" in str(getattr(value, "dtype", ""))  # NumPy would drop the imaginary part
         try:
             if is_complex or (isinstance(value, (str, bytes)) and not text):
                 raise TypeError
@@ -180,7 +180,7 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
 
 
 def _instead(value: object) -> str:
-    """What to do instead of giving this for a limit."""
+    """What to pass instead of this limit."""
     if value is None:
         return 'for no limit leave the clip out; float("inf") measures the norm and clips nothing.'
     if isinstance(value, Rule):

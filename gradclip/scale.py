@@ -1,4 +1,4 @@
-"""The scale, once, on any backend's primitives: a gradient times its coefficient, or between two bounds."""
+"""The scale on any backend's primitives: a gradient times its coefficient, or between two bounds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
 
 
 def clamped(backend: Backend, x: Tensor, lower: Any, upper: Any) -> Tensor:
-    """Each element between the bounds, which are floats or tensors that broadcast; a sparse ``x`` has each row once then."""
+    """Each element between the bounds, which are floats or tensors that broadcast; a sparse result has each row once."""
     values, rebuild = backend.rows(x)
     return rebuild(backend.clip(values, _bound(backend, lower, values), _bound(backend, upper, values)))
 
 
 def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
-    """A bound as :meth:`Backend.clamp` takes it: for integers one of them, because floats lack most of those."""
+    """A bound for :meth:`Backend.clip`: an integer for integers, because floats cannot represent most of them."""
     dtype = backend.dtype(x)
     if dtype not in INTEGERS:
         return bound if isinstance(bound, float) else backend.asarray(bound, WIDE[dtype], x)
@@ -53,7 +53,7 @@ def summed(backend: Backend, x: Tensor, factors: Tensor) -> Tensor:
 
 
 def kept(backend: Backend, x: Tensor, condition: Tensor | None) -> Tensor:
-    """``x`` to the bit where the condition holds, else zeros like it, selected and not multiplied; None holds nowhere."""
+    """``x`` to the bit if the condition holds, else zeros, by a select and not a product; None never holds."""
     values, rebuild = backend.rows(x)
     if condition is None:
         condition = backend.asarray(0.0, "float32", values) > 0

@@ -1,4 +1,4 @@
-"""Norms along axes of gradients in parts on several processes: a slice lies whole on one of them, or in parts on some."""
+"""Norms along axes of gradients that are sharded over processes: a slice is on one process, or sharded over several."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["measure"]
 
 
 def measure(backend: Backend, leaves: Sequence[Any], owners: Sequence[Any], parts: Parts, rule: Rule) -> list[Any]:
-    """The norms of those slices of which something is here, the same on each process that has something of them.
+    """The norms of the slices that are at least partly here, the same on each process with a part of them.
 
-    Where slices lie in parts, the processes that share them combine their norms: one collective for all such gradients. A
-    parameter without a gradient here takes part in it as one of zeros.
+    The processes that share a slice combine their norms: one collective for all such gradients. A parameter without a
+    gradient here takes part with zeros.
     """
     assert parts.across is not None
     given = [owner if x is None else x for x, owner in zip(leaves, owners, strict=True)]
@@ -33,7 +33,7 @@ def measure(backend: Backend, leaves: Sequence[Any], owners: Sequence[Any], part
             each.append(None)
             continue
         axes = norms.axes_of(backend, whole, rule)
-        here = backend.detach(here)  # there is no derivative through what other processes hold
+        here = backend.detach(here)  # no derivative: other processes hold the rest
         each.append(_norm(backend, whole, here, axes, rule.order, is_missing=leaves[i] is None))
         group = parts.across(i, axes or ())
         if group is not None:
@@ -51,5 +51,5 @@ def _norm(
     is_empty = 0 in (backend.shape(here) or ()) and 0 not in (backend.shape(whole) or ())
     if not is_empty and not is_missing:
         return norms.norm(backend, here, order, axes)
-    n = norms.norm(backend, here, 1.0, axes)  # for its shape; of order 1 one of nothing is defined
+    n = norms.norm(backend, here, 1.0, axes)  # only for its shape; order 1 is defined without elements
     return backend.where(n > math.inf, n, nothing(order))

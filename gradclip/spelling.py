@@ -1,4 +1,4 @@
-"""Names that people write: the same name in another spelling, and the nearest where there is none."""
+"""Misspelt names: the same name in another spelling, and the nearest names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _letters(name: str) -> str:
 
 
 def same(name: str, known: Iterable[str]) -> str | None:
-    """The known name that differs in underscores and capitals alone.
+    """The known name that differs only in underscores and capitals.
 
     >>> same("ClipGradByNorm", ["clip_grad_by_norm"]), same("clip_grad_norm_", ["clip_grad_norm"]), same("clip", ["clips"])
     ('clip_grad_by_norm', 'clip_grad_norm', None)
@@ -26,7 +26,7 @@ def same(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The known names that are most like this one, the likeliest first.
+    """The known names that are most similar to this one, the most similar first.
 
     >>> nearest("torch.clip_gradient_norm", ["torch.clip_grad_norm", "keras.clipvalue"])
     ['torch.clip_grad_norm']
@@ -47,6 +47,6 @@ def did_you_mean(names: Sequence[str]) -> str:
 
 def unknown(where: str, name: str, hint: str) -> AttributeError:
     """The error for an attribute that a module lacks."""
-    if name.startswith("__"):  # asked for by Python itself, which wants no advice
+    if name.startswith("__"):  # Python itself asks for such names
         return AttributeError(f"module {where!r} has no attribute {name!r}")
     return UnknownNameError(f"{where} has no {name}.", "", hint)

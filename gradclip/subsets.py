@@ -1,7 +1,7 @@
-"""The norms of several sets of gradients that may overlap, once: each gradient is read once for an order of the norm.
+"""The norms of several sets of gradients that may overlap; it reads each gradient once for each order of the norm.
 
-The gradients fall into classes, of those that the same sets contain. Each class is measured, and a set's norm is combined from
-those of its classes.
+A class has the gradients that are in the same sets. Each class is measured once, and a set's norm combines the norms of its
+classes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradclip.rule import EXAMPLE, GLOBAL, TENSOR, Rule
 
 __all__ = ["Wanted", "combined", "measure", "nothing", "of_rule"]
 
-Wanted = tuple[Sequence[int], Rule]  #: the places of some gradients, and the rule by whose norm they are measured
+Wanted = tuple[Sequence[int], Rule]  #: the places of some gradients, and the rule whose norm measures them
 
 
 def measure(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
@@ -46,7 +46,7 @@ def measure(opened: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
 
 
 def combined(backend: Backend, found: Sequence[Any], order: float) -> Any:
-    """The norm of all from the norm of each: in float64 where all are floats, else as tensors."""
+    """The norm of all from the norm of each: in float64 if all are floats, else as tensors."""
     made = [n for n in found if not isinstance(n, float)]
     if not made:
         return norms.combine(found, order) if found else 0.0
@@ -55,19 +55,19 @@ def combined(backend: Backend, found: Sequence[Any], order: float) -> Any:
 
 
 def nothing(order: float) -> float:
-    """The norm of no elements, which changes no other."""
+    """The norm of no elements, neutral in :func:`combined`."""
     return math.inf if order < 0 else 0.0
 
 
 def _is_of_one_dtype(opened: Gradients, wanted: Sequence[Wanted]) -> bool:
-    """Whether each gradient's norm is as right as one over all of them has to be."""
+    """Whether each gradient's norm is accurate enough for one norm over all."""
     backend = opened.backend
     assert backend is not None
     return bool(opened.lane.dtype) or len({backend.dtype(opened.leaves[i]) for places, _ in wanted for i in places}) == 1
 
 
 def _of_one(opened: Gradients, places: Sequence[int], rule: Rule, wide: str = "") -> Any:
-    """The norm or norms by one rule of the gradients at some places."""
+    """The norm or norms of the gradients at some places, by one rule."""
     if len(places) == len(opened.leaves):
         return of_rule(opened, rule, wide)
     found = of_rule(opened.only(places), rule, wide)
@@ -75,9 +75,9 @@ def _of_one(opened: Gradients, places: Sequence[int], rule: Rule, wide: str = ""
 
 
 def of_rule(opened: Gradients, rule: Rule, wide: str = "") -> Any:
-    """The norm or norms that a rule clips by, in the form that :class:`gradclip.ClipResult` documents.
+    """The norm or norms of a rule, in the form that :class:`gradclip.ClipResult` documents.
 
-    One norm over all gradients is computed in ``wide`` where that is wider than they are themselves.
+    It computes one norm over all gradients in ``wide`` if that is wider than their dtype.
     """
     backend, leaves = opened.backend, opened.leaves
     assert backend is not None
@@ -141,7 +141,7 @@ def _classes(opened: Gradients, wanted: Sequence[Wanted]) -> dict[tuple[int, ...
 
 
 def _width(opened: Gradients, sets: Sequence[Sequence[int]]) -> str:
-    """The dtype that the widest of the norms over these sets has; "" where that is the gradients' own."""
+    """The dtype of the widest norm over these sets; "" if that is the gradients' own."""
     backend = opened.backend
     assert backend is not None
     if opened.lane.dtype:

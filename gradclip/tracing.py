@@ -1,8 +1,8 @@
-"""How a tracer is told to call gradclip as it is: marks on functions, because the frameworks' own decorators need an import.
+"""Marks on functions that tell tracers to call them unchanged. The frameworks' own decorators would need an import.
 
-torch.compile, tf.function and paddle.jit.to_static read the source of the Python that they trace. gradclip needs none of that,
-its own control flow being over Python values; rewritten it would take seconds to trace (TensorFlow), fail (Paddle), or stop
-at the look-up of a type (torch). Each tracer leaves a function alone that carries a mark:
+torch.compile, tf.function and paddle.jit.to_static rewrite the Python source that they trace. gradclip needs no rewriting,
+because its control flow depends on Python values only; rewritten, it would take seconds to trace (TensorFlow), fail (Paddle),
+or stop at the look-up of a type (torch). Each tracer calls a function unchanged if it has a mark:
 
 - AutoGraph: what ``tf.autograph.experimental.do_not_convert`` leaves,
   https://www.tensorflow.org/api_docs/python/tf/autograph/experimental/do_not_convert
@@ -24,19 +24,19 @@ __all__ = ["MARKED", "as_it_is", "constant"]
 F = TypeVar("F", bound=Callable[..., object])
 
 
-#: every function that is marked by :func:`as_it_is`
+#: every function that :func:`as_it_is` marks
 MARKED: list[Callable[..., object]] = []
 
 
 class _AsItIs:
-    """Paddle's mark has two methods; up to Paddle 3.1 one attribute."""
+    """Paddle's mark has two methods, and one attribute up to Paddle 3.1."""
 
     not_convert = True
 
     def need_transform(self, mode: Any) -> bool:
         if mode.name != "SOT":
             return False
-        importlib.import_module("gradclip.backends.paddle")  # which says that these functions are to be run
+        importlib.import_module("gradclip.backends.paddle")  # it tells to run these functions
         return True
 
     def need_capture_control_flow(self) -> bool:
@@ -44,7 +44,7 @@ class _AsItIs:
 
 
 def as_it_is(function: F) -> F:
-    """Mark a function that AutoGraph and paddle.jit.to_static are to call, not to rewrite."""
+    """Mark a function: AutoGraph and paddle.jit.to_static call it and do not rewrite it."""
     function.autograph_info__ = None  # type: ignore[attr-defined]
     function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]
     function.__jst_not_to_static = _AsItIs()  # type: ignore[attr-defined]
@@ -53,6 +53,6 @@ def as_it_is(function: F) -> F:
 
 
 def constant(function: F) -> F:
-    """Mark a function of Python values that torch.compile is to call while it traces, taking the result for a constant."""
+    """Mark a function of Python values: torch.compile calls it while tracing, and its result is a constant."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function

@@ -25,7 +25,7 @@ RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 TORCH = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
 NO_RULES: dict[str, tuple[Any, str, str]] = {  # name -> (what is no rule, what is received, the hint)
-    "a number": (0.5, "0.5", f"say what the limit means: {TORCH.replace('1.0', '0.5')}."),
+    "a number": (0.5, "0.5", f"name the rule of the limit: {TORCH.replace('1.0', '0.5')}."),
     "nothing": (None, "None", f"a dialect's function returns one: {TORCH}. gradclip.Group(rule, 'encoder.*') is for some"),
     "a rule, not called": (torch.clip_grad_norm, "the function clip_grad_norm", f"call it: {TORCH}."),
     "a name": ("torch.clip_grad_norm", "'torch.clip_grad_norm'", f"the rule that does the same: {TORCH}."),
@@ -109,7 +109,7 @@ def test_rules_and_results_among_the_gradients(backend: Framework) -> None:
     for wrong in (rule, gradclip.Group(rule), [g, rule]):
         with pytest.raises(TypeError, match=r"A rule is no gradient.\nReceived: .*\nHint: the gradients come first"):
             gradclip.clip(wrong, rule)
-    with pytest.raises(TypeError, match=r"A result is no gradient: it holds them\.(?s:.)*Hint: pass result\.grads\."):
+    with pytest.raises(TypeError, match=r"A result is not a gradient: it has them\.(?s:.)*Hint: pass result\.grads\."):
         gradclip.clip(gradclip.clip(g, rule), rule)
 
 

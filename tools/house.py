@@ -16,7 +16,7 @@ import written
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "house.svg"
 
-#: where something is added: part -> what and where, for the legend
+#: where to add something: part -> what and where, for the legend
 ADDED = {
     "dialects": "a dialect: gradclip/dialects/",
     "conformance": "a check: gradclip/conformance/checks/",
@@ -24,7 +24,7 @@ ADDED = {
     "lane": "a lane: a class of gradclip/lane.py, in the backend's folder",
     "backends": "a backend: backends/",
 }
-_ALONE = "gradclip.commands.children"  # imports nothing of gradclip, and the conformance suite uses it
+_ALONE = "gradclip.commands.children"  # it imports nothing of gradclip, and the conformance suite uses it
 _WIDTH, _HEIGHT, _GAP, _LEFT = 960, 30, 12, 16
 _STYLE = """\
 text { font: 14px ui-monospace, monospace; fill: #1f2328; text-anchor: middle; dominant-baseline: central }
@@ -64,7 +64,7 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 def parts(folder: Path) -> dict[str, set[str]]:
-    """Each module or package of gradclip, with those that it imports. A name that is no part belongs to the package itself."""
+    """Each module or package of gradclip with its imports. Any other name belongs to the package itself."""
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*.py")):
         part = path.relative_to(folder).parts[0].removesuffix(".py")

@@ -1,6 +1,6 @@
-"""``python tools/natives.py``: write ``docs/natives.md``, where the natives depart, from what was recorded in the vectors.
+"""``python tools/natives.py``: write ``docs/natives.md``, where the natives depart, from the recordings in the vectors.
 
-With ``--check`` it writes nothing, and ends with 1 if the page is not what it would write.
+With ``--check`` it writes nothing, and exits with 1 if the page is not current.
 """
 
 from __future__ import annotations
@@ -13,42 +13,46 @@ from pathlib import Path
 from typing import Any
 
 from vectors import xfails
+from vectors.operations import BY_NAME
 
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.load import Flag, Vector, VectorFile, load_vectors
 from gradclip.conformance.report import words
 
 PAGE = Path(__file__).parents[1] / "docs" / "natives.md"
-EXAMPLES = 2  #: calls that are shown for a native function and a cause, the shortest first; the others are named
+EXAMPLES = 2  #: calls shown for each native function and cause, the shortest first; the page counts the others
 _AGREES = ("agrees", "unclaimed")
 
-_OTHER = "Other"  #: the cause of what no flag is about
+_OTHER = "Other"  #: the cause if no flag fits
 
 _HEAD = """\
 # Where the natives depart
 
-Each framework's own clipping functions were run on the vectors of the conformance suite. Here is what was called, what was
-exact (the documented formula's own result, rounded to the dtype; or, where no formula says it, what the suite asks for), and
-what the native gave. gradclip gives what is exact, on every backend.
+The conformance suite runs each framework's own clipping functions on its vectors. This page shows the calls whose outcome is
+not the exact one, and what the native gives there. The exact outcome is the documented formula's result, rounded to the dtype;
+if no formula covers the call, it is the outcome that the suite demands. gradclip gives the exact outcome on every backend.
 
-`python tools/natives.py` writes this page from what the vector files record, and a test holds the two together. To run a native
-again, and to see every case: `gradclip conformance native:torch --html report.html`.
+`python tools/natives.py` writes this page from the vector files, and a test keeps it current. To run a native again and see
+every case: `gradclip conformance native:torch --html report.html`.
+
+In the tables `limit` stands for the native's own name of the limit (`max_norm`, `clip_norm`, `clipnorm`, ...). Each table shows
+at most two calls of a function. A Keras function without a backend departs on all three.
 """
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A vector of which some natives made something else."""
+    """A vector on which some natives give another outcome."""
 
     vector: Vector
-    natives: tuple[str, ...]  #: those that made the same of it
+    natives: tuple[str, ...]  #: the natives with this outcome
     made: Mapping[str, Any]
     cause: str  #: a flag
-    does: str  #: what natives do there, in words
+    does: str  #: what the natives do, in words
 
 
 def departures(files: Sequence[VectorFile]) -> Iterator[Departure]:
-    """Every recorded outcome that is not an expected one, alike ones of several natives together."""
+    """Every recorded outcome that is not expected; natives with the same outcome share one entry."""
     declared = {native: _declared(native) for file in files for native in file.recorded_with}
     for file in files:
         for vector in file.vectors:
@@ -82,7 +86,7 @@ def markdown(files: Sequence[VectorFile]) -> str:
 
 
 def _overview(files: Sequence[VectorFile], found: Sequence[Departure]) -> str:
-    lines = ["## At a glance", "", "| function | recorded with | vectors | as expected | otherwise | not claimed | where |"]
+    lines = ["## At a glance", "", "| function | versions | vectors | exact | departs | not claimed | where |"]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: | --- |")
     for file in files:
         for native, versions in file.recorded_with.items():
@@ -97,7 +101,7 @@ def _overview(files: Sequence[VectorFile], found: Sequence[Departure]) -> str:
 
 
 def _section(cause: str, found: Sequence[Departure], flag: Flag | None) -> str:
-    """What a flag is about, then calls of each native function."""
+    """The flag's explanation, then calls of each native function."""
     lines = [f"## {cause}", ""]
     if flag is not None:
         does = [text for text in dict.fromkeys(one.does for one in found) if text != flag.explanation]
@@ -105,25 +109,42 @@ def _section(cause: str, found: Sequence[Departure], flag: Flag | None) -> str:
         lines += [f"- Expected: {flag.explanation}", f"- In training: {flag.training}"]
         lines += [f"- Upstream: {', '.join(f'<{link}>' for link in flag.links)}"] if flag.links else []
         lines.append("")
-    lines += ["| native | called | exact | it gives |", "| --- | --- | --- | --- |"]
-    groups: dict[tuple[str, tuple[str, ...]], list[Departure]] = {}
+    lines += ["| gradients and arguments | exact | the natives give |", "| --- | --- | --- |"]
+    shown = _examples(found)
+    rows: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for one in shown:
+        rows.setdefault((_arguments(one), _exact(one)), {}).setdefault(_shown(one.made), []).append(
+            _function(one.vector.operation, one.natives)
+        )
+    for (arguments, exact), given in rows.items():
+        outcomes = "; ".join(f"{outcome}: {', '.join(functions)}" for outcome, functions in given.items())
+        lines.append(f"| {_code(arguments)} | {exact} | {outcomes} |")
+    return "\n".join([*lines, "", *([f"And {len(found) - len(shown)} more.", ""] if len(found) > len(shown) else [])])
+
+
+def _examples(found: Sequence[Departure]) -> list[Departure]:
+    """The shortest calls of each function, each once, as stable as the files' own order."""
+    groups: dict[tuple[str, tuple[str, ...]], dict[str, Departure]] = {}
     for one in found:
-        groups.setdefault((one.vector.operation, one.natives), []).append(one)
-    shown = 0
-    for (_, natives), members in groups.items():
-        name = ", ".join(native.replace("@", " on ") for native in natives)
-        examples = sorted(members, key=lambda one: len(_called(one)))[:EXAMPLES]  # as stable as the files' own order
-        lines += [f"| {name} | {_code(_called(one))} | {_exact(one)} | {_shown(one.made)} |" for one in examples]
-        shown += len(examples)
-    return "\n".join([*lines, "", *([f"And {len(found) - shown} more.", ""] if len(found) > shown else [])])
+        groups.setdefault((one.vector.operation, one.natives), {}).setdefault(_arguments(one), one)
+    return [one for group in groups.values() for one in sorted(group.values(), key=lambda one: len(_arguments(one)))[:EXAMPLES]]
 
 
-def _called(one: Departure) -> str:
-    return words.call(one.vector.operation, one.vector.json)
+def _arguments(one: Departure) -> str:
+    """The call without the names of the function and of its limit, which differ between the natives."""
+    text = words.call("", one.vector.json).removeprefix("(").removesuffix(")")
+    name = BY_NAME[one.vector.operation].limit
+    return text.replace(f", {name}=", ", limit=") if name else text
+
+
+def _function(operation: str, natives: Sequence[str]) -> str:
+    """The function, with Keras's backends if it does not depart on all three."""
+    on = [backend for native in natives if (backend := native.partition("@")[2])]
+    return f"`{operation}`" + (f" on {' and '.join(on)}" if 0 < len(on) < 3 else "")
 
 
 def _exact(one: Departure) -> str:
-    """What was expected; without the norm, where the native reports none."""
+    """The expected outcome, without the norm if the native reports none."""
     silent = "gradients" in one.made and one.made["norm"] is None
     outcomes = [{**outcome, "norm": None} if silent else outcome for outcome in one.vector.json["expected"]]
     return " or ".join(_shown(outcome) for outcome in outcomes)
@@ -139,7 +160,7 @@ def _code(text: str) -> str:
 
 
 def _properties(files: Sequence[VectorFile]) -> str:
-    """The checks that natives fail."""
+    """The properties that natives lack."""
     natives = dict.fromkeys(native for file in files for native in file.recorded_with)
     failing: dict[str, dict[str, list[str]]] = {}
     for native in natives:
@@ -149,18 +170,13 @@ def _properties(files: Sequence[VectorFile]) -> str:
                 failing.setdefault(name, {}).setdefault(operation, []).append(native)
     if not failing:
         return ""
-    lines = ["## Properties", "", "The suite's checks that natives fail: what must hold whatever the numbers.", ""]
-    lines += ["| property | in training | who fails it |", "| --- | --- | --- |"]
+    lines = ["## Properties", "", "A property must hold for any numbers. These natives fail the suite's check of it.", ""]
+    lines += ["| property | in training | natives that fail |", "| --- | --- | --- |"]
     for name, check in CHECKS.items():
         if name in failing:
-            who = "; ".join(_who(operation, failed) for operation, failed in failing[name].items())
+            who = ", ".join(_function(operation, failed) for operation, failed in failing[name].items())
             lines.append(f"| `{name}`: {check.description} | {check.training} | {who} |")
     return "\n".join([*lines, ""])
-
-
-def _who(operation: str, natives: Sequence[str]) -> str:
-    on = [backend for native in natives if (backend := native.partition("@")[2])]
-    return f"`{operation}`" + (f" on {', '.join(on)}" if on else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""One framework's run, in a process of its own, as ``gradclip demo`` starts it.
+"""One framework's run, in its own process, started by ``gradclip demo``.
 
 ``python -m gradclip.backends.demo torch '{"steps": 300, "rules": [["torch", "clip_grad_norm", {"max_norm": 1.0}]]}'``
 """
@@ -12,7 +12,7 @@ import sys
 from gradclip.commands.children import channel
 
 if __name__ == "__main__":
-    with channel() as send:  # the import belongs in here: it is what fails where a framework is broken
+    with channel() as send:  # the import is in here: it fails if a framework is broken
         name, task = sys.argv[1:]
         module = importlib.import_module(f"gradclip.backends.demo.{name}")
         if name == "story":

@@ -1,4 +1,4 @@
-"""The training loop, once, and what a framework supplies for it."""
+"""The training loop for all frameworks, and the class that a framework supplies for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Trainer:
-    """One framework's own way to differentiate and to descend; nothing in here clips."""
+    """One framework's derivatives and steps; this class clips nothing."""
 
     name = ""
 
@@ -26,7 +26,7 @@ class Trainer:
         raise NotImplementedError
 
     def weight(self, array: np.ndarray) -> Tensor:
-        """One that it differentiates by."""
+        """A tensor with a gradient."""
         return self.tensor(array)
 
     def array(self, tensor: Tensor) -> np.ndarray:
@@ -38,7 +38,7 @@ class Trainer:
         raise NotImplementedError
 
     def descend(self, weights: list[Tensor], gradients: list[Tensor], rate: float) -> list[Tensor]:
-        """The weights after a step of plain gradient descent."""
+        """The weights after a step of gradient descent."""
         raise NotImplementedError
 
     def devices(self) -> list[str]:
@@ -46,12 +46,12 @@ class Trainer:
         return ["cpu"]
 
     def traces(self) -> dict[str, Callable[[Function, Tensor], Tensor]]:
-        """The framework's ways to trace a function, each by its name: calls it, traced, on a tensor."""
+        """The framework's ways to trace, by name: each calls a function, traced, on a tensor."""
         return {}
 
 
 def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> None:
-    """Train once a rule of the task, and send every step."""
+    """Train once for each rule of the task, and send every step."""
     send({"version": str(importlib.import_module(trainer.name).__version__)})
     training, held_out = digits.load()
     for number, (dialect, function, arguments) in enumerate(task["rules"]):
@@ -68,5 +68,5 @@ def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> N
 
 
 def one_a_norm(value: Any) -> list[float]:
-    """One number for a norm over all gradients, one a gradient for a norm each."""
+    """One number for a norm over all gradients, or one for each gradient."""
     return [float(one) for one in value] if isinstance(value, list) else [float(value)]

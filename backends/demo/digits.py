@@ -1,4 +1,4 @@
-"""What every framework's run shares: the UCI handwritten digits, the first weights, the batches. NumPy only."""
+"""The shared data: the UCI handwritten digits, the first weights, the batches. NumPy only."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 SIZES = (64, 32, 10)  #: 8 x 8 pixels, hidden units, digits
 RATE = 0.5
 _BATCH = 64
-_TRAIN = 1500  # of 1797 images; the others are held out
+_TRAIN = 1500  # of 1797 images; the others are the test images
 _SEED = 20260
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Images of float32 between 0 and 1, one a row; labels of int64 and the same as rows of ten float32, one of them 1."""
+    """Images as rows of float32 between 0 and 1; labels as int64, and as rows of ten float32, one of them 1."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -29,8 +29,8 @@ class Digits:
 
 
 def load() -> tuple[Digits, Digits]:
-    """The digits to train on and those held out, shuffled once."""
-    from sklearn.datasets import load_digits  # here: `gradclip backends` shares the trainers and needs no data
+    """The training digits and the test digits, shuffled once."""
+    from sklearn.datasets import load_digits  # imported here: `gradclip backends` uses the trainers without data
 
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(_SEED).permutation(len(labels))

@@ -14,7 +14,7 @@ from gradclip.backends.demo.base import one_a_norm
 from gradclip.commands.children import Message
 
 _HIDDEN, _ROWS, _COLUMNS, _DIGITS = 32, 8, 8, 10
-_RATE = 1.0  # without a clip too high by far: a step makes the hidden state grow, and each row multiplies that
+_RATE = 1.0  # far too high without a clip: a step makes the hidden state grow, and each row multiplies it
 _SEED = 20260
 
 
@@ -59,12 +59,12 @@ def _forward(given: list[np.ndarray], images: np.ndarray) -> tuple[np.ndarray, l
 
 
 def train(task: Message, send: Callable[[Message], None]) -> None:
-    """Train without a clip, and once a rule of the task; send every step."""
+    """Train without a clip, and once for each rule of the task; send every step."""
     training, held_out = digits.load()
     for number, call in enumerate([None, *task["rules"]]):
         rule = None if call is None else _rule(*call)
         trained = weights()
-        with np.errstate(all="ignore"):  # what has no clip overflows
+        with np.errstate(all="ignore"):  # the training without a clip overflows
             for batch in digits.batches(training, task["steps"]):
                 loss, gradients = differentiate(trained, batch)
                 found = gradclip.clip(gradients, rule or _MEASURED)

@@ -1,1 +1,1 @@
-"""The host's memory, shared by all frameworks: compiled loops, the Python that calls them, and the lane that they carry."""
+"""The host's memory, for all frameworks: compiled loops, the Python that calls them, and their lane."""

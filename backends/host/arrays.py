@@ -12,6 +12,6 @@ __all__ = ["new"]
 
 
 def new(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
-    """An array whose memory begins at a multiple of 64 bytes, with anything in it."""
+    """An uninitialised array whose memory starts at a multiple of 64 bytes."""
     memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 64, np.uint8)
     return np.ndarray(shape, dtype, memory, -memory.__array_interface__["data"][0] % 64)  # a third of the time of memory.ctypes

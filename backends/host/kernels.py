@@ -1,9 +1,9 @@
-"""The compiled loops of ``_kernels.c``, in as many threads as the caller says. No backend itself.
+"""The compiled loops of ``_kernels.c``, with the caller's number of threads. Not a backend.
 
-Gradients are lists of pieces of the host's memory, without gaps: each an address or an object with a buffer. With them goes a
-list of their numbers of elements, or None where all have buffers. An address is not checked: the caller vouches for it, and
-holds what owns the memory until the call returns. Where gradclip was installed without a C compiler :data:`KINDS` is empty,
-and callers that look there for a dtype use something else.
+Gradients are lists of contiguous pieces of the host's memory: each an address or an object with a buffer. Callers also pass a
+list of their sizes, or None if all have buffers. Addresses are not checked: they must be valid, and the caller keeps the
+owner of the memory alive until the call returns. If gradclip was installed without a C compiler, :data:`KINDS` is empty,
+and callers that look up a dtype there use something else.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ except ImportError:
 else:
     KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}  #: the dtypes that the loops know, by their names
 
-PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; elements from which on more threads are started
+PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; elements from which more threads start
 _Sizes = list[int] | None
 
 
 def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
-    """Whether elements in a layout fill one piece of memory, in order or transposed."""
+    """Whether the elements of a layout fill one piece of memory, in order or transposed."""
     expected = 1
     for stride, length in sorted(zip(strides, shape, strict=True)):
         if length != 1:
@@ -36,16 +36,16 @@ def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
 
 
 def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> list[float]:
-    """The sum of the squares of each piece, as right as float64 is."""
+    """The sum of the squares of each piece, as accurate as float64."""
     return _kernels.squares(pieces, sizes, kind, *_shared(threads))
 
 
 def multiply(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, factor: float | list[float], threads: Threads = one
 ) -> None:
-    """Each source times a factor, or its own of a list, into its target, which may be the source itself.
+    """Each source times a factor, or times its own factor of a list, into its target, which may be the source.
 
-    Halves are multiplied in float32, and the product is rounded once.
+    It multiplies halves in float32 and rounds the product once.
     """
     _kernels.multiply(targets, sources, sizes, kind, factor, *_shared(threads))
 
@@ -53,7 +53,7 @@ def multiply(
 def clamp(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one
 ) -> None:
-    """Each source between ``lower <= upper`` into its target, which may be the source itself; a NaN stays one."""
+    """Each source between ``lower <= upper`` into its target, which may be the source; NaN stays NaN."""
     _kernels.clamp(targets, sources, sizes, kind, lower, upper, *_shared(threads))
 
 
@@ -63,5 +63,5 @@ def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float,
 
 
 def _shared(threads: Threads) -> tuple[Any, ...]:
-    """Who says how many threads large work has, from how many elements on it is large, in what parts, and OpenMP's address."""
+    """The threads for large work, the size that counts as large, the size of its parts, and OpenMP's address."""
     return threads, LARGE, PART, threads.parallel if isinstance(threads, OpenMP) else 0

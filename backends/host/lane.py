@@ -1,4 +1,4 @@
-"""The lane of the host's memory: compiled loops over the addresses of dense tensors, for every framework that can show them."""
+"""The lane of the host's memory: compiled loops over the addresses of dense tensors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["HostLane"]
 
 
 class HostLane(Lane):
-    """Dense, distinct, untracked tensors of dtypes that the loops know, in the host's memory. Looking at a value is free.
+    """Dense, distinct, untracked tensors of dtypes that the loops know, in the host's memory. Reading a value is free.
 
-    A framework's subclass says where its tensors lie, and makes new ones: the methods of the second half.
+    A framework's subclass has the addresses of its tensors, and makes new ones: the methods of the second half.
     """
 
-    threads: Callable[[], int] = staticmethod(allowed)  #: how many may work on large tensors
+    threads: Callable[[], int] = staticmethod(allowed)  #: the number of threads for large tensors
 
     def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str]) -> None:
         """
         Args:
-            backend: whose tensors they are.
-            dtype: the dtype that all have, or promote to.
+            backend: of the tensors.
+            dtype: the common dtype, or the dtype that they promote to.
             kinds: their dtypes, each once.
         """
         super().__init__(backend, dtype)
@@ -78,7 +78,7 @@ class HostLane(Lane):
         return self._run(kernels.clamp, tensors, into, lower, max(lower, upper))
 
     def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
-        """By the reference, a piece of a large tensor at a time: it converts what it reads to float64."""
+        """By the reference, in pieces of large tensors, because it converts them to float64."""
         found = []
         for x in tensors:
             of_parts = [n for part in self.split(x) for n in super(HostLane, self)._norms([part], order, wide)]
@@ -88,7 +88,7 @@ class HostLane(Lane):
     # ---- how the loops are called ----------------------------------------------------------------------------------------
 
     def _is_right(self, n: float) -> bool:
-        """Whether no square of a float64 has left float64 on the way to this norm; no square of a narrower number can."""
+        """Whether no square of a float64 overflowed or vanished in this norm; squares of narrower numbers cannot."""
         return "float64" not in self.kinds or 2.0**-400 < n < 2.0**400
 
     def _squares(self, tensors: Sequence[Tensor]) -> list[float]:
@@ -102,7 +102,7 @@ class HostLane(Lane):
         return found
 
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
-        """A loop that writes, with numbers that are one for all tensors or a list of one for each."""
+        """Run a loop that writes, with one number for all tensors or a list with one for each."""
         results: list[Tensor] = [None] * len(tensors)
         for kind, places, some in self._by_kind(tensors):
             if len(some) < len(tensors):
@@ -121,7 +121,7 @@ class HostLane(Lane):
         return results
 
     def _by_kind(self, tensors: Sequence[Tensor]) -> list[tuple[int, Sequence[int], Sequence[Tensor]]]:
-        """The tensors of each dtype, as the loops number it, with their places."""
+        """The tensors of each dtype, by the loops' number of it, with their places."""
         if len(self.kinds) == 1:
             return [(kernels.KINDS[self.kinds[0]], range(len(tensors)), tensors)]
         places: dict[str, list[int]] = {}
@@ -129,18 +129,18 @@ class HostLane(Lane):
             places.setdefault(self.backend.dtype(x), []).append(i)
         return [(kernels.KINDS[kind], of_kind, [tensors[i] for i in of_kind]) for kind, of_kind in places.items()]
 
-    # ---- what a framework supplies ---------------------------------------------------------------------------------------
+    # ---- a framework supplies --------------------------------------------------------------------------------------------
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
-        """Where the elements of each lie: an address, or an object with a buffer. Also of what :meth:`room` has made."""
+        """The memory of each: an address, or an object with a buffer. Also for the result of :meth:`room`."""
         raise NotImplementedError
 
     def sizes(self, tensors: Sequence[Tensor]) -> list[int] | None:
-        """How many elements each has; None where all pieces are buffers."""
+        """The size of each; None if all pieces are buffers."""
         return None
 
     def split(self, x: Tensor) -> Iterable[Tensor]:
-        """A large tensor in pieces that share its memory, where the framework has such."""
+        """A large tensor in pieces that share its memory, if the framework can do that."""
         return [x]
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
@@ -148,9 +148,9 @@ class HostLane(Lane):
         raise NotImplementedError
 
     def finished(self, made: list[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
-        """New tensors from the memory of :meth:`room`, which has been written."""
+        """New tensors from the memory of :meth:`room`, after the loops wrote it."""
         return made
 
     def wrote(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The same tensors, once they have been written in place: where a framework counts that."""
+        """The same tensors after they were written in place; a framework may have to count the write."""
         return tensors

@@ -30,9 +30,9 @@ _DTYPE, _SHARDING = map(operator.attrgetter, ("dtype", "sharding"))
 
 
 class JaxBackend(Backend):
-    """Arrays are gradients themselves and cannot be written: ``clip_`` refuses them, ``clip`` returns new ones.
+    """Arrays are gradients and immutable: ``clip_`` refuses them, ``clip`` returns new ones.
 
-    XLA's own reductions of many elements are trees, accurate at any size; :mod:`gradclip.backends.jax.norm` has those of few.
+    XLA's reductions of many elements are trees, accurate at any size; :mod:`gradclip.backends.jax.norm` has reductions of few.
     """
 
     name = "jax"
@@ -42,7 +42,7 @@ class JaxBackend(Backend):
     distributed = JaxDistributed()
 
     def is_tensor(self, x: object) -> bool:
-        # a tracer is an array too, also one of no numbers
+        # a tracer is an array too, even one without numbers
         return isinstance(x, jax.Array) and not (isinstance(x, Tracer) and self.containers.is_gap(x))
 
     def dtype(self, x: Tensor) -> str:
@@ -70,7 +70,7 @@ class JaxBackend(Backend):
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
         held = [beside(self.cast(x, dtype), tensors[0]) for x in tensors]
-        return jnp.stack(held) if tensors[0].shape else _stacked(held)  # jnp.stack is an operation for each tensor more
+        return jnp.stack(held) if tensors[0].shape else _stacked(held)  # jnp.stack is one more operation for each tensor
 
     def abs(self, x: Tensor) -> Tensor:
         return jnp.abs(x)
@@ -100,7 +100,7 @@ class JaxBackend(Backend):
         return lax.stop_gradient(x)
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
-        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        # tests all at once: one by one, 2,000 gradients would take longer than their norm
         dtypes = list(map(_name, set(map(_DTYPE, tensors))))
         if not WIDE.keys() >= set(dtypes):
             return None
@@ -111,7 +111,7 @@ class JaxBackend(Backend):
         return Compiled(self)
 
     def _are_in_memory(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether these are distinct arrays in the memory of one device, which is the host."""
+        """Whether these are distinct arrays in the host's memory, on one device."""
         if any(issubclass(kind, Tracer) for kind in set(map(type, tensors))) or len(set(map(id, tensors))) < len(tensors):
             return False
         first = tensors[0]
@@ -121,6 +121,6 @@ class JaxBackend(Backend):
 _stacked = jax.jit(jnp.stack)
 
 
-@functools.lru_cache(64)  # to ask NumPy takes 3 us, longer than a small array's norm
+@functools.lru_cache(64)  # NumPy takes 3 us for this, longer than for a small array's norm
 def _name(dtype: Any) -> str:
     return str(dtype)

@@ -1,4 +1,4 @@
-"""Pytrees: JAX's containers, those that a user has registered included."""
+"""Pytrees: JAX's containers, also those that a user registered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradclip.result import ClipResult
 
 __all__ = ["Pytrees"]
 
-# so that a compiled function can return one
+# a compiled function can then return one
 _FIELDS = ("grads", "norm", "coefficient")
 tree_util.register_pytree_with_keys(
     ClipResult,
@@ -26,7 +26,7 @@ tree_util.register_pytree_with_keys(
 class Pytrees(Containers):
     """Any registered pytree; None in it is a leaf.
 
-    What JAX gives for the gradient of integers, of dtype float0, counts as one that is not there, and stays where it is.
+    JAX's gradient of integers, with dtype float0, counts as a missing gradient and stays in its place.
     """
 
     def is_container(self, x: object) -> bool:
@@ -45,7 +45,7 @@ class Pytrees(Containers):
 
     def has_gaps(self, leaves: Sequence[Any]) -> bool:
         if all(issubclass(kind, (jax.Array, type(None))) and not issubclass(kind, Tracer) for kind in set(map(type, leaves))):
-            return False  # no array has that dtype
+            return False  # no array has this dtype
         return any(map(_is_float0, leaves))
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -54,7 +54,7 @@ class Pytrees(Containers):
 
 
 def _is_leaf(x: object) -> bool:
-    # a leaf, not the empty node that it is to JAX: results have an entry for it; and a clip's result is not the gradients
+    # None is a leaf here, not JAX's empty node: results have an entry for it. A clip's result is not a gradient
     return x is None or isinstance(x, ClipResult)
 
 

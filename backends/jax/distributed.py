@@ -1,6 +1,6 @@
-"""JAX gradients in ``shard_map``, ``pmap`` and ``vmap``, where each device sees its own part: axes.
+"""JAX gradients in ``shard_map``, ``pmap`` and ``vmap``, where each device sees its own shard along named axes.
 
-Outside of them an array that is divided over devices is one array, and XLA moves what has to be moved.
+Outside of them a sharded array is one array, and XLA communicates as needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["JaxDistributed", "awaited"]
 
 
 class JaxDistributed(Distributed):
-    """Axes by their names; arrays that lie on several processes are whole to JAX."""
+    """Axes by their names. To JAX, an array that is sharded over processes is complete."""
 
     def widest(self) -> str:
         return "float64" if jax.config.jax_enable_x64 else "float32"
@@ -41,15 +41,15 @@ class Axes(Processes):
         self.names = names
 
     def combine(self, values: list[Any], join: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        # each device's norms in a row of its own, so that no power is summed that may overflow. An all-reduce, because to JAX
-        # its result is the same on all devices, as that of a gather is not
+        # each device's norms in their own row: a sum of powers might overflow. An all-reduce, because JAX knows that its
+        # result is the same on all devices, which it does not know of a gather
         here = jnp.stack([jnp.asarray(value) for value in values])
         rows = jnp.zeros((axis_size(self.names), len(values)), here.dtype).at[lax.axis_index(self.names)].set(here)
         return list(join(list(lax.psum(rows, self.names))))
 
     def parts(self, leaves: Sequence[Any]) -> Parts:
-        """Of each gradient every device holds a part, along those of the axes that it is not known to be the same on."""
-        # JAX keeps a record for the axes of shard_map, unless check_vma=False, and none for those of pmap and vmap
+        """Every device has a shard of each gradient, along the axes on which the gradient may differ."""
+        # JAX records this for the axes of shard_map, unless check_vma=False, and not for those of pmap and vmap
         recorded = {name for name in self.names if name in varying(lax.axis_index(name))}
         if len(recorded) < len(self.names) and (recorded or any(varying(x) for x in leaves if x is not None)):
             what = "JAX cannot add up along an axis of vmap in a shard_map that keeps a record of what differs."
@@ -71,22 +71,22 @@ class Axes(Processes):
 
 
 def _group_of(reduce: object) -> Axes | None:
-    """The devices behind the name of an axis, or a tuple of names, of the ``shard_map``, ``pmap`` or ``vmap`` being traced."""
+    """The devices of a named axis, or of a tuple of names, in the ``shard_map``, ``pmap`` or ``vmap`` being traced."""
     names = reduce if isinstance(reduce, tuple) else (reduce,)
     if not names or not all(isinstance(name, str) for name in names):
         return None
     try:
         lax.axis_index(names)
-    except NameError:  # no such axis, or it is one of a mesh outside of shard_map
+    except NameError:  # no such axis, or an axis of a mesh outside of shard_map
         return None
     return Axes(names)
 
 
 def awaited(x: Any) -> Any:
-    """A value that processes have exchanged numbers for, once it is there; tracing, and on one process, as it is.
+    """Wait for a value that several processes compute together; return it at once while tracing or on one process.
 
-    A CPU runs the programs that are under way at once, and two devices of a process may begin two of them in another order:
-    then each waits for the other for ever. An accelerator runs them one by one, and nobody waits for it.
+    A CPU runs pending programs concurrently, and two devices of a process may start two of them in different orders:
+    then each waits for the other for ever. An accelerator runs programs one by one, so there it does not wait.
     """
     if not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable and compiles_for_host():
         jax.block_until_ready(x)
@@ -94,10 +94,10 @@ def awaited(x: Any) -> Any:
 
 
 def _whose(x: Any) -> str:
-    """The processes on which an array is not finite, which all find out together; of one that lies on one process nothing."""
+    """The processes on which an array is not finite, found by all processes together; "" for an array on one process."""
     if x.is_fully_addressable:
         return ""
-    from jax.experimental import multihost_utils  # which few need
+    from jax.experimental import multihost_utils  # imported here: few programs need it
 
     is_here = any(not jnp.isfinite(shard.data).all() for shard in x.addressable_shards)
     found = np.flatnonzero(multihost_utils.process_allgather(np.int32(is_here)))

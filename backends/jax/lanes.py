@@ -29,9 +29,11 @@ _SIZE = operator.attrgetter("size")
 
 
 class Reference(Lane):
-    """What XLA makes of the mathematics: each norm on the host is one compiled function, in float64 even where JAX has none."""
+    """The reference for XLA: each norm on the host is one compiled function, in float64 even if JAX's float64 is off."""
 
-    stacks_norms = False  # XLA compiles equal functions once; where each takes another number of a vector, none are equal
+    stacks_norms = (
+        False  # XLA compiles equal functions once; functions that each take another element of a vector are not equal
+    )
 
     def product(self, x: Tensor, coefficient: Any) -> Tensor:
         if isinstance(coefficient, float):
@@ -51,7 +53,7 @@ def _norm(backend: Backend, x: Tensor, order: float) -> Tensor:
 
 
 class Compiled(Reference):
-    """Tensors that one function takes together, whose norms have one dtype: while tracing, and on other devices."""
+    """Tensors that one compiled function takes together, with one dtype of norms: while tracing, and on other devices."""
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2 or wide not in ("", norm.real(tensors[0])):
@@ -76,15 +78,15 @@ class Compiled(Reference):
 
 
 class InMemory(HostLane, Reference):
-    """Arrays in the host's memory: NumPy reads them without a copy, and large results are made in memory that they become."""
+    """Arrays in the host's memory: NumPy reads them without a copy, and memory that it wrote becomes large results."""
 
     threads = staticmethod(cores)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
-        return super().scale(tensors, factors, "kept")  # nobody can write to an array that is returned itself
+        return super().scale(tensors, factors, "kept")  # arrays are immutable, so one may be returned itself
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        """A large tensor that fits is returned itself: to read it takes a third of the time."""
+        """A large tensor within the bounds is returned itself: a read takes a third of the time."""
         large = [i for i, size in enumerate(map(_SIZE, tensors)) if size >= _LARGE]
         if not large or not isinstance(lower, float) or not isinstance(upper, float):
             return super().clamp(tensors, lower, upper, into)
@@ -101,12 +103,12 @@ class InMemory(HostLane, Reference):
         return kernels.fit(self.pieces([x]), None, kind, lower, upper, self.threads)[0]
 
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
-        """Small tensors by a compiled function: JAX takes longer to accept memory than XLA to fill it."""
+        """Small tensors use a compiled function: JAX takes longer to accept memory than XLA to fill it."""
         large = [i for i, size in enumerate(map(_SIZE, tensors)) if size >= _LARGE and _takes_memory(tensors[i])]
         if len(large) == len(tensors):
             return super()._run(loop, tensors, into, *numbers)
         function = scale.times if loop is kernels.multiply else scale.bounded
-        with np.errstate(over="ignore"):  # beyond the dtype there is no bound
+        with np.errstate(over="ignore"):  # a bound beyond the dtype is no bound
             vectors = [np.array(n, WIDE[self.dtype]) for n in numbers]
         if not large:
             return scale.by_chunks(function, tensors, *vectors)
@@ -120,7 +122,7 @@ class InMemory(HostLane, Reference):
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         arrays = list(map(np.asarray, tensors))
-        arrays = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]  # one in a layout of its own
+        arrays = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]  # an array with its own layout
         if self.kinds == ["bfloat16"] or arrays[0].dtype.kind != "f":  # NumPy has no buffer for it
             return [x.view(np.uint16) for x in arrays]
         return arrays
@@ -138,6 +140,6 @@ def _at(places: list[int], number: Any) -> Any:
 
 
 def _takes_memory(x: Tensor) -> bool:
-    """Whether a result in the host's memory becomes a tensor on the same device without a copy."""
-    # what is on no device on purpose goes where a mesh is, if there is one
+    """Whether memory of the host becomes a tensor on the same device without a copy."""
+    # an array without a chosen device goes to the mesh, if one is set
     return is_committed(x) or is_without_mesh()

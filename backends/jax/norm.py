@@ -1,8 +1,8 @@
 """Euclidean norms in compiled JAX: one read of the gradients, and right also where squares overflow or vanish.
 
-Nobody looks at a value. On the host a norm is computed again where squares may have overflowed or vanished, in float64 or with
-a scale, in a branch of the compiled function that is hardly ever taken. On an accelerator a branch would wait for the host, and
-float64 may be slow: there squares overflow float32 as they do in optax.
+It reads no value. On the host, if squares may have overflowed or vanished, a rarely taken branch of the compiled function
+computes the norm again, in float64 or with a scale. On an accelerator a branch would wait for the host, and float64 may be
+slow: there squares overflow float32 as they do in optax.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gradclip.dtypes import COMPLEX, WIDE
 
 __all__ = ["each", "real", "total", "tree_sum"]
 
-_FEW, _TOGETHER = 1 << 12, 64  # up to so many elements a tensor is small, and so many small ones are summed as one
-_LANES = 8  # sums that are taken at the same time; XLA adds up no more than 32 numbers in one step
-_SOME, _ADDED = 1 << 17, 16  # up to so many elements a sum costs a call something, and of so many tensors squares are added
-_LARGE = 1 << 20  # elements that are checked together
-#: dtype of a norm -> (least, most): between them no square has overflowed, or vanished that matters, of up to 2**30
+_FEW, _TOGETHER = 1 << 12, 64  # elements up to which a tensor is small; small tensors that are summed as one
+_LANES = 8  # parallel sums; XLA adds up no more than 32 numbers in one step
+_SOME, _ADDED = 1 << 17, 16  # elements up to which a sum costs a call; tensors whose squares are added
+_LARGE = 1 << 20  # elements that one check covers
+#: dtype of a norm -> (least, most): between them no square that matters has overflowed or vanished, of up to 2**30
 _RANGE = {"float32": (2.0**-30, 2.0**60), "float64": (2.0**-450, 2.0**500)}
 
 
@@ -52,12 +52,12 @@ def total(tensors: list[Tensor]) -> Tensor:
     return _norms(tensors, True)[0]
 
 
-@functools.partial(jax.jit, inline=True)  # of an array on several processes without jit: one program, which they run together
+@functools.partial(jax.jit, inline=True)  # for an array on several processes without jit: one program, which all run together
 def tree_sum(x: Tensor) -> Tensor:
-    """The sum of all elements; of few it is careful: XLA adds those up in a row, and is off by 11 ulp after 1,000.
+    """The sum of all elements. For few elements it is careful: XLA adds those up in a row, and is off by 11 ulp after 1,000.
 
-    Leading bits are summed apart, which rounds nothing: so few of them fit into a number together. Unlike a sum pair by pair
-    it takes no array apart, which may be divided over devices.
+    It sums the leading bits separately, without rounding, because so few bits fit into a number. Unlike a sum in pairs
+    it does not split an array, which may be sharded over devices.
     """
     if not isinstance(x.size, int) or not 2 < x.size <= _FEW or jnp.iscomplexobj(x):
         return jnp.sum(x)
@@ -79,9 +79,9 @@ def _norms(tensors: list[Tensor], is_total: bool) -> list[Tensor]:
 
 
 def _by_rows(compute: Callable[[list[Tensor], int], list[Tensor]]) -> Callable[[int], Callable[[list[Tensor]], list[Tensor]]]:
-    """A function of tensors whose first axes, so many, are those of ``vmap``, and stay.
+    """Wrap a function of tensors whose first axes, so many, are the axes of ``vmap``, and stay.
 
-    Left to itself vmap would make a selection of a branch, and always compute both sides; this branches for all rows together.
+    vmap alone would turn a branch into a select and always compute both sides; this branches once for all rows.
     """
 
     @functools.cache
@@ -125,22 +125,22 @@ def _each(tensors: list[Tensor], rows: int) -> list[Tensor]:
 
 
 def _are_few(x: Tensor) -> bool:
-    """Whether the wide norm costs less than a branch; read from memory, a large tensor's would take twice as long."""
+    """Whether the wide norm costs less than a branch; for a large tensor in memory it would take twice as long."""
     return has_float64() and isinstance(x.size, int) and x.size <= _FEW and real(x) == "float32"
 
 
 def _wide_norm(x: Tensor, rows: int) -> Tensor:
-    """In float64, also where JAX is not set to it: there no square of a float32 overflows or vanishes."""
+    """The norm in float64, even if JAX's float64 is off: there no square of a float32 overflows or vanishes."""
     with enable_x64(True):
         if not _is_movable(x, _FEW) or math.prod(x.shape[rows:]) % _LANES:
             return jnp.sqrt(_squares(x, rows, "float64")).astype("float32")
-        # of few XLA adds one square after the other, each waiting for the one before
+        # XLA adds few squares one after the other, each waiting for the one before
         parts = jnp.split(jnp.square(_flat(x, rows).astype("float64")), _LANES, axis=-1)
         return jnp.sqrt(jnp.sum(sum(parts[1:], parts[0]), -1)).astype("float32")
 
 
-# For every sum in a program XLA does some work in each call, also for those in a branch that is not taken: of hundreds of
-# tensors, a tenth of the time of all their norms. So what is hardly ever needed makes do with few sums.
+# XLA does some work in each call for every sum in a program, also in a branch that is not taken: for hundreds of tensors, a
+# tenth of the time of all their norms. So the rare branch uses few sums.
 
 
 def _rare_norm(x: Tensor, rows: int) -> Tensor:
@@ -175,13 +175,13 @@ def _flat(x: Tensor, rows: int) -> Tensor:
 
 
 def _is_movable(x: Tensor, most: int) -> bool:
-    """Whether it is a small tensor of floats, and for certain on one device; others would have to exchange its elements."""
+    """Whether it is a small tensor of floats, and certainly on one device; several devices would have to exchange elements."""
     is_small = isinstance(x.size, int) and x.size <= most
     return is_small and not jnp.iscomplexobj(x) and jax.device_count() == 1
 
 
 def _checked(squares: list[Tensor], carefully: Callable[[], list[Tensor]], like: Tensor) -> list[Tensor]:
-    """The roots of sums of squares, on the host computed another way if one of them may be wrong."""
+    """The roots of sums of squares; on the host computed in another way if one of them may be wrong."""
     if not compiles_for_host():
         return list(map(jnp.sqrt, squares))
     least, most = _RANGE[real(like)]
@@ -192,7 +192,7 @@ def _checked(squares: list[Tensor], carefully: Callable[[], list[Tensor]], like:
 
 @_norms.defjvp
 def _slopes(is_total: bool, primals: tuple[Any], tangents: tuple[Any]) -> tuple[list[Tensor], list[Tensor]]:
-    """The derivative is what is divided by its norm, which leaves no dtype."""
+    """The derivative is the tensor divided by its norm, which fits every dtype."""
     (tensors,), (moves,) = primals, tangents
     norms = _norms(tensors, is_total)
     divisors = [jnp.where(n > 0, n, 1.0) for n in norms] * (len(tensors) if is_total else 1)
@@ -207,7 +207,7 @@ def _slope(x: Tensor, move: Tensor, divisor: Tensor) -> Tensor:
 
 
 def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
-    """The tensors, small ones as one; not where they may be divided over devices, which would have to exchange them."""
+    """The tensors, with small ones joined; not if they may be sharded over devices, which would have to exchange them."""
     is_small = [_is_movable(x, _FEW) for x in tensors]
     small = [x for x, this in zip(tensors, is_small, strict=True) if this]
     if len(small) < 2:
@@ -222,7 +222,7 @@ def _joined(tensors: Sequence[Tensor], rows: int) -> list[Tensor]:
 def _squares(x: Tensor, rows: int, dtype: str = "") -> Tensor:
     """The sum of the squares over all but the first axes."""
     if x.dtype == jnp.bfloat16 and compiles_for_host():
-        # a sum converts what it reads; where the scaling needs it converted too, XLA would write it to memory for both
+        # a sum converts as it reads; if the scaling also needs the converted tensor, XLA would write it to memory for both
         x = lax.optimization_barrier(x)
     parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
     axes = tuple(range(rows, x.ndim))
@@ -231,24 +231,24 @@ def _squares(x: Tensor, rows: int, dtype: str = "") -> Tensor:
 
 
 def _is_safe(x: Tensor) -> bool:
-    """Whether no square can overflow, or vanish that matters."""
+    """Whether no square that matters can overflow or vanish."""
     return 0 in x.shape or x.dtype == np.float16
 
 
 def _careful(parts: Sequence[Tensor], rows: int) -> list[Tensor]:
-    """The norms in a branch that is hardly ever taken."""
+    """The norms in a rarely taken branch."""
     return [_rare_norm(x, rows) if real(x) == "float32" and has_float64() else _divided_norm(x, rows) for x in parts]
 
 
 def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
     if real(parts[0]) == "float32" and has_float64():
         return _rare_total(parts, rows)
-    # without the barrier XLA gathers the vector again wherever it is used, and compiles for minutes
+    # without the barrier XLA gathers the vector again at each use, and compiles for minutes
     return _divided_norm(lax.optimization_barrier(jnp.stack(_careful(parts, rows), axis=-1)), rows)
 
 
 def _divided_norm(x: Tensor, rows: int) -> Tensor:
-    """The norm of ``x``; ``x`` is divided by its largest magnitude before the squares, so that none overflows or vanishes."""
+    """The norm of ``x``; ``x`` is divided by its largest magnitude before squaring, so no square overflows or vanishes."""
     axes = tuple(range(rows, x.ndim))
     magnitude = jnp.abs(x).astype(real(x))
     largest = jnp.max(magnitude, axes, keepdims=True, initial=0)
@@ -257,9 +257,9 @@ def _divided_norm(x: Tensor, rows: int) -> Tensor:
 
 
 def _groups(positions: Sequence[int], tensors: Sequence[Tensor]) -> list[list[int]]:
-    """The positions, those of tensors to be checked together in one list: of several small ones, or of a large one.
+    """The positions of the tensors, in lists that one check covers: several small tensors, or a large one.
 
-    A branch for each of hundreds would compile for long; with one for all, all would be read again for a gradient of zeros.
+    Hundreds of branches would take long to compile; with one branch a gradient of zeros would cause a second read of all.
     """
     groups: list[list[int]] = []
     room = 0

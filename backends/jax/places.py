@@ -1,4 +1,4 @@
-"""Where arrays lie, and whether they have values at all: what a lane is chosen by."""
+"""Where arrays are, and whether they have values: the choice of a lane depends on it."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from gradclip.backends.jax.versions import trace_state, widens_alone
 __all__ = ["are_together", "beside", "compiles_for_host", "has_float64", "is_host", "is_on_host", "is_tracing"]
 
 _SHARDING = operator.attrgetter("sharding")
-with jax.ensure_compile_time_eval():  # this module may be imported while a function is being traced
+with jax.ensure_compile_time_eval():  # this module may be imported while tracing
     _OUTSIDE = trace_state()
 
 
 def is_host(platform: str) -> bool:
-    """Whether the host itself is the device. Tests replace this, so that the host passes for an accelerator."""
+    """Whether the device is the host. Tests replace this function to treat the host as an accelerator."""
     return platform == "cpu"
 
 
 def is_on_host(x: Tensor) -> bool:
-    """Whether an array lies in this process's memory, where looking at a value is free. A tracer has none."""
+    """Whether an array is in this process's memory, where reading a value is free. A tracer has no memory."""
     return not isinstance(x, Tracer) and is_host(_platform(x.sharding))
 
 
 def compiles_for_host() -> bool:
-    """Whether functions are compiled for the host, as far as that is known while they are traced."""
+    """Whether functions are compiled for the host, as far as is known while tracing."""
     return is_host(jax.default_backend())
 
 
 def has_float64() -> bool:
-    """Whether functions may calculate in float64, which costs no more than float32 then."""
+    """Whether functions may compute in float64, at the cost of float32."""
     return compiles_for_host() and widens_alone()
 
 
-@functools.lru_cache(64)  # it takes 3 us to ask the devices
+@functools.lru_cache(64)  # the devices take 3 us
 def _platform(sharding: Any) -> str:
-    """The platform of all devices; "" where there are several, or other processes hold a part."""
+    """The platform of all devices; "" if there are several, or if other processes have a shard."""
     platforms = {device.platform for device in sharding.device_set}
     return platforms.pop() if sharding.is_fully_addressable and len(platforms) == 1 else ""
 
@@ -55,15 +55,15 @@ def _devices(sharding: Any) -> frozenset[Any]:
 
 
 def are_together(tensors: Sequence[Tensor]) -> bool:
-    """Whether one compiled function can take them all: while tracing, and where all are on the same devices."""
+    """Whether one compiled function can take them all: while tracing, and if all are on the same devices."""
     if any(issubclass(kind, Tracer) for kind in set(map(type, tensors))):
         return True
     return len(set(map(_devices, set(map(_SHARDING, tensors))))) == 1
 
 
 def is_tracing() -> bool:
-    """Whether a function is being traced: an operation on constants is then traced with it, and has no value either."""
-    is_outside = bool(trace_state() == _OUTSIDE)  # to ask this takes a tenth of the time of a call
+    """Whether a function is being traced: then operations on constants are traced too, and have no value."""
+    is_outside = bool(trace_state() == _OUTSIDE)  # this test takes a tenth of the time of a call
     return not is_outside and isinstance(_nothing(), Tracer)
 
 
@@ -73,7 +73,7 @@ def _nothing() -> Tensor:
 
 
 def beside(x: Tensor, like: Tensor) -> Tensor:
-    """``x``, of which every device may hold a copy, on the devices of ``like``."""
+    """``x``, replicated on the devices of ``like``."""
     if isinstance(x, Tracer) or isinstance(like, Tracer) or x.devices() == like.devices():
         return x
     mesh = getattr(like.sharding, "mesh", None)

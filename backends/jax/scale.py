@@ -1,6 +1,6 @@
 """JAX arrays times numbers, and between bounds, as compiled functions of several arrays.
 
-The host has no arithmetic for bfloat16: XLA rounds what each operation makes, unless all is done in float32 and rounded once.
+The host has no arithmetic for bfloat16: XLA would round after each operation. So this computes in float32 and rounds once.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from gradclip.dtypes import WIDE
 
 __all__ = ["between", "bounded", "by_chunks", "times", "times_or_same"]
 
-_CHUNK, _SMALL = 64, 1 << 17  # so many tensors of up to so many elements are one call of a compiled function
+_CHUNK, _SMALL = 64, 1 << 17  # tensors in one call of a compiled function, and the most elements of each
 _SIZE = operator.attrgetter("size")
 
 
 @functools.partial(jax.jit, inline=True)
 def times(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
-    """Each times a number, or a vector of one for each tensor."""
+    """Each times a number, or times its entry of a vector."""
     return [_product(x, factors[i] if factors.ndim else factors).astype(x.dtype) for i, x in enumerate(tensors)]
 
 
 @functools.partial(jax.jit, inline=True)
 def times_or_same(tensors: list[Tensor], coefficient: Tensor) -> list[Tensor]:
-    """Each times a coefficient; where that is 1 the same to the bit, which a product is not of what is subnormal."""
+    """Each times a coefficient; the same to the bit if that is 1, which a product is not for subnormal numbers."""
     fits = coefficient >= 1
     return [jnp.where(fits, x.astype(WIDE[str(x.dtype)]), _product(x, coefficient)).astype(x.dtype) for x in tensors]
 
 
 def _product(x: Tensor, factor: Tensor) -> Tensor:
-    """At least in float32."""
+    """The product in at least float32."""
     return x.astype(WIDE[str(x.dtype)]) * factor.astype(real(x))
 
 
@@ -56,14 +56,14 @@ def between(x: Tensor, lower: Any, upper: Any) -> Tensor:
 
 
 def _like(y: Any, x: Tensor) -> Any:
-    """A number for arithmetic with ``x``: an int alone would be an int64, or an int32."""
+    """A number for arithmetic with ``x``: an int would become an int64, or an int32."""
     return jnp.asarray(y, x.dtype) if isinstance(y, int) else y
 
 
 def by_chunks(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
-    """One of these functions, called for several small tensors at a time, and for each large one separately.
+    """Call one of these functions for several small tensors at a time, and for each large one separately.
 
-    Each number is one for all tensors, or a vector of one for each.
+    Each number is one for all tensors, or a vector with one for each.
     """
     results: list[Tensor] = []
     for start, end in _chunks(list(map(_SIZE, tensors))):

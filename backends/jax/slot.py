@@ -30,11 +30,11 @@ _OF_NUMPY = (np.ndarray, np.generic)
 
 
 class MissingParamsError(ArgumentError, ArgumentTypeError):
-    """A rule relative to the parameters, in an optax chain that was not given them."""
+    """A rule relative to the parameters, in an optax chain without parameters."""
 
 
 class ClipState(NamedTuple):
-    """The state of a clip in an ``optax.chain`` that records: what its last update did."""
+    """The state of a clip in an ``optax.chain`` with ``record``: its last norm and coefficient."""
 
     norm: Any  #: before the clip, in the form of :attr:`gradclip.ClipResult.norm`; zeros before the first update
     coefficient: Any  #: ones before the first update
@@ -43,37 +43,37 @@ class ClipState(NamedTuple):
 class LimitState(NamedTuple):
     """The state of a clip in an ``optax.chain`` whose limit follows the run."""
 
-    limits: list[dict[str, Any]]  #: of each :class:`gradclip.Adaptive` of the rules
-    rest: Any  #: what the state would be otherwise
+    limits: list[dict[str, Any]]  #: the state of each :class:`gradclip.Adaptive` of the rules
+    rest: Any  #: the state without such limits
 
 
 class MonitorState(NamedTuple):
-    """The state of a clip in an ``optax.chain`` that counts what it does."""
+    """The state of a clip in an ``optax.chain`` with ``monitor``."""
 
-    clip_monitor: dict[str, Any]  #: of :func:`gradclip.observed`
-    last: ClipState | None  #: what the last update did, where that is recorded
+    clip_monitor: dict[str, Any]  #: the state of :func:`gradclip.observed`
+    last: ClipState | None  #: the last norm and coefficient, if recorded
 
 
 def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool = False) -> optax.GradientTransformation:
     """A rule of any dialect as a link of an ``optax.chain``.
 
-    Without ``record`` and ``monitor`` it has no state: a checkpoint of an optimizer keeps its shape where this takes the place
-    of optax's own clip. Under ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit
+    Without ``record`` and ``monitor`` it has no state: an optimizer's checkpoint keeps its shape if this replaces optax's
+    own clip. Under ``optax.inject_hyperparams`` the limit may change from step to step: wrap a function of the limit
     that returns this.
 
     Args:
         rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
-            ``update``, as optax's does. The state of a limit that follows the run (:class:`gradclip.Adaptive`) is carried in a
-            :class:`LimitState`.
+            ``update``, as optax's does. A :class:`LimitState` carries the state of a limit that follows the run
+            (:class:`gradclip.Adaptive`).
         record: whether the state is a :class:`ClipState`, with the norm and the coefficient of the last update.
-        monitor: whether the state counts what the clip does, as a :class:`MonitorState`. It is checkpointed with the
-            optimizer's, and read by ``gradclip.Monitor().merge(optax.tree_utils.tree_get(state, "clip_monitor"))``.
+        monitor: whether the state is a :class:`MonitorState`, with the monitor's counts. It is in the optimizer's
+            checkpoints; read it with ``gradclip.Monitor().merge(optax.tree_utils.tree_get(state, "clip_monitor"))``.
 
     Returns:
         An ``optax.GradientTransformation``. The gradients may be any pytree, with None or NumPy arrays in it.
 
     Raises:
-        TypeError: if ``rule`` is none.
+        TypeError: if ``rule`` is not a rule.
         ValueError: for a rule per example, which needs an axis of examples and removes it.
         ImportError: if optax is older than gradclip works with.
 
@@ -146,7 +146,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
 
 
 def _as_gradient(parameter: Any) -> Any:
-    """What has the dtype of its gradient: JAX's own for none where the parameter is of integers."""
+    """A value in the dtype of its gradient; JAX's float0 if the parameter is of integers."""
     is_integer = jnp.issubdtype(jnp.result_type(parameter), jnp.integer)
     return np.zeros(np.shape(parameter), jax.dtypes.float0) if is_integer else parameter
 
@@ -156,7 +156,7 @@ def _last(result: Any) -> ClipState:
 
 
 def _arrays(tree: Any) -> Any:
-    """A pytree with its NumPy arrays as JAX arrays: optax takes them too. Gradients of integers are none, and stay."""
+    """A pytree with its NumPy arrays as JAX arrays, which optax accepts too. Gradients of integers stay."""
     if not any(issubclass(kind, _OF_NUMPY) for kind in set(map(type, tree_util.tree_leaves(tree)))):
         return tree
     return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) and not _GAPS(x) else x, tree)

@@ -1,4 +1,4 @@
-"""Names of JAX and optax that are private, or not in every version, each with what is done where it is missing."""
+"""Names of JAX and optax that are private or not in every version, each with its fallback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ check_version("jax", jax.__version__)
 
 
 def _trace_state() -> Callable[[], object]:
-    """What tells whether a function is being traced: equal at the same level. Without it no two are equal."""
+    """JAX's function whose results are equal at the same level of tracing. Without it no two results are equal."""
     try:
         from jax.extend.core import get_opaque_trace_state  # from 0.10 on
     except ImportError:
@@ -35,7 +35,7 @@ def _trace_state() -> Callable[[], object]:
 
 
 trace_state = _trace_state()
-_WIDENS_ALONE = (0, 7, 2)  # the first that was seen to; 0.6.2 does not
+_WIDENS_ALONE = (0, 7, 2)  # the first version that is known to; 0.6.2 does not
 
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
@@ -44,36 +44,36 @@ else:
 
 
 def widens_alone() -> bool:
-    """Whether a part of a function can be in float64 where JAX is not set to it: else XLA refuses the mixture."""
+    """Whether a part of a function can be in float64 if JAX's float64 is off; otherwise XLA refuses the mixture."""
     return jax.__version_info__ >= _WIDENS_ALONE or bool(jax.config.jax_enable_x64)
 
 
 def init_empty_state() -> Any:
-    """What initialises an optax transformation that has no state."""
+    """The ``init`` of an optax transformation without state."""
     import optax
 
     return getattr(optax, "init_empty_state", lambda params: optax.EmptyState())
 
 
 def is_committed(x: Any) -> bool:
-    """Whether an array was put on its device on purpose. Where JAX does not say, it counts as if it was."""
+    """Whether an array was put on its device explicitly; True if JAX does not tell."""
     return bool(getattr(x, "committed", getattr(x, "_committed", True)))
 
 
 def is_without_mesh() -> bool:
-    """Whether no mesh is set, to which arrays go that were put nowhere on purpose. Before this function none could be."""
+    """Whether no mesh is set; arrays without an explicit device go to the mesh. Versions without this function have none."""
     get_abstract_mesh = getattr(jax.sharding, "get_abstract_mesh", None)
     return get_abstract_mesh is None or bool(get_abstract_mesh().empty)
 
 
 def axis_size(names: tuple[str, ...]) -> int:
-    """How many devices there are along these axes. A sum of ones is a constant where there is no such function."""
+    """The number of devices along these axes. Without JAX's function, a sum of ones is a constant."""
     found: int = lax.axis_size(names) if hasattr(lax, "axis_size") else lax.psum(1, names)
     return found
 
 
 def varying(x: Any) -> frozenset[str]:
-    """The axes that JAX has recorded an array to differ along: none where it keeps no record."""
+    """The axes along which an array differs, as JAX records: none without a record."""
     described = jax.typeof(x) if hasattr(jax, "typeof") else None
     kind = getattr(described, "manual_axis_type", None)
     found: frozenset[str] = getattr(described, "vma", frozenset()) if kind is None else kind.varying

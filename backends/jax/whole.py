@@ -1,6 +1,6 @@
-"""A whole clip as one call of a compiled function: eager arrays that are not in this process's memory.
+"""A complete clip as one call of a compiled function, for eager arrays that are not in this process's memory.
 
-On an accelerator each operation is a launch; of arrays on several processes each reduction is a program that all of them run.
+On an accelerator each operation is a launch. For arrays on several processes each reduction is a program that all run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
     wide = "float64" if "float64" in map(real, opened.present) else "float32"
     numbers = {name: _number(value, wide) for name, value in _numbers(rules).items()}
     zeros: dict[str, Any] = dict.fromkeys(numbers, 0.0)
-    rule = dataclasses.replace(rules, **zeros)  # another limit needs no other program
+    rule = dataclasses.replace(rules, **zeros)  # another limit uses the same program
     found = _compiled(opened.present, numbers, rule, asked.until)
     grads, norm, coefficient = jax.tree.map(awaited, found)
     return Found(
@@ -48,7 +48,7 @@ def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
 
 
 def _takes(tensors: list[Tensor]) -> bool:
-    """Whether these are distinct arrays of one place, which is not the host's memory."""
+    """Whether these are distinct arrays in one place, outside of the host's memory."""
     if not tensors or len(set(map(id, tensors))) < len(tensors):
         return False
     one_of_each = dict(zip(((type(x), x.dtype) for x in tensors), tensors, strict=True)).values()

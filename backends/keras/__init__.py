@@ -1,7 +1,7 @@
 """Keras 3 on TensorFlow, PyTorch or JAX: any of its optimizers, clipping by any rule inside ``model.fit``.
 
-There is no :class:`gradclip.Backend` here. Keras has no tensors of its own: what its optimizers clip are those of the framework
-that it runs on, and that framework's backend clips them. ``docs/keras.md`` says why it is done at this place.
+This module has no :class:`gradclip.Backend`. Keras has no tensors of its own: its optimizers clip tensors of the framework
+that it runs on, with that framework's backend. ``docs/keras.md`` explains the choice of this place.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ __all__ = ["MonitorLog", "clipped"]
 check_version("keras", keras.__version__)
 
 _OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
-_HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # what Keras calls, and Clipping overrides
+_HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # Keras calls this method, and Clipping overrides it
 
 
 def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = None) -> Any:
-    """Make a Keras optimizer clip by a rule, at the place where its own ``clipnorm=`` would.
+    """Make a Keras optimizer clip by a rule, in the place of its own ``clipnorm=``.
 
-    That is after the gradients have been unscaled and accumulated, before weight decay and the update. Hand the result to
-    ``model.compile``; it is saved and loaded with the model, rule included, by any program that imports this module.
+    That is after the gradients are unscaled and accumulated, and before weight decay and the update. Pass the result to
+    ``model.compile``. A model is saved and loaded with it and its rule, by any program that imports this module.
 
     Args:
-        optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place and stays what it
-            was otherwise, with its class a subclass of what it was; compile the model after, not before.
-        rule: of any dialect but one that sums over examples. Its limit is a number, or a :class:`gradclip.Adaptive`: the
-            optimizer carries its state in variables, which are saved, and the ``Adaptive`` itself stays as it is.
+        optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place: its class
+            becomes a subclass of its own class. Compile the model after that, not before.
+        rule: of any dialect, except one that sums over examples. Its limit is a number, or a :class:`gradclip.Adaptive`: the
+            optimizer keeps its state in variables, which are saved, and the ``Adaptive`` itself does not change.
             ``optimizer.clip_limit`` is the limit of the next step.
         record: whether the optimizer keeps the norm and the coefficient of its last step, in two variables that are saved with
-            it. ``optimizer.last`` is then a :class:`gradclip.ClipResult` with them, for a rule with a norm for each gradient
-            vectors in the order of the variables. Without, ``last`` is None.
-        monitor: a :class:`gradclip.Monitor`. The optimizer counts in variables of its own, on its device, which the monitor
-            reads when it is asked; :class:`MonitorLog` logs it at the end of each epoch. It is not saved with the model: save
+            it. Then ``optimizer.last`` is a :class:`gradclip.ClipResult` with them; for a rule with a norm for each gradient
+            they are vectors in the order of the variables. Otherwise ``last`` is None.
+        monitor: a :class:`gradclip.Monitor`. The optimizer counts in its own variables, on its device, and the monitor
+            reads them for a report; :class:`MonitorLog` logs it at the end of each epoch. It is not saved with the model: save
             ``monitor.state_dict()``.
 
     Returns:
@@ -56,10 +56,10 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
 
     Raises:
         ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; for an
-            optimizer that only hands gradients on to others (``LossScaleOptimizer``), which are the ones to clip by; and with
-            ``record`` for a rule that has no norm, or several for one gradient.
-        TypeError: if ``rule`` is none, and for a limit that is a tensor; when the model is saved, for a limit that is not of
-            :mod:`gradclip.limits`, or a schedule.
+            optimizer that only passes gradients to others (``LossScaleOptimizer``): clip in the inner one; and with
+            ``record`` for a rule without a norm, or with several for one gradient.
+        TypeError: if ``rule`` is not a rule, and for a limit that is a tensor; when the model is saved, for a schedule and for
+            a limit that is not from :mod:`gradclip.limits`.
 
     Example:
         >>> import keras, gradclip.backends.keras
@@ -86,18 +86,18 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
         made._build_carried()
     if monitor is not None:
         if made.built:
-            what = "A monitor counts in variables that an optimizer makes when it is built."
+            what = "A monitor counts in variables that the optimizer makes when it is built."
             raise ArgumentError(what, "an optimizer that has been built", "make another optimizer.")
-        made.__dict__["_monitor"] = monitor  # not by setattr: no part of the optimizer's state
+        made.__dict__["_monitor"] = monitor  # not by setattr: it is not part of the optimizer's state
     return made
 
 
 class Clipping(keras.optimizers.Optimizer):
-    """What a clipped optimizer does differently; its class inherits from this and from the class that it had."""
+    """The clipping part of an optimizer; its class inherits from this class and from its former class."""
 
     clip_rule: Rule
     unclipped: type  #: the class that the optimizer had
-    _clipped_variables: list[Any] | None = None  # those of the gradients that are being clipped
+    _clipped_variables: list[Any] | None = None  # the variables of the gradients being clipped
     _record: Record | None = None
     _limit: FollowingLimit | None = None
     _monitor: Any = None
@@ -105,15 +105,15 @@ class Clipping(keras.optimizers.Optimizer):
 
     @property
     def last(self) -> ClipResult | None:
-        """The norm and the coefficient of the last step, where they are recorded; None before the optimizer is built."""
+        """The norm and the coefficient of the last step, if recorded; None before the optimizer is built."""
         if self._record is None or not self._record.variables:
             return None
-        # copies: on TensorFlow a variable counts as a tensor, and would change with the next step
+        # copies: on TensorFlow a variable counts as a tensor, and the next step would change it
         return ClipResult(None, *(keras.ops.copy(keras.ops.convert_to_tensor(x)) for x in self._record.variables))
 
     @property
     def clip_limit(self) -> Any:
-        """The limit of the next step: a number, or of one that follows the run a tensor."""
+        """The limit of the next step: a number, or a tensor if it follows the run."""
         if self._limit is None:
             return self.clip_rule.limit
         state = self._limit.state() if self._limit.variables else self._limit.adaptive.state
@@ -146,12 +146,12 @@ class Clipping(keras.optimizers.Optimizer):
         return list(result.grads)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save what the optimizer without a monitor has."""
+        """Save the variables, except the monitor's."""
         for i, variable in enumerate(self._saved()):
             store[str(i)] = variable.numpy() if hasattr(variable, "numpy") else keras.ops.convert_to_numpy(variable)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load them, whether there is a monitor or not."""
+        """Load the variables, with or without a monitor."""
         if self._counters is None:
             super().load_own_variables(store)
             return
@@ -167,13 +167,13 @@ class Clipping(keras.optimizers.Optimizer):
         return [variable for variable in self.variables if id(variable) not in own]
 
     def _filter_empty_gradients(self, grads: list[Any], variables: list[Any]) -> Any:
-        # Keras 3.4 clips the gradients that remain here, before it calls the method below
+        # Keras 3.4 clips the remaining gradients here, before it calls the method below
         left = super()._filter_empty_gradients(grads, variables)
         self.__dict__["_clipped_variables"] = list(left[1])
         return left
 
     def _backend_apply_gradients(self, grads: list[Any], trainable_variables: list[Any]) -> None:
-        # for _clip_gradients, which is not told; and not by setattr, which would take them for variables of the optimizer
+        # for _clip_gradients, which does not receive them; not by setattr, which would make them the optimizer's variables
         self.__dict__["_clipped_variables"] = trainable_variables
         super()._backend_apply_gradients(grads, trainable_variables)
 
@@ -185,17 +185,17 @@ class Clipping(keras.optimizers.Optimizer):
             params = [keras.ops.convert_to_tensor(variable) for variable in variables]
         if not hasattr(super(), "_all_reduce_sum_gradients") or not _has_strategy():
             return self._clipped(list(grads), params)
-        # under tf.distribute Keras clips each replica's gradients and adds up what is left, which is no clip of their sum
+        # under tf.distribute Keras clips each replica's gradients and adds up the results, which does not clip their sum
         grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GradclipWarning)  # where that is not to be seen they are summed all the same
+            warnings.simplefilter("ignore", GradclipWarning)  # if that cannot be known, sum them all the same
             return self._clipped(grads, params)
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        return grads_and_vars  # summed before they were clipped, if there is more than one replica
+        return grads_and_vars  # with more than one replica they were summed before the clip
 
     def get_config(self) -> dict[str, Any]:
-        """The configuration of the optimizer without the clip, and what :meth:`from_config` needs besides."""
+        """The configuration of the optimizer without the clip, plus the parts that :meth:`from_config` needs."""
         config: dict[str, Any] = super().get_config()
         saved = {"optimizer": name_of(self.unclipped), "rule": saved_rule(self.clip_rule), "record": self._record is not None}
         return {**config, "clipped": saved}
@@ -211,7 +211,7 @@ class Clipping(keras.optimizers.Optimizer):
 
 
 def _has_strategy() -> bool:
-    """Whether Keras, on TensorFlow, trains under a strategy: without one there is one replica, and nothing to sum."""
+    """Whether Keras, on TensorFlow, trains under a strategy; without one there is one replica and nothing to sum."""
     import tensorflow as tf
 
     return bool(tf.distribute.has_strategy())
@@ -251,14 +251,14 @@ def _check_rule(rule: Any, record: bool) -> None:
 def _check_optimizer(optimizer: Any) -> None:
     outer = tuple(filter(None, (getattr(keras.optimizers, name, None) for name in ("LossScaleOptimizer", "MultiOptimizer"))))
     if isinstance(optimizer, outer):
-        what = f"A {type(optimizer).__name__} hands its gradients on to other optimizers."
+        what = f"A {type(optimizer).__name__} passes its gradients to other optimizers."
         raise ArgumentError(what, f"optimizer={type(optimizer).__name__}", "clip by the optimizers inside of it.")
     if isinstance(optimizer, Clipping):
         raise ArgumentError("This optimizer clips by a rule already.", f"rule={optimizer.clip_rule}")
     _check_alone(optimizer)
     missing = [hook for hook in _HOOKS if not hasattr(optimizer, hook)]
     if missing:
-        what = "This version of Keras clips in a way that gradclip does not know."
+        what = "gradclip does not know how this version of Keras clips."
         raise GradclipError(
             what, f"keras {keras.__version__} without {', '.join(missing)}", "use a version that the tests ran on."
         )

@@ -33,7 +33,7 @@ class Counters:
             variable.assign(after[name])
 
     def _taken(self) -> dict[str, Any]:
-        """The state that is in the variables, which forget it."""
+        """The state in the variables, which are then reset."""
         first: dict[str, Any] = self.monitor.init(like=keras.ops.zeros(()))
         section = {name: keras.ops.copy(keras.ops.convert_to_tensor(variable)) for name, variable in self.variables.items()}
         for name, variable in self.variables.items():
@@ -42,10 +42,10 @@ class Counters:
 
 
 class MonitorLog(keras.callbacks.Callback):
-    """Logs what a monitor has seen at the end of each epoch: ``fit(..., callbacks=[MonitorLog(monitor)])``.
+    """Logs a monitor's report at the end of each epoch: ``fit(..., callbacks=[MonitorLog(monitor)])``.
 
-    The names are those of :meth:`gradclip.Monitor.report`, after ``clip/``; the history has them too. The numbers are those of
-    the training so far.
+    The names are ``clip/`` and the names of :meth:`gradclip.Monitor.report`; the history has them too. The numbers cover the
+    training so far.
     """
 
     def __init__(self, monitor: Any) -> None:

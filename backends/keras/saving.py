@@ -18,7 +18,7 @@ _NUMBERS = ("limit", "lower", "upper", "order")  # the fields of a rule that can
 
 
 def name_of(cls: type) -> dict[str, Any]:
-    """Where Keras finds this class when it loads a model, on whichever framework it runs then."""
+    """The name by which Keras finds this class when it loads a model, on any framework."""
     if cls.__module__.startswith("keras.") and hasattr(keras.optimizers, cls.__name__):
         return {"module": "keras.optimizers", "class_name": cls.__name__, "registered_name": None}
     return {
@@ -29,7 +29,7 @@ def name_of(cls: type) -> dict[str, Any]:
 
 
 def saved_rule(rule: Rule) -> dict[str, Any]:
-    """The fields that differ from their defaults, as JSON has them: no infinity, no tuple, no enumeration."""
+    """The fields that differ from their defaults, in JSON: without infinities, tuples and enumerations."""
     fields = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
     defaults = {field.name: field.default for field in dataclasses.fields(rule)}
     saved = {name: value for name, value in fields.items() if value != defaults[name]}
@@ -61,7 +61,7 @@ def _saved_limit(limit: Any) -> dict[str, Any]:
     """The class and the fields of one of gradclip's own limits."""
     name = type(limit).__name__
     if getattr(published, name, None) is not type(limit) or isinstance(limit, published.Schedule):
-        what = "Only gradclip's own limits are saved with a model, and no function of the step."
+        what = "A model can save only gradclip's own limits, and no function of the step."
         raise ArgumentTypeError(what, f"limit={limit!r}", "save the weights alone: model.save_weights(...).")
     return {"class": name, "fields": {key: str(x) if _is_infinite(x) else x for key, x in vars(limit).items()}}
 

@@ -21,17 +21,17 @@ from gradclip.lane import Lane
 check_version("numpy", np.__version__)
 
 _DTYPE, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("flags.num")
-_PIECE = 1 << 12  # elements that the reference converts to float64 at once
-_WHOLE, _ALIGNED, _WRITEABLE = 0x1 | 0x2, 0x100, 0x400  # in NumPy's number for the flags; the first of either order
+_PIECE = 1 << 12  # elements that the reference converts to float64 at a time
+_WHOLE, _ALIGNED, _WRITEABLE = 0x1 | 0x2, 0x100, 0x400  # bits in NumPy's flags; the first stands for either order
 
 
 class NumpyBackend(Backend):
-    """Arrays are gradients themselves; they are written in place by ``clip_`` and the functions with an underscore."""
+    """Arrays are gradients; ``clip_`` and the functions with an underscore write them in place."""
 
     name = "numpy"
 
     def is_tensor(self, x: object) -> bool:
-        # older versions of JAX give arrays of this dtype for the gradients of integers, and it knows them for what they are
+        # older versions of JAX use arrays of this dtype for the gradients of integers, and JAX recognises them
         return isinstance(x, (np.ndarray, np.generic)) and x.dtype.names != ("float0",)
 
     def dtype(self, x: Tensor) -> str:
@@ -86,10 +86,10 @@ class NumpyBackend(Backend):
         x[...] = value
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
-        return np.errstate(all="ignore")  # an infinite gradient is the user's business, and the norm tells
+        return np.errstate(all="ignore")  # no warning of an infinite gradient: the norm shows it
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
-        # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+        # tests all at once: one by one, 2,000 gradients would take longer than their norm
         if set(map(type, tensors)) != {np.ndarray} or len(set(map(id, tensors))) < len(tensors):
             return None
         first = tensors[0].flags.num
@@ -103,7 +103,7 @@ class NumpyBackend(Backend):
 
 
 class NumpyLane(HostLane):
-    """Whole arrays of floats, by the compiled loops."""
+    """Dense arrays of floats, by the compiled loops."""
 
     def pieces(self, tensors: Sequence[Tensor]) -> list[Any]:
         if self.kinds == ["bfloat16"] or tensors[0].dtype.kind != "f":  # NumPy has no buffer for it
@@ -119,21 +119,21 @@ class NumpyLane(HostLane):
 
 
 def _bounded(x: Tensor, bound: Any, nearest: Any, exceeds: Any) -> Tensor:
-    """``nearest(x, bound)``; by a number what fits stays as it is, be it a zero of the other sign."""
+    """``nearest(x, bound)``; for a number, elements within the bound stay to the bit, also a zero of the other sign."""
     if isinstance(bound, np.ndarray):
         return nearest(x, bound)
     number = np.asarray(bound, np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype).astype(x.dtype)
     return np.where(exceeds(x, number), number, x)
 
 
-@functools.lru_cache(64)  # to ask NumPy takes 3 us, longer than a small array's norm
+@functools.lru_cache(64)  # NumPy takes 3 us for this, longer than for a small array's norm
 def _name(dtype: Any) -> str:
     return str(dtype)
 
 
 def _dtype(name: str) -> Any:
     if name == "bfloat16":
-        import ml_dtypes  # who has such an array has it installed
+        import ml_dtypes  # such an array exists only if it is installed
 
         return ml_dtypes.bfloat16
     return np.dtype(name)

@@ -30,7 +30,7 @@ __all__ = ["PaddleBackend", "grad_clip"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "grad_clip":  # it stands above the engine, which a backend does not import
+    if name == "grad_clip":  # it is above the engine, which a backend does not import
         from gradclip.backends.paddle.slot import grad_clip
 
         return grad_clip
@@ -42,7 +42,7 @@ versions.run_between_programs(tracing.MARKED, [*_FOLDERS, *map(os.path.realpath,
 
 
 class PaddleBackend(Backend):
-    """A parameter, and any leaf that wants a gradient, stands for it; any other tensor, and the second of a pair, is one."""
+    """A parameter, and any leaf that requires a gradient, stands for its gradient. Any other tensor is a gradient."""
 
     name = "paddle"
     holds_gradients = True
@@ -86,7 +86,7 @@ class PaddleBackend(Backend):
             hint = "pass the parameters, or their gradients."
             raise NotWritableError("A buffer or an optimizer's state is no gradient.", f"persistable, {x.name}", hint)
         if x.is_leaf and not x.stop_gradient and x.grad_fn is not None:
-            what = "This leaf wants a gradient and has none: it is a weight, or a gradient that an operation has used."
+            what = "This leaf requires a gradient and has none: it is a weight, or a gradient that an operation has used."
             hint = "call backward() first; a gradient is passed as x.detach(), which shares its memory."
             raise NotWritableError(what, f"{x.name}, shape {tuple(x.shape)}", hint)
         if not x.is_selected_rows() and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
@@ -110,14 +110,14 @@ class PaddleBackend(Backend):
         merged = versions.merged(x)
 
         def rebuild(new: Tensor) -> Tensor:
-            made = versions.merged(merged)  # in memory of its own
+            made = versions.merged(merged)  # a copy
             if made.rows():
                 versions.values_of_rows(made).copy_(new, True)
             return made
 
         return versions.values_of_rows(merged), rebuild
 
-    # ---- calculate: what a kernel lacks for half precision is computed in float32 --------------------------------------------
+    # ---- calculate: in float32 where Paddle has no half-precision kernel -----------------------------------------------------
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         return x if self.dtype(x) == dtype else paddle.cast(x, dtype)
@@ -141,7 +141,7 @@ class PaddleBackend(Backend):
         return paddle.abs(x)
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        if lanes.is_on_accelerator(x):  # which adds up in trees
+        if lanes.is_on_accelerator(x):  # it adds up in trees
             return paddle.sum(x, axis=axes, keepdim=axes is not None)
         # in float64, because a float32 sum along an axis is a running one: 4e-5 off for 4096 equal numbers
         wide = "complex128" if self.dtype(x) in COMPLEX else "float64"
@@ -170,15 +170,15 @@ class PaddleBackend(Backend):
         return paddle.log(x)
 
     def tolist(self, x: Tensor) -> Any:
-        return self.cast(x, "float32").tolist() if self.dtype(x) == "bfloat16" else x.tolist()  # Paddle gives its bits
+        return self.cast(x, "float32").tolist() if self.dtype(x) == "bfloat16" else x.tolist()  # Paddle returns its bits
 
     def power(self, x: Tensor, exponent: float) -> Tensor:
         if exponent == 0.5:
             return paddle.sqrt(x)
-        return paddle.pow(x, self.asarray(exponent, self.dtype(x), x))  # as a Python number it is rounded to float32
+        return paddle.pow(x, self.asarray(exponent, self.dtype(x), x))  # a Python number would be rounded to float32
 
     def constant(self, value: float, like: Tensor) -> Any:
-        in_float32 = self.can_look(like) or self.dtype(like) != "float64"  # as a static program keeps a Python number
+        in_float32 = self.can_look(like) or self.dtype(like) != "float64"  # a static program keeps a Python number so
         return value if in_float32 else self.asarray(value, "float64", like)
 
     def detach(self, x: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ class PaddleBackend(Backend):
         elif x.rows():
             versions.take_rows(x, value)
 
-    # ---- how a clip is carried ----------------------------------------------------------------------------------------------
+    # ---- how a clip runs ----------------------------------------------------------------------------------------------------
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
         if set(map(type, tensors)) == {versions.Value}:

@@ -1,4 +1,4 @@
-"""Paddle's ``(parameter, gradient)`` pairs, and what stands for the gradient that it holds."""
+"""Paddle's ``(parameter, gradient)`` pairs, and tensors that stand for the gradient that they hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PaddleContainers"]
 
 
 def _is_parameter(x: object) -> bool:
-    """Whether this is a parameter, of a static program too, or another leaf that wants a gradient."""
+    """Whether this is a parameter, also of a static program, or another leaf that requires a gradient."""
     if isinstance(x, versions.Value):
         operation = x.get_defining_op()
         return operation is not None and operation.name() == "builtin.parameter"
@@ -25,7 +25,7 @@ def _is_parameter(x: object) -> bool:
 
 
 class PaddleContainers(Containers):
-    """Lists of pairs, as optimizers and ``append_backward`` make them; a gradient that is not wanted stays as it is."""
+    """Lists of pairs, as optimizers and ``append_backward`` make them; a gradient without ``need_clip`` stays as it is."""
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         if _are_pairs(tree):
@@ -49,8 +49,8 @@ class PaddleContainers(Containers):
     def gradient(self, owner: Any) -> Any:
         gradient = None if isinstance(owner, versions.Value) else versions.held(owner)
         if gradient is None or gradient.stop_gradient or not gradient.is_leaf:
-            return gradient  # only one of create_graph=True has a history
-        return gradient.detach()  # a plain gradient says that it wants a derivative, as if it were an input
+            return gradient  # only a gradient of create_graph=True has a history
+        return gradient.detach()  # any other gradient claims to require one, as if it were an input
 
     def owners(self, tree: Any) -> list[Any] | None:
         return [parameter for parameter, _ in tree if wanted(parameter)] if _are_pairs(tree) else None

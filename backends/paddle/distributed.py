@@ -22,7 +22,7 @@ _ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
 
 
 class PaddleProcesses(Processes):
-    """A group of Paddle's, or the processes of meshes, which need none: a tensor is resharded from each to all of them."""
+    """A process group, or the processes of meshes without one: they reshard a tensor from each process to all."""
 
     def __init__(self, ranks: Iterable[int], group: Any = None) -> None:
         self.rank = dist.get_rank()
@@ -35,7 +35,7 @@ class PaddleProcesses(Processes):
             raise ArgumentError(what, f"a static program on ranks {sorted(self.ranks)}", "give a function as reduce=.")
         if len(self.ranks) == 1:
             return values
-        # gathered and not summed: a norm in float64 overflows where its square would, and NaN keeps its process
+        # gathered, not summed: a float64 norm does not overflow where its square would, and NaN keeps its process
         on_host = all(isinstance(value, float) for value in values)
         rows = self._gathered(paddle.to_tensor(values, "float64") if on_host else _vector(values))
         return join(rows.tolist()) if on_host else list(join(list(rows)))
@@ -48,7 +48,7 @@ class PaddleProcesses(Processes):
         return [text for row, n in zip(rows, lengths, strict=True) for text in json.loads(bytes(row[:n]))]
 
     def _gathered(self, mine: Tensor) -> Tensor:
-        """A vector of each process, as the rows of a matrix; the one place that talks."""
+        """A vector of each process, as the rows of a matrix; all communication is here."""
         if self.group is not None:
             rows: list[Tensor] = []
             dist.all_gather(rows, mine, group=self.group)
@@ -57,7 +57,7 @@ class PaddleProcesses(Processes):
 
 
 def _resharded(mine: Tensor, ranks: list[int], placement: Any) -> Tensor:
-    """What processes hold, whole on each of them; it needs no group, which others than them would have to make too."""
+    """The processes' tensors, gathered on each. It needs no group, which other processes would have to make too."""
     mesh = dist.ProcessMesh(ranks, dim_names=["processes"])
     with paddle.no_grad():
         local = versions.dtensor_from_local(mine, mesh, [placement])
@@ -72,15 +72,15 @@ def _vector(values: list[Any]) -> Tensor:
 
 
 class PaddleDistributed(Distributed):
-    """Distributed tensors, whose own type says how they are split, and groups and meshes."""
+    """Distributed tensors, whose type shows their shards; groups and meshes."""
 
     def parts(self, leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
-        """Paddle's view is a global one: each process lists the gradients of all meshes, also of those that it is no part of.
+        """Paddle's view is global: each process lists the gradients of all meshes, also of meshes without this process.
 
         So there is one combination, over the processes of all meshes, in which each element is counted by one of them.
         """
         given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
-        kinds: dict[Any, list[int]] = {}  # few, of however many gradients
+        kinds: dict[Any, list[int]] = {}  # few for any number of gradients
         layouts: dict[Any, _Layout] = {}
         for i, x in enumerate(given):
             if _is_distributed(x):
@@ -119,7 +119,7 @@ class PaddleDistributed(Distributed):
         else:
             return None
         if dist.get_rank() not in ranks:
-            hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+            hint = "only the processes of a group can combine over it; leave out gradients of other processes."
             raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
         return PaddleProcesses(ranks, group)
 
@@ -129,7 +129,7 @@ def _is_distributed(x: object) -> bool:
 
 
 class _Layout:
-    """Where the gradients of one mesh and placements lie, as this process sees it."""
+    """The place of gradients with one mesh and placements, from this process's view."""
 
     def __init__(self, mesh: Any, placements: Sequence[Any]) -> None:
         for placement in placements:
@@ -140,17 +140,17 @@ class _Layout:
         self.ids = np.array(mesh.process_ids).reshape(mesh.shape)
         self.sums = [(d, placement) for d, placement in enumerate(placements) if placement.is_partial()]
         self.at = tuple(int(i) for i in np.argwhere(self.ids == dist.get_rank())[0]) if self.is_here else ()
-        #: whether it is this process that counts its part: of replicas the first does
+        #: whether this process counts its shard: the first of replicas does
         self.counts = self.is_here and all(p.is_shard() or i == 0 for p, i in zip(placements, self.at, strict=True))
 
     def along(self, dimension: int) -> list[int]:
-        """The processes that differ from this one in one dimension of the mesh only."""
+        """The processes that differ from this one only in one dimension of the mesh."""
         here: tuple[Any, ...] = (*self.at[:dimension], slice(None), *self.at[dimension + 1 :])
         return [int(rank) for rank in self.ids[here]]
 
 
 def _held(leaves: Sequence[Any]) -> list[Any]:
-    """The local tensor of each gradient: None of a mesh that this process is no part of."""
+    """The local tensor of each gradient; None for a mesh without this process."""
     known: dict[int, Any] = {}
     for x in leaves:
         if _is_distributed(x) and id(x) not in known:
@@ -160,33 +160,33 @@ def _held(leaves: Sequence[Any]) -> list[Any]:
 
 def _local(x: Tensor) -> Tensor:
     local = versions.local_value(x.detach())
-    return local if versions.has_memory(local) else paddle.zeros(local.shape, local.dtype)  # of a part that is empty
+    return local if versions.has_memory(local) else paddle.zeros(local.shape, local.dtype)  # for an empty shard
 
 
 def _whole(given: Any, new: Any) -> Any:
     if not _is_distributed(given):
         return new
-    made = given.detach().clone()  # dtensor_from_local takes all parts to be of one size
+    made = given.detach().clone()  # dtensor_from_local assumes shards of one size
     if new.size:
         versions.local_value(made).copy_(new, True)
     return made
 
 
 def _counted(leaves: Sequence[Any], held: list[Any], kinds: dict[Any, list[int]], layouts: dict[Any, _Layout]) -> list[Any]:
-    """What counts here in the norm of each gradient: nothing of an empty part, and of replicas the first."""
+    """The tensor that this process adds to each norm: none for an empty shard, and only the first of replicas."""
     values = list(held)
     for kind, places in kinds.items():
         layout = layouts[kind]
         if layout.sums:
             _sum(values, places, layout)
         for i in places:
-            if not (layout.counts and values[i].size) and leaves[i].size:  # what is empty everywhere may be an error
+            if not (layout.counts and values[i].size) and leaves[i].size:  # a gradient that is empty everywhere may be an error
                 values[i] = None
     return values
 
 
 def _sum(values: list[Any], places: list[int], layout: _Layout) -> None:
-    """Put sums over processes for their addends: of all of one dtype at once, in at least float32."""
+    """Replace addends by their sums over processes: one collective for each dtype, in at least float32."""
     batches: dict[str, list[int]] = {}
     for i in places:
         dtype = versions.dtype(values[i].dtype)

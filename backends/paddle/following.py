@@ -1,4 +1,4 @@
-"""A limit that follows the run inside of a static program: its state is in variables, which keep it from run to run."""
+"""A limit that follows the run inside a static program: variables keep its state from run to run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Followed"]
 
 
 class Followed:
-    """One limit in the program that is being built, which begins with the state that the limit has now."""
+    """One limit in the program being built; it starts with the limit's current state."""
 
     def __init__(self, adaptive: Adaptive, gradients: int) -> None:
         state = spread(numbers(adaptive.state), gradients if adaptive.is_each else None)
@@ -26,14 +26,14 @@ class Followed:
         self.carried = adaptive.carrying(self.variables)
 
     def write(self) -> None:
-        """Add to the program what keeps the state after the step, and let the limit read it there."""
+        """Add operations that keep the state after the step, and let the limit read it there."""
         for name, variable in self.variables.items():
             paddle.assign(self.carried.state[name], output=variable)
         self.adaptive.last = self.carried.last
         self.adaptive.attach(self.take)
 
     def take(self) -> Mapping[str, Any]:
-        """The state, read from the scope in which the program ran: plain numbers and lists."""
+        """The state, read from the scope of the program's run, as numbers and lists."""
         return {name: versions.read(self.scope, self.names[name]).tolist() for name in self.names}
 
 

@@ -1,4 +1,4 @@
-"""Which lane carries eager Paddle tensors, and the one of the host's memory."""
+"""The choice of the lane for eager Paddle tensors, and the lane of the host's memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from gradclip.lane import Into, Lane
 
 __all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "is_on_accelerator", "on_host"]
 
-_LARGE = 1 << 20  # elements from which on NumPy makes the memory: several times as fast, because it asks for large pages
-_PIECE = 1 << 12  # elements that the reference converts to float64 at once
-_ALIKE, _SMALL, _SHARED = 8, 1 << 10, 1 << 17  # so many, of so many elements at the most, share so many
+_LARGE = 1 << 20  # elements from which NumPy allocates the memory: several times as fast, because it uses large pages
+_PIECE = 1 << 12  # elements that the reference converts to float64 at a time
+_ALIKE, _SMALL, _SHARED = (
+    8,
+    1 << 10,
+    1 << 17,
+)  # small results share memory: their number, their most elements, and the elements that they share
 _STORED = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16}
-#: whether no tensor can be anywhere else
+#: whether all tensors are on the host
 ON_HOST_ONLY = not (
     paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type()
 )
@@ -34,7 +38,7 @@ _HISTORY = operator.attrgetter("grad_fn")
 
 
 def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
-    """The lane of eager tensors; None for the reference. All are asked at once, because one by one takes longer."""
+    """The lane of eager tensors; None for the reference. It tests all at once, because one by one takes longer."""
     kind = paddle.Tensor
     if not paddle.in_dynamic_mode() or set(map(type, tensors)) != {kind} or not all(map(kind.is_dense, tensors)):
         return None
@@ -56,24 +60,24 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
 
 
 def on_host(tensors: Sequence[Tensor]) -> bool:
-    """Whether all lie in the host's memory."""
+    """Whether all are in the host's memory."""
     return ON_HOST_ONLY or all(x.place.is_cpu_place() for x in tensors)
 
 
 def is_on_accelerator(x: Tensor) -> bool:
-    """Whether a tensor lies elsewhere; a value of a program will where programs run by default."""
+    """Whether a tensor is on an accelerator; for a value of a program, whether programs run there by default."""
     if isinstance(x, versions.Value):
         return not ON_HOST_ONLY and paddle.device.get_device() != "cpu"
     return not on_host([x])
 
 
 class MemoryLane(HostLane, PaddleLane):
-    """Tensors that fill one piece of the host's memory each, in order or transposed, by the compiled loops."""
+    """Tensors that each fill one piece of the host's memory, in order or transposed, by the compiled loops."""
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
         if into != "kept" or not isinstance(lower, float) or not isinstance(upper, float):
             return super().clamp(tensors, lower, upper, into)
-        results = list(tensors)  # what fits stays, and need not be written
+        results = list(tensors)  # elements within the bounds need no write
         places = [i for i, fits in enumerate(self._fit(tensors, lower, max(lower, upper))) if not fits]
         rest = super().clamp([tensors[i] for i in places], lower, upper, into) if places else []
         for i, x in zip(places, rest, strict=True):
@@ -114,9 +118,9 @@ class MemoryLane(HostLane, PaddleLane):
 
 
 class _KeptLane(MemoryLane):
-    """For results that an optimizer only reads: small ones of one shape are rows, made in a third of the time.
+    """For results that an optimizer only reads: small results of one shape are rows of one tensor, in a third of the time.
 
-    Rows count together how often they are written, which a derivative looks at.
+    The rows share one count of writes, which autograd checks.
     """
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:

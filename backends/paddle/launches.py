@@ -1,4 +1,4 @@
-"""How eager Paddle tensors on an accelerator are carried: in few launches, and without a look at a value."""
+"""The lane for eager Paddle tensors on an accelerator: few launches, and no synchronisation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gradclip.lane import Into
 
 __all__ = ["AcceleratorLane"]
 
-_AT_ONCE = 1 << 12  # tensors to a launch: CUDA keeps the place of each in the 48 KiB that a block shares
+_AT_ONCE = 1 << 12  # tensors in a launch: CUDA keeps the address of each in a block's 48 KiB of shared memory
 
 
 class AcceleratorLane(PaddleLane):
-    """Contiguous tensors of floats on one device. Squares that leave the dtype of the norm do so as they do in Paddle."""
+    """Contiguous tensors of floats on one device. Squares overflow the dtype of the norm as they do in Paddle."""
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2 or wide == "float64":
@@ -61,7 +61,7 @@ class AcceleratorLane(PaddleLane):
         return [operation(x, lower, max(lower, upper)) for x in tensors]
 
     def _squares(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The sum of the squares of each, with one element, in the dtype of its norm."""
+        """The sum of the squares of each, as one element in the dtype of its norm."""
         backend = self.backend
         return [versions.operations.squared_l2_norm(backend.cast(x, WIDE[backend.dtype(x)])) for x in tensors]
 
@@ -75,7 +75,7 @@ class AcceleratorLane(PaddleLane):
         return list(tensors)
 
     def _multiply(self, halves: list[Tensor], factor: Tensor) -> None:
-        """Tensors of one half precision times a factor in float32, rounded once, by a launch for thousands."""
+        """Half-precision tensors of one dtype times a factor in float32, rounded once, thousands in one launch."""
         inverse = paddle.reshape(paddle.reciprocal(factor), [1])
         for start in range(0, len(halves), _AT_ONCE):
             versions.divide_(halves[start : start + _AT_ONCE], inverse)

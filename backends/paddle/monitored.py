@@ -1,4 +1,4 @@
-"""A monitor beside Paddle's optimizers: told of each step in dynamic mode, or counting inside of a static program."""
+"""A monitor for Paddle's optimizers: it records each step in dynamic mode, or counts inside a static program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["tell"]
 
 
 def tell(monitor: Any, result: ClipResult, pairs: Any) -> None:
-    """Tell a monitor of a step, or make the program that is being built count each of its steps."""
+    """Record a step in a monitor, or make the program being built count each of its steps."""
     if paddle.in_dynamic_mode():
         monitor.update(result, grads=pairs)
         return
@@ -27,7 +27,7 @@ def tell(monitor: Any, result: ClipResult, pairs: Any) -> None:
 
 
 class _Counted:
-    """The state of a monitor in variables of a program, which keep their values from one run to the next."""
+    """The state of a monitor in variables of a program, which keep their values between runs."""
 
     def __init__(self, monitor: Any, groups: int | None) -> None:
         self.first: dict[str, Any] = monitor.init(like=np.zeros(()), groups=groups)
@@ -35,7 +35,7 @@ class _Counted:
         self.scope = paddle.static.global_scope()
 
     def count(self, result: ClipResult) -> None:
-        """Add what counts this step to the program."""
+        """Add the operations that count a step to the program."""
         version, groups = (paddle.full([], int(self.first[name]), "int32") for name in ("version", "groups"))
         seen = [{name: _variable(of_scope, *BLANK[name]) for name, of_scope in names.items()} for names in self.names]
         state = observed({"version": version, "groups": groups, "sections": seen}, result)
@@ -44,7 +44,7 @@ class _Counted:
                 paddle.assign(section[name], output=variable)
 
     def take(self) -> Mapping[str, Any]:
-        """The state, read from the scope in which the program ran, where everything is forgotten then."""
+        """The state, read from the scope of the program's run and then reset there."""
         pairs = zip(self.names, self.first["sections"], strict=True)
         sections = [{k: versions.read_and_set(self.scope, names[k], x) for k, x in blank.items()} for names, blank in pairs]
         return self.first | {"sections": sections}

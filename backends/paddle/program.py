@@ -1,4 +1,4 @@
-"""The lane of values of Paddle's static programs: few operations, for each costs more than a small tensor's arithmetic.
+"""The lane of values of Paddle's static programs: few operations, because each costs more than a small tensor's arithmetic.
 
 A float32 sum in Paddle drifts, by 29 ulp in a million equal numbers. Products of short rows with themselves do not, and are few
 enough to be summed in float64.
@@ -23,11 +23,11 @@ from gradclip.lane import Into, Lane
 __all__ = ["AcceleratorProgramLane", "ProgramLane", "traced"]
 
 _NARROW = {"float32", "float16", "bfloat16"}  # dtypes whose squares neither overflow nor vanish in float64
-_SHORT = 16  # shorter rows are too many
-_ROW = 256  # elements to a float32 sum: half an ulp, where 512 are off by 1
-_FEW = 1 << 17  # up to so many elements a copy in float64, which stays in the cache, costs less than more operations
-_SMALL, _ALIKE = 1 << 13, 8  # elements of a tensor that is soon copied; from so many of one shape on they are stacked
-_LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square has overflowed, or vanished that matters
+_SHORT = 16  # shorter rows would be too many
+_ROW = 256  # elements of a float32 sum: half an ulp off, where 512 elements are 1 ulp off
+_FEW = 1 << 17  # elements up to which a float64 copy, in the cache, costs less than more operations
+_SMALL, _ALIKE = 1 << 13, 8  # elements up to which a copy is cheap; tensors of one shape from which they are stacked
+_LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square that matters has overflowed or vanished
 
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
@@ -70,7 +70,7 @@ class ProgramLane(PaddleLane):
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
         bounds = isinstance(lower, float) and isinstance(upper, float)
-        # of one operation instead of four, whose derivative at a bound is another one
+        # one operation instead of four; its derivative at a bound differs
         if not bounds or not ON_HOST_ONLY or any(x.dtype != paddle.float32 or not x.stop_gradient for x in tensors):
             return super().clamp(tensors, lower, upper, into)
         return [versions.operations.hardtanh(x, lower, max(lower, upper)) for x in tensors]
@@ -81,13 +81,13 @@ class ProgramLane(PaddleLane):
             return super().product(x, coefficient)
         backend, dtype = self.backend, self.backend.dtype(x)
         wide = backend.cast(x, WIDE[dtype])
-        # half the time of a product, but 0 where that is -0; a bias of -0 is the 0 of another operation in the process
+        # half the time of a product, but 0 for -0; a bias of -0 would share the cached 0 of another operation
         scaled = versions.operations.scale(wide, backend.cast(coefficient, WIDE[dtype]), 0.0, True)
         return backend.cast(versions.operations.copysign(scaled, wide), dtype)
 
 
 class AcceleratorProgramLane(PaddleLane):
-    """Values that an accelerator is to have: norms in the dtype of their arithmetic, and no branch, for which it would wait."""
+    """Values for an accelerator: norms in the dtype of their arithmetic, and no branch, which would wait for the host."""
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2 or not self._are_floats(tensors):
@@ -110,7 +110,7 @@ class AcceleratorProgramLane(PaddleLane):
 
 
 class _Batches:
-    """The places of tensors that are worked on alone, and of small float32 ones of one shape that are stacked."""
+    """The places of separate tensors, and of small float32 tensors of one shape that are stacked."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         by_shape: dict[tuple[int, ...], list[int]] = {}
@@ -130,17 +130,17 @@ class _Batches:
         return [paddle.stack([tensors[i] for i in places]) for places in self.alike]
 
     def whole(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """All, those that are stacked as one."""
+        """All tensors, each stack as one."""
         return [*(tensors[i] for i in self.alone), *self.stacks(tensors)]
 
     def in_order(self, results: Sequence[Any]) -> list[Any]:
-        """Results for those that are alone, and then for those in the stacks, in the order of the tensors."""
+        """Results, first for separate tensors and then for the stacks, in the order of the tensors."""
         each = dict(zip([*self.alone, *itertools.chain(*self.alike)], results, strict=True))
         return [each[i] for i in range(len(each))]
 
 
 def _guarded(alone: list[Tensor], stacks: list[Tensor], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
-    """Sums of squares, again in float64 where squares in float32 may have overflowed or vanished."""
+    """Sums of squares, computed again in float64 if squares in float32 may have overflowed or vanished."""
 
     def joined(squares: Callable[[Tensor], Tensor]) -> Tensor:
         found = [*map(squares, alone), *map(_squares_of_each, stacks)]
@@ -164,16 +164,16 @@ def _root(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _row(x: Tensor) -> int:
-    """The elements of the rows that :func:`_squares` sums in float32; 0 where it computes in float64 all along."""
+    """The length of the rows that :func:`_squares` sums in float32; 0 if it computes only in float64."""
     size = math.prod(x.shape)
-    # on a GPU a product of matrices may round its numbers to 10 bits
+    # on a GPU a matrix product may round its inputs to 10 bits
     if not ON_HOST_ONLY or -1 in x.shape or size <= _FEW:
         return 0
     return next((length for length in range(_ROW, _SHORT - 1, -1) if size % length == 0), 0)
 
 
 def _squares(x: Tensor) -> Tensor:
-    """The sum of the squares, in float64 once they are few."""
+    """The sum of the squares: rows in float32, their sums in float64."""
     row = _row(x)
     if not row:
         return _wide_squares(x)
@@ -184,10 +184,10 @@ def _squares(x: Tensor) -> Tensor:
 
 
 def _shared(x: Tensor) -> Tensor:
-    """The same memory: what a program is given, or reads again, it copies where the shape is changed.
+    """A view of the same memory: a program copies its inputs, and tensors that it reads again, to change their shape.
 
-    Paddle does not know that it is the same memory, and might let another operation overwrite ``x`` too early. What keeps it
-    from that is the careful branch of :func:`_guarded`, which reads ``x`` itself, and runs after all that reads this.
+    Paddle does not know that the memory is shared, and might let another operation overwrite ``x`` too early. The careful
+    branch of :func:`_guarded` prevents that: it reads ``x`` itself, and runs after everything that reads this view.
     """
     return versions.operations.share_data(x) if x.stop_gradient else x  # it has no derivative
 
@@ -198,6 +198,6 @@ def _wide_squares(x: Tensor) -> Tensor:
 
 
 def _squares_of_each(stack: Tensor) -> Tensor:
-    """The same of every small tensor of a stack."""
+    """The same for every small tensor of a stack."""
     wide = paddle.reshape(paddle.cast(stack, "float64"), [stack.shape[0], -1])
     return paddle.sum(wide * wide, axis=1)

@@ -1,4 +1,4 @@
-"""The reference lane with products as Paddle's kernels need them, and what the primitives are made of."""
+"""The reference lane with products that suit Paddle's kernels, and helpers of the primitives."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["PaddleLane", "beside", "filled", "values"]
 
 
 def beside(x: Tensor, like: Tensor) -> Tensor:
-    """``x`` on the device of ``like``; in a static program that is the executor's business."""
+    """``x`` on the device of ``like``; in a static program the executor moves it."""
     is_traced = isinstance(x, versions.Value) or isinstance(like, versions.Value)
     return x if is_traced or x.place == like.place else x.to(like.place)
 
 
 def filled(value: float, dtype: str, like: Tensor) -> Tensor:
-    """A number in the shape of a tensor, because ``paddle.where`` broadcasts in many operations."""
+    """A number in the shape of a tensor: ``paddle.where`` would take many operations to broadcast."""
     if -1 in like.shape:  # of a static program
         return paddle.cast(like, dtype) * 0 + paddle.full([], value, dtype)
     return beside(paddle.full(like.shape, value, dtype), like)
 
 
 def values(x: Tensor) -> Tensor:
-    """The numbers of a gradient, without a history of its own."""
+    """The numbers of a gradient, detached from its history."""
     if isinstance(x, versions.Value):
         return x
     if x.is_selected_rows():
         return versions.values_of_rows(x)
-    # an operation on a ``.grad`` itself would make a leaf of it that wants a gradient of its own
+    # an operation on a ``.grad`` itself would make it a leaf that requires a gradient
     return x.detach() if x.is_leaf and not x.stop_gradient and x.grad_fn is None else x
 
 
@@ -43,15 +43,15 @@ class PaddleLane(Lane):
     def product(self, x: Tensor, coefficient: Any) -> Tensor:
         backend, dtype = self.backend, self.backend.dtype(x)
         is_number = isinstance(coefficient, float)
-        if dtype in COMPLEX and 0 in x.shape:  # which Paddle 3.0 does not put together again
+        if dtype in COMPLEX and 0 in x.shape:  # Paddle 3.0 does not recombine these
             return backend.copy(x)
-        if dtype in COMPLEX:  # by parts: a product of complex numbers makes NaN of the other part of an infinite one
+        if dtype in COMPLEX:  # by parts: a complex product with an infinite part makes the other part NaN
             factor = coefficient if is_number else paddle.unsqueeze(coefficient, -1)
             return paddle.as_complex(self.product(paddle.as_real(x), factor))
         if not is_number and isinstance(x, paddle.Tensor):
             return super().product(x, beside(coefficient, x))
         wide = backend.cast(x, WIDE[dtype])
-        # times a Python number, and in a program by paddle.where, -0 would become 0
+        # a Python number, and in a program paddle.where, would turn -0 into 0
         for factor in normal_factors(coefficient) if is_number else (coefficient,):
             wide = wide * backend.asarray(factor, WIDE[dtype], x)
         return backend.cast(wide, dtype)

@@ -30,23 +30,23 @@ def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:
-        rule: of any dialect but one that sums over examples, or groups with such rules, by the parameters' own names. Paddle
-            clips each of an optimizer's parameter groups by itself. A static program carries the state of a limit that follows
-            the run (:class:`gradclip.Adaptive`) in variables that are saved with it; its ``state_dict()`` reads them.
-        reduce: as for :func:`gradclip.clip`: the group of the processes that hold the rest of the gradients. Fleet's hybrid
-            parallel optimizers replace a ``ClipGradByGlobalNorm``, gradclip's too, by their own that knows the groups; any
-            other object has to be told.
-        monitor: a :class:`gradclip.Monitor`, which is told of each step; in a static program the program counts, in variables
-            of its own that the monitor reads when it is asked.
+        rule: of any dialect, except one that sums over examples; or groups with such rules, by the parameters' own names.
+            Paddle clips each parameter group of an optimizer separately. A static program keeps the state of a limit that
+            follows the run (:class:`gradclip.Adaptive`) in variables that are saved with it; ``state_dict()`` reads them.
+        reduce: as for :func:`gradclip.clip`: the group of the processes with the other gradients. Fleet's hybrid parallel
+            optimizers replace a ``ClipGradByGlobalNorm``, also gradclip's, by their own, which knows the groups; any other
+            object needs ``reduce``.
+        monitor: a :class:`gradclip.Monitor`, which records each step; a static program counts in its own variables, which
+            the monitor reads for a report.
 
     Returns:
         A ``paddle.nn.clip.ClipGradBase``. Its ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of
-        the last clip; in a static program these are variables, which can be fetched. As Paddle's own it leaves the gradient of
-        a parameter with ``need_clip=False`` as it is and drops pairs without a gradient.
+        the last clip; in a static program these are variables, which can be fetched. Like Paddle's own it leaves the gradient
+        of a parameter with ``need_clip=False`` as it is and drops pairs without a gradient.
 
     Raises:
-        TypeError, ValueError: for what is no rule, and for one whose result has another shape than the gradient; when it is
-            called, for one norm over gradients that fleet has split, without ``reduce``.
+        TypeError, ValueError: for an object that is not a rule, and for a rule whose result has another shape than the
+            gradient; in a call, for one norm over gradients that fleet has sharded, without ``reduce``.
 
     >>> import paddle, gradclip.backends.paddle
     >>> from gradclip.dialects import torch
@@ -58,7 +58,7 @@ def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle
 
 
 class _RuleClip(paddle.nn.clip.ClipGradBase):
-    should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, on any object, where they fuse gradients
+    should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it on any object if they fuse gradients
 
     def __init__(self, rule: Rules, reduce: Any, monitor: Any) -> None:
         super().__init__()
@@ -82,9 +82,11 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
                 opened = open_([g for _, g in chosen])
                 found = carry_out(opened, rule, Asked(params=[p for p, _ in chosen], reduce=self.reduce))
                 clipped = iter(found.grads)
-            else:  # which are by the names of the parameters
+            else:  # groups use the parameters' names
                 opened = open_(chosen)
-                opened.is_excerpt = True  # there are no pairs of what has no gradient at this step, or is of another group
+                opened.is_excerpt = (
+                    True  # pairs are missing for parameters without a gradient in this step, or of another group
+                )
                 found = carry_out(opened, rule, Asked(reduce=self.reduce))
                 clipped = (g for _, g in found.grads)
             for limit in limits:
@@ -97,18 +99,18 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
         return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
 
     def _check_whole(self, gradients: list[Any]) -> None:
-        """Refuse one norm over what this process has, where fleet gives the others other gradients."""
+        """Refuse one norm over this process's gradients if fleet gives the others other gradients."""
         if all(group.rule.scope is not Scope.GLOBAL for group in self.groups):
             return
         if callable(self.reduce) or not paddle.in_dynamic_mode():
             return
-        if any(isinstance(g, paddle.Tensor) and g.is_dist() for g in gradients):  # they say themselves how they are split
+        if any(isinstance(g, paddle.Tensor) and g.is_dist() for g in gradients):  # these tensors know their shards
             return
         split, hint = _split(), "gradclip.ClipGradByGlobalNorm, which Paddle's optimizer knows"
-        if "mp" in split:  # parts of some weights and replicas of others
-            what, hint = "No group has one norm over parts and replicas.", f"{hint}."
+        if "mp" in split:  # shards of some weights and replicas of others
+            what, hint = "No group has one norm over shards and replicas.", f"{hint}."
         elif self.reduce is None and (split or self.should_comm_on_shard_dim):
-            what = "Each process has a norm of its own here, because others hold other gradients."
+            what = "Each process would have its own norm here, because others have other gradients."
             hint = f"{hint}, or grad_clip(rule, reduce=the group)."
         else:
             return
@@ -120,7 +122,7 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
 
 
 def _split() -> dict[str, int]:
-    """The ways in which fleet's hybrid parallel mode splits a model, and over how many processes."""
+    """The ways in which fleet's hybrid parallel mode shards a model, and the number of processes of each."""
     topology = versions.topology()
     if topology is None:
         return {}
@@ -133,7 +135,7 @@ def _split() -> dict[str, int]:
 
 
 def _without_history(pair: Any) -> Any:
-    """A pair of a static program without what made its gradient: where nobody differentiates, fewer operations do."""
+    """A pair of a static program, detached from its gradient's history: without derivatives fewer operations suffice."""
     is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
     if not is_pair or not isinstance(pair[1], versions.Value) or pair[1].stop_gradient or not wanted(pair[0]):
         return pair
@@ -142,32 +144,32 @@ def _without_history(pair: Any) -> Any:
 
 @cache
 def slot(cls: type) -> type:
-    """``cls`` as a subclass of Paddle's class of the same name, so that its distributed optimizers know it too."""
+    """``cls`` as a subclass of Paddle's class of the same name, so Paddle's distributed optimizers recognise it."""
     if issubclass(cls, paddle.nn.clip.ClipGradBase):
         return cls
-    # not by their names in paddle.nn.clip, where a program may have put gradclip's
+    # not by their names in paddle.nn.clip, which a program may have replaced by gradclip's
     natives = {c.__name__: c for c in paddle.nn.clip.ClipGradBase.__subclasses__() if c.__module__ == "paddle.nn.clip"}
     native: Any = next((natives[c.__name__] for c in cls.__mro__ if c.__name__ in natives), paddle.nn.clip.ClipGradBase)
 
     class Native(native):
         def __init__(self) -> None:
             paddle.nn.clip.ClipGradBase.__init__(self)
-            self.should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it, and the groups to reduce over
+            self.should_comm_on_shard_dim = False  # Paddle's sharded optimizers set this, and the groups to reduce over
             self._async_add_n = None
 
     class Slot(cls, Native):
         @paddle.jit.not_to_static
         def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-            if self.should_comm_on_shard_dim:  # the norm must be reduced over those groups, as only Paddle's own does
+            if self.should_comm_on_shard_dim:  # the norm must be reduced over those groups, which only Paddle's own class does
                 pairs: Pairs = native.__call__(self, list(params_grads))
                 return pairs
-            with paddle.no_grad():  # which in a static program does nothing
+            with paddle.no_grad():  # it does nothing in a static program
                 is_program = not paddle.in_dynamic_mode() and isinstance(params_grads, Iterable)
                 clipped: Pairs = cls.__call__(self, map(_without_history, params_grads) if is_program else params_grads)
             return clipped
 
         def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-            # so that a pickle opens without Paddle too
+            # a pickle then also opens without Paddle
             return cls.__new__, (cls,), {name: value for name, value in self.__dict__.items() if name != "last"}
 
     Slot.__name__, Slot.__qualname__, Slot.__module__ = cls.__name__, cls.__qualname__, cls.__module__

@@ -1,1 +1,1 @@
-"""What the conformance suite needs of each framework: arrays to hand to a target, and the framework's own clips as one."""
+"""For the conformance suite: each framework's arrays, and its own clips as a target."""

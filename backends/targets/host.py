@@ -1,4 +1,4 @@
-"""Exact arrays by way of NumPy, for the frameworks that take and give NumPy's."""
+"""Exact arrays through NumPy, for the frameworks that convert from and to NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Read = tuple[list[Any], tuple[int, ...], str]  #: values, shape, dtype
 def to_numpy(values: Sequence[Any], shape: Sequence[int], dtype: str) -> np.ndarray:
     """An array of these values; bfloat16 is ml_dtypes's."""
     if dtype == "bfloat16":
-        from ml_dtypes import bfloat16  # here: all other dtypes do without
+        from ml_dtypes import bfloat16  # imported here: no other dtype needs it
 
         kind: Any = bfloat16
     else:
@@ -29,7 +29,7 @@ def from_numpy(array: Any) -> Read:
     """Its values, exactly, as Python numbers.
 
     Raises:
-        TypeError: for what is no array of numbers.
+        TypeError: for anything but an array of numbers.
     """
     array = np.asarray(array)
     dtype = array.dtype.name

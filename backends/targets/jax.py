@@ -21,7 +21,7 @@ Function = Callable[[list[Any]], list[Any]]
 
 
 class JaxArrays:
-    """Arrays that cannot be written. Those of 64 bits are made and clipped under ``enable_x64``."""
+    """Immutable arrays. Arrays of 64 bits are made and clipped under ``enable_x64``."""
 
     name = f"jax {jax.__version__}"
     versions: ClassVar[dict[str, str]] = {"jax": jax.__version__, "optax": optax.__version__}
@@ -49,7 +49,7 @@ class JaxArrays:
             return function(list(arrays))
 
     def scope(self, gradients: Sequence[Any], arguments: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """64 bits where a gradient has them; elsewhere a NumPy float is a float32, as it is for JAX's users."""
+        """64 bits if a gradient has them; otherwise a NumPy float is a float32, as for JAX's users."""
         held = [*gradients, *(arguments.get("parameters") or ())]
         context: AbstractContextManager[Any] = enable_x64(any(str(getattr(x, "dtype", "")) in _WIDE for x in held))
         return context

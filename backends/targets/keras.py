@@ -18,7 +18,7 @@ arrays: Any = importlib.import_module(f"gradclip.backends.targets.{_ON}").arrays
 
 
 def native() -> ComposedTarget:
-    """What an optimizer made with ``clipnorm=``, ``global_clipnorm=`` or ``clipvalue=`` does to gradients before it steps."""
+    """The clip of an optimizer made with ``clipnorm=``, ``global_clipnorm=`` or ``clipvalue=``."""
     unknown = {"int32", "int64", "bool", "complex64", "complex128", "iterator", "array limit"}
     features = features_of(arrays) - OPTIONS - unknown | {"functional"}
     claims = {f"keras.{argument}": features for argument in ("clipnorm", "global_clipnorm", "clipvalue")}
@@ -27,7 +27,7 @@ def native() -> ComposedTarget:
     return ComposedTarget(f"keras {keras.__version__} on {_ON}", arrays, claims, runs, versions)
 
 
-_OPTIMIZER = keras.optimizers.SGD()  # made once, as in training: none can be made while a clip is traced
+_OPTIMIZER = keras.optimizers.SGD()  # made once, as in training: an optimizer cannot be made while tracing
 
 
 def _clip(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:

@@ -13,7 +13,7 @@ __all__ = ["NumpyArrays", "arrays"]
 
 
 class NumpyArrays:
-    """Arrays that can be written, without an autograd."""
+    """Writable arrays, without autograd."""
 
     name = f"numpy {np.__version__}"
     versions: ClassVar[dict[str, str]] = {"numpy": np.__version__}

@@ -22,7 +22,7 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128
 
 
 class PaddleArrays:
-    """Tensors of dynamic mode, which hold their gradient and can be written, and SelectedRows."""
+    """Writable tensors of dynamic mode, which hold their gradient, and SelectedRows."""
 
     name = f"paddle {paddle.__version__}"
     versions: ClassVar[dict[str, str]] = {"paddle": paddle.__version__}
@@ -31,7 +31,7 @@ class PaddleArrays:
     held_lacks = ("transposed", "strided")  # a parameter's gradient is a contiguous copy of what is assigned
 
     def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> Any:
-        half = dtype in ("float16", "bfloat16")  # of which Paddle's own have no NumPy dtype to come from
+        half = dtype in ("float16", "bfloat16")  # dtypes that NumPy lacks
         made = paddle.to_tensor(to_numpy(values, shape, "float32" if half else dtype))
         return made.astype(dtype) if half else made
 
@@ -67,7 +67,7 @@ class PaddleArrays:
         return gradient
 
     def trace(self, function: Function) -> Function:
-        def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the source of what it is given, and takes no lambda
+        def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the function's source, and accepts no lambda
             return function(tensors)
 
         static: Function = paddle.jit.to_static(traced, full_graph=True)
@@ -94,7 +94,7 @@ class PaddleArrays:
 def _holder(gradient: Any) -> Any:
     parameter = EagerParamBase.from_tensor(paddle.zeros(gradient.shape, gradient.dtype))
     parameter.grad = gradient
-    if gradient.is_dense():  # Paddle copies what is assigned; what is clipped is to be the gradient itself
+    if gradient.is_dense():  # Paddle copies an assigned gradient; the clip must write into the gradient itself
         parameter._grad_ivar().get_tensor()._share_data_with(gradient.get_tensor())
     return parameter
 
@@ -124,12 +124,12 @@ def native() -> ComposedTarget:
 
 
 def _named(gradients: Sequence[Any]) -> list[str]:
-    """Stand-ins for parameters, where these are only handed through: while a clip is traced none can be made."""
+    """Stand-ins for parameters that are only passed through: none can be made while tracing."""
     return [f"parameter {i}" for i in range(len(gradients))]
 
 
 def _on_pairs(kind: Any, parameters: Callable[[list[Any]], list[Any]]) -> Run:
-    """Those without a gradient do not come back."""
+    """Pairs without a gradient are missing in the result."""
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
         held = list(gradients)

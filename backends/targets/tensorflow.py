@@ -17,7 +17,7 @@ Function = Callable[[list[Any]], list[Any]]
 
 
 class TensorFlowArrays:
-    """Tensors that cannot be written, and IndexedSlices."""
+    """Immutable tensors, and IndexedSlices."""
 
     name = f"tensorflow {tf.__version__}"
     versions: ClassVar[dict[str, str]] = {"tensorflow": tf.__version__}
@@ -56,7 +56,7 @@ arrays = TensorFlowArrays()
 
 
 def native() -> ComposedTarget:
-    """TensorFlow's own functions; those of one tensor, on each of several."""
+    """TensorFlow's own functions; functions of one tensor are called for each."""
     features = features_of(arrays) - OPTIONS - {"iterator", "int32", "int64", "bool", "complex64", "complex128"} | {
         "functional"
     }

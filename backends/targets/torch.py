@@ -17,7 +17,7 @@ Function = Callable[[list[Any]], list[Any]]
 
 
 class TorchArrays:
-    """Tensors that hold their gradient, and that can be written."""
+    """Writable tensors that hold their gradient."""
 
     name = f"torch {_VERSION}"
     versions: ClassVar[dict[str, str]] = {"torch": str(torch.__version__)}
@@ -50,7 +50,7 @@ class TorchArrays:
         return torch.sparse_coo_tensor(torch.tensor([list(rows)]), held, tuple(shape), check_invariants=True)
 
     def trace(self, function: Function) -> Function:
-        torch.compiler.reset()  # each case compiles the same lines anew, which torch counts as recompilations
+        torch.compiler.reset()  # each case compiles the same lines again, which torch counts as recompilations
         # the eager compiler traces just as strictly and needs no C++ compiler
         traced: Function = torch.compile(function, fullgraph=True, backend="eager")
         return traced

@@ -23,7 +23,7 @@ __all__ = ["TensorFlowBackend"]
 
 
 class TensorFlowBackend(Backend):
-    """Tensors are gradients and cannot be written. A ``tf.Variable`` can, unless it is trainable: then it is a weight."""
+    """Tensors are gradients and immutable. A ``tf.Variable`` is writable, unless it is trainable: then it is a weight."""
 
     name = "tensorflow"
     reference = lanes.Reference
@@ -52,7 +52,7 @@ class TensorFlowBackend(Backend):
             return tf.size(x, out_type=tf.int64)
         if x.dense_shape is None:
             hint = "make it with tf.IndexedSlices(values, indices, dense_shape)."
-            raise self.error(ShapeError("The size of a sparse gradient is not known.", "dense_shape=None", hint))
+            raise self.error(ShapeError("The size of a sparse gradient is unknown.", "dense_shape=None", hint))
         return tf.reduce_prod(tf.cast(x.dense_shape, tf.int64))
 
     def check(self, tensors: Sequence[Tensor]) -> None:
@@ -118,14 +118,14 @@ class TensorFlowBackend(Backend):
         keep = axes is not None
         if x.dtype != tf.float32 or lanes.is_on_accelerator(x):  # which adds up in trees
             return tf.reduce_sum(x, axes, keepdims=keep)
-        # TensorFlow's float32 sums drift: 11 ulp off in 5,000 equal numbers, 0.3 % in 16 million over a leading axis
+        # TensorFlow's float32 sums drift: 11 ulp for 5,000 equal numbers, 0.3 % for 16 million over a leading axis
         return tf.cast(tf.reduce_sum(tf.cast(x, tf.float64), axes, keepdims=keep), tf.float32)
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         largest = tf.reduce_max(x, axes, keepdims=axes is not None)
         if tf.executing_eagerly():
             return largest
-        # compiled by XLA for the CPU, the maximum of (1, nan) is 1
+        # XLA for the CPU computes 1 as the maximum of (1, nan)
         has_nan = tf.reduce_any(tf.math.is_nan(x), axes, keepdims=axes is not None)
         return self.where(has_nan, math.nan, largest)
 
@@ -133,7 +133,7 @@ class TensorFlowBackend(Backend):
         dtype = self.dtype(y if isinstance(x, (int, float)) else x)
         x, y = _operand(x, dtype), _operand(y, dtype)
         if condition.shape.rank == x.shape.rank == y.shape.rank == 0:
-            return tf.raw_ops.Select(condition=condition, x=x, y=y)  # tf.where, which broadcasts, takes twice as long
+            return tf.raw_ops.Select(condition=condition, x=x, y=y)  # tf.where broadcasts, and takes twice as long
         return tf.where(condition, x, y)
 
     def clip(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
@@ -143,7 +143,7 @@ class TensorFlowBackend(Backend):
         bounded = bounded if lower is None else tf.maximum(bounded, lower := _operand(lower, dtype))
         if lower is None or upper is None:
             return bounded
-        # TensorFlow's threads make 0 of a subnormal float that they compute with, but not of one that they select
+        # TensorFlow's threads flush subnormal floats in arithmetic, but not in a select
         return tf.where((x >= lower) & (x <= upper), x, bounded)
 
     def power(self, x: Tensor, exponent: float) -> Tensor:
@@ -164,13 +164,13 @@ class TensorFlowBackend(Backend):
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.assign(value)
 
-    # ---- how a clip is carried ----------------------------------------------------------------------------------------------
+    # ---- how a clip runs ----------------------------------------------------------------------------------------------------
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
         return lanes.eager(self, tensors) if tf.executing_eagerly() else compiled.traced(self, tensors)
 
     def error(self, error: GradclipError) -> Exception:
-        """An ``InvalidArgumentError`` too, which TensorFlow raises for dtypes and axes that do not fit."""
+        """Also an ``InvalidArgumentError``, which TensorFlow raises for dtypes and axes that do not fit."""
         kind: Any = type(error)
         return _error_type(kind)(str(error))
 
@@ -185,13 +185,13 @@ def _values(x: Tensor) -> Tensor:
 
 
 def _operand(x: Any, dtype: str) -> Tensor:
-    """A number or a tensor in this dtype: TensorFlow promotes none, and takes a number by itself for a float32."""
+    """A number or a tensor in this dtype: TensorFlow does not promote, and treats a number as a float32."""
     return _number(x, dtype) if isinstance(x, (int, float)) else tf.cast(x, dtype)
 
 
 def _number(value: float, dtype: str) -> Tensor:
     kind = tf.as_dtype(dtype)
-    with np.errstate(over="ignore"):  # what is beyond the dtype is infinite
+    with np.errstate(over="ignore"):  # a number beyond the dtype is infinite
         return tf.constant(int(value) if kind.is_integer else value, kind)
 
 

@@ -1,7 +1,7 @@
-"""The lanes of graphs: TensorFlow's fused operations for its own executor, and for XLA what that compiles well.
+"""The lanes of graphs: TensorFlow's fused operations for its executor, and simple operations for XLA.
 
-``EuclideanNorm`` squares, adds up and takes the root in one pass. Over a whole tensor its float32 sum drifts, 15 ulp for equal
-numbers; over short rows it does not, and their norms are few enough for float64. XLA lacks the operation, and fuses plain ones.
+``EuclideanNorm`` squares, adds up and takes the root in one pass. Over a large tensor its float32 sum drifts, 15 ulp for equal
+numbers. Over short rows it does not, and the rows are few enough for float64. XLA lacks the operation, and fuses simple ones.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gradclip.norms import wide_real
 __all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
 
 _NARROW = (tf.float32, tf.bfloat16, tf.float16)  # dtypes whose squares neither overflow nor vanish in float64
-_ROW = 512  # elements to a float32 sum in a few lanes: 3 ulp at the worst, where 4096 are off by 7
-_LANES = (16, 64)  # for XLA, which adds up one after the other: so many sums side by side of so many elements each
-_TINY = 1 << 12  # up to so many elements a copy costs less than an operation
-_FEW = 1 << 14  # up to so many elements to compare and select costs less than a branch
-_SOME = 1 << 18  # up to so many elements in all, copies in float64 cost less than a check
-_LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square has overflowed, or vanished that matters
+_ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements are 7 ulp off
+_LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
+_TINY = 1 << 12  # elements up to which a copy costs less than an operation
+_FEW = 1 << 14  # elements up to which a select costs less than a branch
+_SOME = 1 << 18  # elements in all up to which float64 copies cost less than a check
+_LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square that matters has overflowed or vanished
 
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
-    """The lane of what is traced; None for the reference."""
+    """The lane of traced tensors; None for the reference."""
     if _is_vectorized():
         return None
     if any(map(is_on_accelerator, tensors)):
@@ -40,7 +40,7 @@ def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
 
 
 def _is_vectorized() -> bool:
-    """Whether ``tf.vectorized_map`` traces this, which would take a fused operation for one example after the other."""
+    """Whether ``tf.vectorized_map`` traces this; it would run a fused operation for one example after the other."""
     graph = tf.compat.v1.get_default_graph()
     while graph is not None:
         if "loop_body" in graph.get_name_scope():
@@ -50,7 +50,7 @@ def _is_vectorized() -> bool:
 
 
 class TracedLane(Reference):
-    """Symbolic tensors of any kind. Its Euclidean norms are differentiable, and within a few ulp at any length."""
+    """Symbolic tensors. Its Euclidean norms are differentiable, and within a few ulp for any length."""
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         values = self._narrow(tensors) if order == 2 else None
@@ -66,7 +66,7 @@ class TracedLane(Reference):
         return [self.backend.cast(self._euclidean([x]), wide_real(self.backend, x)) for x in values]
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        # what follows has a slope where there is a NaN, and none for forward differentiation
+        # :meth:`between` has another derivative at NaN, and none in forward mode
         if not isinstance(lower, float) or not isinstance(upper, float) or into == "place" or versions.is_recording():
             return super().clamp(tensors, lower, upper, into)
         results = []
@@ -84,7 +84,7 @@ class TracedLane(Reference):
         raise NotImplementedError
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
-        """Each element of a tensor of floats between two bounds; to the bit what fits."""
+        """Each element of a tensor of floats between two bounds; elements within them to the bit."""
         raise NotImplementedError
 
     def _narrow(self, tensors: Sequence[Tensor]) -> list[Tensor] | None:
@@ -123,7 +123,7 @@ class GraphLane(TracedLane):
         counts = [x.shape.num_elements() for x in tensors]
         if None not in counts and sum(counts) <= _SOME:
             return _wide(tensors)
-        # XLA takes the plain way, even of a function that was traced before anyone knew that XLA would compile it
+        # XLA takes the simple operations, even if it was unknown while tracing that XLA would compile the function
         return versions.by_device(lambda: _checked(tensors), lambda: _plain(tensors))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
@@ -139,9 +139,9 @@ class GraphLane(TracedLane):
         return _clipped([tf.convert_to_tensor(x)], coefficient)[0]
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
-        """By one operation, which makes 0 of what is subnormal: no look at a value, but where all fit ``x`` itself is chosen.
+        """By one operation, which flushes subnormal numbers. It selects ``x`` itself, without a read, if all elements fit.
 
-        Whether they fit is found by reading, the first elements first. Halves are compared one by one, and keep theirs.
+        The test reads the first elements first. Half-precision elements are compared one by one and keep subnormal numbers.
         """
         least, most = (self.backend.asarray(bound, x.dtype.name, None) for bound in (lower, upper))
 
@@ -174,7 +174,7 @@ def _wide(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _checked(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of all by way of float32, or by way of float64 if that has overflowed or vanished."""
+    """The norm of all in float32, or in float64 if squares have overflowed or vanished."""
     n = _by_rows(tensors)
     return tf.cond((n > _LEAST) & (n < _MOST), lambda: n, lambda: _wide(tensors))
 
@@ -193,7 +193,7 @@ def _norm(x: Tensor, axis: int) -> Tensor:
 
 
 def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
-    """Rows of so many elements, and the rest, None where there is none."""
+    """Rows of so many elements, and the rest or None."""
     count = x.shape.num_elements()
     if count is not None and count % row == 0:
         return tf.reshape(x, [-1, row]), None
@@ -204,9 +204,9 @@ def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
-    """Each times a 0-d factor that nobody may look at; itself to the bit where that is 1, and but for tiny ones no copy of it.
+    """Each times a 0-d factor, without reading it; if it is 1, the same to the bit, without a copy except of tiny tensors.
 
-    Tiny ones are joined, because a copy of all costs less than an operation for each.
+    It joins tiny tensors, because one copy of all costs less than an operation for each.
     """
     fits = factor >= 1
     results = list(tensors)
@@ -236,7 +236,7 @@ def _times(x: Tensor, factor: Tensor) -> Tensor:
 
 
 class XlaLane(TracedLane):
-    """For XLA, which fuses element by element, and compiles a conditional to something slow."""
+    """For XLA, which fuses elementwise operations, and compiles slow conditionals."""
 
     def measured(self, tensors: Sequence[Tensor]) -> Tensor:
         return _plain(tensors)
@@ -246,14 +246,14 @@ class XlaLane(TracedLane):
 
 
 def _plain(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of all by operations that XLA fuses, in float64, of which no copy is made then."""
+    """The norm of all in float64, by operations that XLA fuses without a float64 copy."""
     squares = []
     for x in tensors:
         rest: Tensor | None = x
-        if not is_few(x, _TINY) and x.shape.num_elements() is not None:  # XLA cannot slice at a place that it does not know
+        if not is_few(x, _TINY) and x.shape.num_elements() is not None:  # XLA cannot slice at an unknown index
             rows, rest = _divided(x, _LANES[0] * _LANES[1])
             sums = tf.reduce_sum(tf.square(tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64)), 1)
-            squares.append(tf.reduce_sum(tf.abs(sums)))  # or XLA would make one sum of both, one after the other
+            squares.append(tf.reduce_sum(tf.abs(sums)))  # else XLA would merge both into one sequential sum
         if rest is not None:
             squares.append(tf.reduce_sum(tf.square(tf.cast(rest, tf.float64))))
     return tf.sqrt(tf.add_n(squares))
@@ -263,9 +263,9 @@ def _plain(tensors: Sequence[Tensor]) -> Tensor:
 
 
 class AcceleratorGraphLane(TracedLane):
-    """For accelerators: sums in float32, which they add up in trees, and no branch, for which they would wait for the host.
+    """For accelerators: sums in float32, which they add up in trees, and no branch, which would wait for the host.
 
-    A number times 1 is itself to the bit, but for subnormal ones where a device makes 0 of them.
+    A number times 1 is the same to the bit, except a subnormal number on a device that flushes them.
     """
 
     def measured(self, tensors: Sequence[Tensor]) -> Tensor:
@@ -282,18 +282,16 @@ class AcceleratorGraphLane(TracedLane):
         return _times(tf.convert_to_tensor(x), coefficient)
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
-        return self.backend.clip(
-            self.backend.clip(x, None, upper), lower, None
-        )  # no selection: no subnormal number is lost there
+        return self.backend.clip(self.backend.clip(x, None, upper), lower, None)  # no select: no subnormal number is lost there
 
 
 # ---- how XLA bounds by constants -------------------------------------------------------------------------------------------
 
 
 def _by_bits(x: Tensor, lower: float, upper: float) -> Tensor:
-    """Between constants of both signs. Numbers of one sign are in the order of their bits; a NaN's come after infinity's.
+    """Between constants of both signs. Numbers of one sign have the order of their bits; NaN comes after infinity.
 
-    XLA's compiler for the CPU makes float32 of bfloat16 to compare it, and makes 0 of what is subnormal, but not of bits.
+    XLA for the CPU converts bfloat16 to float32 to compare it, and flushes subnormal numbers, but not bits.
     """
     kind = {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]
     with np.errstate(over="ignore"):

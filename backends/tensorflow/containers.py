@@ -1,4 +1,4 @@
-"""What ``tf.nest`` takes for a container besides Python's own: classes of attrs, and those with TensorFlow's own protocol."""
+"""The containers of ``tf.nest`` besides Python's own: classes of attrs, and classes with TensorFlow's own protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TensorFlowContainers"]
 
 
 class TensorFlowContainers(Containers):
-    """In the order of the container itself: ``tf.nest`` sorts the keys of a dict, and fails where they have no order."""
+    """In the container's own order: ``tf.nest`` sorts the keys of a dict, and fails if they have no order."""
 
     def is_container(self, x: object) -> bool:
         if _parts(x) is None and (not isinstance(x, Mapping) or isinstance(x, dict)):
@@ -40,7 +40,7 @@ class TensorFlowContainers(Containers):
 
 
 def _parts(tree: Any) -> list[tuple[str, Any]] | None:
-    """The parts of such an object, with their names; None for anything else."""
+    """The components of such an object, with their names; None for anything else."""
     if isinstance(tree, (Mapping, list, tuple)):
         return None
     if hasattr(type(tree), "__attrs_attrs__"):

@@ -12,15 +12,15 @@ from gradclip.parts import Distributed
 
 __all__ = ["TensorFlowDistributed"]
 
-#: what gradients may go through after they are summed; the end is how TensorFlow packs them, and gathers those that are sparse
+#: the operations between a sum and its gradient; the last ones pack gradients, and gather sparse ones
 _SIMPLE = {"Identity", "IdentityN", "Mul", "RealDiv", "Cast", "Reshape", "AddN", "AddV2", "ConcatV2", "SplitV", "If", "Equal"}
 _SIMPLE |= {"Max", "Min"}
-_MANY = 40  # operations to look at, at the most
+_MANY = 40  # the most operations to search
 
 
 class TensorFlowDistributed(Distributed):
     def doubt(self, tensors: Sequence[Any]) -> str | None:
-        """A warning of gradients of one replica, which are clipped before they are summed over all of them."""
+        """A warning if gradients of one replica are clipped before the sum over all replicas."""
         if not tf.distribute.has_strategy():
             return None
         context = tf.distribute.get_replica_context()
@@ -37,9 +37,9 @@ class TensorFlowDistributed(Distributed):
 
 
 def _is_summed(x: Any) -> bool:
-    """Whether a symbolic tensor comes out of a sum over replicas; of an eager one nothing is known.
+    """Whether a symbolic tensor comes from a sum over replicas; unknown for an eager tensor.
 
-    ``all_reduce`` ends in an identity with a derivative of its own; sums of sparse gradients have inputs on several devices.
+    ``all_reduce`` ends in an identity with a custom derivative; sums of sparse gradients have inputs on several devices.
     """
     values = x.values if isinstance(x, tf.IndexedSlices) else x
     if tf.executing_eagerly() or not hasattr(values, "op"):

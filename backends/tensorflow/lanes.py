@@ -22,22 +22,22 @@ from gradclip.lane import Into, Lane
 __all__ = ["Reference", "eager", "is_few", "is_on_accelerator", "is_on_host", "joined", "parted"]
 
 _KIND = operator.attrgetter("dtype", "device")
-_PIECE = 1 << 20  # elements that the reference converts to float64 at once
-_JOINED = 1 << 16  # up to so many elements of a half, which takes three operations to multiply, a copy costs less than those
+_PIECE = 1 << 20  # elements that the reference converts to float64 at a time
+_JOINED = 1 << 16  # elements up to which a copy of a half-precision tensor costs less than its three operations
 
 
 def is_on_host(device: str) -> bool:
-    """Whether tensors of this device lie in the host's memory, where looking at a value is free."""
+    """Whether tensors of this device are in the host's memory, where reading a value is free."""
     return "CPU:" in device
 
 
 def is_on_accelerator(x: Tensor) -> bool:
-    """Whether a tensor lies elsewhere. What is traced and placed nowhere runs on an accelerator where there is one."""
+    """Whether a tensor is elsewhere. A traced tensor without a device runs on an accelerator if there is one."""
     return not is_on_host(x.device) if x.device else has_accelerator()
 
 
 def has_accelerator() -> bool:
-    """Whether this process has a device besides the host, or trains on TPUs."""
+    """Whether this process has a device other than the host, or trains on TPUs."""
     kinds = {device.device_type for device in tf.config.get_visible_devices()}
     return kinds != {"CPU"} or isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
@@ -46,14 +46,14 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     """The lane of eager tensors; None for the reference."""
     if versions.is_recording() or not all(issubclass(kind, tf.Tensor) for kind in set(map(type, tensors))):
         return None
-    kinds = set(map(_KIND, tensors))  # asked of all at once: one by one, 2,000 gradients would take longer than their norm
+    kinds = set(map(_KIND, tensors))  # tests all at once: one by one, 2,000 gradients would take longer than their norm
     devices, dtypes = {device for _, device in kinds}, [dtype.name for dtype, _ in kinds]
     if len(devices) > 1 or len(set(map(id, tensors))) < len(tensors) or not set(FLOATS).issuperset(dtypes):
         return None
     device, dtype = devices.pop(), promote(dtypes)
     if not is_on_host(device):
         return AcceleratorLane(backend, dtype)
-    # the loops write where CPU:0 has its memory
+    # the loops write into the memory of CPU:0
     is_compiled = device.endswith("CPU:0") and kernels.KINDS.keys() >= set(dtypes)
     return MemoryLane(backend, dtype, dtypes) if is_compiled else None
 
@@ -66,15 +66,15 @@ class Reference(Lane):
 # ---- the host's memory -----------------------------------------------------------------------------------------------------
 
 
-@functools.cache  # they are not asked for before there is a tensor, and cannot be changed then; to ask takes 10 us
+@functools.cache  # called once a tensor exists, when the number cannot change any more; the call takes 10 us
 def _threads() -> int:
-    """As many as TensorFlow's own operations take."""
+    """The number of threads of TensorFlow's own operations."""
     count = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS", "")
     return int(count) if str(count).isdecimal() and int(count) > 0 else cores()
 
 
 class MemoryLane(HostLane):
-    """Eager tensors in the host's memory. They are immutable, so that one that fits is returned itself."""
+    """Eager tensors in the host's memory. They are immutable, so a tensor that fits is returned itself."""
 
     threads = staticmethod(_threads)
 
@@ -95,7 +95,7 @@ class MemoryLane(HostLane):
         return results
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
-        # NumPy itself asks for a buffer first; to be told that bfloat16 has none takes longer than to clip a small tensor
+        # NumPy tries a buffer first; for bfloat16 that fails, and takes longer than the clip of a small tensor
         memory = list(map(_array, tensors))
         return memory if memory[0].dtype.kind == "f" else [x.view(np.uint16) for x in memory]
 
@@ -114,7 +114,7 @@ class MemoryLane(HostLane):
 
 
 def _array(x: Any) -> Any:
-    """The memory of a tensor or an array: no copy of it, as ``x.numpy()`` is."""
+    """The memory of a tensor or an array, without the copy of ``x.numpy()``."""
     return np.asarray(x.__array__())
 
 
@@ -122,14 +122,14 @@ def _array(x: Any) -> Any:
 
 
 class AcceleratorLane(Reference):
-    """Eager tensors elsewhere: no look at a value, no float64, and no more operations than TensorFlow's own functions take.
+    """Eager tensors elsewhere: no synchronisation, no float64, and no more operations than TensorFlow's own functions.
 
-    Squares that leave float32 are infinite or vanish, as they do there. An accelerator adds up in trees.
+    Squares overflow or vanish in float32, as in those functions. An accelerator adds up in trees.
     """
 
     def __init__(self, backend: Backend, dtype: str) -> None:
         super().__init__(backend, dtype)
-        # small halves in one vector of float32, which the norm and the product both take; by the tensors, which are immutable
+        # small half-precision tensors in one float32 vector, for the norm and the product; cached by the immutable tensors
         self._wide: dict[tuple[int, ...], tuple[Sequence[Tensor], Tensor]] = {}
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
@@ -155,7 +155,7 @@ class AcceleratorLane(Reference):
             product = tf.cast(wide * tf.cast(factors, wide.dtype), some[0].dtype)
             if (
                 some[0].dtype.size > 2
-            ):  # a half times 1 in float32 is that half to the bit; of a float that is subnormal it is 0
+            ):  # half precision times 1 in float32 is the same to the bit; a subnormal float32 becomes 0
                 fits = factors >= 1 if fits is None else fits
                 product = tf.raw_ops.Select(condition=fits, x=wide, y=product)
             for i, part in zip(places, parted(product, some), strict=True):
@@ -174,7 +174,7 @@ class AcceleratorLane(Reference):
         return [clip(clip(x, None, upper), lower, None) for x in tensors]
 
     def _widened(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The elements of several halves in a vector of float32; a single tensor in the dtype of its arithmetic."""
+        """Several half-precision tensors in one float32 vector; a single tensor in the dtype of its arithmetic."""
         if len(tensors) == 1:
             return tf.cast(tensors[0], WIDE[tensors[0].dtype.name])
         key = tuple(map(id, tensors))
@@ -184,7 +184,7 @@ class AcceleratorLane(Reference):
 
 
 def _of_halves(tensors: Sequence[Tensor]) -> Iterator[tuple[list[int], list[Tensor]]]:
-    """The tensors to be joined, with their places: small halves of one dtype, any other separately."""
+    """The tensors to join, with their places: small half-precision tensors of one dtype; any other separately."""
     small: dict[Any, list[int]] = {}
     for i, x in enumerate(tensors):
         if x.dtype.size == 2 and is_few(x, _JOINED):
@@ -199,7 +199,7 @@ def _of_halves(tensors: Sequence[Tensor]) -> Iterator[tuple[list[int], list[Tens
 
 
 def is_few(x: Tensor, most: int) -> bool:
-    """Whether it is known that there are no more elements."""
+    """Whether the tensor is known to have no more elements."""
     count = x.shape.num_elements()
     return count is not None and count <= most
 
@@ -212,7 +212,7 @@ def joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def parted(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """What was joined, as the tensors that it was joined from."""
+    """A joined vector as the separate tensors again."""
     if len(like) == 1:
         return [vector]
     parts = tf.split(vector, [x.shape.num_elements() for x in like])

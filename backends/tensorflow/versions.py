@@ -1,4 +1,4 @@
-"""TensorFlow's private names, each with what is done where a version lacks it."""
+"""TensorFlow's private names, each with a fallback for versions without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ check_version("tensorflow", tf.__version__)
 
 try:
     from tensorflow.python.eager.record import could_possibly_record as _could_record
-except ImportError:  # there is no public way to ask; taking it for recorded costs speed and nothing else
+except ImportError:  # there is no public name; to assume a recording costs only speed
 
     def _could_record() -> bool:
         return True
@@ -23,7 +23,7 @@ except ImportError:  # there is no public way to ask; taking it for recorded cos
 
 try:
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext as _is_in_xla
-except ImportError:  # there is no public way to ask; without an answer XLA compiles conditionals, which are slower
+except ImportError:  # there is no public name; without it XLA compiles conditionals, which are slower
 
     def _is_in_xla(graph: Any) -> bool:
         return False
@@ -31,7 +31,7 @@ except ImportError:  # there is no public way to ask; without an answer XLA comp
 
 _private = getattr(tf, "__internal__", None)
 
-#: the types of dense tensors: without the private one, which Keras's variables have too, those of Keras are none
+#: the types of dense tensors: without the private type, Keras's variables do not count
 TENSORS: Any = getattr(getattr(_private, "types", None), "Tensor", (tf.Tensor, tf.Variable))
 
 #: ``f(array, device, dtype)``, which shares the memory of an aligned array; ``tf.constant`` copies it
@@ -41,23 +41,23 @@ _by_device: Any = getattr(_private, "execute_fn_for_device", None)
 
 
 def is_recording() -> bool:
-    """Whether a gradient tape or a forward accumulator may be looking."""
+    """Whether a gradient tape or a forward accumulator may be recording."""
     return bool(_could_record())
 
 
 def is_traced_by_xla() -> bool:
-    """Whether XLA is to compile what is being traced, as far as is known at this time."""
+    """Whether XLA will compile the function being traced, as far as is known now."""
     return bool(_is_in_xla(tf.compat.v1.get_default_graph()))
 
 
 def as_tensor(array: Any, device: str) -> Any:
-    """An eager tensor of an array that nothing writes any more, without a copy where that can be."""
+    """An eager tensor of an array that nothing writes any more, without a copy if possible."""
     return tf.constant(array) if _EAGER is None else _EAGER(array, device, None)
 
 
 def by_device(executor: Callable[[], Any], xla: Callable[[], Any]) -> Any:
-    """One function where TensorFlow's executor runs the graph, the other where XLA compiles it, whoever decides that later."""
+    """One function if TensorFlow's executor runs the graph, the other if XLA compiles it; decided after tracing."""
     if _by_device is None:
-        return xla()  # which the executor can run too
+        return xla()  # the executor can run it too
     device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
     return _by_device({device: executor}, xla)

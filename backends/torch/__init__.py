@@ -26,7 +26,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torc
 
 
 def __getattr__(name: str) -> Any:
-    if name == "step_pre_hook":  # it stands above the engine, which a backend does not import
+    if name == "step_pre_hook":  # it is above the engine, which a backend does not import
         from gradclip.backends.torch.step import step_pre_hook
 
         return step_pre_hook
@@ -34,17 +34,17 @@ def __getattr__(name: str) -> Any:
 
 
 class TorchContainers(Containers):
-    """Python's own, and what stands for the gradient that it holds."""
+    """Python's own containers, and tensors that stand for the gradient that they hold."""
 
     def is_owner(self, x: Any) -> bool:
         if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
-            # inside torch.func.grad the inputs, which are gradients, are leaves that require one too
+            # inside torch.func.grad the inputs are gradients, and also leaves that require one
             return not (compiled.is_transformed() if versions.is_compiling() else versions.is_wrapped(x))
         return isinstance(x, torch.nn.Parameter)
 
 
 class TorchBackend(Backend):
-    """A ``torch.nn.Parameter``, and any leaf that requires a gradient, stands for its ``.grad``; all else is a gradient."""
+    """A ``torch.nn.Parameter``, or a leaf that requires a gradient, stands for its ``.grad``. Other tensors are gradients."""
 
     name = "torch"
     holds_gradients = True
@@ -53,7 +53,10 @@ class TorchBackend(Backend):
     distributed = TorchDistributed()
 
     def __init__(self) -> None:
-        self.containers, self.distributed = self.containers, self.distributed  # up to torch 2.4 Dynamo reads no class's objects
+        self.containers, self.distributed = (
+            self.containers,
+            self.distributed,
+        )  # up to torch 2.4 Dynamo cannot read objects in a class
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
@@ -68,7 +71,7 @@ class TorchBackend(Backend):
         return x.numel()
 
     def identity(self, x: Tensor) -> Hashable:
-        # compiled, a set of tensors knows them apart; their ids would be those of one step, and each step compiled again
+        # compiled code can compare tensors; ids would differ in each step, and each step would recompile
         return x if versions.is_compiling() else id(x)
 
     def check(self, tensors: Sequence[Tensor]) -> None:
@@ -87,7 +90,7 @@ class TorchBackend(Backend):
         if x.is_sparse or x.is_contiguous():
             return
         shared = (stride == 0 and length > 1 for stride, length in zip(x.stride(), x.shape, strict=True))
-        if x.numel() and any(shared):  # the strides of nothing mean nothing
+        if x.numel() and any(shared):  # the strides of an empty tensor have no meaning
             received = f"strides {x.stride()}, shape {tuple(x.shape)}"
             hint = "use gradclip.clip, or make it contiguous first."
             raise NotWritableError("An expanded gradient cannot be written in place.", received, hint)
@@ -124,12 +127,12 @@ class TorchBackend(Backend):
         return x.to(_DTYPES[dtype])
 
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
-        device = _HOST if like is None else like.device  # not torch's default device: a number lies where it was found
+        device = _HOST if like is None else like.device  # not torch's default device
         if isinstance(value, torch.Tensor) and (like is None or value.device == device):
             return value.to(_DTYPES[dtype])
         if type(value) is float:
             number = lanes.in_range(value, _DTYPES[dtype])
-            return torch.scalar_tensor(number, dtype=_DTYPES[dtype], device=device)  # in half the time
+            return torch.scalar_tensor(number, dtype=_DTYPES[dtype], device=device)  # takes half the time
         return torch.as_tensor(value, dtype=_DTYPES[dtype], device=device)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -150,7 +153,7 @@ class TorchBackend(Backend):
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         if isinstance(x, float) and isinstance(y, torch.Tensor) and y.shape == condition.shape:
-            return y.masked_fill(condition, x)  # one operation less: torch.where makes a tensor of the number
+            return y.masked_fill(condition, x)  # one operation less: torch.where would make a tensor of the number
         return torch.where(condition, x, y)
 
     def clip(self, x: Tensor, lower: Any, upper: Any) -> Tensor:
@@ -180,14 +183,14 @@ class TorchBackend(Backend):
     def assign_(self, x: Tensor, value: Tensor) -> None:
         x.copy_(value)
 
-    # ---- how a clip is carried -------------------------------------------------------------------------------------------
+    # ---- how a clip runs -------------------------------------------------------------------------------------------------
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
         if not versions.is_compiling():
             return lanes.chosen(self, tensors)
         if any(x.is_sparse for x in tensors):
             return None
-        # to ask here spares many questions, which would be asked again in each compiled call
+        # this test replaces many, which each compiled call would repeat as guards
         return compiled.CompiledLane(self, compiled.are_clear(tensors))
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:

@@ -1,7 +1,7 @@
-"""The lane of ``torch.compile``: the compiled loops as operators, where Inductor makes slower ones or takes long to compile.
+"""The lane of ``torch.compile``: the compiled loops as operators, if Inductor's loops are slower or take long to compile.
 
-Inductor would make loops for each gradient, which for some hundred takes it a minute, and always writes them. The compiled
-loops take all gradients of the host at once, as fast as eagerly, and where nothing is clipped only read.
+Inductor makes loops for each gradient, which takes a minute for some hundred, and always writes the gradients. The compiled
+loops take all gradients of the host at once, as fast as in eager mode, and only read if nothing is clipped.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from gradclip.tracing import constant
 
 __all__ = ["CompiledLane", "are_clear", "is_transformed", "takes"]
 
-_NARROW = {torch.float32, torch.float16, torch.bfloat16}  # whose squares neither overflow nor vanish in float64
+_NARROW = {torch.float32, torch.float16, torch.bfloat16}  # dtypes whose squares neither overflow nor vanish in float64
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
-#: below so many gradients, and elements of all, Inductor's loops take less than a call; norms of halves are slower in them
+#: numbers of gradients and elements below which Inductor's loops cost less than a call; half-precision norms cost more
 _MANY, _LARGE, _LARGE_HALVES = 32, 1 << 18, 1 << 15
-#: the same for bounds, which gain less by a call
+#: the same for bounds, which gain less from a call
 _LARGE_BOUNDS, _LARGE_BOUNDS_OF_HALVES = 1 << 25, 1 << 24
 
 is_transformed = constant(versions.is_transformed)
 
 
 def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
-    """Whether the operators are for these gradients: large, of one dtype, in the host's memory, without derivatives.
+    """Whether the operators accept these gradients: large, of one dtype, in the host's memory, without derivatives.
 
-    ``measures`` asks it of the norm alone.
+    With ``measures`` only for the norm.
     """
     if not versions.is_compiling() or versions.is_exporting() or not kernels.KINDS or not tensors:
         return False
@@ -48,7 +48,7 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
     if len(tensors) < _MANY and sum(x.numel() for x in tensors) < large:
         return False
     for x in tensors:
-        # torch 2.6 compiles no look into a set of types
+        # torch 2.6 cannot compile a look-up in a set of types
         is_plain = type(x) is torch.Tensor or type(x) is torch.nn.Parameter
         is_known = is_plain or not torch.compiler.is_dynamo_compiling()
         if not is_known or x.dtype != dtype or x.device.type != "cpu":
@@ -59,7 +59,7 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
 
 
 def _takes_bounds(tensors: Sequence[Tensor]) -> bool:
-    """The same for bounds. A single element may be a negated view, which no operator can be given to write."""
+    """The same for bounds. A single element may be a negated view, which an operator cannot write."""
     if not takes(tensors) or any(x.numel() == 1 for x in tensors):
         return False
     large = _LARGE_BOUNDS if tensors[0].dtype == torch.float32 else _LARGE_BOUNDS_OF_HALVES
@@ -67,7 +67,7 @@ def _takes_bounds(tensors: Sequence[Tensor]) -> bool:
 
 
 def are_clear(tensors: Sequence[Tensor]) -> str:
-    """The one dtype of whole, distinct gradients in order, as far as TorchDynamo knows; "" for all others."""
+    """The dtype of gradients that are contiguous, distinct and of one dtype, as far as TorchDynamo knows; else ""."""
     if len(set(tensors)) < len(tensors) or any(x.requires_grad or not x.is_contiguous() for x in tensors):
         return ""
     return _common([type(x) for x in tensors], [x.dtype for x in tensors], [x.layout for x in tensors])
@@ -101,7 +101,7 @@ class CompiledLane(Lane):
         return [self.backend.cast(self._euclidean(x), norms.wide_real(self.backend, x)) for x in tensors]
 
     def _euclidean(self, x: Tensor) -> Tensor:
-        """The norm in the widest dtype that costs nothing: compiled for the host, the cast is part of the loop."""
+        """The norm in the widest dtype at no cost: compiled for the host, the cast is part of the loop."""
         if x.is_complex() or x.dtype == torch.float64:
             return norms.norm(self.backend, x, 2.0)
         return torch.linalg.vector_norm(x, dtype=torch.float64 if x.device.type == "cpu" else torch.float32)
@@ -114,7 +114,7 @@ class CompiledLane(Lane):
         is_scalar = isinstance(factors, torch.Tensor) and factors.dim() == 0 and factors.device.type == "cpu"
         if into != "place" or not is_scalar or not takes(tensors):
             return super().scale(tensors, factors, into)
-        # a single element may be a negated view, which no operator can be given to write
+        # a single element may be a negated view, which an operator cannot write
         large, single = [x for x in tensors if x.numel() != 1], [x for x in tensors if x.numel() == 1]
         if large:
             torch.ops.gradclip.scale_(large, factors)
@@ -130,15 +130,15 @@ class CompiledLane(Lane):
         return list(tensors)
 
 
-# ---- what the operators do, when the compiled program runs ---------------------------------------------------------------
+# ---- the operators, when the compiled program runs -----------------------------------------------------------------------
 
 
 def _lane_of(held: list[Tensor]) -> TorchHostLane | None:
-    """The lane of the host's memory for tensors of one dtype; None in a graph that is run by other means."""
+    """The lane of the host's memory for tensors of one dtype; None in a graph that something else runs."""
     kind = str(held[0].dtype).removeprefix("torch.")
     if kind not in kernels.KINDS or versions.has_modes() or not all(x.is_cpu and is_dense(x) for x in held):
         return None
-    backend: Any = Backend()  # the loops ask nothing of it
+    backend: Any = Backend()  # the loops do not use it
     return TorchHostLane(backend, kind, [kind])
 
 

@@ -1,4 +1,4 @@
-"""PyTorch gradients on several processes: what is asked of every call, without the modules that DTensors need."""
+"""PyTorch gradients on several processes: the part for every call, without the modules of DTensors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["TorchDistributed"]
 
 
 class TorchDistributed(Distributed):
-    """DTensors and process groups; :mod:`gradclip.backends.torch.dtensor` is imported where there are some."""
+    """DTensors and process groups; imports :mod:`gradclip.backends.torch.dtensor` only if there are some."""
 
     def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
-        # whoever has a DTensor has imported their module, which takes a second
+        # a program with DTensors has imported their module, which takes a second
         if versions.is_compiling() or "torch.distributed.tensor" not in sys.modules:
             return None
         from gradclip.backends.torch import dtensor

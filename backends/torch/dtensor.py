@@ -16,23 +16,23 @@ from gradclip.errors import ArgumentError
 from gradclip.parts import Parts, Processes
 
 _SPLIT: Any = (Shard, versions.strided_shard())
-Kind = tuple[DeviceMesh, tuple[Any, ...]]  # where a gradient lies: its mesh and placements
+Kind = tuple[DeviceMesh, tuple[Any, ...]]  # the place of a gradient: its mesh and placements
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
 
 class TorchProcesses(Processes):
-    """One process group, or those of several mesh dimensions, over which norms are combined one after the other."""
+    """One process group, or the groups of several mesh dimensions, over which norms are combined in turn."""
 
     def __init__(self, groups: Sequence[dist.ProcessGroup], ranks: Sequence[int], kinds: Sequence[str]) -> None:
         self.rank = dist.get_rank()
         self.ranks = frozenset(ranks)
         self.groups = [group for group in groups if dist.get_world_size(group) > 1]
-        self.kinds = kinds  # of device that the engine moves tensors of
+        self.kinds = kinds  # the device types of the tensors that the group sends
 
     def combine(self, values: list[Any], join: Callable[[list[Any]], Any]) -> list[Any]:
         on_host = all(isinstance(value, float) for value in values)
         for group in self.groups:
-            # gathered and not summed: a norm in float64 overflows where its square would, and NaN keeps its process
+            # gathered, not summed: a float64 norm does not overflow where its square would, and NaN keeps its process
             mine = torch.tensor(values, dtype=torch.float64) if on_host else _vector(values)
             if mine.device.type not in self.kinds:
                 mine = mine.to(_device(self.kinds[0]))
@@ -65,7 +65,7 @@ def _like(values: list[Any], joined: Any) -> list[Any]:
 
 
 def group_of(reduce: object) -> Processes | None:
-    """The group behind a ``reduce=`` that is a process group or a mesh, which this process must belong to."""
+    """The group of a ``reduce=`` that is a process group or a mesh; this process must be in it."""
     if isinstance(reduce, DeviceMesh):
         if reduce.get_coordinate() is None:
             raise _not_a_member(f"reduce={reduce}")
@@ -84,12 +84,12 @@ def _device(kind: str) -> torch.device:
 
 
 def _not_a_member(received: str) -> ArgumentError:
-    hint = "only the processes of a group can combine over it; leave out what lies on other processes alone."
+    hint = "only the processes of a group can combine over it; leave out gradients of other processes."
     return ArgumentError("This process does not belong to the group.", received, hint)
 
 
 class _Layout:
-    """Where the gradients of one mesh lie: over which dimensions their norms are combined, and who counts replicas."""
+    """The gradients of one mesh: the dimensions over which their norms combine, and who counts replicas."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         coordinate = mesh.get_coordinate()
@@ -97,7 +97,7 @@ class _Layout:
             raise _not_a_member(f"a gradient on {mesh} and rank {dist.get_rank()}")
         self.mesh = mesh
         self.coordinate: tuple[int, ...] = tuple(coordinate)
-        self.split: set[int] = set()  # the mesh dimensions that any of its gradients is split over
+        self.split: set[int] = set()  # the mesh dimensions that shard any of its gradients
 
     def add(self, placements: Sequence[Any]) -> None:
         for dimension, placement in enumerate(placements):
@@ -110,30 +110,30 @@ class _Layout:
                 raise ArgumentError(what, f"placements={tuple(placements)}", "redistribute it to Shard or Replicate.")
 
     def ranks(self) -> tuple[int, ...]:
-        """The processes that a norm is combined over."""
+        """The processes over which a norm is combined."""
         here = tuple(slice(None) if d in self.split else c for d, c in enumerate(self.coordinate))
         return tuple(sorted(self.mesh.mesh[here].flatten().tolist()))
 
     def processes(self, ranks: tuple[int, ...]) -> TorchProcesses:
         groups = [self.mesh.get_group(dimension) for dimension in sorted(self.split)]
         if len(groups) > 1 and len(ranks) == dist.get_world_size():
-            groups = [dist.group.WORLD]  # all at once: no group of its own covers several dimensions of a mesh
+            groups = [dist.group.WORLD]  # one group of all: no group covers several dimensions of a mesh
         return TorchProcesses(groups, ranks, [self.mesh.device_type])
 
     def counts(self, placements: Sequence[Any]) -> bool:
-        """Whether it is this process that counts its part: of replicas the first does."""
+        """Whether this process counts its shard: the first of replicas does."""
         whole = (d for d in self.split if isinstance(placements[d], (Replicate, Partial)))
         return all(self.coordinate[d] == 0 for d in whole)
 
 
 def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
-    """What this process holds of gradients, where some of them are DTensors.
+    """This process's shards of gradients, if some of them are DTensors.
 
-    A parameter without a gradient here counts as having one of its own placements, of which nothing is here, so that this
-    process takes part in what the others combine.
+    A parameter without a gradient here counts as a gradient with the parameter's placements and an empty shard, so this
+    process takes part in the collectives.
     """
     given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
-    kinds: dict[Kind, list[int]] = {}  # few, of however many gradients
+    kinds: dict[Kind, list[int]] = {}  # few for any number of gradients
     for i, x in enumerate(given):
         if isinstance(x, DTensor):
             kinds.setdefault((x.device_mesh, x.placements), []).append(i)
@@ -172,7 +172,7 @@ def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], TorchProcess
 
 
 def _groups(layouts: dict[DeviceMesh, _Layout], kinds: dict[Kind, list[int]]) -> tuple[list[TorchProcesses], list[list[int]]]:
-    """Each set of processes to combine norms over, once, and the places of the gradients that it is for."""
+    """Each set of processes that combines norms, once, and the places of its gradients."""
     groups: dict[tuple[int, ...], TorchProcesses] = {}
     places: dict[tuple[int, ...], list[int]] = {}
     for mesh, layout in layouts.items():
@@ -193,7 +193,7 @@ def _held(leaves: Sequence[Any]) -> list[Any]:
         for x in leaves:
             if isinstance(x, DTensor) and id(x) not in known:
                 local = x.to_local()
-                wait = getattr(local, "trigger_wait", None)  # of a collective that is still under way
+                wait = getattr(local, "trigger_wait", None)  # from a collective that is still running
                 known[id(x)] = local if wait is None else wait()
     return [known.get(id(x), x) for x in leaves]
 
@@ -207,25 +207,25 @@ def _whole(given: Any, new: Tensor) -> Tensor:
 
 
 def _sums(kind: Kind) -> tuple[tuple[int, str], ...]:
-    """The mesh dimensions over which a gradient is yet to be summed, and how."""
+    """The mesh dimensions over which a gradient is still to be summed, and how."""
     return tuple((d, placement.reduce_op) for d, placement in enumerate(kind[1]) if isinstance(placement, Partial))
 
 
 def _counted(
     leaves: Sequence[Any], held: list[Any], kinds: dict[Kind, list[int]], layouts: dict[DeviceMesh, _Layout]
 ) -> list[Any]:
-    """What counts here in the norm of each gradient: nothing of an empty part, and of replicas the first."""
+    """The tensor that this process adds to each norm: none for an empty shard, and only the first of replicas."""
     values = _summed(held, kinds)
     for kind, places in kinds.items():
         counts = layouts[kind[0]].counts(kind[1])
         for i in places:
-            if not (counts and values[i].numel()) and leaves[i].numel():  # what is empty everywhere may be an error
+            if not (counts and values[i].numel()) and leaves[i].numel():  # a gradient that is empty everywhere may be an error
                 values[i] = None
     return values
 
 
 def _summed(held: list[Any], kinds: dict[Kind, list[int]]) -> list[Any]:
-    """The parts, those that are sums over processes summed: all of one kind and dtype at once, in at least float32."""
+    """The shards, with addends summed over processes: one collective for each reduction and dtype, in at least float32."""
     values = list(held)
     batches: dict[tuple[Any, ...], list[int]] = {}
     for kind, places in kinds.items():

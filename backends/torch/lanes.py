@@ -21,18 +21,18 @@ from gradclip.norms import combine
 __all__ = ["ForeachLane", "TorchHostLane", "chosen", "in_range", "is_dense"]
 
 _FLOATS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
-_PLAIN = {torch.Tensor, torch.nn.Parameter}  # tensors that are nothing but memory
-_PIECE = 1 << 18  # elements that the reference converts to float64 at once
+_PLAIN = {torch.Tensor, torch.nn.Parameter}  # tensor types without behaviour of their own
+_PIECE = 1 << 18  # elements that the reference converts to float64 at a time
 
 
 def is_on_host(x: Tensor) -> bool:
-    """Whether a look at a value costs no synchronisation."""
+    """Whether a value can be read without synchronisation."""
     return bool(x.is_cpu)
 
 
 def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     """The lane of eager tensors; None for the reference."""
-    # asked of all at once, one thing after the other: one by one, 2,000 gradients would take longer than their norm
+    # tests all at once, one property after the other: one by one, 2,000 gradients would take longer than their norm
     dtypes = set(map(versions.DTYPE, tensors))
     if not dtypes <= _FLOATS.keys() or set(map(versions.LAYOUT, tensors)) != {torch.strided} or versions.is_transformed():
         return None
@@ -46,12 +46,14 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     kinds = [_FLOATS[dtype] for dtype in dtypes]
     dtype = kinds[0] if len(kinds) == 1 else promote(kinds)
     if is_fake or not all(map(is_on_host, tensors)):
-        is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values to clip others by
+        is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values for a norm
         return ForeachLane(backend, dtype) if is_one_kind and _can_be_written(tensors) else None
     if not all(map(is_dense, tensors)):
         return None
     pointers = set(map(torch.Tensor.data_ptr, tensors))
-    if len(pointers) < len(tensors) or 0 in pointers:  # the same memory twice, or none: nothing, or zeros that are not stored
+    if (
+        len(pointers) < len(tensors) or 0 in pointers
+    ):  # the same memory twice, or no memory: empty, or zeros that are not stored
         return None
     if versions.has_modes() or not kernels.KINDS.keys() >= set(kinds):
         return ForeachLane(backend, dtype, looks=True)
@@ -59,12 +61,12 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
 
 
 def is_dense(x: Tensor) -> bool:
-    """Whether the elements of a strided tensor fill one piece of memory: in order, channels last, or transposed."""
+    """Whether the elements of a strided tensor fill one piece of memory, in any order of the axes."""
     return x.is_contiguous() or kernels.fills(x.stride(), x.shape)
 
 
 def _can_be_written(tensors: Sequence[Tensor]) -> bool:
-    """Whether no tensor shows one element at several places."""
+    """Whether no tensor has one element of memory at several places."""
     return all(map(torch.Tensor.is_contiguous, tensors)) or all(map(is_dense, tensors))
 
 
@@ -96,14 +98,14 @@ class TorchHostLane(HostLane):
 class ForeachLane(Lane):
     """Dense tensors on accelerators, by torch's multi-tensor operations: as many launches for 2,000 gradients as for one.
 
-    Also those of the host where there are no compiled loops, or where a dispatch mode is to see each operation.
+    Also for the host without compiled loops, or if a dispatch mode must see each operation.
 
     A norm is accumulated in float32 by the device's own tree reductions, in the launch that reads the gradient; in float64 for
-    float64, and where the device does that at no cost. Nothing looks at a value.
+    float64, and if the device does that at no cost. It reads no value.
     """
 
     def __init__(self, backend: Backend, dtype: str = "", looks: bool = False) -> None:
-        """``looks`` says that a look at a value is free."""
+        """``looks``: whether reading a value is free."""
         super().__init__(backend, dtype)
         self.looks = looks
 
@@ -142,7 +144,7 @@ class ForeachLane(Lane):
                 versions.foreach_mul_(some, of_some)
             else:
                 for i, x in zip(places, versions.foreach_mul(some, of_some), strict=True):
-                    results[i] = x.to(some[0].dtype)  # between 0-d tensors a wider factor promotes
+                    results[i] = x.to(some[0].dtype)  # a wider 0-d factor promotes a 0-d tensor
         return results
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
@@ -164,7 +166,7 @@ class ForeachLane(Lane):
         return list(vector.unbind())
 
     def _takes(self, tensors: Sequence[Tensor], order: float) -> bool:
-        """Whether torch's norm of this order is as right as ours: not for a count of gradients, or the largest of nothing."""
+        """Whether torch's norm of this order is as accurate: not for order 0, and not for the largest of an empty tensor."""
         if self.looks and (order != 2 or self.dtype == "float64"):
             return False
         return order > 0 and not (math.isinf(order) and any(x.numel() == 0 for x in tensors))
@@ -179,7 +181,7 @@ class ForeachLane(Lane):
 
 
 def _alike(tensors: Sequence[Tensor]) -> list[tuple[Sequence[int], list[Tensor]]]:
-    """The tensors of each device and dtype, which one launch can take, with their places."""
+    """The tensors by device and dtype, for one launch each, with their places."""
     if len({(x.device, x.dtype) for x in tensors}) == 1:
         return [(range(len(tensors)), list(tensors))]
     places: dict[Any, list[int]] = {}
@@ -189,9 +191,9 @@ def _alike(tensors: Sequence[Tensor]) -> list[tuple[Sequence[int], list[Tensor]]
 
 
 def _factors(factors: Any, places: Sequence[int], like: Tensor) -> Any:
-    """The factor or factors of some tensors that are alike, where and as one launch takes them.
+    """The factor or factors of tensors of one device and dtype, on that device, in the form for one launch.
 
-    On CUDA a scalar of another dtype would be applied tensor by tensor:
+    On CUDA a scalar of another dtype would take a launch for each tensor:
     https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/ForeachBinaryOpScalarTensor.cu
     """
     if isinstance(factors, float):
@@ -209,7 +211,7 @@ def _has_float64(x: Tensor) -> bool:
 
 @functools.cache
 def _is_for_float64(device: torch.device) -> bool:
-    """Whether a CUDA device is a P100, V100, A100, H100 or their like, and none made for graphics."""
+    """Whether a CUDA device is made for computing (P100, V100, A100, H100, B200) and not for graphics."""
     major, minor = torch.cuda.get_device_capability(device)
     return bool(torch.version.cuda) and major >= 6 and minor == 0
 
@@ -223,7 +225,7 @@ def _wide_of(x: Tensor) -> torch.dtype:
 
 
 def in_range(value: Any, dtype: torch.dtype) -> Any:
-    """A number as the dtype has it: beyond its greatest torch raises, where it is infinite."""
+    """A number in the dtype's range: infinity beyond its largest number, for which torch would raise."""
     if not isinstance(value, float) or not abs(value) > 65504.0 or not (dtype.is_floating_point or dtype.is_complex):
         return value
     return math.copysign(math.inf, value) if abs(value) > torch.finfo(dtype).max else value

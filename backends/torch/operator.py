@@ -1,7 +1,7 @@
-"""A whole clip as a single operator for ``torch.compile``. It stands above the engine, which it wraps, as a slot does.
+"""A complete clip as one operator for ``torch.compile``. It wraps the engine, as a slot does.
 
-Dynamo guards every name that it traced; on small gradients the guards cost more than the clip. It does not trace what an
-operator does. AOTAutograd traces that, and leaves no guards.
+Dynamo guards every name that it traced; on small gradients the guards cost more than the clip. It does not trace
+the inside of an operator. AOTAutograd does, and leaves no guards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION = "v" + re.sub(r"\W", "_", __version__)
 
 
 def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
-    """A whole clip while compiling, in place or only measured, as a single operation; None for the engine."""
+    """A complete clip while compiling, in place or only measured, as one operation; None for the engine."""
     if not torch.compiler.is_dynamo_compiling() or not isinstance(rules, Rule) or asked.norm is not UNKNOWN:
         return None
     if asked.reduce is not None or len(opened.present) < len(opened.leaves) or not rules.is_plain or not opened.present:
@@ -43,7 +43,7 @@ def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
 
 
 def _operated(tensors: Sequence[Tensor], rule: Rule, until: str) -> tuple[Any, Any] | None:
-    """The norm and the coefficient, by the operator for this rule; None where there is none."""
+    """The norm and the coefficient, by the operator for this rule; None without one."""
     if rule.is_by_value:
         _CLIP_BY_VALUE_(tensors, rule.lower, rule.upper)
         return None, None
@@ -56,7 +56,7 @@ def _operated(tensors: Sequence[Tensor], rule: Rule, until: str) -> tuple[Any, A
         or rule.error_if_nonfinite
     ):
         return None
-    if not 0 < rule.order < math.inf:  # whose errors would come as the compiler's
+    if not 0 < rule.order < math.inf:  # in the operator its errors would become the compiler's
         return None
     if until == "norm":
         return _NORM(tensors, rule.order), None
@@ -64,13 +64,13 @@ def _operated(tensors: Sequence[Tensor], rule: Rule, until: str) -> tuple[Any, A
     return found
 
 
-# ---- as AOTAutograd traces it ----------------------------------------------------------------------------------------------
+# ---- traced by AOTAutograd -------------------------------------------------------------------------------------------------
 
 
 def _clip_by_norm_(gradients: list[Tensor], order: float, limit: Any, eps: float) -> tuple[Tensor, Tensor]:
-    if not isinstance(limit, (int, float)):  # one that differs from call to call: as a tensor it needs no other program
+    if not isinstance(limit, (int, float)):  # a limit that changes from call to call: as a tensor it needs no new program
         return _carried_out(gradients, torch.ones((), dtype=torch.float64) * limit, eps, order)
-    # a single element may be a negated view, which no operator can be given to write
+    # a single element may be a negated view, which an operator cannot write
     if order == 2 and takes(gradients) and not any(map(torch.Tensor.is_neg, gradients)):
         found: tuple[Tensor, Tensor] = torch.ops.gradclip.clip_(gradients, limit, eps)
         return found
@@ -93,7 +93,7 @@ def _carried_out(gradients: list[Tensor], limit: Any, eps: float, order: float =
 
 def _opened(gradients: list[Tensor]) -> Gradients:
     backend = get("torch")
-    # while tracing, what stands for the gradients does not show that they are distinct and in order, as was asked before
+    # while tracing, the stand-ins do not show that gradients are distinct and contiguous, which was tested before
     lane = CompiledLane(backend, backend.dtype(gradients[0])) if versions.is_compiling() else None
     return Gradients(backend, gradients, gradients, [None] * len(gradients), list, gradients, chosen_lane=lane)
 
@@ -112,7 +112,7 @@ if not hasattr(torch.ops.gradclip, "clip_"):  # a process may import this twice
     _LIBRARY.impl("clip_", _carried_out, "CPU")
     _describe = functools.partial(torch.library.register_fake, lib=_LIBRARY)
     _describe("gradclip::clip_", lambda gradients, limit, eps: (_scalar(gradients[0]), _scalar(gradients[0])))
-    # a cache of compiled programs knows these by their names only, not by what was traced: another version has other names
+    # a cache of compiled programs knows operators only by name, so each version has new names
     _LIBRARY.define(f"norm.{_VERSION}(Tensor[] gradients, float order) -> Tensor")
     _LIBRARY.define(
         f"clip_by_norm_.{_VERSION}(Tensor(a!)[] gradients, float order, Scalar limit, float eps) -> (Tensor, Tensor)"

@@ -1,4 +1,4 @@
-"""The step hook of PyTorch's optimizers: clip in place before a step, or let a fused step apply the coefficient. No backend."""
+"""The step hook of PyTorch's optimizers: clip in place before a step, or let a fused step apply the coefficient."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gradclip.rule import Rule, Scope
 
 __all__ = ["StepPreHook", "step_pre_hook"]
 
-_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # whose steps read self.grad_scale
+_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # their steps read self.grad_scale
 
 
 class StepPreHook:
-    """What :func:`step_pre_hook` returns.
+    """The result of :func:`step_pre_hook`.
 
     Attributes:
         last: the norm and the coefficient of the last clip, on their device: a :class:`gradclip.ClipResult` without gradients.
@@ -37,7 +37,7 @@ class StepPreHook:
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if isinstance(optimizer, _Twin):
-            return None  # torch calls the hooks again where a subclass's step calls that of its base
+            return None  # torch calls the hooks again if a subclass's step calls its base's
         _check_untouched(optimizer, args)
         if _closure(args, kwargs) is not None:
             return _with_clips_inside(self.clip, optimizer, args, kwargs)
@@ -49,13 +49,13 @@ class StepPreHook:
         self._carried_out(self._opened(optimizer), Asked("place", reduce=self.reduce))
 
     def _opened(self, optimizer: torch.optim.Optimizer) -> Gradients:
-        """The gradients of the optimizer's parameters, by its names for them where somebody asks for names."""
+        """The gradients of the optimizer's parameters, with the optimizer's names if names are needed."""
         parameters: Any = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if not isinstance(self.rule, Rule) or self.monitor is not None:
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):
                 parameters = dict(zip(names, parameters, strict=True))
-        return open_(parameters, holders="all")  # to an optimizer any leaf tensor is a parameter
+        return open_(parameters, holders="all")  # an optimizer accepts any leaf tensor as a parameter
 
     def _carried_out(self, opened: Gradients, asked: Asked) -> Found:
         if self.monitor is not None:
@@ -71,30 +71,31 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False, monit
     """A hook that clips the gradients of an optimizer's parameters before each step.
 
     Args:
-        rule: of any dialect but one that sums over examples, or groups with such rules. All parameter groups are clipped
-            together. A name is the one that the optimizer knows (``SGD(model.named_parameters())``), else the parameter's
-            number.
-        reduce: for parameters of which other processes hold some: as for :func:`gradclip.clip`.
-        fused: measure only, and hand the coefficient to the optimizer, which applies it while it reads the gradients: a step
-            that clips saves a pass over them. For a rule with one norm over all gradients and an ``Adam``, ``AdamW``, ``SGD``
-            or ``Adagrad`` that was made with ``fused=True``, with gradients of at most float32. After the step the gradients
-            are the clipped ones, as otherwise. No other hook may change the gradients after this one.
-        monitor: a :class:`gradclip.Monitor`, which is told of each step.
+        rule: of any dialect, except one that sums over examples; or groups with such rules. All parameter groups are clipped
+            together. Names are the optimizer's (``SGD(model.named_parameters())``), or else the parameters'
+            numbers.
+        reduce: if other processes have some of the parameters: as for :func:`gradclip.clip`.
+        fused: measure only, and pass the coefficient to the optimizer, which applies it as it reads the gradients: a clipping
+            step saves a pass over them. For a rule with one norm over all gradients and an ``Adam``, ``AdamW``, ``SGD``
+            or ``Adagrad`` made with ``fused=True``, with gradients of at most float32. After the step the gradients are
+            clipped, as without ``fused``. No other hook may change the gradients after this one.
+        monitor: a :class:`gradclip.Monitor`, which records each step.
 
-    A closure that ``step`` is given makes new gradients, several times in ``torch.optim.LBFGS``; they are clipped each time.
+    A closure passed to ``step`` makes new gradients, several times in ``torch.optim.LBFGS``; each time they are clipped.
 
-    Under a ``torch.amp.GradScaler``, ``scaler.unscale_(optimizer)`` goes before ``scaler.step(optimizer)`` if that is fused.
+    Under a ``torch.amp.GradScaler``, call ``scaler.unscale_(optimizer)`` before ``scaler.step(optimizer)`` of a fused
+    optimizer.
 
     Returns:
-        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` takes it out again. Its
+        A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` removes it. Its
         ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of the last clip.
 
     Raises:
-        TypeError: if ``rule`` is none. With ``fused``, at a step: for an optimizer that applies no coefficient, and for
-            float64 gradients.
-        ValueError: for a rule whose result has another shape than the gradient; at a step, for gradients that are still
-            scaled. With ``fused``: for a rule or groups with more than one coefficient; at a step, for a closure, which would
-            make other gradients than were measured, and for one gradient of two parameters.
+        TypeError: if ``rule`` is not a rule. With ``fused``, in a step: for an optimizer that applies no coefficient, and
+            for float64 gradients.
+        ValueError: for a rule whose result has another shape than the gradient; in a step, for gradients that are still
+            scaled. With ``fused``: for a rule or groups with more than one coefficient; in a step, for a closure, which would
+            make other gradients than the measured ones, and for one gradient of two parameters.
 
     >>> import torch, gradclip.backends.torch
     >>> from gradclip.dialects import torch as dialect
@@ -115,7 +116,7 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False, monit
 
 
 class _ClippedClosure:
-    """A closure of ``step`` that clips the gradients which it has just made."""
+    """A closure for ``step`` that clips the gradients that it has just made."""
 
     def __init__(self, closure: Callable[[], Any], clip: Callable[[torch.optim.Optimizer], None], optimizer: Any) -> None:
         self.closure, self.clip, self.optimizer = closure, clip, optimizer
@@ -127,14 +128,14 @@ class _ClippedClosure:
 
 
 def _closure(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The function that ``step`` was given, None where it was given none."""
+    """The closure passed to ``step``, or None."""
     return next((x for x in (*args[1:], *kwargs.values()) if callable(x)), None)
 
 
 def _with_clips_inside(
     clip: Callable[[torch.optim.Optimizer], None], optimizer: torch.optim.Optimizer, args: Any, kwargs: Any
 ) -> tuple[Any, Any] | None:
-    """The arguments of ``step`` with a closure that clips; None where it does, as when a subclass's step calls its base's."""
+    """The arguments of ``step`` with a clipping closure; None if it clips already (a subclass's step calls its base's)."""
     closure = _closure(args, kwargs)
     if isinstance(closure, _ClippedClosure) and closure.clip == clip:
         return None
@@ -149,7 +150,7 @@ def _with_clips_inside(
 
 
 class FusedStepPreHook(StepPreHook):
-    """What :func:`step_pre_hook` returns with ``fused=True``."""
+    """The result of :func:`step_pre_hook` with ``fused=True``."""
 
     def __init__(self, rule: Rules, reduce: Any, monitor: Any = None) -> None:
         super().__init__(rule, reduce, monitor)
@@ -166,12 +167,12 @@ class FusedStepPreHook(StepPreHook):
         _check_optimizer(optimizer)
         _check_untouched(optimizer, args)
         _check_closure(args, kwargs)
-        with torch.no_grad():  # of what an optimizer does nothing is recorded
+        with torch.no_grad():  # autograd does not record an optimizer's operations
             divisor = self._divisor(self._opened(optimizer))
         return None if divisor is None else ((_twin(optimizer, divisor), *args[1:]), kwargs)
 
     def _divisor(self, opened: Gradients) -> torch.Tensor | None:
-        """What the step is to divide by; None for nothing: the step is to the bit what it is without a hook."""
+        """The divisor for the step; None for no division: then the step is to the bit that without a hook."""
         _check_gradients(opened)
         found = self._carried_out(opened, Asked(until="coefficient", reduce=self.reduce))
         coefficient = found.coefficient
@@ -179,17 +180,17 @@ class FusedStepPreHook(StepPreHook):
             reciprocal: torch.Tensor = coefficient.float().reciprocal()
             return reciprocal
         divisor = 1 / coefficient if coefficient else math.inf
-        if LARGEST["float32"] < divisor < math.inf:  # the kernels take it in float32
+        if LARGEST["float32"] < divisor < math.inf:  # the kernels expect float32
             carry_out(opened, self.rule, Asked("place", norm=found.norm))
             return None
         return None if divisor == 1 else torch.scalar_tensor(divisor, dtype=torch.float32)
 
 
 class _Twin:
-    """An optimizer for one step, with a ``grad_scale`` of its own, by which the fused kernels divide.
+    """An optimizer for one step with its own ``grad_scale``, by which the fused kernels divide.
 
-    All else it shares with the optimizer: they have one ``__dict__``, where a slot is not. So nothing has to be put back after
-    the step, nor after one that fails.
+    It shares everything else with the optimizer: they have one ``__dict__``, and ``grad_scale`` is a slot. So nothing has to be
+    restored after the step, even if the step fails.
     """
 
     __slots__ = ("grad_scale",)
@@ -208,7 +209,7 @@ def _twin(optimizer: torch.optim.Optimizer, grad_scale: torch.Tensor) -> Any:
     return twin
 
 
-# ---- what is refused, before anything has changed ------------------------------------------------------------------------
+# ---- errors before anything has changed ----------------------------------------------------------------------------------
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
@@ -223,13 +224,13 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _check_untouched(optimizer: torch.optim.Optimizer, args: Sequence[Any]) -> None:
-    """That the gradients are what the step will use: neither this step's ``grad_scale`` nor a scaler's is to come."""
+    """Check that the step will use these gradients: that neither its own ``grad_scale`` nor a scaler's will divide them."""
     if any(isinstance(x, _Twin) for x in args[:1]):
         what = "Another hook has measured these gradients already, and its coefficient is still to be applied."
         raise ArgumentError(what, "a hook after one with fused=True", "register the one with fused=True last, and only one.")
     scale: Any = getattr(optimizer, "grad_scale", None)
     if scale is not None:
-        if hasattr(optimizer, "found_inf"):  # a GradScaler's, which takes both back after a step, but not after an error
+        if hasattr(optimizer, "found_inf"):  # a GradScaler's; it removes both after a step, but not after an error
             del optimizer.grad_scale, optimizer.found_inf
         hint = "scaler.unscale_(optimizer) before scaler.step(optimizer)."
         raise ArgumentError("The gradients are still scaled, and so would be their norm.", "optimizer.grad_scale is set", hint)

@@ -1,4 +1,4 @@
-"""PyTorch's private names, each with what is done where a version has it not."""
+"""PyTorch's private names, each with a fallback for versions without it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 try:
     from torch._subclasses.fake_tensor import FakeTensor
-except ImportError:  # there is no public name; without it fake tensors go by the reference
+except ImportError:  # there is no public name; without it fake tensors use the reference
 
     class FakeTensor:  # type: ignore[no-redef]
-        """Of no tensor's type."""
+        """A type without instances."""
 
 
 _functorch = getattr(torch._C, "_functorch", None)
 _level = getattr(_functorch, "maybe_current_level", lambda: None)
-#: whether a tensor is an input of ``torch.func.grad``, ``vmap`` or the like; without an answer none is
+#: whether a tensor is an input of ``torch.func.grad``, ``vmap`` or the like; without the name no tensor is
 is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda x: False)
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-#: whether this is traced by ``torch.export``, which keeps no operator of a library; from torch 2.7 on it can be asked
+#: whether ``torch.export`` traces this, which keeps no library's operators; torch has the name from 2.7 on
 is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
@@ -51,7 +51,7 @@ traces = _RELEASE >= (2, 5)
 
 
 def is_transformed() -> bool:
-    """Whether this is inside ``torch.func.vmap``, ``grad`` or the like, or a derivative in forward mode is taken."""
+    """Whether this is inside ``torch.func.vmap``, ``grad`` or the like, or inside forward-mode differentiation."""
     return _level() is not None or is_forward_differentiating()
 
 
@@ -63,31 +63,31 @@ def _is_functionalized() -> bool:
 if _RELEASE < (2, 8):
 
     def is_compiling() -> bool:
-        """Whether TorchDynamo traces this, or AOTAutograd, which torch itself does not say before 2.8."""
+        """Whether TorchDynamo or AOTAutograd traces this; torch itself reports AOTAutograd only from 2.8 on."""
         return torch.compiler.is_compiling() or _is_functionalized()
 else:
     is_compiling = torch.compiler.is_compiling
 
 
 def is_forward_differentiating() -> bool:
-    """Whether tangents are carried: inside ``torch.autograd.forward_ad.dual_level()``."""
+    """Whether forward-mode differentiation is on: inside ``torch.autograd.forward_ad.dual_level()``."""
     return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
 
 
 def is_fake(x: Any) -> bool:
-    """Whether a tensor has a shape and a device, and no values."""
+    """Whether a tensor has a shape and a device but no values."""
     return isinstance(x, FakeTensor)
 
 
 def has_modes() -> bool:
-    """Whether a dispatch mode wants to see each operation, or ``torch.jit.trace`` records them."""
+    """Whether a dispatch mode sees each operation, or ``torch.jit.trace`` records them."""
     return bool(_modes()) or torch.jit.is_tracing()
 
 
 def _counts_lists() -> bool:
     try:
         torch.autograd.graph.increment_version([])
-    except (TypeError, RuntimeError):  # 2.4; asked once and not when memory has been written, because then it is too late
+    except (TypeError, RuntimeError):  # 2.4; tested once and early: after a write it would be too late
         return False
     return True
 
@@ -96,15 +96,15 @@ _COUNTS_LISTS = _counts_lists()
 
 
 def count_write(tensors: Sequence[torch.Tensor]) -> None:
-    """Tell autograd that memory was written; torch 2.4 one tensor at a time."""
+    """Tell autograd that memory was written; in torch 2.4 one tensor at a time."""
     for x in [tensors] if _COUNTS_LISTS else tensors:
         torch.autograd.graph.increment_version(x)
 
 
 def run_between_graphs() -> None:
-    """Have ``torch.compile`` leave all of gradclip that is loaded alone, where it cannot trace it: torch 2.4 reads no slots.
+    """Make ``torch.compile`` skip all loaded modules of gradclip if it cannot trace them: torch 2.4 cannot read slots.
 
-    A compiled function is two graphs then, and gradclip runs between them; with ``fullgraph=True`` that is an error of torch's.
+    Then a compiled function is two graphs, and gradclip runs between them; with ``fullgraph=True`` torch raises an error.
     """
     if traces:
         return
@@ -126,7 +126,7 @@ def _skip(code: types.CodeType) -> None:
 
 
 def strided_shard() -> type:
-    """The placement of a tensor that two dimensions of a mesh split along one axis; without it there are no such tensors."""
+    """The placement of a tensor whose axis two dimensions of a mesh shard; without the name there are no such tensors."""
     try:
         from torch.distributed.tensor.placement_types import _StridedShard
     except ImportError:
@@ -135,10 +135,10 @@ def strided_shard() -> type:
     return found
 
 
-#: the multi-tensor operations, which torch's own optimizers and clips are made of
+#: the multi-tensor operations of torch's own optimizers and clips
 foreach_norm, foreach_mul, foreach_mul_ = torch._foreach_norm, torch._foreach_mul, torch._foreach_mul_
 foreach_clamp_max, foreach_clamp_max_ = torch._foreach_clamp_max, torch._foreach_clamp_max_
 foreach_clamp_min_ = torch._foreach_clamp_min_
 
-#: what is asked of all tensors at once
+#: tests of all tensors at once
 DTYPE, LAYOUT, REQUIRES_GRAD = map(operator.attrgetter, ("dtype", "layout", "requires_grad"))

@@ -1,4 +1,4 @@
-"""Which limit? What each would have done to the norms of a run, and one recommendation with its reason."""
+"""Choose a limit: what each candidate would have done to the norms of a run, and one recommendation with its reason."""
 
 from gradclip.choose.choice import Candidate, Choice, choose
 

@@ -1,4 +1,4 @@
-"""One limit out of several, with the reason; and what to know before it is used."""
+"""The choice of a limit, with its reason and warnings."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gradclip.monitor.text import short
 __all__ = ["Candidate", "Choice", "choose", "order_bounds"]
 
 _PERCENTILES = (50, 75, 90, 95, 99)
-_RECOMMENDED = 0.9  # where Google's tuning playbook starts
-_TOO_MANY = 0.5  # steps clipped: there it would lower the learning rate instead
+_RECOMMENDED = 0.9  # the first choice of Google's tuning playbook
+_TOO_MANY = 0.5  # share of clipped steps above which the playbook lowers the learning rate
 _NARROW = 1.25  # p90 / p50 below which a clip only makes the steps smaller
-_DRIFT = 2.0  # early and late medians so far apart
+_DRIFT = 2.0  # ratio of early and late medians
 _FEW = 100  # norms
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a limit would have done to the recorded norms."""
+    """The effect of a limit on the recorded norms."""
 
     name: str  #: "p90", or the number itself
     limit: float
-    clipped_fraction: float  #: of the steps with a finite norm
+    clipped_fraction: float  #: the share of the steps with a finite norm
     coefficient_mean: float
-    longest_run: int | None  #: the most clipped steps in a row; None where only a histogram is known
+    longest_run: int | None  #: the most clipped steps in a row; None if only a histogram is known
     clipped_early: float  #: the fraction in the first quarter of the steps
     clipped_late: float  #: and in the last
 
@@ -90,21 +90,21 @@ def choose(
     """What each limit would have done to a run, and which one to take.
 
     The rule is that of Google's tuning playbook (https://github.com/google-research/tuning_playbook, "Gradient clipping"): a
-    limit just above the typical norm, first the 90th percentile; where more than half of the steps are clipped, a lower
-    learning rate does what is wanted. The norms should be those *before* a clip, recorded without one.
+    limit just above the typical norm, first the 90th percentile; if it clips more than half of the steps, lower the
+    learning rate instead. Record the norms *before* a clip, without clipping.
 
     Args:
-        norms: numbers in the order of the steps; or a :class:`gradclip.Monitor` or its state, of which quantiles are known to
-            4.5 % and runs of steps are not.
+        norms: numbers in the order of the steps; or a :class:`gradclip.Monitor` or its state, which has quantiles within
+            4.5 % and no runs of steps.
         limits: more candidates, besides the 50th, 75th, 90th, 95th and 99th percentile and 1.0.
-        norm_type: the order p of the norm that will be clipped by. Where it is not ``recorded_type``, a note says between which
-            bounds the limit lies.
-        parameters: how many elements all gradients have together, for these bounds.
-        recorded_type: the order of the norm that was recorded.
+        norm_type: the order p of the norm for the clip. If it differs from ``recorded_type``, a note gives the bounds of the
+            limit.
+        parameters: the number of elements of all gradients, for these bounds.
+        recorded_type: the order of the recorded norm.
 
     Raises:
-        TypeError: for what is no number.
-        ValueError: for no norms, or none that is finite; for a limit that is not positive.
+        TypeError: for an entry that is not a number.
+        ValueError: without a finite norm; for a limit that is not positive.
 
     Example:
         >>> import gradclip
@@ -129,7 +129,7 @@ def _positive(limit: float) -> float:
 
 
 def _rounded_up(x: float) -> float:
-    """The least number of two digits above ``x``: a limit that clips what is above ``x`` and is easy to say."""
+    """The smallest number of two digits above ``x``: a limit that clips nothing up to ``x`` and is easy to read."""
     if x <= 0:
         return 1.0
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
@@ -217,7 +217,7 @@ def _order(limit: float, wanted: float, recorded_type: float, parameters: int | 
 
 
 def order_bounds(norm: float, wanted: float, recorded_type: float, parameters: int) -> tuple[float, float]:
-    """Between which bounds the p-norm of a vector of so many elements lies, of which another norm is known.
+    """The bounds of the p-norm of a vector with so many elements and a known norm of another order.
 
     For p < r it is ``|g|_r <= |g|_p <= N**(1/p - 1/r) |g|_r``, by Hölder's inequality.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_POINTS = 20_000  # more are not to be told apart
+_POINTS = 20_000  # more points cannot be told apart
 
 
 def draw(choice: Choice, path: str | Path) -> None:

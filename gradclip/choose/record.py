@@ -1,4 +1,4 @@
-"""The norms of a run: each one, or what a monitor kept of them."""
+"""The norms of a run: each one, or a monitor's statistics."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from gradclip.monitor.section import Section
 
 __all__ = ["Record", "recorded"]
 
-_PARTS = 4  # early and late are the first and the last quarter
+_PARTS = 4  # early and late: the first and the last quarter
 
 
 @dataclass
 class Record:
-    """Norms in the order of the steps, each with how many steps had it."""
+    """Norms in the order of the steps, each with its number of steps."""
 
     norms: list[tuple[float, int]] = field(default_factory=list)  #: finite ones
     early: list[tuple[float, int]] = field(default_factory=list)
     late: list[tuple[float, int]] = field(default_factory=list)
-    in_order: Sequence[float] | None = None  #: each step's, where they are known one by one; NaN for one that is not finite
+    in_order: Sequence[float] | None = None  #: each step's norm, if known; NaN if not finite
     not_finite: int = 0
-    clipped: int = 0  #: steps that were clipped when this was recorded
-    limit: float = math.nan  #: and by which limit, in the mean
+    clipped: int = 0  #: steps that were clipped in the recording
+    limit: float = math.nan  #: and their mean limit
 
     @property
     def count(self) -> int:
-        """How many steps have a finite norm."""
+        """The number of steps with a finite norm."""
         return sum(many for _, many in self.norms)
 
     def quantile(self, q: float, part: list[tuple[float, int]] | None = None) -> float:
-        """The least norm that a fraction ``q`` of the steps does not exceed."""
+        """The smallest norm that a fraction ``q`` of the steps does not exceed."""
         seen = sorted(self.norms if part is None else part)
         left = q * sum(many for _, many in seen)
         for norm, many in seen:
@@ -47,11 +47,11 @@ class Record:
 
 
 def recorded(norms: Any) -> Record:
-    """The record that a user gave: a monitor, its state, or numbers.
+    """The user's record: a monitor, its state, or numbers.
 
     Raises:
         TypeError: for what is no number.
-        ValueError: for nothing at all, for nothing finite, and for a monitor of several groups.
+        ValueError: for an empty record, without a finite norm, and for a monitor of several groups.
     """
     if isinstance(norms, Mapping):
         monitor = Monitor()

@@ -1,8 +1,8 @@
-"""Each framework in a process of its own: starting one, and the JSON lines it answers with.
+"""One process for each framework, and the JSON lines that it sends.
 
-One process cannot hold them all (importing TensorFlow before Paddle crashes it), and a framework that crashes or hangs must not
-take the command with it. So ``gradclip backends`` and ``gradclip demo`` start ``python -m MODULE`` a framework, and read what
-it sends on its standard output; whatever the framework itself prints goes to standard error and is shown only when it fails.
+One process cannot import them all (TensorFlow before Paddle crashes it), and a framework that crashes or hangs must not end the
+command. So ``gradclip backends`` and ``gradclip demo`` start ``python -m MODULE`` for each framework and read its standard
+output. The framework's own output goes to standard error, and is shown only if the process fails.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Message", "channel", "run", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
 
-_ROOT = Path(__file__).resolve().parents[2]  # the folder that has gradclip
+_ROOT = Path(__file__).resolve().parents[2]  # the folder of gradclip
 
-#: no notices in the log, no memory of an accelerator taken beyond what is used
+#: no notices in the log; accelerator memory only as needed
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
-_FAILED = 97  # the exit status after an exception, which was sent
+_FAILED = 97  # the exit status after an exception that was sent
 _MODEST = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
@@ -40,12 +40,12 @@ def run(
     environment: dict[str, str] | None = None,
     seconds: float = 600.0,
 ) -> str | None:
-    """Run ``python -m module arguments`` and hand each message it sends to ``receive``.
+    """Run ``python -m module arguments`` and pass each message to ``receive``.
 
     Returns:
-        None where it ended well; else one line that says how it failed.
+        None if it succeeded; else one line that says how it failed.
     """
-    # -P: a folder that happens to be the current one must not stand in for an installed package
+    # -P: the current folder must not hide an installed package
     command = [sys.executable, "-P", "-m", module, *arguments]
     variables = {**_QUIET, **_MODEST, **os.environ, **_path_to_clone(), **(environment or {})}
     error: str | None = "ended without an answer"
@@ -65,7 +65,7 @@ def run(
                 timed_out = not timer.is_alive()
             finally:
                 timer.cancel()
-                child.kill()  # of no effect where it has ended
+                child.kill()  # no effect if it has ended
         if timed_out:
             return f"did not end within {seconds:g} seconds"
         log.seek(0)
@@ -73,33 +73,33 @@ def run(
 
 
 def _path_to_clone() -> dict[str, str]:
-    """PYTHONPATH with the current folder, where this gradclip lies in it: in a clone, which needs no install."""
+    """PYTHONPATH with the current folder, if this gradclip is in it: a clone needs no install."""
     if Path.cwd() != _ROOT:
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
 
 
 def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """``[function(item) for item in items]``, each waiting for a process of its own."""
+    """``[function(item) for item in items]``, two calls at a time, each with its own process."""
     pool = ThreadPoolExecutor(2)
     try:
         return list(pool.map(function, items))
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupted command starts no more
+        pool.shutdown(cancel_futures=True)  # an interrupted command starts no more processes
 
 
 @contextmanager
 def channel() -> Iterator[Callable[[Message], None]]:
-    """In the child: a function that sends a message to the parent. How it ends is sent too: an exception, or none."""
+    """In the child: a function that sends a message to the parent. It also sends how the child ends: an exception, or none."""
     with os.fdopen(os.dup(1), "w") as out:
-        os.dup2(2, 1)  # what a framework prints is not for the parent
+        os.dup2(2, 1)  # a framework's output is not for the parent
 
         def send(message: Message) -> None:
             print(json.dumps(message), file=out, flush=True)
 
         try:
             yield send
-        except (Exception, SystemExit) as error:  # whatever it is, the parent reports it by the framework's name
+        except (Exception, SystemExit) as error:  # any exception: the parent reports it with the framework's name
             traceback.print_exc()
             send({"end": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
             raise SystemExit(_FAILED) from None

@@ -1,4 +1,4 @@
-"""The command ``gradclip choose``: which limit, by the norms that a run has recorded."""
+"""The command ``gradclip choose``: which limit, from the recorded norms of a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_choose(commands: Any) -> None:
     """Add the command to those of ``gradclip``.
 
     Args:
-        commands: what ``ArgumentParser.add_subparsers`` returned.
+        commands: the result of ``ArgumentParser.add_subparsers``.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "choose",

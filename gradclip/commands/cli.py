@@ -1,6 +1,6 @@
-"""The command ``gradclip``: what it can do, and the start of each command, which is imported when it is asked for.
+"""The command ``gradclip``: its overview, and the start of each command, whose module it imports on demand.
 
-It ends with 0; with 1 if something failed, or was found; with 2 for wrong usage; with 130 if it was interrupted.
+Exit status: 0; 1 if something failed or was found; 2 for wrong usage; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradclip.errors import GradclipError
 
 __all__ = ["main"]
 
-#: command -> what it does, an example, and the module that has it with the name of the function that adds it
+#: command -> its description, an example, its module, and the function that adds it
 _COMMANDS = {
     "demo": ("show why to clip, on every installed framework", "gradclip demo", __name__, "add_demo"),
     "backends": ("list the frameworks that gradclip finds", "gradclip backends", __name__, "add_backends"),
@@ -64,13 +64,13 @@ NO_COLOR=1 turns colours off. Colours and moving bars are for terminals only.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Without arguments it shows what it can do.
+    """Run the command. Without arguments it shows the overview.
 
     Args:
-        arguments: what follows ``gradclip`` on the command line; this process's own if None.
+        arguments: the words after ``gradclip`` on the command line; this process's own if None.
 
     Returns:
-        The exit code: 0; 1 if something failed; ``migrate`` has 1 where there is something to do, and 2 where a file failed.
+        The exit code: 0; 1 if something failed; for ``migrate`` 1 if there is something to do, and 2 if a file failed.
         Wrong usage raises ``SystemExit(2)``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -88,8 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flush the rest to nowhere
         return 1
 
 
@@ -113,7 +113,7 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
 
 
 def _overview() -> str:
-    """Two lines a command: what it does, and an example."""
+    """Two lines for each command: its description and an example."""
     lines = [f"  {name:<13}{what}\n{'':15}{example}" for name, (what, example, *_) in _COMMANDS.items()]
     return "\n".join(["commands, each with an example:", *lines])
 
@@ -162,7 +162,7 @@ def _backends(options: argparse.Namespace) -> int:
     from gradclip.commands import inventory
 
     def report(name: str) -> None:
-        sys.stderr.write(f"asking {name} ...\n")  # in one piece: two threads report
+        sys.stderr.write(f"asking {name} ...\n")  # in one write: two threads report
 
     entries, slots, has_loops = inventory.survey(report), inventory.slots(), inventory.has_compiled_loops()
     if options.json:
@@ -194,7 +194,7 @@ def _print_json(value: Any) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same with the numbers that JSON lacks as their names: "nan", "inf", "-inf"."""
+    """A copy with "nan", "inf" and "-inf" for the numbers that JSON lacks."""
     if isinstance(value, dict):
         return {key: _finite(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

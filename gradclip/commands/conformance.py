@@ -1,4 +1,4 @@
-"""The command ``gradclip conformance``: its options. What runs the suite is imported when it does."""
+"""The command ``gradclip conformance``: its options. It imports the suite when it runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def add_conformance(commands: Any) -> None:
     """Add the command to those of ``gradclip``.
 
     Args:
-        commands: what ``ArgumentParser.add_subparsers`` returned.
+        commands: the result of ``ArgumentParser.add_subparsers``.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "conformance",
@@ -92,7 +92,7 @@ def _seconds(value: str) -> float:
 
 
 def _limits(options: argparse.Namespace) -> int:
-    """Check limits, which need nothing but Python."""
+    """The limits of checks, which need only Python."""
     from gradclip.conformance.following import PROPERTIES, check_limit, load_limit
 
     if not options.targets:
@@ -126,7 +126,7 @@ def _conformance(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # here, as all that needs what has just been looked for
+    # imported here, after the check for missing packages
     from gradclip.conformance import processes
     from gradclip.conformance.cases import plan
     from gradclip.conformance.declared import read_xfails
@@ -137,7 +137,7 @@ def _run(options: argparse.Namespace) -> int:
     made = as_native(plan(options.dialects, options.select, options.vectors), options.like)
     specifications = [Specification.parse(text) for text in dict.fromkeys(options.targets)] or installed()
     for file in (options.json, options.html):
-        if file and file != "-" and not Path(file).parent.is_dir():  # said before the run, and not after it
+        if file and file != "-" and not Path(file).parent.is_dir():  # before the run, not after it
             raise ArgumentError("There is no folder for the report.", repr(file))
     if options.xfails:
         read_xfails(options.xfails)

@@ -1,7 +1,7 @@
-"""``gradclip demo``: why to clip; then one training with every installed framework, clipped the same way, and if they agree.
+"""``gradclip demo``: why to clip; then the same clipped training with every installed framework, and whether they agree.
 
-Nothing in here computes a clip or a gradient: each framework trains in a process of its own (``gradclip.backends.demo``), and
-sends the loss, the norm and the coefficient of every step.
+This module computes no clip and no gradient: each framework trains in its own process (``gradclip.backends.demo``) and sends
+the loss, the norm and the coefficient of every step.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gradclip.rule import Rule
 __all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Outcome", "Progress", "Run", "UsageError", "require", "run"]
 
 STEPS = 300
-MOST_STEPS = 3000  # further on the gradients vanish, and what is left of them is ever more rounding
-REFERENCE = "numpy"  #: what the others are compared with: its gradients are written out by hand
-#: the largest relative difference from the reference that counts as agreement: float32 rounds by 6e-8, and training makes
-#: 1.4e-6 of it in 300 steps and 1.1e-5 in 3000
+MOST_STEPS = 3000  # later the gradients vanish, and rounding dominates
+REFERENCE = "numpy"  #: the reference: its gradients are written out by hand
+#: the largest relative difference from the reference that counts as agreement: float32 rounds by 6e-8, which grows to
+#: 1.4e-6 in 300 steps of training and to 1.1e-5 in 3000
 BOUND = 1e-4
-#: the same from the formula, which nothing grows: 4 units in the last place of float32
+#: the same for the formula, where errors do not grow: 4 units in the last place of float32
 FORMULA_BOUND = 2.0**-21
 QUANTITIES = ("norm", "coefficient", "loss")
 
@@ -46,12 +46,12 @@ class UsageError(GradclipError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a dialect with its arguments, as the child processes carry it out and the tables show it."""
+    """A function of a dialect with its arguments, for the child processes and the tables."""
 
     dialect: str
     function: str
     arguments: dict[str, Any]
-    formula: Callable[[float], float]  #: the coefficient of a norm, as the framework documents it
+    formula: Callable[[float], float]  #: the coefficient for a norm, as the framework documents it
     formula_text: str
 
     def __str__(self) -> str:
@@ -92,15 +92,15 @@ RULES = (
 
 @dataclass(slots=True)
 class History:
-    """One training: what each step's clip saw and did. Norms and coefficients are lists, with one entry for a global norm."""
+    """One training: the norms and coefficients of each step, as lists with one entry for a global norm."""
 
     loss: list[float] = field(default_factory=list)
     norm: list[list[float]] = field(default_factory=list)
     coefficient: list[list[float]] = field(default_factory=list)
-    accuracy: float | None = None  #: on the images held out
+    accuracy: float | None = None  #: on the test images
 
     def shown(self, quantity: str, step: int) -> float:
-        """The number for a table: of several norms the largest, of their coefficients the smallest."""
+        """The number for a table: the largest of several norms, the smallest of several coefficients."""
         if quantity == "loss":
             return self.loss[step]
         return max(self.norm[step]) if quantity == "norm" else min(self.coefficient[step])
@@ -108,7 +108,7 @@ class History:
 
 @dataclass(slots=True)
 class Run:
-    """One framework's trainings, one a rule."""
+    """One framework's trainings, one for each rule."""
 
     name: str
     version: str = ""
@@ -117,7 +117,7 @@ class Run:
     histories: list[History] = field(default_factory=lambda: [History() for _ in RULES])
 
     def receive(self, message: children.Message) -> None:
-        """Take in one message of the process."""
+        """Read one message of the process."""
         if "version" in message:
             self.version = message["version"]
         elif "accuracy" in message:
@@ -131,7 +131,7 @@ class Run:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the demo found."""
+    """The result of the demo."""
 
     steps: int
     runs: list[Run]
@@ -158,13 +158,13 @@ class Outcome:
         }
 
     def off_formula(self, run: Run, rule: int) -> float:
-        """How far the coefficients are, at most and relative, from the documented formula of the norms."""
+        """The largest relative difference between the coefficients and the documented formula of the norms."""
         history = run.histories[rule]
         return _difference(_flat(history.coefficient), [RULES[rule].formula(norm) for norm in _flat(history.norm)])
 
     @property
     def largest(self) -> float:
-        """The largest difference of all; infinity where a number is missing or not finite."""
+        """The largest difference; infinity if a number is missing or not finite."""
         pairs = [(run, rule) for run in self.finished for rule in range(len(RULES))]
         return max((off for pair in pairs for off in self.differences(*pair).values()), default=math.inf)
 
@@ -174,12 +174,12 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether every framework ran, all agree, and all follow the formulas; and no clip let a training explode."""
+        """Whether every framework ran, all agree and follow the formulas, and no clipped training exploded."""
         ran = len(self.finished) == len(self.runs) and self.story.good
         return ran and self.largest <= BOUND and self.largest_off_formula <= FORMULA_BOUND
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, every step included."""
+        """The complete result, with every step."""
         rules = [
             {
                 "rule": str(call),
@@ -205,7 +205,7 @@ def _flat(lists: list[list[float]]) -> list[float]:
 
 
 def _difference(ours: list[float], theirs: list[float]) -> float:
-    """The largest relative difference; infinity where a number is missing, not finite, or beside a zero."""
+    """The largest relative difference; infinity if a number is missing, not finite, or compared with zero."""
     if len(ours) != len(theirs):
         return math.inf
     found = [0.0 if x == y else abs(x - y) / abs(y) if y else math.inf for x, y in zip(ours, theirs, strict=True)]
@@ -213,16 +213,16 @@ def _difference(ours: list[float], theirs: list[float]) -> float:
 
 
 class Progress:
-    """Told how the runs are going, from several threads; this one keeps quiet."""
+    """Receives the progress of the runs, from several threads; this class shows nothing."""
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Everything has ended."""
+        """All runs have ended."""
 
     def say(self, text: str) -> None:
-        """Something else has begun."""
+        """A new part has begun."""
 
     def start(self, run: Run, steps: int) -> None:
         """A framework's process is about to start."""
@@ -235,10 +235,10 @@ class Progress:
 
 
 def run(steps: int, names: Sequence[str] | None, progress: Progress) -> Outcome:
-    """Train with NumPy and with the frameworks of these names, or with all that are installed.
+    """Train with NumPy and with these frameworks, or with all that are installed.
 
     Raises:
-        UsageError: for a name that is unknown or not installed.
+        UsageError: for a framework that is unknown or not installed.
     """
     runs = [Run(name) for name in _chosen(names)]
     calls = [[call.dialect, call.function, call.arguments] for call in RULES]
@@ -278,10 +278,10 @@ def _chosen(names: Sequence[str] | None) -> list[str]:
 
 
 def require() -> None:
-    """Raise where a package that the demo needs is missing.
+    """Raise if a package that the demo needs is missing.
 
     Raises:
-        UsageError: with the command that installs it.
+        UsageError: with the command to install it.
     """
     missing = [name for module, name in _NEEDED.items() if util.find_spec(module) is None]
     if missing:

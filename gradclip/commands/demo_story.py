@@ -1,4 +1,4 @@
-"""Why clip, as ``gradclip demo`` tells it: a training that explodes without a clip beside the same with each, in NumPy."""
+"""Why to clip, for ``gradclip demo``: a training that explodes without a clip, and the same with each clip, in NumPy."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gradclip.commands import children
 
 __all__ = ["MOST_STEPS", "Story", "Training", "run"]
 
-MOST_STEPS = 300  #: more add nothing to it
+MOST_STEPS = 300  #: more steps show nothing new
 _PROCESS = "gradclip.backends.demo"
 
 
 @dataclass(slots=True)
 class Training:
-    """One training: what each step saw, before the clip."""
+    """One training: the norms and losses of its steps, before the clip."""
 
     rule: str  #: "" for none
     loss: list[float] = field(default_factory=list)
-    norm: list[float] = field(default_factory=list)  #: of several the largest
-    accuracy: float | None = None  #: on the images held out
+    norm: list[float] = field(default_factory=list)  #: the largest of several
+    accuracy: float | None = None  #: on the test images
 
     @property
     def lost_at(self) -> int | None:
-        """The step, from 1, from which on the loss or the norm is not finite; None where both stay so."""
+        """The first step, from 1, after which loss or norm is no longer finite; None if both stay finite."""
         pairs = zip(self.loss, self.norm, strict=True)
         return next((step for step, pair in enumerate(pairs, 1) if not all(map(math.isfinite, pair))), None)
 
@@ -37,7 +37,7 @@ class Story:
     """The trainings, the first without a clip."""
 
     trainings: list[Training]
-    error: str | None = None  #: why there is none
+    error: str | None = None  #: why there is no story
 
     @property
     def good(self) -> bool:
@@ -45,7 +45,7 @@ class Story:
         return self.error is None and all(training.lost_at is None and training.loss for training in self.trainings[1:])
 
     def receive(self, message: children.Message) -> None:
-        """Take in one message of the process."""
+        """Read one message of the process."""
         training = self.trainings[message["training"]]
         if "accuracy" in message:
             training.accuracy = message["accuracy"]
@@ -54,7 +54,7 @@ class Story:
             training.norm.append(_largest(message["norm"]))
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, every step included."""
+        """The complete story, with every step."""
         trainings = [{**asdict(training), "lost_at": training.lost_at} for training in self.trainings]
         return {"error": self.error, "trainings": trainings}
 

@@ -1,4 +1,4 @@
-"""The command ``gradclip explain``: its options. What explains is imported when it runs."""
+"""The command ``gradclip explain``: its options. It imports the rest when it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_explain(commands: Any) -> None:
     """Add the command to those of ``gradclip``.
 
     Args:
-        commands: what ``ArgumentParser.add_subparsers`` returned.
+        commands: the result of ``ArgumentParser.add_subparsers``.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "explain",
@@ -77,10 +77,10 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _code(code: str) -> tuple[str, dict[str, Any]]:
-    """What a code of ``gradclip migrate`` that is no function's means."""
+    """The meaning of a code of ``gradclip migrate`` that belongs to no function."""
     from gradclip.migrate.explain_call import CallError
 
-    if util.find_spec("libcst") is None:  # with which the codes are installed
+    if util.find_spec("libcst") is None:  # the extra that installs the codes
         raise CallError("The codes of gradclip migrate need libcst.", code, "python -m pip install 'gradclip[migrate]'.")
     from gradclip.migrate.codemod.codes import CODES, link
 

@@ -1,4 +1,4 @@
-"""``gradclip backends``: which backends there are, and what each supports, found out by trying it.
+"""``gradclip backends``: the backends, and what each supports, tested by trying it.
 
 As ``python -m gradclip.commands.inventory MODULE`` it is the process that imports one framework and asks its backend.
 """
@@ -27,7 +27,7 @@ Entry = dict[str, Any]
 _BUILT_IN = "gradclip.backends."
 _TRAINERS = "gradclip.backends.demo."
 _LABEL = 12
-_SLOTS = ("optax", "keras")  # what has a slot for a clip and no tensors of its own
+_SLOTS = ("optax", "keras")  # libraries with a slot for a clip and no tensors of their own
 _SAID = {
     "tested": "the tests ran on this one",
     "newer": "newer than {last}, the last that the tests ran on",
@@ -41,10 +41,10 @@ _SAID = {
 
 
 def survey(report: Callable[[str], None]) -> list[Entry]:
-    """One entry a backend, as :func:`describe` gives it, with where it comes from and whether its framework is there.
+    """One entry for each backend, from :func:`describe`, with its origin and whether its framework is installed.
 
     Args:
-        report: told of each framework before it is asked.
+        report: called with each framework before its process starts.
     """
     here = registry.installed()
     entries: list[Entry] = []
@@ -58,7 +58,7 @@ def survey(report: Callable[[str], None]) -> list[Entry]:
 
     def ask(entry: Entry) -> None:
         report(entry["name"])
-        if entry["origin"] == "registered":  # what was registered in this process is in no other
+        if entry["origin"] == "registered":  # a registration in this process is unknown to others
             entry.update(_attempt(entry["name"]))
         else:
             failure = children.run("gradclip.commands.inventory", [entry["name"]], entry.update, seconds=300)
@@ -69,12 +69,12 @@ def survey(report: Callable[[str], None]) -> list[Entry]:
 
 
 def text(entries: list[Entry]) -> str:
-    """The entries, for reading: a block each, at most 80 columns wide."""
+    """The entries as text: a block each, at most 80 columns wide."""
     return "\n\n".join("\n".join(_block(entry)) for entry in entries)
 
 
 def has_compiled_loops() -> bool:
-    """Whether gradclip was installed with the loops that a C compiler makes, and they can be loaded."""
+    """Whether the compiled loops are installed and can be loaded."""
     try:
         importlib.import_module(_BUILT_IN + "host._kernels")
     except ImportError:
@@ -83,18 +83,18 @@ def has_compiled_loops() -> bool:
 
 
 def loops_text(are_there: bool) -> str:
-    """One line about the compiled loops, for reading."""
+    """One line of text about the compiled loops."""
     return "compiled loops: " + ("yes" if are_there else "no: installed without a C compiler, slower on a CPU")
 
 
 def slots() -> list[Entry]:
-    """What is installed of the libraries that have a slot for a clip and no tensors of their own."""
+    """The installed libraries with a slot for a clip and no tensors of their own."""
     found = {name: _distribution(name) for name in _SLOTS}
     return [{"name": name, "version": at, "standing": standing(name, at)} for name, at in found.items() if at is not None]
 
 
 def slots_text(entries: list[Entry]) -> str:
-    """A line for each, for reading."""
+    """A line of text for each."""
     return "\n".join(f"slot of {entry['name']} {entry['version']}: {_said(entry)}" for entry in entries)
 
 
@@ -113,7 +113,7 @@ def _distribution(name: str) -> str | None:
 
 
 def framework_of(entry: Entry) -> str:
-    """``"torch 2.13.0"``, and what is wrong with it."""
+    """``"torch 2.13.0"``, and a note if the version is a problem."""
     if not entry["installed"]:
         return f"{entry['name']}: not installed"
     if entry["error"]:
@@ -137,7 +137,7 @@ def _block(entry: Entry) -> Iterator[str]:
 
 
 def _trials(label: str, tried: dict[str, str | None] | None, separator: str) -> Iterator[str]:
-    """What worked, then what did not, and why."""
+    """The trials that worked, then those that did not, and why."""
     if tried is None:
         yield from _lines(label, ["not tried: no tensor to try it with"])
         return
@@ -175,18 +175,18 @@ def _source(source: object) -> str:
 def _attempt(module: str) -> Entry:
     try:
         return describe(module)
-    except Exception as error:  # a third party's backend may fail in any way; the list goes on
+    except Exception as error:  # a third party's backend may fail in any way: continue with the next
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-# ---- in a process of the framework's own -----------------------------------------------------------------------------
+# ---- in the framework's own process ---------------------------------------------------------------------------------
 
 
 def describe(module: str) -> Entry:
-    """What the backend of a top-level module supports; imports the framework.
+    """The abilities of the backend of a top-level module; imports the framework.
 
-    The dtypes and the traced forms are tried: each clips [3, 4] to norm 1. Whether it can write in place and knows sparse
-    gradients is what the backend says of itself.
+    It tries the dtypes and the ways to trace: each clips [3, 4] to norm 1. The backend itself tells whether it writes in place
+    and knows sparse gradients.
     """
     framework = importlib.import_module(module)
     version = str(getattr(framework, "__version__", None) or _version(module))
@@ -219,7 +219,7 @@ def _array(values: list[float]) -> Any:
 
 
 def _standard(framework: Any, backend: Backend) -> Tensor | None:
-    """A tensor made as the array API standard makes one, where a third party's framework has that."""
+    """A tensor made by the array API standard, if a third party's framework supports it."""
     try:
         sample = framework.asarray([3.0, 4.0])
     except (AttributeError, TypeError, ValueError):
@@ -228,16 +228,16 @@ def _standard(framework: Any, backend: Backend) -> Tensor | None:
 
 
 class _Differs(Exception):
-    """It ran, and did something else."""
+    """It ran with a wrong result."""
 
 
 def _tried(attempt: Callable[..., None], *arguments: Any) -> str | None:
-    """None where the attempt went well; else why not."""
+    """None if the attempt succeeded; else the reason."""
     try:
         attempt(*arguments)
     except _Differs as difference:
         return str(difference)
-    except Exception as error:  # a framework says in any way it likes that it cannot
+    except Exception as error:  # a framework may raise anything
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return None
 

@@ -1,4 +1,4 @@
-"""The command ``gradclip lint``: mistakes in code that clips gradients. What it needs is imported when it runs."""
+"""The command ``gradclip lint``: mistakes in code that clips gradients. It imports the rest when it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_lint(commands: Any) -> None:
     """Add the command to those of ``gradclip``.
 
     Args:
-        commands: what ``ArgumentParser.add_subparsers`` returned.
+        commands: the result of ``ArgumentParser.add_subparsers``.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "lint",
@@ -65,7 +65,7 @@ def _lint(arguments: argparse.Namespace) -> int:
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
         raise MigrateError(f"gradclip lint needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
-    from gradclip.migrate import codemod, files, lint, output, runner  # here, as all that needs what has just been looked for
+    from gradclip.migrate import codemod, files, lint, output, runner  # imported here, after the check for missing packages
 
     first = arguments.paths[0]
     try:
@@ -99,7 +99,7 @@ def _lint(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(arguments: argparse.Namespace, said: dict[str, list[str]]) -> list[str]:
-    """The codes that are asked for; the command line has the last word."""
+    """The selected codes; the command line overrides the file."""
     from gradclip.migrate.lint import RULES
 
     select = _codes(arguments.select) if arguments.select is not None else said.get("select", [])

@@ -14,7 +14,7 @@ from gradclip.errors import ArgumentError
 
 __all__ = ["LogError", "read_log"]
 
-_KNOWN = ("norm_before", "norm", "grad_norm", "gradient_norm", "total_norm")  # in the order in which they are preferred
+_KNOWN = ("norm_before", "norm", "grad_norm", "gradient_norm", "total_norm")  # in order of preference
 
 
 class LogError(ArgumentError):
@@ -28,11 +28,11 @@ def read_log(
 
     Args:
         path: of the file, or of a folder of TensorBoard's events.
-        key: which number of each line, which column or which tag; without it the one that is called after a norm.
-        say: told of each file before it is read, where there are several.
+        key: the number of each line, the column or the tag; if None, the one with the name of a norm.
+        say: called with each file before it is read, if there are several.
 
     Raises:
-        LogError: for a log that is not there, is empty, has no norms, or several and no ``key``.
+        LogError: for a missing or empty log, one without norms, or one with several and no ``key``.
     """
     where = Path(path)
     if where.is_dir() or "tfevents" in where.name:
@@ -94,7 +94,7 @@ def _of_csv(text: str, key: str | None, path: str) -> list[float]:
     columns: dict[str, list[tuple[int, Any]]] = {}
     for number, row in enumerate(rows, 2):
         for name, value in row.items():
-            if name is not None and value not in (None, ""):  # a logger leaves out what a step has not
+            if name is not None and value not in (None, ""):  # a logger leaves out missing values
                 columns.setdefault(name.strip(), []).append((number, value))
     return _numbers_of(columns, key, path)
 
@@ -159,7 +159,7 @@ def _records(file: Path) -> Iterator[bytes]:
     while at + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, at)
         if at + 16 + length > len(data):
-            return  # it is still being written
+            return  # the file is still being written
         yield data[at + 12 : at + 12 + length]
         at += 16 + length
 
@@ -191,7 +191,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _scalar(parts: Mapping[int, list[Any]]) -> float | None:
-    """The number of a summary's value, which has it by itself or as a tensor; None for what is no scalar."""
+    """The number of a summary's value, stored directly or as a tensor; None if it is not a scalar."""
     if 2 in parts:
         return float(struct.unpack("<f", parts[2][0])[0])
     tensor = _fields(parts[8][0]) if 8 in parts else {}

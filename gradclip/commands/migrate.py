@@ -1,4 +1,4 @@
-"""The command ``gradclip migrate``: its options, and what it needs, which is imported only when it runs."""
+"""The command ``gradclip migrate``: its options. It imports the rest when it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MigrateError", "add_migrate"]
 
 _TARGETS = ("gradclip", "torch", "tensorflow", "paddle", "jax")
-_NEEDED = ("libcst", "pathspec", "rich")  # modules, and what to install
+_NEEDED = ("libcst", "pathspec", "rich")  # modules, and the package to install
 _STDIN = "<stdin>"
 
 _DESCRIPTION = """\
@@ -50,7 +50,7 @@ def add_migrate(commands: Any) -> None:
     """Add the command to those of ``gradclip``.
 
     Args:
-        commands: what ``ArgumentParser.add_subparsers`` returned.
+        commands: the result of ``ArgumentParser.add_subparsers``.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         "migrate",
@@ -123,7 +123,7 @@ def _migrate(arguments: argparse.Namespace) -> int:
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
         raise MigrateError(f"gradclip migrate needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
-    from gradclip.migrate import runner  # here, as all that needs what has just been looked for
+    from gradclip.migrate import runner  # imported here, after the check for missing packages
 
     _check_codes(arguments)
     options = Options(
@@ -140,7 +140,9 @@ def _migrate(arguments: argparse.Namespace) -> int:
     )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files and sources may have what the terminal has not
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # names of files and sources may have characters that the terminal lacks
     if "-" in arguments.paths:
         return _standard_input(arguments, request)
     return _files(arguments, request)
@@ -180,7 +182,7 @@ def _files(arguments: argparse.Namespace, request: Request) -> int:
 
 
 def _standard_input(arguments: argparse.Namespace, request: Request) -> int:
-    """With ``--write`` the source goes to standard output, changed or not, and what there is to say to standard error."""
+    """With ``--write`` the source goes to standard output, changed or not, and all messages to standard error."""
     from gradclip.migrate import codemod, disk, runner
 
     if len(arguments.paths) > 1:

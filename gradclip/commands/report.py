@@ -1,4 +1,4 @@
-"""What ``gradclip demo`` shows: progress on standard error, tables on standard output. Needs rich."""
+"""The output of ``gradclip demo``: progress on standard error, tables on standard output. Needs rich."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SCOPES = {
     Scope.GLOBAL: "one norm over all gradients",
     Scope.TENSOR: "each gradient by its own norm",
 }
-_FIXED = 33  # columns of a table beside those of the steps, which are 10 wide each
+_FIXED = 33  # columns of a table beside the steps, which take 10 each
 _NAMES = {"norm": "norm before", "coefficient": "coefficient", "loss": "loss"}
 
 
 def progress() -> demo.Progress:
-    """Bars on a terminal, else a line for each thing that happens."""
+    """Bars on a terminal, else a line for each event."""
     console = Console(stderr=True)
     return Bars(console) if console.is_terminal else Lines(console)
 
@@ -89,7 +89,7 @@ class Bars(demo.Progress):
 
 
 def show(outcome: demo.Outcome, console: Console | None = None) -> None:
-    """Print why to clip, then the tables, one a dialect, and what they come to."""
+    """Print why to clip, then a table for each dialect, and the conclusion."""
     console = console or Console(highlight=False)
     if outcome.story.trainings:
         _show_story(console, outcome.story)
@@ -119,12 +119,12 @@ def _title(console: Console, text: str) -> None:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LOST = "×"  #: shown for a number that is not finite
-_LABEL, _COURSE = 6, 26  #: columns before a line of bars, and after
-_AFTER = 3  #: steps that are shown of a training that is lost, one a bar
+_LABEL, _COURSE = 6, 26  #: columns before and after a line of bars
+_AFTER = 3  #: steps of a failed training that are shown, one for each bar
 
 
 def _show_story(console: Console, story: Story) -> None:
-    """Two lines of bars for each training, of its norms and its losses; all of a kind on one scale."""
+    """Two lines of bars for each training, its norms and its losses; all norms share a scale, and all losses."""
     _title(console, "Why clip?")
     steps = max(len(training.loss) for training in story.trainings)
     _say(console, "A recurrent network reads each handwritten digit row by row, and a gradient is")
@@ -161,7 +161,7 @@ def _course(values: Sequence[float]) -> str:
 
 
 def _parts(training: Training, name: str, wide: int) -> list[float]:
-    """The means of as many parts of a training as fit; of one that is lost the first steps, one by one."""
+    """The means of as many parts of a training as fit; for a failed training the first steps, one by one."""
     values: list[float] = getattr(training, name)
     if training.lost_at is not None:
         values = values[: training.lost_at + _AFTER]
@@ -171,7 +171,7 @@ def _parts(training: Training, name: str, wide: int) -> list[float]:
 
 
 def _bars(values: Sequence[float], scale: Sequence[float]) -> str:
-    """A bar for each, by its logarithm, between the least and the largest of a scale."""
+    """A bar for each number, by its logarithm, between the ends of a scale."""
     logs = [math.log10(x) for x in scale if math.isfinite(x) and x > 0] or [0.0]
     least, span = min(logs), (max(logs) - min(logs)) or 1.0
 
@@ -214,7 +214,7 @@ def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
 
 
 def _number(value: float) -> str:
-    """At most eight characters, with all the digits that these hold."""
+    """At most eight characters, with as many digits as fit."""
     styles = [".2e"] if value and abs(value) < 1e-3 else [f".{places}f" for places in range(6, -1, -1)]
     return next((text for style in styles if len(text := format(value, style)) <= 8), f"{value:.1e}")
 

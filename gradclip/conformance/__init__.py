@@ -1,6 +1,6 @@
-"""The conformance suite: whether a clipping implementation means what it says.
+"""The conformance suite: whether a clipping implementation does what its name says.
 
-What is public is imported when it is asked for, so that the pytest plugin, which pytest loads everywhere, costs nothing.
+The public names are imported on demand, so the pytest plugin, which pytest always loads, costs nothing.
 """
 
 from __future__ import annotations

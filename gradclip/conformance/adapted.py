@@ -16,16 +16,16 @@ from gradclip.errors import ArgumentError, GradclipError
 
 __all__ = ["features_of", "gradclip_target", "native_target", "scoped"]
 
-#: the operations that write into the gradients where they can be written
+#: the operations that write into writable gradients
 _IN_PLACE = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.clip_grad_norm_", "paddle.ClipGradByGlobalNorm")
-#: member of the arrays -> the features that it makes possible
+#: member of the arrays -> the features that it enables
 _MEMBERS = {
     "make_layout": ("transposed", "strided", "expanded"),
     "make_sparse": ("sparse",),
     "trace": ("traced",),
     "derivative": ("differentiable",),
 }
-#: what depends on the arrays, or on the operation
+#: features that depend on the arrays or on the operation
 _CONDITIONAL = {
     *DTYPES,
     *(name for names in _MEMBERS.values() for name in names),
@@ -46,11 +46,11 @@ def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
         name: for the report.
 
     Returns:
-        A target. torch's, TensorFlow's and Paddle's operations go through gradclip's functions of these names, the others
-        through :func:`gradclip.clip`.
+        A target. torch's, TensorFlow's and Paddle's operations use gradclip's functions of these names, the others
+        use :func:`gradclip.clip`.
 
     Raises:
-        ValueError: for a framework that has no arrays here, or is not installed.
+        ValueError: for a framework without arrays here, or that is not installed.
 
     >>> from gradclip.conformance import gradclip_target
     >>> target = gradclip_target("numpy")
@@ -87,7 +87,7 @@ def native_target(framework: str) -> Target:
 
 
 def features_of(arrays: Any) -> frozenset[str]:
-    """The features that arrays can have: each dtype is tried, the others follow from the optional members."""
+    """The features that arrays can have: it tries each dtype; the others follow from the optional members."""
     found = {dtype for dtype in DTYPES if _holds(arrays, dtype)}
     for member, names in _MEMBERS.items():
         if getattr(arrays, member, None) is not None:
@@ -99,13 +99,13 @@ def _holds(arrays: Any, dtype: str) -> bool:
     one: Any = True if dtype == "bool" else 1 if dtype.startswith("int") else 1.0 + 0j if dtype.startswith("complex") else 1.0
     try:
         values, shape, name = arrays.read(arrays.make([one], [1], dtype))
-    except Exception:  # a framework says in its own way that it has no such dtype
+    except Exception:  # a framework may raise anything for an unknown dtype
         return False
     return name == dtype and list(values) == [one] and list(shape) == [1]
 
 
 def _can_write(arrays: Any) -> bool:
-    """Whether gradclip clips these arrays in place: it is tried."""
+    """Whether gradclip clips these arrays in place; it tries."""
     array = arrays.make([4.0], [1], "float32")
     try:
         gradclip.clip_([array], dialects.optax.clip(1.0))
@@ -115,10 +115,10 @@ def _can_write(arrays: Any) -> bool:
 
 
 def _are_gradients(arrays: Any) -> bool:
-    """Whether torch's functions take these arrays for gradients, not for parameters that hold one: it is tried."""
+    """Whether torch's functions treat these arrays as gradients, not as parameters; it tries."""
     array = arrays.make([4.0], [1], "float32")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that none of the parameters has a gradient
+        warnings.simplefilter("ignore")  # the warning that no parameter has a gradient
         gradclip.clip_grad_value_([array], 1.0)
     return list(arrays.read(array)[0]) == [1.0]
 
@@ -129,9 +129,9 @@ def _claims(operation: str, features: Collection[str], in_place: bool) -> frozen
     if operation in REPORTS_NORM:
         claims.add("norm")
     if in_place:
-        claims -= {"traced", "differentiable", "expanded"}  # a function of what it is given; memory that can be written
+        claims -= {"traced", "differentiable", "expanded"}  # a pure function; writable memory
     if operation.startswith("paddle.ClipGrad"):
-        claims.discard("differentiable")  # Paddle calls these objects without recording for a derivative
+        claims.discard("differentiable")  # Paddle calls these objects without autograd
     if operation in _OF_ONE_TENSOR:
         claims.discard("none")
     if operation == "optax.per_example_global_norm_clip":
@@ -140,7 +140,7 @@ def _claims(operation: str, features: Collection[str], in_place: bool) -> frozen
 
 
 def scoped(arrays: Any, run: Run) -> Run:
-    """The same under the arrays' own ``scope(gradients, arguments)``, where they have one: JAX's 64 bits."""
+    """The function under the arrays' own ``scope(gradients, arguments)``, if they have one: JAX's 64 bits."""
     scope: Callable[..., AbstractContextManager[Any]] = getattr(arrays, "scope", lambda gradients, arguments: nullcontext())
 
     def scoped(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
@@ -155,7 +155,7 @@ def scoped(arrays: Any, run: Run) -> Run:
 
 
 def _run(operation: str, arrays: Any, can_write: bool) -> Run:
-    """How gradclip carries an operation out."""
+    """How gradclip runs an operation."""
     dialect, _, native = operation.partition(".")
     if dialect == "torch" and can_write and (hasattr(arrays, "hold") or _are_gradients(arrays)):
         function = getattr(gradclip, native)
@@ -185,15 +185,15 @@ def _by_rule(operation: str, in_place: bool, gradients: Iterable[Any], arguments
 
 
 def _bare(arrays: Any, norm: Any) -> Any:
-    """A rule's norm as a number, which is of any dtype: it is float32 or wider, where the native's has the gradients' dtype."""
+    """A rule's norm as a number, which has no dtype: gradclip's is float32 or wider, the native's has the gradients' dtype."""
     try:
         return norm if isinstance(norm, float) else arrays.read(norm)[0][0]
-    except Exception:  # while tracing there is nothing to read
+    except Exception:  # while tracing there is no value to read
         return norm
 
 
 def _on_pairs(kind: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-    """Through ``(parameter, gradient)`` pairs; those without a gradient do not come back."""
+    """Clip ``(parameter, gradient)`` pairs; the result lacks those without a gradient."""
     held = list(gradients)
     pairs = [(f"parameter {i}", gradient) for i, gradient in enumerate(held)]
     clipped = dict(kind(**arguments)(iter(pairs) if isinstance(gradients, Iterator) else pairs))
@@ -203,7 +203,7 @@ def _on_pairs(kind: Any, gradients: Iterable[Any], arguments: Mapping[str, Any])
 def _on_holders(
     arrays: Any, function: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Any]:
-    """Through parameters that hold their gradient, where the framework has such; else the gradients themselves."""
+    """Clip parameters that hold their gradient, if the framework has such; else the gradients."""
     held = list(gradients)
     hold = getattr(arrays, "hold", None)
     parameters = held if hold is None else hold(held)

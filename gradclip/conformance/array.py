@@ -1,7 +1,7 @@
-"""Arrays and numbers as the suite hands them about: plain Python numbers with a shape and a dtype, and their JSON.
+"""The suite's arrays and numbers: Python numbers with a shape and a dtype, and their JSON.
 
-In JSON a float is a C99 hexadecimal literal, "inf", "-inf" or "nan", so that it is exact in any language; a complex number is a
-pair of them; integers and truth values are themselves.
+In JSON a float is a C99 hexadecimal literal, "inf", "-inf" or "nan", so it is exact in any language; a complex number is a
+pair of floats; integers and truth values are JSON's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "spacing",
 ]
 
-#: dtype -> the bits of its significand, and the exponent of its least normal number
+#: dtype -> the bits of its significand, and the exponent of its smallest normal number
 FLOATS: Mapping[str, tuple[int, int]] = {
     "float16": (11, -14),
     "bfloat16": (8, -126),
@@ -32,24 +32,27 @@ FLOATS: Mapping[str, tuple[int, int]] = {
     "float64": (53, -1022),
 }
 _GREATEST = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}  # exponents of the greatest finite numbers
-COMPLEX: Mapping[str, str] = {"complex64": "float32", "complex128": "float64"}  #: dtype -> that of its parts
+COMPLEX: Mapping[str, str] = {
+    "complex64": "float32",
+    "complex128": "float64",
+}  #: dtype -> the dtype of its real and imaginary part
 INTEGERS = ("int32", "int64", "bool")  #: compared exactly
 DTYPES = (*FLOATS, *COMPLEX, *INTEGERS)  #: every dtype that a vector can have, by its common name
 
 
 @dataclass(frozen=True)
 class Array:
-    """What :meth:`Target.read` gives and :meth:`Target.make` takes.
+    """The result of :meth:`Target.read` and the arguments of :meth:`Target.make`.
 
     >>> Array.from_json({"dtype": "float32", "shape": [2], "values": ["0x1.8p+1", "-0x0.0p+0"]}).values
     (3.0, -0.0)
     """
 
-    values: tuple[Any, ...]  #: row by row; for sparse ones of the listed rows only
-    shape: tuple[int, ...]  #: of the whole
+    values: tuple[Any, ...]  #: row by row; for sparse arrays only the listed rows
+    shape: tuple[int, ...]  #: the complete shape
     dtype: str
     layout: str | None = None  #: "transposed", "strided" or "expanded"
-    rows: tuple[int, ...] | None = None  #: of sparse ones: which rows the values are of; duplicates count together
+    rows: tuple[int, ...] | None = None  #: for sparse arrays: the rows of the values; duplicates add up
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any]) -> Array:
@@ -63,7 +66,7 @@ class Array:
         return cls(values, shape, json["dtype"], json.get("layout"), None if rows is None else tuple(rows))
 
     def dense(self) -> Array:
-        """The whole of a sparse one, with rows that are listed twice added up; else itself.
+        """A sparse array as a dense one, with duplicate rows added up; any other itself.
 
         >>> Array((1.0, 2.0, 4.0), (3, 1), "float32", rows=(0, 2, 2)).dense().values
         (1.0, 0.0, 6.0)
@@ -78,7 +81,7 @@ class Array:
         return Array(tuple(values), self.shape, self.dtype)
 
     def as_json(self, most: int | None = None) -> dict[str, Any]:
-        """The same as JSON; of more than ``most`` values the first ones, and how many there are as "total"."""
+        """The array as JSON; of more than ``most`` values only the first, with their number as "total"."""
         shown = self.values if most is None else self.values[:most]
         json: dict[str, Any] = {
             "dtype": self.dtype,
@@ -125,7 +128,7 @@ def number_to_json(value: Any) -> Any:
 
 
 def holds(dtype: str, json: Any) -> bool:
-    """Whether the number in this JSON is one of the dtype, exactly.
+    """Whether the number in this JSON is exactly representable in the dtype.
 
     >>> holds("float32", "0x1p-149"), holds("float32", "0x1p+128"), holds("float64", "0x1p+2000"), holds("int32", 2**31)
     (True, False, False, False)
@@ -142,7 +145,7 @@ def holds(dtype: str, json: Any) -> bool:
 
 
 def spacing(value: float, dtype: str) -> float:
-    """One ulp: the distance between the numbers of a dtype next to ``value``; its least subnormal number for 0.
+    """One ulp: the distance between neighbouring numbers of a dtype at ``value``; for 0 its smallest subnormal number.
 
     >>> spacing(1.0, "float32") == 2**-23, spacing(0.0, "float16") == 2**-24, spacing(1.0, "bfloat16") == 2**-7
     (True, True, True)
@@ -153,7 +156,7 @@ def spacing(value: float, dtype: str) -> float:
 
 
 def rounded(value: float, dtype: str) -> float:
-    """The number of a float dtype that is nearest, the even one of two; infinity beyond the greatest.
+    """The nearest number of a float dtype, ties to even; infinity beyond the largest.
 
     >>> rounded(0.1, "float16").hex(), rounded(1e6, "float16"), rounded(-1e-9, "float16")
     ('0x1.9980000000000p-4', inf, -0.0)

@@ -1,4 +1,4 @@
-"""Which cases there are: the vectors of the files, and the checks of the operations, in an order that is always the same."""
+"""The cases: the vectors of the files and the checks of the operations, in a fixed order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Case:
     kind: str  #: "vector" or "check"
     needs: tuple[str, ...]
     content: Any = field(compare=False, repr=False)  #: the :class:`Vector`, or the :class:`Check`
-    allowed: str = ""  #: why a failure is accepted: the native that a target is to be like fails it too
+    allowed: str = ""  #: why a failure is accepted: the native of ``--like`` fails it too
 
     @property
     def id(self) -> str:
@@ -33,20 +33,20 @@ class Case:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a vector is about."""
+        """The subjects of a vector."""
         flags: tuple[str, ...] = self.content.flags if self.kind == "vector" else ()
         return flags
 
 
 @dataclass
 class Plan:
-    """What a run is about."""
+    """The cases of a run."""
 
-    cases: list[Case] = field(default_factory=list)  #: those selected
+    cases: list[Case] = field(default_factory=list)  #: the selected cases
     known: list[str] = field(default_factory=list)  #: the ids of all cases, selected or not
     versions: dict[str, str] = field(default_factory=dict)  #: operation -> the version of its vectors
-    operations: list[str] = field(default_factory=list)  #: those of the selected dialects
-    broken: list[tuple[str, str]] = field(default_factory=list)  #: operation (or "target"), and what is wrong with its vectors
+    operations: list[str] = field(default_factory=list)  #: the operations of the selected dialects
+    broken: list[tuple[str, str]] = field(default_factory=list)  #: operation (or "target"), and the problem with its vectors
 
 
 def plan(
@@ -58,12 +58,12 @@ def plan(
 
     Args:
         dialects: dialects ("torch") or operations ("torch.clip_grad_norm_"); None is all.
-        select: patterns of ids, as for files ("torch.*/E*"); one without a wildcard is an id, or is looked for
-            anywhere in the ids.
-        vectors: a vector file, or a folder of them, to use in place of those that come with the suite.
+        select: patterns of ids, as for files ("torch.*/E*"); one without a wildcard is an id or a part
+            of ids.
+        vectors: a vector file, or a folder of them, instead of the suite's own.
 
     Raises:
-        ValueError: for a dialect that is not known.
+        ValueError: for an unknown dialect.
     """
     made = Plan(operations=_operations(dialects))
     cases = list(_all(made, vectors))
@@ -109,7 +109,7 @@ def _all(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
 
 
 def _files(made: Plan, path: str | Path | None) -> dict[str, VectorFile]:
-    """The vectors of each operation; what cannot be used is noted."""
+    """The vectors of each operation; it notes unusable files."""
     try:
         files = load_vectors(path)
     except VectorFileError as error:

@@ -1,4 +1,4 @@
-"""What can be wrong with a vector file: against its schema, and what a schema cannot say."""
+"""Problems of a vector file: by its schema, and beyond the schema."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gradclip.conformance.target import FEATURES, OPERATIONS
 
 __all__ = ["SHIPPED", "validators", "wrong_with_file", "wrong_with_vector"]
 
-#: the folder of the vectors that gradclip comes with
+#: the folder of gradclip's own vectors
 SHIPPED = Path(__file__).with_name("vectors") / "v1"
-_MOST_ELEMENTS = 1 << 26  #: of an array: the largest that the suite has is half as large
+_MOST_ELEMENTS = 1 << 26  #: the most elements of an array, twice the suite's largest
 
 
 @functools.cache
 def validators() -> tuple[Any, Any]:
-    """Validators of a file without its vectors, and of one vector: so that a message says which one."""
+    """Validators of a file without its vectors, and of one vector, so that a message names the vector."""
     try:
         jsonschema = importlib.import_module("jsonschema")
     except ModuleNotFoundError as error:
@@ -80,7 +80,7 @@ def wrong_with_vector(vector: Any, content: Any, schemas: tuple[Any, Any] | None
 
 
 def _arrays(vector: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every array of a vector, and where it stands."""
+    """Every array of a vector, with its place."""
     groups: list[tuple[str, Sequence[Any]]] = [("gradients", vector["gradients"]), ("parameters", vector.get("parameters", ()))]
     groups += [(f"expected[{i}].gradients", outcome.get("gradients", ())) for i, outcome in enumerate(vector["expected"])]
     for name, arrays in groups:

@@ -13,16 +13,16 @@ from gradclip.conformance.array import COMPLEX, FLOATS, Array, number_from_json,
 __all__ = ["Difference", "Outcome", "compare", "compare_any", "compare_arrays", "ulps"]
 
 
-NORM_ULPS = 4  #: allowed to a norm, also where the gradients are to be as they were to the bit
+NORM_ULPS = 4  #: the tolerance of a norm, even if the gradients must match to the bit
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call came to: an error, or gradients and a norm."""
+    """The outcome of a call: an error, or gradients and a norm."""
 
     gradients: tuple[Array | None, ...] = ()
-    norm: Array | float | None = None  #: None where none is reported; a bare number where it has no dtype
-    error: str | None = None  #: of an expected outcome its kind, of a real one "ValueError: ..."
+    norm: Array | float | None = None  #: None if none is reported; a number if it has no dtype
+    error: str | None = None  #: the kind of an expected error, or "ValueError: ..." of a real one
 
     @classmethod
     def from_json(cls, json: Any) -> Outcome:
@@ -36,11 +36,11 @@ class Outcome:
         )
 
     def dense(self) -> Outcome:
-        """The same with the whole of sparse gradients, as targets read them."""
+        """The outcome with dense gradients, as targets read them."""
         return replace(self, gradients=tuple(None if array is None else array.dense() for array in self.gradients))
 
     def as_json(self, most: int | None = None) -> dict[str, Any]:
-        """The same as JSON; of longer arrays the first ``most`` values."""
+        """The outcome as JSON; of longer arrays the first ``most`` values."""
         if self.error is not None:
             return {"error": self.error}
         norm: Any = self.norm
@@ -53,9 +53,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far two outcomes are apart; they agree if there is no message."""
+    """The difference of two outcomes; they agree if there is no message."""
 
-    ulps: float = 0.0  #: the greatest of all elements; infinite where it is not a matter of ulp
+    ulps: float = 0.0  #: the largest of all elements; infinite if ulp do not apply
     message: str = ""
 
     def __bool__(self) -> bool:
@@ -80,7 +80,7 @@ def ulps(got: Any, expected: Any, dtype: str) -> float:
 
 
 def compare_arrays(got: Array | None, expected: Array | None, tolerance: float, what: str) -> Difference:
-    """Compare dtypes, shapes and values. With a tolerance of 0 also the signs of zeros; the payloads of NaNs never."""
+    """Compare dtypes, shapes and values; with a tolerance of 0 also the signs of zeros, never the payloads of NaNs."""
     if got is None or expected is None:
         if got is expected:
             return Difference()
@@ -97,7 +97,7 @@ def compare_arrays(got: Array | None, expected: Array | None, tolerance: float, 
         return Difference()
     farthest, worst = 0.0, (got.values[0], expected.values[0])
     pairs: Iterable[tuple[Any, Any]] = zip(got.values, expected.values, strict=True)
-    for pair in pairs if tolerance == 0 else dict.fromkeys(pairs):  # of a million pairs many may be alike
+    for pair in pairs if tolerance == 0 else dict.fromkeys(pairs):  # a million pairs may have many duplicates
         distance = ulps(*pair, expected.dtype)
         if tolerance == 0 and distance == 0 and _signs(pair[0]) != _signs(pair[1]):
             place = f"{what}[{_place(got, expected, pair)}]"
@@ -112,12 +112,12 @@ def compare_arrays(got: Array | None, expected: Array | None, tolerance: float, 
 
 
 def compare(got: Outcome, expected: Outcome, tolerance: float, *, norm: bool = True) -> Difference:
-    """Compare what a call came to with one expected outcome.
+    """Compare the outcome of a call with one expected outcome.
 
     Args:
-        got, expected: any error is as good as the expected one.
+        got, expected: any error matches an expected error.
         tolerance: in ulp of each array's dtype.
-        norm: whether to compare the norm, where one is expected.
+        norm: whether to compare the norm, if one is expected.
     """
     if got.error is not None or expected.error is not None:
         if got.error is not None and expected.error is not None:
@@ -138,7 +138,7 @@ def compare(got: Outcome, expected: Outcome, tolerance: float, *, norm: bool = T
 
 
 def compare_any(got: Outcome, expected: Sequence[Outcome], tolerance: float, *, norm: bool = True) -> Difference:
-    """The difference from the nearest of several outcomes, any of which is conformant."""
+    """The difference from the nearest of several right outcomes."""
     differences = [compare(got, outcome, tolerance, norm=norm) for outcome in expected]
     return min(differences, key=lambda difference: (bool(difference), difference.ulps))
 
@@ -146,19 +146,19 @@ def compare_any(got: Outcome, expected: Sequence[Outcome], tolerance: float, *, 
 def _compare_norms(got: Array | float | None, expected: Any, tolerance: float) -> Difference:
     if got is None:
         return Difference(math.inf, "no norm was returned")
-    if not isinstance(got, Array):  # a bare number is of any dtype
+    if not isinstance(got, Array):  # a number without a dtype
         got = Array((rounded(float(got), expected.dtype),), (), expected.dtype)
     return compare_arrays(got, expected, tolerance, "the norm")
 
 
 def _place(got: Array, expected: Array, pair: tuple[Any, Any]) -> int:
-    """Where a pair of values stands first; one that is equal to it, a zero of another sign, is not it."""
+    """The first place of a pair of values; zeros of different signs differ."""
     pairs = zip(got.values, expected.values, strict=True)
     return next(i for i, (a, b) in enumerate(pairs) if repr(a) == repr(pair[0]) and repr(b) == repr(pair[1]))
 
 
 def _bits(values: tuple[Any, ...]) -> Any:
-    """What tells zeros of different signs apart; floats at the speed of memory."""
+    """The bits, which differ for zeros of different signs; fast for floats."""
     return array("d", values).tobytes() if not values or isinstance(values[0], float) else list(map(repr, values))
 
 

@@ -1,4 +1,4 @@
-"""Expected failures: which cases a target is known to fail, and why. Strict: one that does not exist or passes is an error."""
+"""Expected failures: the cases that a target is known to fail, with reasons. A declared case that passes is an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Declared:
     """The expected failures of one target."""
 
     def __init__(self, xfails: Xfails, target: str, known: Iterable[str]) -> None:
-        """Find those of this target.
+        """Find the expected failures of this target.
 
         Raises:
             ValueError: for a case that does not exist.
@@ -40,7 +40,7 @@ class Declared:
                 self._reasons.update(dict.fromkeys(ids, reason))
 
     def reason(self, case: str) -> str | None:
-        """Why the target is known to fail the case; None if it is to pass."""
+        """The reason for the target's known failure of the case; None if it must pass."""
         return self._reasons.get(case)
 
 
@@ -48,13 +48,13 @@ def read_xfails(path: str | Path) -> dict[str, dict[str, str]]:
     """Read a file of expected failures: JSON, ``{"pattern of targets": {"pattern of cases": "reason"}}``.
 
     Raises:
-        ValueError: for a file that is not of this form.
+        ValueError: for a file of another form.
     """
     return _checked(json.loads(Path(path).read_text(encoding="utf-8")), str(path))
 
 
 def shipped_xfails() -> dict[str, dict[str, str]]:
-    """What the natives are known to fail: where they depart from their own documentation, or lack what it says."""
+    """The known failures of the natives: where they depart from their own documentation."""
     folder = resources.files("gradclip.conformance").joinpath("xfails")
     found: dict[str, dict[str, str]] = {}
     files = sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else []
@@ -66,7 +66,7 @@ def shipped_xfails() -> dict[str, dict[str, str]]:
 
 
 def xfails_of_run(shipped: bool, path: str | Path | None) -> dict[str, dict[str, str]]:
-    """Those of a file, and if ``shipped`` is true those of the natives; for a case that both name the file's reason counts."""
+    """The failures of a file, and with ``shipped`` those of the natives; the file's reason overrides."""
     found = shipped_xfails() if shipped else {}
     for target, cases in (read_xfails(path) if path else {}).items():
         found[target] = {**found.get(target, {}), **cases}

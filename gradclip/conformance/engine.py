@@ -1,4 +1,4 @@
-"""Run the cases on a target: what it does not claim is unclaimed, the rest passes, fails, or fails as declared."""
+"""Run the cases on a target: a case is unclaimed, passes, fails, or fails as declared."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def check_target(
     like: str | None = None,
     on_result: Callable[[Result], None] | None = None,
 ) -> Report:
-    """Put a target to the test, in this process.
+    """Test a target in this process.
 
     Args:
-        target: what is tested: see :class:`gradclip.conformance.Target`.
+        target: see :class:`gradclip.conformance.Target`.
         dialects: only these dialects ("torch") or operations ("torch.clip_grad_norm_").
         select: only the cases whose id matches one of these patterns ("torch.*/E*").
-        xfails: what it is known to fail: ``{"pattern of target names": {"pattern of case ids": "reason"}}``, or a JSON file of
-            that. Strict: a case that does not exist is an error, and one that passes makes the target not conformant.
+        xfails: the known failures: ``{"pattern of target names": {"pattern of case ids": "reason"}}``, or a JSON file of them.
+            A case that does not exist is an error, and one that passes makes the target not conformant.
         seconds: the time limit of a case.
-        vectors: a vector file, or a folder of them, to use in place of those that come with the suite; they are held against
-            their schema, for which jsonschema is needed.
-        like: "native:torch", for a copy of a native: what that native gives where gradclip departs is right too.
-        on_result: told of every result as it is found.
+        vectors: a vector file, or a folder of them, instead of the suite's own; they are checked
+            against their schema, which needs jsonschema.
+        like: "native:torch", for a copy of a native: that native's outcome is right too where gradclip departs from it.
+        on_result: called with every result.
 
     Returns:
-        The report. Whatever the target does wrong is in it, and raises nothing.
+        The report. A target's mistakes are in it and raise nothing.
 
     Raises:
-        ValueError: for a dialect, or a declared case, that does not exist.
+        ValueError: for a dialect or a declared case that does not exist.
 
     >>> import numpy as np
     >>> from gradclip.conformance import check_target, function_target
@@ -89,9 +89,9 @@ def run_plan(
     """Run the cases of a plan, and add each result to the report as it is yielded.
 
     Args:
-        skip: how many cases were run already, by a process that has ended; what is wrong with the target was told then.
-        on_start: told the index of each case before it is run.
-        hopeless: why no case is to be tried any more.
+        skip: the number of cases that an earlier process ran; it also reported the target's faults.
+        on_start: called with the index of each case before it runs.
+        hopeless: why no more cases are tried.
     """
     name, begun = name_of(target), time.perf_counter()
     declared = Declared(xfails, name, made.known)
@@ -142,7 +142,7 @@ def _results(
 
 
 def _unclaimed(name: str, case: Case, claims: frozenset[str]) -> Result | None:
-    """The result of a case that needs what is not claimed."""
+    """The result of a case with an unclaimed feature."""
     missing = [need for need in case.needs if need not in claims] if claims else ["the operation"]
     if not missing:
         return None
@@ -154,7 +154,7 @@ def _result(target: Any, name: str, case: Case, claims: frozenset[str], declared
     begun = time.perf_counter()
     run = _vector if case.kind == "vector" else _check
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is warned of is not what is tested
+        warnings.simplefilter("ignore")  # warnings are not tested
         try:
             finding = timed(lambda: _found(run, target, case, claims))
         except Hung as error:
@@ -170,12 +170,12 @@ def _found(run: Callable[..., Finding], target: Any, case: Case, claims: frozens
         return run(target, case, claims)
     except Garbage as garbage:
         return Finding(str(garbage), "garbage")
-    except BaseException as error:  # in this thread an exit, an interrupt or a skip of pytest's is the target's own
+    except BaseException as error:  # in this thread an exit, an interrupt or a skip of pytest comes from the target
         return Finding(words_of(error), "raised")
 
 
 def judged(name: str, case: Case, finding: Finding, declared: Declared, seconds: float = 0.0) -> Result:
-    """The result of a case, in the light of what was declared."""
+    """The result of a case, with the declarations applied."""
     status, message, why = "fail" if finding.message else "pass", finding.message, declared.reason(case.id)
     if why is not None:
         status = "expected" if message else "unexpected"
@@ -200,7 +200,7 @@ def judged(name: str, case: Case, finding: Finding, declared: Declared, seconds:
 
 
 def failed(target: str, operation: str, name: str, reason: str, message: str) -> Result:
-    """The result for what is no case: a target or a file that cannot be used."""
+    """A result without a case: for a target or a file that cannot be used."""
     return Result(target, operation, f"{operation}/{name}", "check", "fail", reason, message)
 
 

@@ -1,4 +1,4 @@
-"""What a limit that follows a run must keep: eight properties of any ``init``, ``limit`` and ``observe``."""
+"""The contract of a limit that follows a run: eight properties of ``init``, ``limit`` and ``observe``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROPERTIES = {
     "g": "a fixed limit holds during the warm-up",
     "h": "it never refuses for ever",
 }
-_LONG = 1500  # steps: longer than any warm-up that is known
+_LONG = 1500  # steps: longer than any known warm-up
 
 
 def check_limit(limit: Any) -> dict[str, str]:
@@ -36,7 +36,7 @@ def check_limit(limit: Any) -> dict[str, str]:
         limit: of :mod:`gradclip.limits`, or a third party's.
 
     Returns:
-        For each of :data:`PROPERTIES` what is wrong; "" where it is kept.
+        For each of :data:`PROPERTIES` the violation; "" if there is none.
 
     Example:
         >>> from gradclip import limits
@@ -175,10 +175,10 @@ def _numbers(tree: Any) -> Iterable[float]:
 
 
 def load_limit(text: str) -> Any:
-    """The limit that ``"module:name"`` or ``"file.py:name"`` names; a function or class is called first.
+    """The limit ``"module:name"`` or ``"file.py:name"``; it calls a function or a class.
 
     Raises:
-        ValueError: where there is none.
+        ValueError: if there is none.
     """
     where, _, name = text.rpartition(":")
     try:

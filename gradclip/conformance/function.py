@@ -1,4 +1,4 @@
-"""A target made of one plain function: what it is handed, what it returns, and what it claims."""
+"""A target from one function: its arguments, its results, and its claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gradclip.errors import ArgumentTypeError
 __all__ = ["FunctionTarget", "function_target"]
 
 _OF_PARAMETERS = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.clip_grad_norm_")  # natively
-_TRIAL = 5.0  # seconds for the trial call of a plain function
+_TRIAL = 5.0  # seconds for the trial call of a function
 
 
 class FunctionTarget(ComposedTarget):
@@ -48,7 +48,7 @@ class FunctionTarget(ComposedTarget):
 
     @cached_property
     def claims(self) -> Mapping[str, Collection[str]]:
-        """What was said, else the defaults, the optional arguments that the function has, and "norm" where it returns one."""
+        """The given claims; else the defaults, the function's optional arguments, and "norm" if it returns one."""
         if self._said is not None:
             return {self._operation: frozenset(self._said)}
         clipped, norm = self._tried() if self._is_tried else ((), None)
@@ -61,7 +61,7 @@ class FunctionTarget(ComposedTarget):
 
     @cached_property
     def hint(self) -> str:
-        """What to say with each failure: that a function of gradients returns 0 for some, or raises, may take parameters."""
+        """A hint for each failure: a function that returns 0 for gradients, or raises, may take parameters."""
         if not self._can_hold or not self._is_tried:
             return ""
         try:
@@ -76,10 +76,10 @@ class FunctionTarget(ComposedTarget):
         return self._parts(self._result(gradients, arguments))
 
     def _tried(self) -> tuple[Any, Any]:
-        """What a trial call returns: gradients and norm, as :meth:`_parts` has them."""
+        """The result of a trial call: gradients and norm, as :meth:`_parts` returns them."""
         try:
             found: tuple[Any, Any] = Timed(_TRIAL)(self._trial)
-        except (Exception, SystemExit):  # what is wrong with it, the cases say one by one
+        except (Exception, SystemExit):  # each case will report the error
             return None if self._hold else (), None
         return (None, found[1]) if self._hold else found
 
@@ -91,7 +91,7 @@ class FunctionTarget(ComposedTarget):
         return (held if clipped is None and self._in_place is not False else clipped), norm
 
     def _on_parameters(self, held: list[Any], is_iterator: bool, arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        """Through parameters that hold the gradients."""
+        """Clip parameters that hold the gradients."""
         assert self._hold is not None
         parameters = self._hold(held)
         _, norm = self._parts(self._called(iter(parameters) if is_iterator else parameters, arguments))
@@ -105,13 +105,13 @@ class FunctionTarget(ComposedTarget):
         return self._function(first, *positional, **named)
 
     def _parts(self, result: Any) -> tuple[Any, Any]:
-        """What the function returned: its gradients, or None where it returns none; and its norm, or None."""
+        """The function's result: its gradients or None, and its norm or None."""
         if isinstance(result, tuple) and len(result) == 2 and (result[0] is None or isinstance(result[0], (list, tuple))):
             return result
         return (None, result) if self._is_norm(result) else (result, None)
 
     def _is_norm(self, result: Any) -> bool:
-        """Whether it is one number, or nothing."""
+        """Whether it is one number, or None."""
         if result is None or isinstance(result, (int, float)):
             return True
         try:
@@ -129,25 +129,25 @@ def function_target(
     name: str | None = None,
     takes: str | None = None,
 ) -> FunctionTarget:
-    """A target made of one function, such as ``def my_clip(grads, max_norm): ...``.
+    """A target from one function, such as ``def my_clip(grads, max_norm): ...``.
 
     Args:
-        function: takes a list of gradients, then the operation's arguments: by their native names where it has parameters
-            of these names, else in the native's order. Returns the clipped gradients, or them and the norm; one that clips in
-            place may return the norm alone, or None.
-        operation: one of :data:`OPERATIONS`: what the function claims to mean.
-        arrays: what it takes: the name of a framework, or an object with ``make`` and ``read`` as :class:`Target` has them.
+        function: takes a list of gradients, then the operation's arguments: by their native names if it has parameters of
+            these names, else in the native's order. It returns the clipped gradients, or the gradients and the norm. A
+            function that clips in place may return only the norm, or None.
+        operation: the one of :data:`OPERATIONS` that the function claims to be.
+        arrays: its arrays: the name of a framework, or an object with ``make`` and ``read`` as :class:`Target` has them.
         claims: some of :data:`FEATURES`; if None :data:`DEFAULT_CLAIMS`, the optional arguments that the function names, and
             "norm" where a trial call returns one.
-        in_place: whether it clips the gradients themselves; if None it does where the native does too and a trial call returns
+        in_place: whether it clips in place; if None, it does if the native does and a trial call returns
             no gradients.
         name: for the report; the function's own if None.
-        takes: "gradients", or "parameters" that hold them in ``grad``; if None the name of the function's first argument says,
-            else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take parameters, where the arrays have such.
+        takes: "gradients", or "parameters" that hold them in ``grad``; if None, the name of the function's first argument
+            decides, else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take parameters, if there are such.
 
     Raises:
-        ValueError: for an operation that is not known.
-        TypeError: for what cannot be called.
+        ValueError: for an unknown operation.
+        TypeError: for an object that is not callable.
 
     >>> from gradclip.conformance import function_target
     >>> function_target(lambda grads, max_norm: grads, "optax.clip_by_global_norm", name="no clip").name
@@ -161,7 +161,7 @@ def function_target(
 
 
 def _taken(function: Callable[..., Any], operation: str) -> str:
-    """What a function is handed, by its first argument's name or its operation."""
+    """What a function takes, from its first argument's name or its operation."""
     first = next(iter(_parameters(function)), "")
     if re.search(r"param|weight|model|module", first):
         return "parameters"
@@ -173,12 +173,12 @@ def _taken(function: Callable[..., Any], operation: str) -> str:
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtins have no signature
         return {}
 
 
 def _bound(function: Callable[..., Any], operation: str, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that go by position, and those that go by name."""
+    """The positional and the keyword arguments."""
     parameters = _parameters(function)
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     named = {

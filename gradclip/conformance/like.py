@@ -1,4 +1,4 @@
-"""A plan for copies of a native: what the native itself gives is right too, where gradclip departs from it on purpose."""
+"""A plan for copies of a native: the native's outcome is right too where gradclip departs from it on purpose."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["as_native"]
 
 _NAMES = ("torch", "tensorflow", "paddle", "optax", "keras")
 
-_ROUNDED = 4  #: ulp: what was recorded is a native's on another processor; an epsilon that is missing is more
+_ROUNDED = 4  #: ulp: the native was recorded on another processor; a missing epsilon is more
 
 
 def as_native(made: Plan, like: str | None) -> Plan:
     """The plan with the outcomes of a native.
 
     Args:
-        made: what is to be run.
+        made: the plan of the run.
         like: "native:torch"; None for the plan as it is.
 
     Raises:
-        ValueError: for a native that there is not.
+        ValueError: for an unknown native.
     """
     if like is None:
         return made

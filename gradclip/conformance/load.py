@@ -1,4 +1,4 @@
-"""Reading vector files: those that gradclip comes with, and a user's own."""
+"""Reading vector files: gradclip's own, and a user's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "load_vectors",
 ]
 
-_MOST_SHOWN = 20  # problems in one message
+_MOST_SHOWN = 20  # the most problems in one message
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SameAs:
 
 @dataclass(frozen=True)
 class NumpyNumber:
-    """An argument that is to be a NumPy number."""
+    """An argument that is a NumPy number."""
 
     dtype: str
     value: Any
@@ -45,19 +45,19 @@ class NumpyNumber:
 
 @dataclass(frozen=True)
 class Flag:
-    """What a vector is about."""
+    """A subject of a vector."""
 
     explanation: str  #: what must hold
-    training: str  #: what goes wrong in training where it does not
+    training: str  #: the effect on training if it does not hold
     links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Vector:
-    """One call and what is to come of it. Arrays are decoded when they are asked for: some have a million elements."""
+    """One call with its expected outcome. Arrays are decoded on demand: some have a million elements."""
 
     operation: str
-    json: Mapping[str, Any] = field(repr=False)  #: as it stands in the file
+    json: Mapping[str, Any] = field(repr=False)  #: the JSON in the file
 
     @property
     def id(self) -> str:
@@ -70,7 +70,7 @@ class Vector:
 
     @property
     def heading(self) -> str | None:
-        """The recorded behaviour of the natives that it is about."""
+        """The recorded behaviour of the natives that it tests."""
         heading: str | None = self.json["heading"]
         return heading
 
@@ -85,12 +85,12 @@ class Vector:
 
     @property
     def iterator(self) -> bool:
-        """Whether the gradients are handed over in an iterator."""
+        """Whether the gradients come in an iterator."""
         return bool(self.json.get("iterator", False))
 
     @property
     def permitted(self) -> bool:
-        """Whether there are several conformant outcomes."""
+        """Whether several outcomes are right."""
         return bool(self.json["result"] == "permitted")
 
     @property
@@ -104,7 +104,7 @@ class Vector:
 
     @property
     def native(self) -> Mapping[str, Any]:
-        """For each native that was recorded "agrees", "unclaimed" or the JSON of its outcome."""
+        """For each recorded native "agrees", "unclaimed" or the JSON of its outcome."""
         native: Mapping[str, Any] = self.json.get("native", {})
         return native
 
@@ -125,7 +125,7 @@ class Vector:
 
     @property
     def expected(self) -> tuple[Outcome, ...]:
-        """Each outcome that is conformant."""
+        """The right outcomes."""
         return tuple(Outcome.from_json(outcome) for outcome in self.json["expected"])
 
 
@@ -138,17 +138,17 @@ class VectorFile:
     version: str  #: the semantic version of the vectors
     formula: str
     documentation: str
-    recorded_with: Mapping[str, Mapping[str, str]]  #: native -> what its versions were
+    recorded_with: Mapping[str, Mapping[str, str]]  #: native -> its versions
     flags: Mapping[str, Flag]
     vectors: tuple[Vector, ...]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a vector file."""
+    """One problem of a vector file."""
 
     path: str
-    vector: str | None  #: its id, or its place in the file where it has none; None for the file itself
+    vector: str | None  #: the vector's id, or its place in the file; None for the file itself
     message: str
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Problem:
 
 
 class VectorFileError(GradclipError, ValueError):
-    """Vector files that cannot be used; what can be used of them is in ``files``."""
+    """Vector files with problems; ``files`` has the usable part."""
 
     problems: tuple[Problem, ...] = ()
     files: tuple[VectorFile, ...] = ()
@@ -166,16 +166,16 @@ def load_vectors(path: str | Path | None = None, *, validate: bool | None = None
     """Read vector files.
 
     Args:
-        path: one file, or a folder whose ``*.json`` files are read; None for those that gradclip comes with.
-        validate: whether to hold them against the schema, which needs jsonschema; if None a user's are, and those that gradclip
-            comes with are trusted.
+        path: one file, or a folder whose ``*.json`` files are read; None for gradclip's own.
+        validate: whether to check them against the schema, which needs jsonschema; if None, only a user's files are
+            checked.
 
     Returns:
-        One entry a file, by name.
+        One entry for each file, by name.
 
     Raises:
-        VectorFileError: for files that cannot be used, with every problem in ``problems``, and in ``files`` those vectors
-            that are all right.
+        VectorFileError: for files with problems, with every problem in ``problems`` and the usable vectors
+            in ``files``.
         ModuleNotFoundError: if jsonschema is needed and not installed.
 
     >>> from gradclip.conformance import load_vectors
@@ -202,7 +202,7 @@ def load_vectors(path: str | Path | None = None, *, validate: bool | None = None
 
 
 def _file(path: Path, schemas: tuple[Any, Any] | None, problems: list[Problem]) -> VectorFile | None:
-    """One file with the vectors in it that can be used; None if it is not one."""
+    """One file with its usable vectors; None if it is not a vector file."""
     name = str(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

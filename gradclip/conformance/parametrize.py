@@ -1,4 +1,4 @@
-"""The suite as pytest's tests: one a case, each with the name that it has in reports. Needs pytest."""
+"""The suite as pytest's tests: one for each case, with the case's name in reports. Needs pytest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Xfails = Mapping[str, Mapping[str, str]]
 
 
 class NotConformant(AssertionError):
-    """A case that failed, with what was called, what was expected, and what came."""
+    """A failed case, with the call, the expected outcome and the outcome."""
 
 
 class ConformanceCase:
@@ -34,8 +34,8 @@ class ConformanceCase:
 
     Attributes:
         id: its name, "torch.clip_grad_norm_/E4".
-        result: what running it came to; None before.
-        about: the report of its target without this result: how it is made up, and the cases that it does not claim. One for
+        result: the result of the run; None before.
+        about: the report of its target without this result: the target's versions and its unclaimed cases. One for
             all cases of the target.
     """
 
@@ -45,7 +45,7 @@ class ConformanceCase:
         self._run, self._files = run, files
 
     def run(self, target: Any = None) -> None:
-        """Run the case on the target that it was made for.
+        """Run the case on its target.
 
         Raises:
             AssertionError: if it fails, as declared or not.
@@ -65,17 +65,17 @@ def parametrize_with_checks(
     seconds: float = 60.0,
     vectors: str | Path | None = None,
 ) -> pytest.MarkDecorator:
-    """A decorator that makes one test of each case that a target claims, of a function of ``target`` and ``case``.
+    """A decorator for a function of ``target`` and ``case``: it makes one test for each case that a target claims.
 
-    Cases that are not claimed make no test; the terminal summary counts them.
+    Unclaimed cases make no test; the terminal summary counts them.
 
     Args:
-        targets: what is tested: see :class:`gradclip.conformance.Target`.
+        targets: see :class:`gradclip.conformance.Target`.
         dialects, select, xfails, seconds, vectors: as in :func:`gradclip.conformance.check_target`. Expected failures are
             strict: one that passes fails the test.
 
     Raises:
-        ValueError: for a dialect, or a declared case, that does not exist; and if nothing is claimed of what is asked for.
+        ValueError: for a dialect or a declared case that does not exist, and if the targets claim none of the cases.
 
     >>> from gradclip.conformance import function_target, parametrize_with_checks
     >>> def no_clip(grads, max_delta):
@@ -86,7 +86,7 @@ def parametrize_with_checks(
     """
     targets = list(targets)
     names = [name_of(target) for target in targets]
-    if len(set(names)) < len(names):  # a report tells them apart by their names
+    if len(set(names)) < len(names):  # a report distinguishes targets by their names
         raise ArgumentError("Two targets have the same name.", f"targets={', '.join(names)}", "function_target(..., name=...).")
     made, files = plan(dialects, select, vectors), _files(vectors)
     declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
@@ -103,10 +103,10 @@ def parametrize_with_checks(
 
 
 def _files(path: str | Path | None) -> dict[str, VectorFile]:
-    """The vectors by operation, for what is said of a failure."""
+    """The vectors by operation, to explain failures."""
     try:
         files = load_vectors(path)
-    except VectorFileError as error:  # which is a result of every target
+    except VectorFileError as error:  # a result of every target
         files = error.files
     return {file.operation: file for file in files}
 
@@ -114,7 +114,7 @@ def _files(path: str | Path | None) -> dict[str, VectorFile]:
 def _cases(
     target: Any, made: Plan, xfails: Xfails, seconds: float, files: Mapping[str, VectorFile]
 ) -> Iterator[ConformanceCase]:
-    """What is wrong with the target itself, then what it claims."""
+    """The target's own faults, then the cases that it claims."""
     about = new_report(made)
 
     def results(cases: Sequence[Case], broken: Sequence[tuple[str, str]] = ()) -> Iterator[Result]:

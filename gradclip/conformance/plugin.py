@@ -1,6 +1,6 @@
 """The pytest plugin: a summary and a report of the tests that ``parametrize_with_checks`` makes.
 
-pytest loads it wherever gradclip is installed: until there is such a test it imports pytest and gradclip's core, no framework.
+pytest always loads it if gradclip is installed. Before such a test it imports only pytest and gradclip's core, no framework.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
     """Attach the result of a case to the report of its test."""
     report = yield
     case: Any = item.callspec.params.get("case") if call.when == "call" and hasattr(item, "callspec") else None
-    if type(case).__name__ == "ConformanceCase" and case.result is not None:  # by its name: unrelated runs import nothing
+    if type(case).__name__ == "ConformanceCase" and case.result is not None:  # by name: unrelated runs import nothing
         about = case.about.as_json()
-        case.about.results.clear()  # said once for all cases of the target
+        case.about.results.clear()  # once for all cases of the target
         setattr(report, _ATTRIBUTE, {**about, "results": [case.result.as_json(), *about["results"]]})
     return report
 
 
 class _Collector:
-    """Puts together what the reports of the tests bring."""
+    """Collects the results in the reports of the tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._files: list[str] = config.getoption("--gradclip-report")
-        self._is_worker = hasattr(config, "workerinput")  # of pytest-xdist: it hands its reports on
+        self._is_worker = hasattr(config, "workerinput")  # a worker of pytest-xdist: it passes its reports on
         self._found: dict[str, Any] = {}  #: the JSON of a report
         self._results: dict[tuple[str, str], dict[str, Any]] = {}
 

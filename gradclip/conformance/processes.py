@@ -1,4 +1,4 @@
-"""Each target in a process of its own, two at a time; one that crashes is started again, after the case that it crashed at."""
+"""Each target in its own process, two at a time; after a crash a new process continues with the next case."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gradclip.errors import ArgumentError
 
 __all__ = ["Run", "Task", "run_all"]
 
-_MOST_CRASHES = 20  # then what is claimed of the rest is not tried
+_MOST_CRASHES = 20  # then the remaining claimed cases are not tried
 _SLOW = ("jax", "optax")
 _NOWHERE = -1  # before the first case
-_FOREVER = 1e6  # seconds: the process watches its own time
+_FOREVER = 1e6  # seconds of grace: the process watches its own time
 _WORKER = "gradclip.conformance.worker"
 
 
@@ -43,14 +43,14 @@ class Task:
 
     @property
     def operation(self) -> str | None:
-        """What a plain function means: the one operation that was asked for."""
+        """The operation of a function: the one selected operation."""
         named = self.dialects or ()
         return named[0] if len(named) == 1 and "." in named[0] else None
 
 
 @dataclass
 class Run:
-    """The processes of one target, one after the other."""
+    """The processes of one target, in turn."""
 
     specification: Specification
     task: Task
@@ -58,10 +58,10 @@ class Run:
     name: str = ""
     results: list[Result] = field(default_factory=list)
     entry: dict[str, Any] = field(default_factory=lambda: {"versions": {}, "device": "", "seconds": 0.0})
-    usage: Sequence[str] = ()  #: what was wrong with the command
+    usage: Sequence[str] = ()  #: the error in the command
     ended: bool = False
-    at: int = _NOWHERE  #: the case that is being run
-    done: int = 0  #: how many cases were run
+    at: int = _NOWHERE  #: the running case
+    done: int = 0  #: the number of finished cases
     _since: float = 0.0
 
     def __call__(self) -> None:
@@ -80,7 +80,7 @@ class Run:
         self.changed(self)
 
     def rename(self, name: str) -> None:
-        """Give the target another name, where two have the same."""
+        """Rename the target, if two have the same name."""
         self.name, self.results = name, [replace(result, target=name) for result in self.results]
 
     def _told(self, hopeless: str) -> str:
@@ -113,7 +113,7 @@ class Run:
         self.changed(self)
 
     def _failed(self, error: str) -> None:
-        """Note that the process ended, and at what."""
+        """Record the end of the process, and its case."""
         self.name = self.name or self.specification.text
         if self.at == _NOWHERE:
             self.results.append(failed(self.name, "target", "process", "malformed", f"it cannot be loaded: {error}"))
@@ -133,13 +133,13 @@ def run_all(specifications: Sequence[Specification], task: Task, changed: Callab
     """Run the task on all targets.
 
     Args:
-        changed: told of each thing that happens in a run; from two threads.
+        changed: called with each event of a run, from two threads.
 
     Raises:
-        ValueError: for what only the process of a target could find to be wrong with the command.
+        ValueError: for an error in the command that only a target's process could find.
     """
     runs = [Run(specification, task, changed) for specification in specifications]
-    # JAX compiles for every shape that it meets: what takes longest starts first
+    # JAX compiles for every shape and takes longest, so it starts first
     children.two_at_a_time(lambda run: run(), sorted(runs, key=lambda run: run.specification.name not in _SLOW))
     report = new_report(task.plan)
     names = Counter(run.name for run in runs)

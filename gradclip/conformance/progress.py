@@ -1,4 +1,4 @@
-"""What ``gradclip conformance`` shows on standard error while it runs. Needs rich."""
+"""The progress of ``gradclip conformance`` on standard error. Needs rich."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shown:
             self._bars.stop()
 
     def __call__(self, run: Run) -> None:
-        """Show where a run is."""
+        """Show the progress of a run."""
         failures = sum(not result.conformant for result in run.results)
         if self._bars is None:
             self._say(run, failures)

@@ -1,4 +1,4 @@
-"""Whether an object is a target: its members, and its claims. Whatever it is, something can be said of it."""
+"""Whether an object is a target: its members and its claims. It describes any object."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def name_of(target: Any) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text that any report can hold: escapes for what controls a terminal, and for what UTF-8 does not have.
+    r"""Text for any report: it escapes terminal controls and characters that UTF-8 lacks.
 
     >>> printable("bold \x1b[1m")
     'bold \\x1b[1m'
@@ -36,10 +36,10 @@ def printable(text: str) -> str:
 
 
 def claims_of(target: Any) -> dict[str, Any]:
-    """The claims, in a dict of our own.
+    """A copy of the claims as a dict.
 
     Raises:
-        TypeError: if they are no mapping.
+        TypeError: if they are not a mapping.
     """
     claims = target.claims
     if not isinstance(claims, Mapping):
@@ -59,7 +59,7 @@ def described(target: Any) -> dict[str, Any]:
 
 
 def faults_of_target(target: Any) -> str:
-    """What a target lacks, in words; "" if nothing."""
+    """The missing members of a target, in words; "" if none."""
     lacking = [member for member in ("make", "read", "run") if not callable(getattr(target, member, None))]
     faults = [f"it has no method {member}" for member in lacking]
     name = getattr(target, "name", None)
@@ -69,7 +69,7 @@ def faults_of_target(target: Any) -> str:
 
 
 def faults_of_claims(target: Any, claims: Mapping[Any, Any], operations: Collection[str]) -> list[tuple[str, str]]:
-    """Operation, and what is wrong with the claims for it; of the operations in question, and of those that do not exist."""
+    """The faults of the claims, by operation, for the selected operations and for those that do not exist."""
     faults = []
     for operation, features in claims.items():
         if operation not in OPERATIONS:

@@ -1,4 +1,4 @@
-"""What a run found: one result a case, and the report of all of them."""
+"""The results of a run: one for each case, and the report of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["REASONS", "STATUSES", "Report", "Result"]
 
-#: status -> what it says
+#: status -> its meaning
 STATUSES: Mapping[str, str] = {
     "pass": "as it should be",
     "fail": "claimed, and not as it should be",
@@ -19,7 +19,7 @@ STATUSES: Mapping[str, str] = {
     "unclaimed": "not claimed, so not tried",
 }
 
-#: why a case failed -> what it says
+#: reason of a failure -> its meaning
 REASONS: Mapping[str, str] = {
     "": "the outcome differs",
     "raised": "it raised",
@@ -39,17 +39,15 @@ class Result:
     case: str  #: "torch.clip_grad_norm_/E4": a vector, "torch.clip_grad_norm_/order_invariance": a check
     kind: str  #: "vector" or "check"
     status: str  #: one of :data:`STATUSES`
-    reason: str = ""  #: of a failure, declared or not: one of :data:`REASONS`
-    message: str = ""  #: what is wrong; for a declared failure the declared reason comes first
+    reason: str = ""  #: for a failure, declared or not: one of :data:`REASONS`
+    message: str = ""  #: the fault; for a declared failure the declared reason comes first
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     expected: Any = None  #: JSON: a list of outcomes, {"gradients": [...], "norm": ...} or {"error": ...}; None for a check
     got: Any = (
         None  #: JSON: one outcome, {"gradients": [...], "norm": ...} or {"error": "ValueError: ..."}; None if there is none
     )
-    ulps: float | None = (
-        None  #: the greatest distance from the nearest expected outcome; infinite where it is not a matter of ulp
-    )
+    ulps: float | None = None  #: the largest distance from the nearest expected outcome; infinite if ulp do not apply
     seconds: float = 0.0
 
     @property
@@ -90,11 +88,11 @@ class Report:
 
     @property
     def conformant(self) -> bool:
-        """Whether no result is a failure or an unexpected pass, and something was tried."""
+        """Whether at least one case ran, and none failed or passed unexpectedly."""
         return all(result.conformant for result in self.results) and any(r.status != "unclaimed" for r in self.results)
 
     def counts(self, target: str | None = None) -> dict[str, int]:
-        """Status -> how many results have it, of one target or of all."""
+        """Status -> number of results, of one target or of all."""
         counted = Counter(result.status for result in self.results if target is None or result.target == target)
         return {status: counted[status] for status in STATUSES}
 

@@ -29,13 +29,13 @@ def makes_slot(function: Callable[..., Any], operation: str) -> bool:
 
 
 def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy", name: str | None = None) -> ComposedTarget:
-    """A target of what makes an object for a slot.
+    """A target from a function that makes an object for a slot.
 
     Args:
         make: takes the operation's arguments by their names. What it returns has ``init`` and ``update``, as optax's
             transformations; ``_clip_gradients``, as Keras's optimizers; or is called with ``(parameter, gradient)`` pairs, as
             Paddle's ``grad_clip=``.
-        operation: what it means.
+        operation: that the object claims to be.
         arrays: the name of a framework, or an object with ``make`` and ``read``.
         name: for the report.
 

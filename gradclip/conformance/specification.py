@@ -18,14 +18,14 @@ from gradclip.errors import ArgumentError
 
 __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
 
-ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks whose arrays gradclip is tested on
+ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
 _KERAS = ("tensorflow", "torch", "jax")  # what Keras runs on
 
 
 @dataclass(frozen=True)
 class Specification:
-    """A TARGET, taken apart.
+    """A parsed TARGET.
 
     >>> Specification.parse("native:keras@torch")
     Specification(text='native:keras@torch', kind='native', name='keras', on='torch')
@@ -40,10 +40,10 @@ class Specification:
 
     @classmethod
     def parse(cls, text: str) -> Specification:
-        """Take a TARGET apart.
+        """Parse a TARGET.
 
         Raises:
-            ValueError: for what is none.
+            ValueError: for anything else.
         """
         kind, separator, rest = text.partition(":")
         if kind in ("gradclip", "native") and separator:
@@ -68,12 +68,12 @@ class Specification:
         """The target.
 
         Args:
-            operation: for an object that is a plain function: what it means.
-            arrays: and whose arrays it takes.
-            takes: "gradients" or "parameters", where its first argument does not say.
+            operation: for a function: the operation that it claims to be.
+            arrays: for a function: the framework of its arrays.
+            takes: "gradients" or "parameters", if its first argument does not tell.
 
         Raises:
-            ValueError: for a plain function without its operation.
+            ValueError: for a function without an operation.
         """
         if self.kind != "object":
             return gradclip_target(self.name) if self.kind == "gradclip" else native_target(self.name)
@@ -90,13 +90,13 @@ class Specification:
         return function_target(found, operation, arrays, takes=takes)
 
     def _object(self) -> Any:
-        """The object; its module is looked for in the current folder too, after all that is installed."""
+        """The object. Its module may also be in the current folder, after all installed modules."""
         if self.name.endswith(".py"):
             path = Path(self.name).resolve()
             sys.path.append(str(path.parent))
             other = importlib.util.find_spec(path.stem)
             is_other = other is not None and other.origin != str(path)
-            name = f"_{path.stem}_" if is_other else path.stem  # numpy.py is not to stand for NumPy
+            name = f"_{path.stem}_" if is_other else path.stem  # numpy.py must not hide NumPy
             file = importlib.util.spec_from_file_location(name, path)
             assert file is not None
             assert file.loader is not None
@@ -112,5 +112,5 @@ class Specification:
 
 
 def installed() -> list[Specification]:
-    """gradclip on every framework that is installed."""
+    """gradclip on every installed framework."""
     return [Specification.parse(f"gradclip:{name}") for name in ARRAYS if importlib.util.find_spec(name) is not None]

@@ -1,4 +1,4 @@
-"""What is put to the test: the protocol, the names of operations and features, and a target put together of parts."""
+"""Targets: the protocol, the names of operations and features, and a target composed of parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "named_like",
 ]
 
-#: operation -> the names of its arguments, in the native's order; gradients apart
+#: operation -> the names of its arguments, in the native's order, without the gradients
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "torch.clip_grad_norm_": ("max_norm", "norm_type", "error_if_nonfinite"),
     "torch.clip_grad_value_": ("clip_value",),
@@ -50,20 +50,20 @@ _ALIASES: Mapping[str, str] = {"tf": "tensorflow", "pytorch": "torch", "jax": "o
 #: the operations whose native returns the norm
 REPORTS_NORM = ("torch.clip_grad_norm_", "tensorflow.clip_by_global_norm", "paddle.clip_grad_norm_")
 
-#: feature -> what a target that claims it can do
+#: feature -> what a target with the feature supports
 FEATURES: Mapping[str, str] = {
     **{
         dtype: f"gradients of {dtype}"
         for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int32", "int64", "bool")
     },
     "norm_type": "the order of the norm",
-    "error_if_nonfinite": "to raise where the norm is not finite",
+    "error_if_nonfinite": "an error if the norm is not finite",
     "axes": "the norm over some of a gradient's axes",
     "axis": "the axes of a unit",
-    "eps": "the least norm of a parameter",
-    "use_norm": "a norm that is known already",
-    "auto_skip_clip": "to clip only where the norm is above the limit",
-    "min": "a lower bound of its own",
+    "eps": "the smallest norm of a parameter that counts",
+    "use_norm": "a known norm",
+    "auto_skip_clip": "a clip only if the norm is above the limit",
+    "min": "a separate lower bound",
     "array limit": "the limit as an array of the framework",
     "numpy limit": "the limit as a NumPy number",
     "text limit": "the limit as text",
@@ -74,40 +74,40 @@ FEATURES: Mapping[str, str] = {
     "iterator": "the gradients from an iterator",
     "mixed": "several dtypes in one call",
     "sparse": "sparse gradients, duplicate rows included",
-    "transposed": "gradients that lie transposed in memory",
-    "strided": "gradients that lie apart in memory",
-    "expanded": "gradients that are one value in memory",
-    "scalar": "gradients without axes",
+    "transposed": "transposed gradients, which are not contiguous",
+    "strided": "strided gradients, with gaps in memory",
+    "expanded": "expanded gradients: all elements share one value in memory",
+    "scalar": "0-d gradients",
     "extreme": "gradients whose squares leave the dtype",
     "subnormal": "subnormal numbers",
     "large": "more than 2**20 elements",
-    "in place": "the inputs themselves are clipped",
-    "functional": "the inputs stay as they are",
-    "norm": "the norm before the clip is returned, as a 0-d tensor (gradclip's own on every device) or as a number",
-    "traced": "the clip can be traced (compiled)",
+    "in place": "a clip in place",
+    "functional": "a clip that leaves its inputs unchanged",
+    "norm": "the norm before the clip as a result, a 0-d tensor or a number (gradclip's own: a 0-d tensor on every device)",
+    "traced": "a traced (compiled) clip",
     "differentiable": "derivatives through the clip",
 }
 
-#: the features that are optional arguments, each claimed for the operations that have it
+#: the features that are optional arguments, for the operations that have them
 OPTIONS = frozenset({"norm_type", "error_if_nonfinite", "axes", "axis", "eps", "use_norm", "auto_skip_clip", "min"})
 
-#: what a plain function claims unless it is said; with "functional" or "in place", and "norm" if it returns one
+#: the default claims of a function; plus "functional" or "in place", and "norm" if it returns one
 DEFAULT_CLAIMS = frozenset({"float32", "several"})
 
-#: what a target may have beside its five members, where it claims a feature that needs it
+#: optional members of a target, for the features that need them
 OPTIONAL_MEMBERS = ("versions", "device", "make_layout", "make_sparse", "trace", "derivative")
 
 
-#: carries an operation out: (gradients, arguments) -> (gradients, norm or None)
+#: runs an operation: (gradients, arguments) -> (gradients, norm or None)
 Run = Callable[[Iterable[Any], dict[str, Any]], tuple[Sequence[Any], Any]]
 
 
 class Target(Protocol):
-    """An implementation of some operations. Structural: any object with these members is one, and needs no gradclip.
+    """An implementation of some operations. Any object with these members is a target, without importing gradclip.
 
-    Optional members, used where a feature is claimed: ``versions`` (a mapping of names to versions) and ``device`` (text), for
+    Optional members, used if a feature is claimed: ``versions`` (a mapping of names to versions) and ``device`` (text), for
     the report; ``make_layout(values, shape, dtype, layout)`` for "transposed", "strided" and "expanded"; ``make_sparse(rows,
-    values, shape, dtype)``, of which ``read`` gives the dense values; ``trace(function)``, the traced form of a function from a
+    values, shape, dtype)``, ``read`` then returns the dense values; ``trace(function)``, the traced form of a function from a
     list of arrays to a list of arrays; ``derivative(function, arrays)``, that of the sum of all its outputs by each array.
     """
 
@@ -118,7 +118,7 @@ class Target(Protocol):
         """An array. ``values``: Python numbers row by row; ``dtype``: its common name ("float32", "bfloat16")."""
 
     def read(self, array: Any) -> tuple[Sequence[Any], Sequence[int], str]:
-        """The same back, exactly: values, shape, dtype."""
+        """The exact inverse of ``make``: values, shape, dtype."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         """Clip.
@@ -129,7 +129,7 @@ class Target(Protocol):
             arguments: by the native's own names: numbers, text, lists of ints, None, arrays.
 
         Returns:
-            The gradients after the clip in the same order, None where None was; and the norm, or None if there is none.
+            The clipped gradients in the same order, with None where None was; and the norm or None.
         """
 
 
@@ -143,7 +143,7 @@ def dialect_of(operation: str) -> str:
 
 
 def named_like(name: str, known: Iterable[str], what: str, argument: str) -> str:
-    """The known dialect or operation of a name, which may be spelt as the rule is, ``torch.clip_grad_norm``, or ``tf.``.
+    """The known dialect or operation of a name, also in the rule's spelling, ``torch.clip_grad_norm``, or with ``tf.``.
 
     Raises:
         ValueError: ``what``, with the nearest names, if there is none.
@@ -158,7 +158,7 @@ def named_like(name: str, known: Iterable[str], what: str, argument: str) -> str
 
 
 def load_arrays(arrays: Any) -> Any:
-    """The arrays of a framework by its name; anything else that has ``make`` and ``read`` is itself."""
+    """The arrays of a framework by its name; an object with ``make`` and ``read`` itself."""
     if not isinstance(arrays, str):
         return arrays
     try:
@@ -170,7 +170,7 @@ def load_arrays(arrays: Any) -> Any:
 
 
 class ComposedTarget:
-    """A target put together: the arrays of a framework, with functions that carry operations out on them."""
+    """A target composed of a framework's arrays and functions that run operations on them."""
 
     def __init__(
         self,

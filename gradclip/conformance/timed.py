@@ -1,4 +1,4 @@
-"""Calls with a time limit: in a thread of their own, which is left behind when it does not come back."""
+"""Calls with a time limit, in a separate thread, which is abandoned if it hangs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Hung(Exception):
 
 
 class Timed:
-    """Runs one call after the other in one thread, as long as each ends within the limit; else the next gets a fresh one."""
+    """Runs calls in one thread while each ends within the limit; after a timeout the next call gets a new thread."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -23,10 +23,10 @@ class Timed:
         self._answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
     def __call__(self, function: Callable[[], Any]) -> Any:
-        """What the function returns or raises, an attempt to exit included.
+        """The function's result or exception, also an attempt to exit.
 
         Raises:
-            Hung: when the time is over; the thread goes on, but nobody waits for it.
+            Hung: after the time limit; the thread goes on without being awaited.
         """
         if self._calls is None:
             self._start()
@@ -35,7 +35,7 @@ class Timed:
         try:
             good, answer = self._answers.get(timeout=self.seconds)
         except queue.Empty:
-            self.close()  # it ends after this call, if that ever ends
+            self.close()  # the thread ends after this call, if the call ends
             raise Hung(f"did not end within {self.seconds:g} seconds") from None
         if good:
             return answer
@@ -48,7 +48,7 @@ class Timed:
         self._calls = None
 
     def _start(self) -> None:
-        self._calls, self._answers = queue.SimpleQueue(), queue.SimpleQueue()  # the answers of one left behind go nowhere
+        self._calls, self._answers = queue.SimpleQueue(), queue.SimpleQueue()  # the results of an abandoned thread are dropped
         # a daemon: a call that hangs does not keep the process
         threading.Thread(target=_serve, args=(self._calls, self._answers), daemon=True, name="conformance case").start()
 

@@ -1,4 +1,4 @@
-"""One vector on one target: make the gradients, run the operation, compare what came of it, and look at the inputs again."""
+"""One vector on one target: make the gradients, run the operation, compare the outcome, and check the inputs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gradclip.conformance.target import Target
 
 __all__ = ["MOST", "Finding", "Garbage", "read_array", "read_result", "run_vector", "words_of"]
 
-MOST = 64  #: values of an array that a report keeps
+MOST = 64  #: the most values of an array in a report
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, if anything."""
+    """The fault of a case, if any."""
 
-    message: str = ""  #: "" if it is as it should be
+    message: str = ""  #: "" for none
     reason: str = ""
     got: Any = None  #: JSON, as in :class:`Result`
     ulps: float | None = None
@@ -31,11 +31,11 @@ class Finding:
 
 
 class Garbage(Exception):
-    """What a target returned cannot be read."""
+    """A target's result cannot be read."""
 
 
 def run_vector(target: Target, vector: Vector, claims: Collection[str]) -> Finding:
-    """Run a vector. What the target's ``make`` and ``read`` raise is raised."""
+    """Run a vector. It passes on exceptions of the target's ``make`` and ``read``."""
     wanted = vector.gradients
     gradients = _gradients(target, wanted)
     arguments = {name: _argument(target, value) for name, value in vector.arguments.items()}
@@ -50,7 +50,7 @@ def run_vector(target: Target, vector: Vector, claims: Collection[str]) -> Findi
         got = _outcome(target, target.run(vector.operation, given, arguments))
     except Garbage as garbage:
         return Finding(str(garbage), "garbage")
-    except (SystemExit, MemoryError, RecursionError) as error:  # no way to refuse an argument
+    except (SystemExit, MemoryError, RecursionError) as error:  # these are not refusals of an argument
         return Finding(f"it raised {words_of(error)}", "raised")
     except Exception as error:
         got = Outcome(error=words_of(error))
@@ -66,7 +66,7 @@ def run_vector(target: Target, vector: Vector, claims: Collection[str]) -> Findi
 
 
 def _shortened(expected: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Expected outcomes as a report keeps them, each with why it is one."""
+    """Expected outcomes for a report, each with its reason."""
     return [
         {**Outcome.from_json(outcome).as_json(MOST), **({"why": outcome["why"]} if "why" in outcome else {})}
         for outcome in expected
@@ -74,7 +74,7 @@ def _shortened(expected: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_array(target: Target, array: Any) -> Array:
-    """What an array of the target holds."""
+    """The values of a target's array."""
     values, shape, dtype = target.read(array)
     return Array(tuple(values), tuple(shape), dtype)
 
@@ -109,7 +109,7 @@ def _argument(target: Target, value: Any) -> Any:
 
 
 def _outcome(target: Target, returned: Any) -> Outcome:
-    """What a call returned, read."""
+    """The outcome of a call, read."""
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         raise Garbage(f"run must return (gradients, norm), not {_shown(returned)}")
     gradients, norm = returned
@@ -122,7 +122,7 @@ def _outcome(target: Target, returned: Any) -> Outcome:
 
 
 def read_result(target: Target, array: Any, what: str) -> Array:
-    """What an array holds that a target returned.
+    """The values of an array that a target returned.
 
     Raises:
         Garbage: if it cannot be read.
@@ -144,7 +144,7 @@ def _shown(value: Any) -> str:
 
 
 def _text(show: Callable[[Any], str], value: Any) -> str:
-    """In one line; "" of what cannot even be shown."""
+    """The text in one line; "" if it cannot be shown."""
     try:
         return printable(" ".join(show(value).split()))
     except Exception:  # a target's objects may fail in any way
@@ -159,9 +159,9 @@ def _inputs(
     *,
     is_sparse: bool,
 ) -> Difference | None:
-    """The inputs after the call: the outputs themselves, or as they were where the clip is functional or has failed."""
+    """The expected inputs after the call: the outputs, or unchanged if the clip is functional or failed."""
     in_place = "in place" in claims and got.error is None
-    if in_place and is_sparse:  # it may have other rows after a clip, in other memory
+    if in_place and is_sparse:  # it may have other rows in other memory after a clip
         return None
     wanted = got.gradients if in_place else before
     why = "it was changed, though the target claims to be functional"

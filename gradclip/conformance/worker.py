@@ -1,6 +1,6 @@
 """The process of one target: runs the cases and sends each result. ``python -m gradclip.conformance.worker JSON``.
 
-What it is told, and what it sends, are :mod:`gradclip.conformance.processes`'s.
+:mod:`gradclip.conformance.processes` defines its messages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gradclip.errors import ArgumentError
 __all__: list[str] = []
 
 
-_STARTING = 300  # seconds for a framework to be imported
+_STARTING = 300  # seconds for the import of a framework
 
 
 def run(task: Message, send: Any) -> bool:
     """Run the cases of a task.
 
     Returns:
-        Whether a case hangs on.
+        Whether a case still hangs.
     """
     made: Plan = as_native(plan(task["dialects"], task["select"], task["vectors"]), task["like"])
     hangs = False
@@ -63,7 +63,7 @@ def run(task: Message, send: Any) -> bool:
 
 
 def _watch(seconds: float) -> None:
-    """End the process after some seconds, also where a call holds the interpreter, so that no thread can."""
+    """End the process after some seconds, even if a call holds the interpreter and no thread can run."""
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 
@@ -72,4 +72,4 @@ if __name__ == "__main__":
         hangs = run(json.loads(sys.argv[1]), send)
     faulthandler.cancel_dump_traceback_later()
     if hangs:
-        os._exit(0)  # it would be waited for, or crash what is taken down around it
+        os._exit(0)  # else Python would wait for the thread, or crash at exit

@@ -1,4 +1,4 @@
-"""What a clip means to each framework: one file a framework, one function a native, each returning a :class:`gradclip.Rule`."""
+"""The dialects: a file for each framework, with a function for each native that returns a :class:`gradclip.Rule`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["keras", "optax", "paddle", "tensorflow", "torch"]
 
 _MODULES = (torch, tensorflow, paddle, optax, keras)
 _RULES = [f"{module.__name__.rpartition('.')[2]}.{name}" for module in _MODULES for name in module.__all__]
-#: what people call a framework -> its dialect
+#: other names of a framework -> its dialect
 _ALIASES = {"pytorch": "torch", "tf": "tensorflow", "paddlepaddle": "paddle", "jax": "optax", "flax": "optax"}
 
 
 def _looking_up(module: ModuleType) -> Callable[[str], Any]:
-    """A dialect's ``__getattr__``: a function by its native's spelling, or an error that names what was meant."""
+    """A dialect's ``__getattr__``: a function by its native's spelling, or an error with the nearest names."""
     dialect, own = module.__name__.rpartition(".")[2], module.__all__
 
     def look_up(name: str) -> Any:
@@ -34,7 +34,7 @@ def _looking_up(module: ModuleType) -> Callable[[str], Any]:
 
 
 for _module in _MODULES:
-    _module.__dict__["__getattr__"] = _looking_up(_module)  # not in their sources: they know nothing of each other
+    _module.__dict__["__getattr__"] = _looking_up(_module)  # not in their sources: they do not know each other
 
 
 def _dialect(name: str) -> Any:
@@ -43,4 +43,4 @@ def _dialect(name: str) -> Any:
     raise unknown(__name__, name, hint or f"there are {', '.join(__all__)}; any of them clips any framework's gradients.")
 
 
-globals()["__getattr__"] = _dialect  # not by def, of which a type checker would take it that there is every name
+globals()["__getattr__"] = _dialect  # not by def: a type checker would then accept every name

@@ -102,17 +102,17 @@ def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Ru
     .. math:: g_u \cdot \begin{cases} 1 & \lVert g_u \rVert_2 < L_u \\ L_u / \max(\lVert g_u \rVert_2, 10^{-6}) & \text{else}
               \end{cases}, \qquad L_u = \text{clipping} \cdot \max(\lVert w_u \rVert_2, \text{eps})
 
-    A unit is a whole vector, a column of a matrix, an output channel of a convolution. The parameters come with the call:
-    ``gradclip.clip(grads, rule, params=params)``, or are the parameters that hold the gradients.
+    A unit is a whole vector, a column of a matrix, an output channel of a convolution. Pass the parameters:
+    ``gradclip.clip(grads, rule, params=params)``, or clip parameters that hold their gradients.
 
     Args:
         clipping: the ratio, 0 to infinity; infinity measures only.
-        eps: what a parameter's norm counts as at least: a number, 0 to infinity.
-        axis: the axes of a unit, where they are to be other than the usual; needed above five dimensions.
+        eps: the smallest norm of a parameter that counts: a number, 0 to infinity.
+        axis: the axes of a unit, if they are not the usual ones; required above five dimensions.
 
     Raises:
         ValueError: for a ratio or ``eps`` that is negative or NaN.
-        TypeError: for what is no number.
+        TypeError: for an argument that is not a number.
 
     Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``adaptive_grad_clip``; `Brock et al., High-Performance
     Large-Scale Image Recognition Without Normalization <https://arxiv.org/abs/2102.06171>`_.
@@ -153,14 +153,14 @@ def per_example_global_norm_clip(l2_norm_clip: Any) -> Rule:
     .. math:: \sum_b g_{i,b} \cdot \min\left(1, \frac{\text{l2\_norm\_clip}}{n_b}\right), \qquad
               n_b = \sqrt{\sum_i \lVert g_{i,b} \rVert_2^2}
 
-    The first axis of every gradient is that of the examples. An example whose norm is NaN is not scaled. The native's count
+    The first axis of every gradient is the axis of the examples. An example with a NaN norm is not scaled. The native's count
     of clipped examples is ``(result.coefficient < 1).sum()``.
 
     Args:
         l2_norm_clip: the limit, 0 to infinity; infinity sums only.
 
     Raises:
-        ValueError: for a negative or NaN limit. Gradients without a common first axis are found when they are clipped.
+        ValueError: for a negative or NaN limit. The clip raises for gradients without a common first axis.
 
     Source: optax 0.2.8, ``optax/transforms/_clipping.py``, ``per_example_global_norm_clip``; `Abadi et al., Deep Learning
     with Differential Privacy <https://arxiv.org/abs/1607.00133>`_.

@@ -26,7 +26,7 @@ def clip_grad_by_norm(clip_norm: Any) -> Rule:
         clip_norm: the limit, above 0; infinity measures only.
 
     Raises:
-        ValueError: for a limit of 0, which is a number, and for a negative or a NaN.
+        ValueError: for a limit that is 0, negative or NaN.
 
     Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``, ``ClipGradByNorm``; its kernel is
     ``paddle/phi/kernels/impl/clip_by_norm_kernel_impl.h``.
@@ -165,7 +165,7 @@ def clip_grad_value(clip_value: Any) -> Rule:
     return torch.symmetric("paddle.clip_grad_value", "clip_value", number_or_tensor("clip_value", clip_value, text=True))
 
 
-clip_grad_norm_ = clip_grad_norm  # as the natives are spelt
+clip_grad_norm_ = clip_grad_norm  # the natives' spelling
 clip_grad_value_ = clip_grad_value
 ClipGradByNorm = clip_grad_by_norm
 ClipGradByGlobalNorm = clip_grad_by_global_norm
@@ -173,4 +173,4 @@ ClipGradByValue = clip_grad_by_value
 
 
 class AssertedError(ArgumentError, AssertionError):
-    """What Paddle asserts in one place and raises ``ValueError`` for in another."""
+    """An error that is an ``AssertionError`` in some of Paddle's functions and a ``ValueError`` in others."""

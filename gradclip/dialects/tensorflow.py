@@ -25,11 +25,11 @@ def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> R
     Args:
         clip_norm: the limit; a negative one counts as 0, infinity measures only. A tensor may have any shape that
             broadcasts against the norms with their reduced axes kept: one limit a row, for example.
-        axes: the axes to take the norm over: an int, several, None for all, none for each element by itself.
+        axes: the axes of the norm: an int, several, None for all, an empty list for each element separately.
         name: accepted and of no effect.
 
     Raises:
-        ValueError: for a NaN limit. Axes out of range or named twice are found when a gradient is clipped.
+        ValueError: for a NaN limit. The clip raises for axes that are out of range or named twice.
         TypeError: for a limit or axes that are not numbers.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``, ``clip_by_norm``.
@@ -60,7 +60,7 @@ def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None =
 
     Args:
         clip_norm: the limit, 0 to infinity; infinity measures only.
-        use_norm: not part of a rule: hand a known norm to :func:`gradclip.scale_by_norm`.
+        use_norm: not part of a rule: pass a known norm to :func:`gradclip.scale_by_norm`.
         name: accepted and of no effect.
 
     Raises:
@@ -89,7 +89,7 @@ def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None =
 
 @as_it_is
 def clip_by_value(clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Rule:
-    r"""Each element between two bounds; the lower one wins where they cross. NaN stays NaN.
+    r"""Each element between two bounds; the lower one wins if they cross. NaN stays NaN.
 
     .. math:: g \mapsto \max(\min(g, \text{clip\_value\_max}), \text{clip\_value\_min})
 

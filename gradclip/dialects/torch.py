@@ -29,7 +29,7 @@ def clip_grad_norm(
         max_norm: the limit, 0 to infinity; infinity measures only.
         norm_type: the order p, any real, ``inf``, ``-inf`` or their names; 0 counts the *gradients* that are not all zero.
         error_if_nonfinite: raise, naming the gradients, instead of scaling by a norm that is infinite or NaN.
-        foreach: accepted and of no effect; the fastest way is always taken.
+        foreach: accepted and of no effect; gradclip always takes the fastest way.
 
     Raises:
         ValueError: for a negative or NaN limit.
@@ -82,7 +82,7 @@ def symmetric(name: str, limit_name: str, bound: Any) -> Rule:
 
 
 def order(name: str, value: Any) -> float:
-    """An order as torch reads it: whatever ``float`` takes."""
+    """An order as torch reads it: anything that ``float`` accepts."""
     try:
         return float(value)
     except TypeError:
@@ -91,5 +91,5 @@ def order(name: str, value: Any) -> float:
         raise ArgumentError(f"{name} must be a number.", f"{name}={shown(value)}", "2.0, 1.0, or float('inf').") from None
 
 
-clip_grad_norm_ = clip_grad_norm  # as the natives are spelt
+clip_grad_norm_ = clip_grad_norm  # the natives' spelling
 clip_grad_value_ = clip_grad_value

@@ -1,1 +1,1 @@
-"""The natives' own names, signatures and return values, on any framework's tensors: one file a framework."""
+"""The drop-ins: the natives' names, signatures and results, on any framework's tensors. One file for each framework."""

@@ -1,4 +1,4 @@
-"""What the drop-ins share: a norm as the native returns it."""
+"""A norm as the native returns it, for all drop-ins."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["native_norm"]
 def native_norm(opened: Gradients, norm: Any, home: str) -> Any:
     """A norm as a 0-d tensor of the gradients' framework and widest dtype, on the device of the first.
 
-    Where there is no gradient it is a float32 zero of the framework that the function comes from, or a Python float if that
-    has not been imported.
+    Without gradients it is a float32 zero of the function's own framework, or a Python float if that framework is not
+    imported.
     """
     present = opened.present
-    if not present and norm != 0:  # of other processes' gradients: in the dtype that it has there
+    if not present and norm != 0:  # the norm of other processes' gradients, in its dtype there
         present = [owner for owner in opened.owners if owner is not None]
     if opened.backend is not None and present:
         dtype = opened.lane.dtype or promote([opened.backend.dtype(x) for x in present])

@@ -1,4 +1,4 @@
-"""``paddle.nn.ClipGradBy*``: objects that clip ``(parameter, gradient)`` pairs, and fit ``grad_clip=`` of Paddle's optimizers.
+"""``paddle.nn.ClipGradBy*``: objects that clip ``(parameter, gradient)`` pairs, also for ``grad_clip=`` of Paddle's optimizers.
 
 The names of ``paddle.fluid``, ``GradientClipBy*``, are the same classes.
 """
@@ -34,13 +34,13 @@ Pairs = list[tuple[Any, Any]]
 
 
 class ClipGrad:
-    """What the three share: pairs in, pairs out. Make one of the three."""
+    """The base class: pairs in, pairs out. Use one of the three subclasses."""
 
-    rule: Rule  #: what the object does
+    rule: Rule  #: the rule of the object
     last: ClipResult | None = None  #: the norm and the coefficient of the last clip, without its gradients
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ClipGrad:
-        # Paddle's optimizers ask isinstance(clip, paddle.nn.ClipGradBase); where Paddle is imported, be one
+        # Paddle's optimizers test isinstance(clip, paddle.nn.ClipGradBase): be one if Paddle is imported
         backend = home("paddle")
         return super().__new__(cls if backend is None or backend.as_slot is None else backend.as_slot(cls))
 
@@ -50,13 +50,13 @@ class ClipGrad:
 
         Args:
             params_grads: ``(parameter, gradient)`` pairs, of any framework; parameters may be anything. A gradient whose
-                parameter has ``need_clip`` False is left out, of the norm too, and returned as it is.
+                parameter has ``need_clip`` False does not count in the norm and is returned unchanged.
 
         Returns:
-            The pairs, those without a gradient left out.
+            The pairs that have a gradient.
 
         Raises:
-            TypeError: for what is no pair.
+            TypeError: for anything but pairs.
         """
         pairs = [pair for pair in _pairs(params_grads) if pair[1] is not None]
         chosen = [wanted(p) for p, _ in pairs]
@@ -67,7 +67,7 @@ class ClipGrad:
         return [(p, next(clipped) if is_wanted else g) for (p, g), is_wanted in zip(pairs, chosen, strict=True)]
 
     def _clipped(self, opened: Gradients) -> list[Any]:
-        # an optimizer only reads them, so that what is not clipped need not be copied, which takes several times its norm
+        # an optimizer only reads them, so unclipped gradients need no copy, which costs several times their norm
         return self._carried_out(opened, "kept")
 
     def _carried_out(self, opened: Gradients, into: Into) -> list[Any]:
@@ -85,7 +85,7 @@ class ClipGradByNorm(ClipGrad):
         clip_norm: the limit, above 0; infinity measures only.
 
     Raises:
-        ValueError: for a limit of 0, a negative or a NaN.
+        ValueError: for a limit that is 0, negative or NaN.
 
     Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py``.
 
@@ -140,7 +140,7 @@ class ClipGradByGlobalNorm(ClipGrad):
         pairs = _pairs(params_grads)
         if all(g is None or not wanted(p) for p, g in pairs):
             self.last = None
-            return pairs  # Paddle leaves pairs without a gradient out only where it clips
+            return pairs  # Paddle leaves out pairs without a gradient only if it clips
         return super().__call__(pairs)
 
     def _clipped(self, opened: Gradients) -> list[Any]:
@@ -156,7 +156,7 @@ class ClipGradByGlobalNorm(ClipGrad):
 class ClipGradByValue(ClipGrad):
     r"""Clip each element between two bounds, as ``paddle.nn.ClipGradByValue`` does.
 
-    Into new tensors; of Paddle's a large one that fits may be returned itself, because an optimizer only reads it.
+    Into new tensors, except that a large Paddle tensor within the bounds may be returned itself: an optimizer only reads it.
 
     .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
 
@@ -196,7 +196,7 @@ def _pairs(params_grads: Any) -> Pairs:
     if not isinstance(params_grads, Iterable):
         raise _no_pairs(params_grads)
     pairs = list(params_grads)
-    is_usual = set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}  # sooner told of all than of each
+    is_usual = set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}  # faster to test all at once than one by one
     return pairs if is_usual else list(map(_pair, pairs))
 
 

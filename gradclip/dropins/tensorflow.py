@@ -30,16 +30,16 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         t: one tensor, dense or sparse.
         clip_norm: the limit; a negative one counts as 0, infinity clips nothing. A tensor, or a list, may have any shape that
             broadcasts against the norms with their reduced axes kept.
-        axes: the axes to take the norm over: an int, several, None for all, none for each element by itself.
+        axes: the axes of the norm: an int, several, None for all, an empty list for each element separately.
         name: accepted and of no effect.
 
     Returns:
         A tensor of the same framework, shape and dtype.
 
     Raises:
-        ValueError: for a NaN limit, and for axes that are out of range or named twice (with TensorFlow's tensors an exception
-            that is a ``tf.errors.InvalidArgumentError`` too).
-        TypeError: for what is no tensor, and for a dtype that is not floating or complex.
+        ValueError: for a NaN limit, and for axes that are out of range or named twice (for TensorFlow's tensors the exception
+            is also a ``tf.errors.InvalidArgumentError``).
+        TypeError: for an object that is not a tensor, and for a dtype that is not floating or complex.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 
@@ -62,16 +62,16 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     Args:
         t_list: a list or tuple of tensors and None, or any other container that :func:`gradclip.clip` takes.
         clip_norm: the limit, 0 to infinity; infinity measures only.
-        use_norm: the norm, where it is known already: a number or a 0-d tensor.
+        use_norm: the norm, if it is known: a number or a 0-d tensor.
         name: accepted and of no effect.
 
     Returns:
-        A list of the clipped tensors, None where there was None; for a dictionary or another nest one like it. And the norm:
-        ``use_norm`` itself, or a 0-d tensor of the widest real dtype. An infinite norm makes every element NaN.
+        A list of the clipped tensors, with None where there was None; for a dict or another nest a container like it. The
+        norm is ``use_norm`` itself, or a 0-d tensor of the widest real dtype. An infinite norm makes every element NaN.
 
     Raises:
         ValueError: for a negative or NaN limit.
-        TypeError: if ``t_list`` is no container, or ``use_norm`` no number.
+        TypeError: if ``t_list`` is not a container, or ``use_norm`` not a number.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 
@@ -101,7 +101,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
         A 0-d tensor of the widest real dtype.
 
     Raises:
-        TypeError: if ``t_list`` is no container.
+        TypeError: if ``t_list`` is not a container.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 
@@ -121,15 +121,15 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     .. math:: \max(\min(t, \text{clip\_value\_max}), \text{clip\_value\_min})
 
     Args:
-        t: one tensor, dense or sparse; of integers too if the bounds are whole numbers.
+        t: one tensor, dense or sparse; also of integers if the bounds are whole numbers.
         clip_value_min, clip_value_max: numbers, or tensors or lists that broadcast to the shape of ``t``.
         name: accepted and of no effect.
 
     Returns:
-        A tensor of the same framework, shape and dtype. NaN stays NaN; the lower bound wins where the bounds cross.
+        A tensor of the same framework, shape and dtype. NaN stays NaN; the lower bound wins if the bounds cross.
 
     Raises:
-        ValueError: for a bound of NaN or of a shape that does not fit.
+        ValueError: for a NaN bound, and for a bound whose shape does not fit.
         TypeError: for what is no tensor.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
@@ -144,7 +144,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
 
 def _limit(opened: Gradients, limit: Any) -> Any:
-    """Nested lists of numbers as a tensor, which TensorFlow takes them for; any other limit as it is."""
+    """Nested lists of numbers as a tensor, as in TensorFlow; any other limit unchanged."""
     if not isinstance(limit, (list, tuple)) or not _is_numbers(limit):
         return limit
     like = next((x for x in opened.leaves if x is not None), None)
@@ -164,7 +164,7 @@ def _within(numbers: Any, least: int, most: int) -> Any:
 
 
 def _rule(opened: Gradients, make: Callable[..., Rule], *limits: Any) -> Rule:
-    """A rule, its errors as the gradients' framework raises them."""
+    """A rule, with errors of the gradients' framework."""
     try:
         return make(*limits)
     except GradclipError as error:
@@ -187,9 +187,9 @@ def _tensors(t_list: Any, function: str) -> Gradients:
     if not isinstance(t_list, Sequence):
         return _no_parameters(open_(t_list, holders="none"), function)
     tensors = list(t_list)
-    # what is empty is a container of no tensors
+    # an empty list is a container without tensors
     numbers = [i for i, t in enumerate(tensors) if _is_numbers(t) and not (isinstance(t, (list, tuple)) and not t)]
-    # NumPy's scalars are numbers too, and stay its own unless there are tensors of another framework
+    # NumPy's scalars are numbers too, and stay NumPy's unless there are tensors of another framework
     are_mixed = bool(numbers) and len(set(map(find, tensors)) - {None}) > 1
     for i in numbers:
         if are_mixed or find(tensors[i]) is None:
@@ -206,7 +206,7 @@ def _no_parameters(opened: Gradients, function: str) -> Gradients:
 
 
 def _is_numbers(t: Any) -> bool:
-    """Whether ``t`` is a number or nested lists of numbers, which TensorFlow takes for a tensor."""
+    """Whether ``t`` is a number or nested lists of numbers, which TensorFlow treats as a tensor."""
     if isinstance(t, (list, tuple)):
         return all(_is_numbers(item) for item in t)
     return isinstance(t, (int, float))

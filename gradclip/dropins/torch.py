@@ -1,7 +1,7 @@
 """``torch.nn.utils``: in place, over parameters that hold their gradient.
 
-For torch and Paddle tensors the gradient is the parameter's ``.grad``, as in torch. The other frameworks keep no gradient in a
-parameter: there the functions take the gradients themselves, and write NumPy arrays and variables that are not trainable.
+For torch and Paddle tensors the gradient is the parameter's ``.grad``, as in torch. In the other frameworks parameters hold no
+gradient: there the functions take the gradients, and write into NumPy arrays and variables that are not trainable.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ def clip_grad_norm_(
               n = \lVert (\lVert g_1 \rVert_p, \ldots, \lVert g_k \rVert_p) \rVert_p
 
     Args:
-        parameters: one parameter or several, in a list, tuple, dict or iterator (which is consumed once). Those without a
-            gradient are left out; one that is listed twice counts once.
+        parameters: one parameter or several, in a list, tuple, dict or iterator (which is consumed once). A parameter
+            without a gradient does not count; one that is listed twice counts once.
         max_norm: the limit, 0 to infinity; infinity measures only.
         norm_type: the order p: any real number, ``inf``, ``-inf``, or their names.
-        error_if_nonfinite: raise if the norm is infinite or NaN, naming the gradients, all of them untouched.
-        foreach: accepted and of no effect; the fastest way is always taken.
-        reduce: for parameters of which other processes hold some, as in pipeline parallelism: as for :func:`gradclip.clip`.
-            Not for DTensors, whose placements say how they are split.
+        error_if_nonfinite: raise if the norm is infinite or NaN, with the names of the gradients; no gradient changes.
+        foreach: accepted and of no effect; gradclip always takes the fastest way.
+        reduce: if other processes have some of the parameters, as in pipeline parallelism: as for :func:`gradclip.clip`.
+            Not for DTensors, whose placements show their shards.
 
     Returns:
         The norm before clipping: a 0-d tensor of the gradients' widest real dtype, on the device of the first.
 
     Raises:
         ValueError: for a negative or NaN limit.
-        RuntimeError: for a non-finite norm if asked for, and for a dtype without the arithmetic.
-        TypeError: for what is no parameter, and for gradients that cannot be written.
+        RuntimeError: for a non-finite norm with ``error_if_nonfinite``, and for an unsupported dtype.
+        TypeError: for an object that is not a parameter, and for gradients that are not writable.
 
     Warns:
-        GradclipWarning: if there is nothing to clip: an exhausted iterator, or parameters none of which has a gradient.
+        GradclipWarning: if there is nothing to clip: an exhausted iterator, or parameters without any gradient.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 
@@ -84,7 +84,7 @@ def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = No
 
     Raises:
         ValueError: for a negative or NaN bound.
-        TypeError: for what is no parameter, and for gradients that cannot be written.
+        TypeError: for an object that is not a parameter, and for gradients that are not writable.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 
@@ -109,7 +109,7 @@ def get_total_norm(
     r"""The norm over tensors, as ``torch.nn.utils.get_total_norm`` computes it: the first half of :func:`clip_grad_norm_`.
 
     Args:
-        tensors: one tensor or several. Given parameters it is the norm of the parameters, as in torch, and not of their
+        tensors: one tensor or several. For parameters it is the norm of the parameters, as in torch, and not of their
             gradients.
         norm_type, error_if_nonfinite, foreach, reduce: as for :func:`clip_grad_norm_`.
 
@@ -117,8 +117,8 @@ def get_total_norm(
         A 0-d tensor of the widest real dtype, on the device of the first.
 
     Raises:
-        RuntimeError: for a non-finite norm if asked for, and for a dtype without the arithmetic.
-        TypeError: for what is no tensor.
+        RuntimeError: for a non-finite norm with ``error_if_nonfinite``, and for an unsupported dtype.
+        TypeError: for an object that is not a tensor.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 
@@ -129,26 +129,26 @@ def get_total_norm(
     rule = clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
     opened = _opened(tensors, "tensors", holders="none", reduce=reduce)
     norm = native_norm(opened, carry_out(opened, rule, Asked(until="norm", reduce=reduce)).norm, "torch")
-    # torch's is never differentiable
+    # torch's norm is never differentiable
     return norm if opened.backend is None or opened.lane.dtype else opened.backend.detach(norm)
 
 
 @as_it_is
 def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, foreach: bool | None = None) -> None:
-    r"""Clip gradients in place by a norm that is known, as ``torch.nn.utils.clip_grads_with_norm_`` does.
+    r"""Clip gradients in place by a known norm, as ``torch.nn.utils.clip_grads_with_norm_`` does.
 
     .. math:: g_i \leftarrow g_i \cdot \min\left(1, \frac{\text{max\_norm}}{\text{total\_norm} + 10^{-6}}\right)
 
     Args:
         parameters: as for :func:`clip_grad_norm_`.
         max_norm: the limit, 0 to infinity.
-        total_norm: a 0-d tensor or a number: what :func:`get_total_norm` returned, reduced over processes perhaps.
+        total_norm: a 0-d tensor or a number: the result of :func:`get_total_norm`, perhaps reduced over processes.
         foreach: accepted and of no effect.
 
     Raises:
         ValueError: for a negative or NaN limit, and for a negative norm.
         RuntimeError: for a norm that is not 0-d.
-        TypeError: for what is no parameter or no norm, and for gradients that cannot be written.
+        TypeError: for an object that is not a parameter or not a norm, and for gradients that are not writable.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 

@@ -1,4 +1,4 @@
-"""Limits that follow the run: pure functions from a state to a limit, and from a norm to the next state."""
+"""Limits that follow the run: pure functions that return a limit for a state, and the next state for a norm."""
 
 from gradclip.limits.adaptive import Adaptive
 from gradclip.limits.arithmetic import numbers, tensors

@@ -1,4 +1,4 @@
-"""A limit in the place of a number: it follows the run that it clips."""
+"""A limit that follows the run, in the place of a number."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ VERSION = 1
 
 
 class Adaptive:
-    """A limit that holds its state, for a rule: ``clip_grad_norm(max_norm=gradclip.Adaptive(limits.quantile(0.9)))``.
+    """A limit with its state, for a rule: ``clip_grad_norm(max_norm=gradclip.Adaptive(limits.quantile(0.9)))``.
 
-    At each clip it gives the limit by the past, and then observes the norm. Under distribution that is the reduced norm, so
-    that all processes have the same limit. On an accelerator the state lives on the device, and nothing is looked at. While
-    tracing it raises: there the state goes through, by the limit's own ``init``, ``limit`` and ``observe``.
+    Each clip takes the limit from past norms, then adds its own norm. Over several processes that is the reduced norm, so
+    all processes have the same limit. On an accelerator the state stays on the device, without synchronisation. While tracing
+    it raises: pass the state through, with the limit's own ``init``, ``limit`` and ``observe``.
 
     Args:
         limit: of :mod:`gradclip.limits`, or any object with ``init()``, ``limit(state)`` and ``observe(state, norm)``.
@@ -46,7 +46,7 @@ class Adaptive:
         2.1
     """
 
-    follows_the_run = True  #: so that a rule takes it in the place of a number
+    follows_the_run = True  #: a rule accepts it in the place of a number
 
     def __init__(self, limit: Any) -> None:
         missing = [name for name in ("init", "limit", "observe") if not callable(getattr(limit, name, None))]
@@ -56,18 +56,18 @@ class Adaptive:
         self.rule_of = limit
         self.state: dict[str, Any] = limit.init()
         self.last: Any = None
-        self._goes_through = False  # the state, as one of a traced function
-        self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state where a program holds it
+        self._goes_through = False  # the state of a traced function
+        self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state of a program
 
     @property
     def is_each(self) -> bool:
-        """Whether it follows the norm of each gradient, and its state has an entry for each."""
+        """Whether it follows the norm of each gradient, with a state for each."""
         return bool(getattr(self.rule_of, "joint", False))
 
     def carrying(self, state: Mapping[str, Any]) -> Adaptive:
-        """The same limit for one traced step, with a state of tensors that the caller carries through.
+        """The same limit for one traced step, with a state of tensors that the caller passes through.
 
-        Its ``state`` after the clip is the one for the next step.
+        Its ``state`` after the clip is the state for the next step.
 
         >>> import gradclip, numpy as np
         >>> from gradclip import limits
@@ -84,14 +84,14 @@ class Adaptive:
         return made
 
     def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
-        """Leave the state to a compiled program that has begun with it; ``take`` reads it there."""
+        """Leave the state to a compiled program that starts with it; ``take`` reads it there."""
         self._take = take
 
     def step(self, norm: Any) -> Any:
-        """The limit for a norm, which is observed: a float or a 0-d tensor."""
+        """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
         norm = looked_at(norm)
         held = next(iter(self.state.values()))
-        if isinstance(norm, float) and not isinstance(held, (float, list)):  # of a run that was on a device before
+        if isinstance(norm, float) and not isinstance(held, (float, list)):  # from a run on a device
             owner = find(held)
             assert owner is not None
             norm = owner.asarray(norm, "float32", held)
@@ -110,7 +110,7 @@ class Adaptive:
         return limit
 
     def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
-        """How many times its limit each norm is, for a limit that follows each gradient; each is observed."""
+        """Each norm divided by its limit, for a limit that follows each gradient; it then adds the norms to the state."""
         given = [0.0 if n is None else n for n in norms]
         if not self._goes_through and any(not isinstance(n, float) and not backend.can_look(n) for n in given):
             hint = "carry the state through: limit = adaptive.carrying(state), and limit.state after the clip."
@@ -134,16 +134,16 @@ class Adaptive:
         return [None if n is None else ratio[i, ...] for i, n in enumerate(norms)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, with a version."""
+        """The state, as numbers and lists, with a version."""
         if self._take is not None:
             self.state = dict(self._take())
         return {"version": VERSION, "of": getattr(self.rule_of, "version", 1), "state": numbers(self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         Raises:
-            ValueError: for that of another version or another limit, and for a limit whose state a program holds.
+            ValueError: for a state of another version or another limit, and for a limit whose state a program has.
         """
         if self._take is not None:
             hint = "load the state before the program is built."
@@ -167,12 +167,12 @@ def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:
 
 
 def adaptives(groups: Sequence[Group]) -> list[Adaptive]:
-    """The limits of several groups that follow the run, each once."""
+    """The limits of these rules that follow the run, each once."""
     return list({id(x): x for x in (group.rule.limit for group in groups) if isinstance(x, Adaptive)}.values())
 
 
 def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
-    """A rule or groups with other limits in the place of those with these identities, and with other fields."""
+    """A rule or groups with new limits for those with these ids, and with other fields."""
     if isinstance(rules, (list, tuple)):
         return [exchanged(group, limits, **others) for group in rules]
     if isinstance(rules, Group):
@@ -181,7 +181,7 @@ def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
 
 
 def follows(rules: Rules) -> bool:
-    """Whether a rule, or one of several, has a limit that follows the run."""
+    """Whether a rule, or one of several groups, has a limit that follows the run."""
     if isinstance(rules, Rule):
         return isinstance(rules.limit, Adaptive)
     groups = rules if isinstance(rules, (list, tuple)) else (rules,)
@@ -189,7 +189,7 @@ def follows(rules: Rules) -> bool:
 
 
 def with_limits(opened: Gradients, rules: Rules, asked: Asked, carry_out: Callable[[Gradients, Rules, Asked], Found]) -> Found:
-    """A clip in two stages: the norm first, from which each limit takes its state further, then the rest by that norm."""
+    """A clip in two stages: first the norm, which updates each limit, then the clip by that norm."""
     first = dataclasses.replace(asked, until="norm")
     norms = asked.norm if asked.norm is not UNKNOWN else carry_out(opened, _measuring(rules), first).norm
     if asked.until == "norm":
@@ -205,7 +205,7 @@ def with_limits(opened: Gradients, rules: Rules, asked: Asked, carry_out: Callab
 
 
 def _measuring(rules: Any) -> Any:
-    """The same rules with a limit of infinity, which only measures."""
+    """The same rules with an infinite limit, which only measures."""
     if isinstance(rules, (list, tuple)):
         return [_measuring(group) for group in rules]
     if isinstance(rules, Group):

@@ -1,4 +1,4 @@
-"""The arithmetic of limits, once: on floats where looking at a norm is free, else on a framework's tensors."""
+"""The arithmetic of limits: on floats if reading a norm is free, else on a framework's tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIDDLE = 2.0 ** (1 / 16)  # of a bin, from its lower edge
 
 
 class Floats:
-    """On numbers and lists of numbers."""
+    """Arithmetic on numbers and lists of numbers."""
 
     sqrt, log = staticmethod(math.sqrt), staticmethod(math.log)
     least, most = staticmethod(min), staticmethod(max)
@@ -45,7 +45,7 @@ class Floats:
 
 
 class Tensors:
-    """On tensors, which nobody looks at; every operation goes for vectors too, element by element."""
+    """Arithmetic on tensors, without reading them; every operation also works on vectors, element by element."""
 
     def __init__(self, backend: Backend, like: Tensor) -> None:
         self.backend, self.like = backend, like
@@ -88,24 +88,24 @@ _FLOATS = Floats()
 
 
 def arithmetic(state: Mapping[str, Any]) -> Floats | Tensors:
-    """That of the numbers or the tensors in a state."""
+    """The arithmetic for the numbers or tensors of a state."""
     x = next(iter(state.values()), 0.0)
     backend = None if isinstance(x, (int, float, list)) else find(x)
     return _FLOATS if backend is None else Tensors(backend, x)
 
 
 def spread(state: Mapping[str, Any], each: int | None) -> dict[str, Any]:
-    """A state with a list of so many in the place of each number, for a limit that follows each gradient; None as it is."""
+    """A state with a list of so many in the place of each number, for a limit that follows each gradient; None stays."""
     return {name: x if each is None or not isinstance(x, (int, float)) else [x] * each for name, x in state.items()}
 
 
 def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) -> dict[str, Any]:
-    """A state of numbers and lists as tensors beside ``like``, to be carried through ``jax.jit`` and its like.
+    """A state of numbers and lists as tensors on the device of ``like``, to pass through ``jax.jit`` and the like.
 
     Args:
-        state: of a limit's ``init``.
+        state: from a limit's ``init``.
         like: a tensor.
-        each: for a limit that follows the norm of each gradient (:func:`adagc`): how many gradients there are.
+        each: for a limit that follows the norm of each gradient (:func:`adagc`): the number of gradients.
     """
     backend = find(like)
     assert backend is not None
@@ -113,7 +113,7 @@ def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) 
 
 
 def numbers(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state as plain numbers and lists; tensors are looked at."""
+    """A state as numbers and lists; it reads tensors."""
     found: dict[str, Any] = {}
     for name, x in state.items():
         backend = None if isinstance(x, (int, float, list)) else find(x)

@@ -1,4 +1,4 @@
-"""What a limit that follows the run is: three pure functions of a state; and what all of ours have in common."""
+"""The protocol of a limit that follows the run: three pure functions of a state; and the base class of gradclip's limits."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ State = dict[str, Any]
 
 
 class Limit(Protocol):
-    """A limit as three pure functions. A state has a fixed size: numbers and lists of numbers, by name.
+    """A limit as three pure functions. A state has a fixed size: a dict of numbers and lists of numbers.
 
-    Where it has a fourth, ``target(state, norm)``, a norm above ``limit(state)`` is scaled to that instead, which must not be
+    With a fourth, ``target(state, norm)``, a norm above ``limit(state)`` is scaled to the target, which must not be
     above the limit.
     """
 
     def init(self) -> State:
-        """The state before the first step, of plain numbers."""
+        """The state before the first step, of numbers."""
 
     def limit(self, state: State) -> Any:
-        """The limit for the next step: from the past alone."""
+        """The limit for the next step, from the past steps only."""
 
     def observe(self, state: State, norm: Any) -> State:
         """The state after a step with this norm, before it was clipped."""
 
 
 class Following:
-    """What our limits share, in this order at each step:
+    """The base of gradclip's limits. In each step, in this order:
 
-    - for the first ``warmup`` norms a fixed limit holds, ``at_first``;
-    - a norm that is not finite is selected away, and a norm of 0 says nothing: neither changes what is known;
-    - a norm counts as at most ``winsor`` times the limit, so that an outlier cannot raise its own limit by more;
-    - after ``patience`` norms in a row that were not finite, or above ``winsor`` times the limit, everything that is known is
-      forgotten and it warms up again: it never refuses for ever.
+    - for the first ``warmup`` norms the limit is fixed, ``at_first``;
+    - a norm that is 0 or not finite does not change the limit;
+    - a norm counts as at most ``winsor`` times the limit, so an outlier cannot raise the limit by more;
+    - after ``patience`` norms in a row that were not finite, or above ``winsor`` times the limit, the state is reset and
+      it warms up again: it never refuses for ever.
     """
 
     version = 1
@@ -48,10 +48,10 @@ class Following:
             if not value > 0:
                 raise ArgumentError(f"{name} must be positive.", f"{name}={value}")
         self.warmup, self.at_first, self.winsor, self.patience = warmup, float(at_first), float(winsor), patience
-        self.far = self.winsor  #: times the limit: a norm above that is refused
+        self.far = self.winsor  #: times the limit: a norm above this is refused
 
     def blank(self) -> State:
-        """What is known before the first norm."""
+        """The state before the first norm."""
         raise NotImplementedError
 
     def known(self, ops: Floats | Tensors, state: Mapping[str, Any]) -> Any:
@@ -59,7 +59,7 @@ class Following:
         raise NotImplementedError
 
     def learn(self, ops: Floats | Tensors, state: Mapping[str, Any], norm: Any) -> State:
-        """What is known after a finite, positive, winsorised norm."""
+        """The state after a finite, positive, winsorised norm."""
         raise NotImplementedError
 
     def init(self) -> State:
@@ -72,7 +72,7 @@ class Following:
         return ops.where(state["count"] >= self.warmup, self.known(ops, state), self.at_first)
 
     def winsorised(self, ops: Floats | Tensors, state: Mapping[str, Any], norm: Any) -> Any:
-        """A norm as it is observed after the warm-up."""
+        """A norm as it counts after the warm-up."""
         return ops.least(norm, self.limit(state) * self.winsor) if self.winsor < math.inf else norm
 
     def observe(self, state: Mapping[str, Any], norm: Any) -> State:
@@ -83,7 +83,7 @@ class Following:
         is_warm = state["count"] >= self.warmup
         seen = ops.where(is_warm, self.winsorised(ops, state, norm), norm)
         says = ops.both(finite, norm > 0)
-        learnt = self.learn(ops, state, ops.where(says, seen, 1.0))  # which is not used where nothing is said
+        learnt = self.learn(ops, state, ops.where(says, seen, 1.0))  # it is not used where nothing changes
         is_far = ops.both(is_warm, norm > self.limit(state) * self.far)
         refused = ops.where(finite, ops.where(is_far, state["refused"] + 1, 0.0), state["refused"] + 1)
         after: State = {name: ops.where(says, x, state[name]) for name, x in learnt.items()}

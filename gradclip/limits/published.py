@@ -1,4 +1,4 @@
-"""The limits that have been published, each with its formula and its source, and where ours departs from it."""
+"""Published limits, each with its formula, its source, and how gradclip's differs."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def quantile(
 ) -> Quantile:
     """A quantile of the norms so far: the default among the limits that follow a run.
 
-    The norms are counted in the monitor's histogram, each weighing ``decay`` times less with each further norm, so that the
-    limit is off by at most 4.5 %. A norm counts as at most ``winsor`` times the limit.
+    The monitor's histogram counts the norms; each new norm multiplies the weight of the earlier ones by ``decay``. The limit
+    is off by at most 4.5 %. A norm counts as at most ``winsor`` times the limit.
 
     Args:
         q: which; 0.9 clips one step in ten.
         decay: 0.999 remembers some 1,000 steps, 1 all of them.
-        warmup: for so many norms ``at_first`` is the limit.
-        at_first: the limit until then.
+        warmup: the number of norms for which ``at_first`` is the limit.
+        at_first: the limit during the warm-up.
         winsor: an outlier counts as this many times the limit.
-        patience: after so many norms in a row that were not finite, or above ``winsor`` times the limit, it begins anew.
+        patience: after so many norms in a row that were not finite, or above ``winsor`` times the limit, it starts again.
 
     Example:
         >>> from gradclip import limits
@@ -109,7 +109,7 @@ class ZClip(Following):
         return state["mean"] + self.z * (ops.sqrt(state["var"]) + self.eps)
 
     def target(self, state: Mapping[str, Any], norm: Any) -> Any:
-        """What a norm above the limit is scaled to: the more below the limit, the further it is above."""
+        """The norm to which a norm above the limit is scaled: the higher the norm, the lower the target."""
         ops = arithmetic(state)
         deviation = ops.sqrt(state["var"])
         z = (norm - state["mean"]) / (deviation + self.eps)
@@ -122,7 +122,7 @@ class ZClip(Following):
     def learn(self, ops: Floats | Tensors, state: Mapping[str, Any], norm: Any) -> State:
         mean = self.alpha * state["mean"] + (1 - self.alpha) * norm
         var = self.alpha * state["var"] + (1 - self.alpha) * (norm - mean) * (norm - mean)
-        # in the warm-up those of all norms (Welford): of the last of them they are those of the buffer that the code keeps
+        # in the warm-up those of all norms so far (Welford); at its end they equal those of the published code's buffer
         count = state["count"] + 1
         first_mean = state["mean"] + (norm - state["mean"]) / count
         first_var = state["var"] + ((norm - state["mean"]) * (norm - first_mean) - state["var"]) / count
@@ -133,7 +133,7 @@ class ZClip(Following):
 def zclip(
     alpha: float = 0.97, z: float = 2.5, *, warmup: int = 25, at_first: float = 1.0, eps: float = 1e-6, patience: int = 100
 ) -> ZClip:
-    r"""ZClip: what lies more than z deviations above the mean is scaled to :math:`\mu + z^2 \sigma / z_t`.
+    r"""ZClip: a norm more than z deviations above the mean is scaled to :math:`\mu + z^2 \sigma / z_t`.
 
     .. math:: \mu' = \alpha \mu + (1 - \alpha) n, \quad \sigma'^2 = \alpha \sigma^2 + (1 - \alpha) (n - \mu')^2, \quad
               z_t = (n - \mu) / (\sigma + \mathrm{eps})
@@ -141,9 +141,9 @@ def zclip(
     with the clipped norm for n, and after a warm-up of 25 norms, whose mean and variance it begins with.
 
     Source: Kumar, Owen, Chowdhury, Güra 2025, arXiv 2504.02507, and github.com/bluorion-com/ZClip (``zscore``,
-    ``adaptive_scaling``), which is followed where they differ: eps is added to the deviation, and the variance is that from the
-    new mean. Its ``max_grad_norm`` holds in our warm-up (``at_first``); after that there is no second limit. After ``patience``
-    clipped norms in a row ours begins anew: as published, it stays at the old mean for ever when the norms go up at once.
+    ``adaptive_scaling``). Where the two differ, gradclip follows the code: eps is added to the deviation, and the variance
+    uses the new mean. Its ``max_grad_norm`` is the limit of our warm-up (``at_first``); later there is no second limit. After
+    ``patience`` clipped norms in a row ours starts again: as published, it keeps the old mean for ever after the norms jump.
     """
     return ZClip(alpha, z, eps, warmup=warmup, at_first=at_first, patience=patience)
 
@@ -239,7 +239,7 @@ class Schedule:
         return {"step": 0.0}
 
     def limit(self, state: Mapping[str, Any]) -> Any:
-        """The limit of this step."""
+        """The limit of the next step."""
         return self.function(state["step"])
 
     def observe(self, state: Mapping[str, Any], norm: Any) -> State:

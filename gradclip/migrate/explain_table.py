@@ -16,21 +16,27 @@ __all__ = ["markdown"]
 _HEAD = """\
 # Which clip is which
 
-Made from the table that `gradclip migrate` and `gradclip explain` use, and from the dialects; a test keeps it so.
-`gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"` says the same of one call, with its arguments, and the code for each
-framework; `gradclip explain torch.clip_grad_norm keras.clipnorm` shows two conventions on numbers.
+This page comes from the table of `gradclip migrate` and `gradclip explain`, and from the dialects; a test keeps it current.
+`gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"` explains one call with its arguments, and writes it for each framework.
+`gradclip explain torch.clip_grad_norm keras.clipnorm` compares two conventions on numbers.
 
 ## The conventions
 
-What becomes of a gradient `g`. Where the norm is infinite, or a limit is 0, gradclip may depart from the native on purpose: the
-[departures](departures.md) say where and why."""
+The table shows what each dialect computes for a gradient `g`. If the norm is infinite or the limit is 0, gradclip may depart
+from the native on purpose: the [departures](departures.md) say where and why."""
 _CALLS = """\
-## The calls, and the same in other frameworks
+## The calls and their equivalents
 
-`=` is the same to the last bit, `≈` the same within rounding, — nothing of the framework's own: use gradclip, with the rule
-of the dialect. A new name in the same framework, and most of what is under *gradclip*, is a change of the call alone; elsewhere
-the code around it changes too. (1) For a limit above 0 and below infinity: at these the natives differ. (2) Where the lower
-bound is the upper one negated."""
+| mark | meaning |
+| --- | --- |
+| `=` | the same to the last bit |
+| `≈` | the same within rounding |
+| — | the framework has no equivalent: use gradclip with the dialect's rule |
+| (1) | for a limit above 0 and below infinity; at 0 and infinity the natives differ |
+| (2) | if the lower bound is the negative of the upper one |
+
+To use a new name in the same framework, or most names under *gradclip*, you change only the call. Otherwise you also change the
+code around it."""
 _GROUPS = {
     "GT": "torch",
     "GF": "TensorFlow",

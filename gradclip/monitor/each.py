@@ -1,4 +1,4 @@
-"""The norm of each gradient by its name, now and then: whose is largest, whose is always zero."""
+"""The norm of each gradient by its name, every so many steps: which is largest, which is always zero."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _RULE = Rule(name="norms", scope=Scope.TENSOR, order=2.0)
 
 @dataclass(slots=True)
 class Share:
-    """What was seen of one gradient, in the mean over the steps at which it was measured."""
+    """The statistics of one gradient, as means over the steps that measured it."""
 
     name: str
-    share: float  #: of the square of the total norm
-    ratio: float  #: its norm over that of its parameter; NaN where the parameter is not known
+    share: float  #: the share of the square of the total norm
+    ratio: float  #: its norm divided by its parameter's; NaN if the parameter is unknown
     always_zero: bool
-    measured: int  #: how often
+    measured: int  #: how often it was measured
 
 
 class Each:
@@ -37,9 +37,9 @@ class Each:
         self.waiting: list[tuple[int, list[str], list[Any], list[Any]]] = []
 
     def measure(self, grads: Any, step: int = -1) -> None:
-        """Measure each gradient in a container, in one pass; the norms stay where they are.
+        """Measure each gradient in a container, in one pass; the norms stay on their device.
 
-        ``step`` is its number if culprits are to be found among them: these are the gradients before the clip.
+        ``step`` is the step's number, if these are the gradients before the clip and may show culprits.
         """
         opened = open_(grads)
         if opened.backend is None or not opened.present:
@@ -50,7 +50,7 @@ class Each:
         self.waiting.append((step, [names[i] for i in places], norms, _norms_of_owners(opened, places)))
 
     def count(self) -> tuple[list[str], int] | None:
-        """Bring the norms that wait to the host, and add them up; returns the first step with culprits, and their names."""
+        """Move the pending norms to the host and add them up; returns the first step with culprits, and their names."""
         waiting, self.waiting = self.waiting, []
         culprits = None
         numbers = iter(read([x for _, _, norms, owners in waiting for x in (*norms, *owners)]))
@@ -63,7 +63,7 @@ class Each:
                     self._add(name, norm / total, norm / owner if owner > 0 else math.nan)
             elif total and step >= 0 and culprits is None:
                 spoilt = [name for name, norm in zip(names, values, strict=True) if not norm < math.inf]
-                is_known = 0 < len(spoilt) < max(len(names), 2)  # a clip in place makes all NaN, and they blame nobody
+                is_known = 0 < len(spoilt) < max(len(names), 2)  # a clip in place makes all of them NaN, which shows no culprit
                 culprits = (spoilt, step) if is_known else None
         return culprits
 
@@ -74,7 +74,7 @@ class Each:
             sums[i] += x
 
     def shares(self) -> list[Share]:
-        """What was seen of each gradient, that with the largest share of the total first."""
+        """The statistics of each gradient, the largest share of the total first."""
         found = [
             Share(name, share / n, ratio / known if known else math.nan, zeros == n, int(n))
             for name, (n, share, zeros, ratio, known) in self.sums.items()
@@ -82,7 +82,7 @@ class Each:
         return sorted(found, key=lambda seen: -seen.share)
 
     def merge(self, other: Mapping[str, Sequence[float]]) -> None:
-        """Add what was seen elsewhere."""
+        """Add the statistics of another object."""
         for name, sums in other.items():
             self.sums[name] = [a + float(b) for a, b in zip(self.sums.get(name, [0.0] * 5), sums, strict=True)]
 
@@ -96,7 +96,7 @@ def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
 
 
 def _norms(opened: Gradients, places: Iterable[int]) -> list[Any]:
-    """The norm of each gradient at these places; a gradient in parts on several processes has that of the whole."""
+    """The norm of each gradient at these places; for a sharded gradient the norm of the complete one."""
     norms = run(opened, _RULE, Asked(until="norm")).norm
     found: list[Any] = held([norms[i] for i in places])
     return found

@@ -1,7 +1,7 @@
 """A histogram of norms over their logarithm: of constant size, with exact count, sum and extremes, and quantiles to 4.5 %.
 
-There are eight bins an octave, from the least float to the largest. Bin ``k`` holds the norms from ``2**(k/8)`` up to
-``2**((k+1)/8)``. A quantile is the middle of its bin, so that it is off by at most a factor of ``2**(1/16)``.
+There are eight bins an octave, from the smallest float to the largest. Bin ``k`` holds the norms from ``2**(k/8)`` up to
+``2**((k+1)/8)``. A quantile is the middle of its bin, so it is off by at most a factor of ``2**(1/16)``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gradclip.errors import ArgumentError
 
 __all__ = ["LARGEST", "PER_OCTAVE", "ROUNDED", "Histogram", "bin_of", "edge", "quantile_of_bins"]
 
-LARGEST = sys.float_info.max  #: a sum beyond it counts as that
+LARGEST = sys.float_info.max  #: a larger sum counts as this
 PER_OCTAVE = 8  #: bins
-ROUNDED = 1 + 2.0**-20  #: a clipped norm may be this much below its limit, and in another bin
+ROUNDED = 1 + 2.0**-20  #: a clipped norm may be this much below its limit, and so in another bin
 
 
 def _least_at(eighth: int) -> float:
@@ -43,7 +43,7 @@ def bin_of(norm: float) -> int:
 
 
 def edge(k: int) -> float:
-    """The least float in bin ``k``; infinity above the last.
+    """The smallest float in bin ``k``; infinity above the last.
 
     >>> edge(0), edge(8), bin_of(edge(3)), bin_of(edge(3) * (1 - 2**-52))
     (1.0, 2.0, 3, 2)
@@ -58,7 +58,7 @@ def edge(k: int) -> float:
 
 
 def quantile_of_bins(bins: Mapping[int, float], zeros: float, q: float) -> float:
-    """The norm that a fraction ``q`` of the counted ones does not exceed: the middle of its bin, or 0.
+    """The norm that a fraction ``q`` of the counted norms does not exceed: the middle of its bin, or 0.
 
     >>> quantile_of_bins({0: 3, 8: 1}, 0, 0.5), quantile_of_bins({0: 3, 8: 1}, 5, 0.5)
     (1.0442737824274138, 0.0)
@@ -75,7 +75,7 @@ def quantile_of_bins(bins: Mapping[int, float], zeros: float, q: float) -> float
 
 
 class Histogram:
-    """Norms that are counted, not kept.
+    """Counts norms and keeps none.
 
     >>> seen = Histogram()
     >>> for norm in (1.0, 2.0, 3.0, 50.0): seen.add(norm)
@@ -86,7 +86,7 @@ class Histogram:
     __slots__ = ("bins", "count", "largest", "least", "total", "zeros")
 
     def __init__(self) -> None:
-        self.bins: dict[int, int] = {}  #: bin -> how many
+        self.bins: dict[int, int] = {}  #: bin -> count
         self.zeros = 0  #: norms of 0, which have no logarithm
         self.count = 0
         self.total = 0.0
@@ -94,7 +94,7 @@ class Histogram:
         self.largest = 0.0
 
     def add(self, norm: float, is_clipped: bool = False) -> None:
-        """Count a finite norm that is not negative; of a clipped one rounding may have left less than its limit."""
+        """Count a finite norm that is not negative; rounding may have put a clipped norm below its limit."""
         self.count += 1
         self.total = min(self.total + norm, LARGEST)
         if norm < self.least:
@@ -109,17 +109,17 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """The mean; NaN of nothing. A sum beyond the largest float counts as that."""
+        """The mean; NaN without norms. A sum above the largest float counts as the largest float."""
         return self.total / self.count if self.count else math.nan
 
     def quantile(self, q: float) -> float:
-        """The ``q``-quantile, between the least and the largest; NaN of nothing."""
+        """The ``q``-quantile, between the smallest and the largest norm; NaN without norms."""
         if not self.count:
             return math.nan
         return min(max(quantile_of_bins(self.bins, self.zeros, q), self.least), self.largest)
 
     def merge(self, other: Histogram) -> None:
-        """Count what the other has counted too."""
+        """Add the counts of another histogram."""
         self.count += other.count
         self.total = min(self.total + other.total, LARGEST)
         self.zeros += other.zeros
@@ -128,7 +128,7 @@ class Histogram:
             self.bins[k] = self.bins.get(k, 0) + many
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists."""
+        """The state, as numbers and lists."""
         bins = sorted(self.bins)
         extremes = [self.least, self.largest] if self.count else []
         return {
@@ -143,7 +143,7 @@ class Histogram:
 
     @classmethod
     def loaded(cls, state: Mapping[str, Any]) -> Histogram:
-        """The histogram whose state this is.
+        """The histogram with this state.
 
         Raises:
             ValueError: for other bins.

@@ -1,4 +1,4 @@
-"""What clipping did: told after each step, asked whenever somebody wants to know."""
+"""The monitor: ``update`` after each step, ``report`` at any time."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from gradclip.tracing import as_it_is
 
 __all__ = ["VERSION", "Monitor"]
 
-VERSION = 1  #: of the state
+VERSION = 1  #: the version of the state
 
 
 class Monitor:
-    """Counts what clipping does, in memory of constant size: how often, how much, and the quantiles of the norm.
+    """Records what clipping does, in constant memory: how often, how much, and the quantiles of the norm.
 
-    Tell it of each step: ``monitor.update(gradclip.clip_(grads, rule))``. Nothing is looked at then: the norms stay where
-    they are and come to the host together, every ``every`` steps and for a report.
+    Call ``monitor.update(gradclip.clip_(grads, rule))`` in each step. It does not synchronise: the norms stay on their device,
+    and one transfer moves them to the host every ``every`` steps and for a report.
 
-    The norm *before* the clip and the norm *after* it have names of their own. A norm that is not finite is counted, with the
-    first and the last such step, and enters nothing else. Steps are numbered from 0. Of a rule with a norm for each gradient
-    each of these norms counts; such a step is clipped if one of them was. A rule by value has no norm.
+    The norm *before* the clip and the norm *after* it have separate names. The monitor counts norms that are not finite, and
+    keeps the first and the last such step; no other number includes them. Steps count from 0. For a rule with a norm for each
+    gradient every norm counts, and a step is clipped if one gradient was. A rule by value has no norm.
 
-    Several groups (:class:`gradclip.Group`) have a section each, numbered as in the list: ``"0/norm_before_p50"``. Where a norm
-    is reduced over processes, all of them see that norm and report the same.
+    Each of several groups (:class:`gradclip.Group`) has a section with its number in the list: ``"0/norm_before_p50"``. If a
+    norm is reduced over processes, all processes get the same norm and report the same.
 
     Args:
-        every: the norms of so many steps are read in one transfer.
-        each: every so many steps measure the norm of each gradient too, in one pass more: see :meth:`gradients`. None for
-            never. After a norm that was not finite, with no culprit known, every step is measured for a while.
+        every: the number of steps whose norms come in one transfer.
+        each: measure the norm of each gradient every so many steps, in one more pass: see :meth:`gradients`. None for
+            never. After a norm that is not finite and has no known culprit, every step is measured for a while.
 
     Example:
         >>> import gradclip, numpy as np
@@ -62,7 +62,7 @@ class Monitor:
         self._each = Each()
         self._culprits: tuple[list[str], int] | None = None
         self._measured = -1  # the last step whose gradients were measured
-        self._hunts = False  # whether a norm was not finite, and nobody knows why
+        self._hunts = False  # whether a norm was not finite and has no known culprit
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
         self._waiting: list[tuple[Any, Any, Any]] = []  # norm, coefficient, limit
@@ -70,12 +70,12 @@ class Monitor:
 
     @as_it_is
     def update(self, result: Any, *, limit: Any = None, grads: Any = None) -> Any:
-        """Take note of one step.
+        """Record one step.
 
         Args:
             result: what :func:`gradclip.clip` or :func:`gradclip.clip_` returned; or a norm, as
                 :func:`gradclip.clip_grad_norm_` returns it: a number or a tensor, or a list of them.
-            limit: for a norm the limit that it was clipped by, a number or a 0-d tensor. Without it a norm was only measured.
+            limit: for a norm: its limit, a number or a 0-d tensor. Without it the norm was only measured.
             grads: for ``each=`` the gradients before the clip, or the parameters that hold them, by name:
                 ``dict(model.named_parameters())``; without it those in the result, whose shares are the same.
 
@@ -83,8 +83,8 @@ class Monitor:
             ``result``, so that a call can be wrapped.
 
         Raises:
-            TypeError: for what is no norm.
-            ValueError: for one that is being traced; :func:`gradclip.observed` is for these.
+            TypeError: for an object that is not a norm.
+            ValueError: for a traced norm; use :func:`gradclip.observed`.
         """
         if type(result) is ClipResult:
             norm, coefficient = result.found()
@@ -116,24 +116,24 @@ class Monitor:
 
     @as_it_is
     def measure(self, grads: Any) -> None:
-        """For ``each=``: measure the gradients of the next step before they are clipped in place, if it is a step for that.
+        """For ``each=``: measure the gradients of the next step, if it is due, before they are clipped in place.
 
         Args:
             grads: any container that :func:`gradclip.clip` takes, or parameters that hold gradients, by name.
         """
         if self._is_time():
             if self._measured == self._told and self._each.waiting:
-                self._each.waiting.pop()  # of a clip that raised: the step begins again
+                self._each.waiting.pop()  # from a clip that raised: the step begins again
             self._measured = self._told
             self._each.measure(grads, self._told)
 
     def _is_time(self) -> bool:
-        """Whether the next step is one to measure each gradient at."""
+        """Whether the next step is due to measure each gradient."""
         return self.each is not None and (self._hunts or self._told % self.each == 0)
 
     @property
     def _told(self) -> int:
-        """How many steps it was told of."""
+        """The number of recorded steps."""
         return (self._sections[0].steps if self._sections else 0) + len(self._waiting)
 
     def _blame(self, names: Sequence[str], step: int) -> None:
@@ -143,7 +143,7 @@ class Monitor:
         self._hunts = False
 
     def gradients(self) -> list[Share]:
-        """What ``each=`` has measured of each gradient: that with the largest share of the total norm comes first.
+        """The statistics of each gradient, from ``each=``: the largest share of the total norm comes first.
 
         Example:
             >>> import gradclip, numpy as np
@@ -165,7 +165,7 @@ class Monitor:
         self._is_list = groups
 
     def _read(self) -> None:
-        """Bring the norms that wait to the host, and count them."""
+        """Move the pending norms to the host, and count them."""
         measured = self._each.count()
         if measured is not None:
             self._blame(*measured)
@@ -189,14 +189,14 @@ class Monitor:
         self._hunts = self._culprits is None and any(map(self._is_fresh, self._sections))
 
     def _is_fresh(self, section: Section) -> bool:
-        """Whether a norm was not finite lately: of one long ago no gradient is left to blame."""
+        """Whether a norm was not finite recently: after many steps the culprits cannot be found."""
         return any(section.steps - step <= max(self.every, self.each or 0) for step in section.not_finite_steps[-1:])
 
     # ---- what was seen ---------------------------------------------------------------------------------------------------
 
     @property
     def sections(self) -> list[Section]:
-        """What was counted: of each group, or of the one rule."""
+        """The sections: one for each group, or one for the rule."""
         if self._waiting:
             self._read()
         for take in self._sources:
@@ -204,11 +204,11 @@ class Monitor:
         return self._sections or [Section()]
 
     def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
-        """Count also what is counted elsewhere, as in the variables of a compiled program.
+        """Add counts from elsewhere, such as the variables of a compiled program.
 
         Args:
-            take: is called whenever somebody asks for what was seen; returns a state of :func:`gradclip.observed`, and has
-                forgotten it then.
+            take: the monitor calls it before each report. It returns a state of :func:`gradclip.observed` and resets its
+                own.
         """
         self._sources.append(take)
 
@@ -216,7 +216,7 @@ class Monitor:
     def culprits(self) -> tuple[list[str], int] | None:
         """The names of the gradients that were not finite, and the number of the first step for which they are known; or None.
 
-        On the host a result knows them. On an accelerator only gradients say so that are measured before the clip: with
+        On the host a result knows them. On an accelerator they come from gradients that were measured before the clip: with
         ``each=`` in a slot, in ``update(gradclip.clip(grads, rule), grads=grads)``, or by :meth:`measure`.
         """
         if self._each.waiting:
@@ -224,12 +224,12 @@ class Monitor:
         return self._culprits
 
     def report(self) -> dict[str, float]:
-        """A flat dict of numbers, for any logger. Of several groups each name begins with the group's number: ``"0/steps"``.
+        """A flat dict of numbers, for any logger. With several groups each name begins with the group's number: ``"0/steps"``.
 
         ``steps``, ``clipped_steps``, ``clipped_fraction`` (of the steps with a finite norm), ``coefficient_mean``;
         ``norm_before_mean``, ``_p1``, ``_p10``, ``_p50``, ``_p90``, ``_p99``, ``_largest``, and the same for ``norm_after``;
-        ``not_finite``, ``not_finite_first_step`` and ``not_finite_last_step``, the latter two where there is one.
-        A quantile is off by less than 4.5 %; the others are exact but for rounding. What nothing is known of is NaN.
+        ``not_finite``, ``not_finite_first_step`` and ``not_finite_last_step``, the last two only if there is one.
+        A quantile is off by less than 4.5 %; the others are exact but for rounding. An unknown number is NaN.
         """
         sections = self.sections
         if not self._is_list:
@@ -246,23 +246,23 @@ class Monitor:
     def plot(self, path: str | Path) -> None:
         """Write a picture of the run, 1200 x 600 pixels.
 
-        It has the norm before the clip over the steps, with a band from its 10th to its 90th percentile, the limit, marks where
-        steps were clipped or not finite, and the histogram at the side.
+        It shows the norm before the clip over the steps, with a band from its 10th to its 90th percentile, the limit, marks for
+        steps that were clipped or not finite, and the histogram at the side.
 
         Args:
-            path: the file; its ending says the format: ``"run.png"``, ``"run.svg"``.
+            path: the file; its suffix is the format: ``"run.png"``, ``"run.svg"``.
 
         Raises:
-            ImportError: where matplotlib is not installed: ``pip install 'gradclip[monitor]'``.
+            ImportError: without matplotlib: ``pip install 'gradclip[monitor]'``.
         """
         draw(self.sections, path)
 
     def init(self, *, like: Any = None, groups: int | None = None) -> dict[str, Any]:
-        """A state for :func:`gradclip.observed`, which is what :meth:`update` is where a step is traced.
+        """A state for :func:`gradclip.observed`, which replaces :meth:`update` in a traced step.
 
         Args:
-            like: a tensor of the framework whose tensors the state is made of, on their device; None for JAX.
-            groups: how many, where the rule is a list of groups.
+            like: a tensor: the state has tensors of its framework on its device; None for JAX.
+            groups: their number, if the rule is a list of groups.
 
         Returns:
             Nested dicts and lists of tensors, some 17 kB for each group. ``monitor.merge(state)`` reads it.
@@ -270,15 +270,15 @@ class Monitor:
         return init(like, groups)
 
     def merge(self, other: Monitor | Mapping[str, Any]) -> None:
-        """Count what another monitor has counted, of another process or of the run before a restart, as steps that come after.
+        """Add the counts of another monitor, of another process or of another part of the run, as later steps.
 
         Args:
-            other: a monitor, or a state from :func:`gradclip.observed`. A state holds all that it has seen since ``init``:
+            other: a monitor, or a state from :func:`gradclip.observed`. A state has all counts since ``init``:
                 merge it once, or into a new monitor each time.
 
         Raises:
-            TypeError: for what is no monitor.
-            ValueError: for one of groups where this is of one rule, or of another number of groups.
+            TypeError: for an object that is not a monitor.
+            ValueError: if one is for groups and the other for a rule, or the numbers of groups differ.
         """
         given: object = other
         if isinstance(given, Mapping) and "groups" in given:
@@ -304,7 +304,7 @@ class Monitor:
             section.merge(more)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers and lists, for JSON, ``torch.save``, Orbax, Paddle; with a version."""
+        """The complete state, as numbers and lists, for JSON, ``torch.save``, Orbax, Paddle; with a version."""
         sections = self.sections if self.sections[0].steps else []
         return {
             "version": VERSION,
@@ -316,10 +316,10 @@ class Monitor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; what this monitor has counted so far is forgotten.
+        """Continue from a state; the monitor's own counts are lost.
 
         Raises:
-            ValueError: for a state of another version, or of other bins; nothing is forgotten then.
+            ValueError: for a state of another version, or with other bins; the counts stay then.
         """
         given: object = state
         if not isinstance(given, Mapping) or "version" not in given:
@@ -337,7 +337,7 @@ class Monitor:
 
 
 def _spoilt(norm: Any, grads: Any) -> list[str]:
-    """The names of the gradients whose own norm is not finite, of a rule with a norm for each that have been looked at."""
+    """The names of the gradients whose norm is not finite, for a rule with a norm for each, if the norms have been read."""
     if not isinstance(norm, list) or grads is None or not set(map(type, norm)) <= {float} or math.isfinite(sum(norm)):
         return []
     opened = open_(grads)

@@ -1,4 +1,4 @@
-"""A run in one picture: the norm over the steps, its histogram, the limit, what was clipped and what was not finite."""
+"""A run in one picture: the norm over the steps, its histogram, the limit, and the steps that were clipped or not finite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradclip.monitor.section import Section
 
 __all__ = ["MissingMatplotlibError", "draw", "pyplot"]
 
-# Okabe and Ito's colours, which the colour-blind tell apart; and each thing has a shape of its own
+# Okabe and Ito's colours, which colour-blind readers can tell apart; each series also has its own shape
 NORM, LIMIT, CLIPPED, BROKEN = "#0072B2", "#000000", "#E69F00", "#D55E00"
 
 
@@ -24,10 +24,10 @@ class MissingMatplotlibError(GradclipError, ImportError):
 
 
 def pyplot() -> Any:
-    """The figure class of matplotlib, which needs no display.
+    """matplotlib's figure class, which needs no display.
 
     Raises:
-        ImportError: where matplotlib is not installed.
+        ImportError: without matplotlib.
     """
     if util.find_spec("matplotlib") is None:
         raise MissingMatplotlibError("A picture needs matplotlib.", "", "python -m pip install 'gradclip[monitor]'")
@@ -80,7 +80,7 @@ def _draw_steps(section: Section, axes: Any) -> None:
 
 
 def _mark(axes: Any, found: list[tuple[float, float]], height: float, name: str, **style: Any) -> None:
-    """Marks at one height, each as strong as its share is large."""
+    """Marks at one height; the opacity shows the share."""
     if found:
         opacity = [0.25 + 0.75 * share for _, share in found]
         where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
@@ -89,7 +89,7 @@ def _mark(axes: Any, found: list[tuple[float, float]], height: float, name: str,
 
 
 def _drawn(x: float) -> float:
-    """What an axis of logarithms can show: a gap in the place of 0."""
+    """The values for a logarithmic axis: NaN in the place of 0."""
     return x if x > 0 else math.nan
 
 

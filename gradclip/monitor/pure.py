@@ -1,7 +1,7 @@
-"""The monitor as a function from a state to the next, of any framework's tensors: for what is traced.
+"""The monitor as a pure function of a state, on any framework's tensors, for traced code.
 
-The state has a fixed size. Norms are counted in float32: what is below its least normal number counts as 0, and what is above
-its largest as that. Sums are compensated, so that they are as right after a million steps as after one.
+The state has a fixed size. Norms count in float32: a norm below its smallest normal number counts as 0, and a norm above its
+largest number as that. Sums are compensated, so they are as accurate after a million steps as after one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gradclip.tracing import as_it_is
 __all__ = ["BLANK", "EDGES", "init", "observed", "of_state"]
 
 VERSION = 1
-_FIRST = -126 * PER_OCTAVE  # the bin of the least normal float32
+_FIRST = -126 * PER_OCTAVE  # the bin of the smallest normal float32
 _MOST = LARGEST["float32"]
 
 
 def _edge(k: int) -> float:
-    """The least float32 in a bin: that of float64 rounded up."""
+    """The smallest float32 in a bin: the float64 rounded up."""
     octave = k // PER_OCTAVE
     return math.ldexp(math.ceil(math.ldexp(edge(k), 23 - octave)), octave - 23)
 
@@ -41,9 +41,9 @@ _STEPS = ("not_finite_first", "not_finite_last")  #: -1 for none
 _SUMS = ("before_total", "after_total", "coefficient_total", "limit_total")
 _LEAST, _LARGEST = ("before_least", "after_least"), ("before_largest", "after_largest")
 
-#: a section that has seen nothing: name -> (length, or 0 for a single number; dtype; value)
+#: an empty section: name -> (length, or 0 for a single number; dtype; value)
 BLANK: dict[str, tuple[int, str, float]] = {
-    **dict.fromkeys(("before", "after"), (len(EDGES), "int32", 0)),  # how many norms are not below each edge
+    **dict.fromkeys(("before", "after"), (len(EDGES), "int32", 0)),  # the number of norms not below each edge
     **dict.fromkeys(_COUNTS, (0, "int32", 0)),
     **dict.fromkeys(_STEPS, (0, "int32", -1)),
     **dict.fromkeys([name + part for name in _SUMS for part in ("", "_rest")], (0, "float32", 0.0)),
@@ -57,7 +57,7 @@ def _made(backend: Backend, length: int, dtype: str, value: float, like: Tensor 
 
 
 def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
-    """A state that has seen nothing, of tensors beside ``like``."""
+    """An empty state, as tensors on the device of ``like``."""
     backend = home("jax") if like is None else find(like)
     if backend is None:
         hint = "init(like=a tensor); without it the state is made of JAX arrays, and jax must have been imported."
@@ -71,7 +71,7 @@ def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
 def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
     """The state of a monitor after one more step: a pure function of tensors, for ``jax.jit``, ``scan`` and the like.
 
-    The same is counted as by :meth:`Monitor.update <gradclip.Monitor.update>`.
+    It counts the same as :meth:`Monitor.update <gradclip.Monitor.update>`.
 
     Args:
         state: from ``monitor.init()``, or from this function.
@@ -81,8 +81,8 @@ def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
         A state of the same structure, shapes and dtypes.
 
     Raises:
-        TypeError: for what is no result.
-        ValueError: for a result of another number of groups.
+        TypeError: for an object that is not a result.
+        ValueError: for a result with another number of groups.
 
     Example:
         >>> import gradclip, numpy as np
@@ -116,7 +116,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _within(x: float) -> float:
-    """A number as float32 has it: a finite one is not infinite there."""
+    """A number in float32's range: a finite number stays finite."""
     return min(x, _MOST) if x < math.inf else x
 
 
@@ -148,7 +148,7 @@ class _Step:
         return self.now
 
     def _pairs(self, norm: Any, coefficient: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Norms and coefficients as arrays of at least one dimension: single ones together."""
+        """Norms and coefficients as arrays of at least one dimension; single numbers together."""
         pairs = list(zip(flat(norm), flat(coefficient), strict=True))
         single = [pair for pair in pairs if _is_number(pair[0]) or not self.backend.shape(pair[0])]
         if single:
@@ -164,7 +164,7 @@ class _Step:
         return self.backend.stack(given, promote([self.backend.dtype(x) for x in given]))
 
     def _finite(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Which are finite, and the values in float32 with 0 for the others."""
+        """Which values are finite, and the values in float32 with 0 for the others."""
         backend = self.backend
         x = backend.detach(x)
         is_finite = x <= backend.constant(LARGEST[backend.dtype(x)], x)
@@ -196,7 +196,7 @@ class _Step:
         self.now[name] = self.now[name] + self.backend.cast(many, "int32")
 
     def _total(self, name: str, x: Tensor) -> None:
-        """Add to a sum in two parts, the second of which is what rounding took from the first (Knuth's two-sum)."""
+        """Add to a sum of two parts; the second is the rounding error of the first (Knuth's two-sum)."""
         seen = self.now[name]
         total = seen + x
         added = total - seen
@@ -218,7 +218,7 @@ class _Step:
 
 
 def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool]:
-    """The sections of a state, and whether they are of groups.
+    """The sections of a state, and whether they belong to groups.
 
     Raises:
         ValueError: for a state of another version.

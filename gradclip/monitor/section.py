@@ -1,4 +1,4 @@
-"""What was seen of one rule or one group: counters, histograms before and after the clip, a timeline of fixed length."""
+"""The statistics of one rule or one group: counters, histograms before and after the clip, a timeline of fixed length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradclip.monitor.histogram import LARGEST, Histogram, bin_of, quantile_of_b
 __all__ = ["QUANTILES", "WINDOWS", "Section", "Window"]
 
 QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
-WINDOWS = 128  #: the timeline has at most so many; when it is full, each two become one
+WINDOWS = 128  #: the most windows of a timeline; when it is full, each two become one
 
 
 class Window:
@@ -21,18 +21,18 @@ class Window:
 
     def __init__(self) -> None:
         self.steps = self.clipped = self.not_finite = self.zeros = self.limits = 0
-        self.limit = 0.0  #: the sum of the limits of the clipped steps, of which there are ``limits``
+        self.limit = 0.0  #: the sum of the limits of ``limits`` clipped steps
         self.bins: dict[int, int] = {}
 
     def merge(self, other: Window) -> None:
-        """Make the other's steps a part of this stretch."""
+        """Add the other's steps to this window."""
         for name in ("steps", "clipped", "not_finite", "zeros", "limits", "limit"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for k, many in other.bins.items():
             self.bins[k] = self.bins.get(k, 0) + many
 
     def quantile(self, q: float) -> float:
-        """The ``q``-quantile of the norms before the clip; NaN of none."""
+        """The ``q``-quantile of the norms before the clip; NaN without norms."""
         return quantile_of_bins(self.bins, self.zeros, q) if self.bins or self.zeros else math.nan
 
     def state(self) -> list[Any]:
@@ -43,7 +43,7 @@ class Window:
 
     @classmethod
     def loaded(cls, state: Sequence[Any]) -> Window:
-        """The window whose state this is."""
+        """The window with this state."""
         made = cls()
         made.steps, made.clipped, made.not_finite, made.zeros, made.limits = map(int, state[:5])
         made.limit = float(state[5])
@@ -61,13 +61,13 @@ class Section:
     def __init__(self) -> None:
         self.steps = 0
         self.measured = 0  #: steps with a finite norm
-        self.clipped = 0  #: of these, steps with a coefficient below 1
-        self.coefficients = 0  #: how many coefficients are known
+        self.clipped = 0  #: the steps of these with a coefficient below 1
+        self.coefficients = 0  #: the number of known coefficients
         self.coefficient_total = 0.0
-        self.limits = 0  #: how many limits are known: of clipped norms
+        self.limits = 0  #: the number of known limits of clipped norms
         self.limit_total = 0.0
         self.not_finite = 0  #: norms
-        self.not_finite_steps: list[int] = []  #: the first and the last step with one
+        self.not_finite_steps: list[int] = []  #: the first and the last such step
         self.before, self.after = Histogram(), Histogram()
         self.width = 1  #: the steps of a window
         self.windows: list[Window] = []
@@ -123,8 +123,8 @@ class Section:
         self.windows, self.width = self.windows[::2], self.width * 2
 
     def merge(self, other: Section) -> None:
-        """Count what the other has counted, as steps that come after these."""
-        other = Section.loaded(other.state_dict())  # whose windows may be folded
+        """Add the counts of another section, as later steps."""
+        other = Section.loaded(other.state_dict())  # its windows may be folded
         broken = self.not_finite_steps + [self.steps + step for step in other.not_finite_steps]
         self.not_finite_steps = broken[:1] + broken[1:][-1:]
         for name in (*_COUNTERS, *_SUMS):
@@ -136,7 +136,7 @@ class Section:
         self.windows += other.windows
 
     def report(self) -> dict[str, float]:
-        """A flat dict; what nothing was seen of is NaN, or missing."""
+        """A flat dict; an unknown number is NaN or missing."""
         found: dict[str, float] = {
             "steps": self.steps,
             "clipped_steps": self.clipped,
@@ -166,7 +166,7 @@ class Section:
 
     @classmethod
     def loaded(cls, state: Mapping[str, Any]) -> Section:
-        """The section whose state this is."""
+        """The section with this state."""
         made = cls()
         for name in _COUNTERS:
             setattr(made, name, int(state[name]))

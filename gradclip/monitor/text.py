@@ -30,7 +30,7 @@ def blamed(names: Sequence[str], step: int) -> str:
 
 
 def described(section: Section, title: str = "", culprits: tuple[Sequence[str], int] | None = None) -> str:
-    """Five lines: how often, how much, before, after, what was not finite."""
+    """Five lines: how often, how much, the norms before and after, the steps that were not finite."""
     found = section.report()
     lines = [f"{title}{section.steps} steps, {section.clipped} clipped ({_percent(found['clipped_fraction'])})"]
     limit = section.limit_total / section.limits if section.limits else math.nan

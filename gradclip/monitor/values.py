@@ -25,7 +25,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def flat(tree: Any) -> list[Any]:
-    """The numbers and tensors in any container that a framework uses, without None and, of pairs, without the parameters."""
+    """The numbers and tensors in a framework's container, without None and without the parameters of pairs."""
     for x in leaves(tree):
         if isinstance(x, (float, int)):
             continue
@@ -39,11 +39,11 @@ def flat(tree: Any) -> list[Any]:
 
 
 def held(tree: Any) -> Any:
-    """The same, flat, without the history of a derivative, which would keep gradients alive.
+    """The same, flat and detached: a recorded history would keep gradients alive.
 
     Raises:
-        TypeError: for what is no norm.
-        ValueError: for what is traced: its value does not exist yet.
+        TypeError: for an object that is not a norm.
+        ValueError: for a traced tensor, which has no value yet.
     """
     return [_held(x) for x in flat(tree)]
 
@@ -62,7 +62,7 @@ def _held(x: Any) -> Any:
 
 
 def read(values: Sequence[Any]) -> list[list[float]]:
-    """The elements of each number or tensor; those of 0-d tensors of one framework and dtype come in one transfer."""
+    """The elements of each number or tensor; 0-d tensors of one framework and dtype come in one transfer."""
     found: list[list[float]] = [[] for _ in values]
     together: dict[tuple[int, str], tuple[Backend, list[int]]] = {}
     for i, x in enumerate(values):
@@ -76,7 +76,7 @@ def read(values: Sequence[Any]) -> list[list[float]]:
         else:
             together.setdefault((id(backend), backend.dtype(x)), (backend, []))[1].append(i)
     for (_, dtype), (backend, places) in together.items():
-        room = 1 << (len(places) - 1).bit_length()  # few lengths: a compiled framework makes a program for each
+        room = 1 << (len(places) - 1).bit_length()  # few different lengths: a compiled framework makes a program for each
         padded = [values[i] for i in places] + [values[places[0]]] * (room - len(places))
         for i, number in zip(places, backend.tolist(backend.stack(padded, dtype)), strict=False):
             found[i] = [float(number)]

@@ -309,7 +309,7 @@ def test_pairs_of_a_program() -> None:
 
 
 def test_nobody_looks_in_a_program() -> None:
-    with pytest.raises(ValueError, match="error_if_nonfinite needs to look at the norm"):
+    with pytest.raises(ValueError, match="error_if_nonfinite must read the norm"):
         run(lambda g: gradclip.clip([g], torch.clip_grad_norm(1.0, error_if_nonfinite=True)).grads, FED[0])
 
 

@@ -86,7 +86,7 @@ def test_a_leaf_without_a_gradient_is_not_written(rule: gradclip.Rule) -> None:
     assert not (used * 1).stop_gradient
     for x in (paddle.to_tensor([3.0, 4.0], stop_gradient=False), used):
         before = x.tolist()
-        with pytest.raises(TypeError, match=r"This leaf wants a gradient and has none(?s:.)*Hint: call backward\(\) first"):
+        with pytest.raises(TypeError, match=r"This leaf requires a gradient and has none(?s:.)*Hint: call backward\(\) first"):
             gradclip.clip_([x], rule)
         assert x.tolist() == before
         assert gradclip.norm(x, RULE) == 5.0

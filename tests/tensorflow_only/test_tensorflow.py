@@ -89,9 +89,7 @@ def test_sparse_without_a_dense_shape() -> None:
         assert ulps(gradclip.clip(gradient, torch.clip_grad_norm(1.0, order)).norm, want, "float32") <= 1
     result = gradclip.clip_by_norm(gradient, 1.0)
     assert result.dense_shape is None
-    with pytest.raises(
-        ValueError, match=r"size of a sparse gradient is not known\.\nReceived: dense_shape=None\nHint: make it"
-    ):
+    with pytest.raises(ValueError, match=r"size of a sparse gradient is unknown\.\nReceived: dense_shape=None\nHint: make it"):
         gradclip.clip(gradient, optax.clip_by_block_rms(0.5))
 
 
@@ -289,7 +287,7 @@ def test_errors_are_also_tensorflows(wrap: Any) -> None:
                 wrap(lambda: gradclip.clip(gradient, rule).grads)()  # noqa: B023
     with pytest.raises(TypeError, match=r"No backend knows tensors of type .*SparseTensor"):
         gradclip.clip(tf.sparse.from_dense([1.0]), tensorflow.clip_by_norm(1.0))
-    with pytest.raises(ValueError, match=r"^error_if_nonfinite needs to look at the norm"):
+    with pytest.raises(ValueError, match=r"^error_if_nonfinite must read the norm"):
         tf.function(lambda x: gradclip.clip(x, torch.clip_grad_norm(1.0, 2.0, True)).grads)(tf.ones(2))
 
 

@@ -16,8 +16,8 @@ SESSION = re.compile(r"^( *)>>> .*(?:\n\1\S.*|\n\1 +\S.*)*", re.MULTILINE)
 LITERAL = re.compile(r"``([^`]+)``")
 
 
-class Docstrings(griffe.Extension):  # type: ignore[misc]  # which mypy does not read
-    """Called for each object that griffe reads."""
+class Docstrings(griffe.Extension):  # type: ignore[misc]  # mypy cannot read it
+    """The extension that griffe calls for each object."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite its docstring."""

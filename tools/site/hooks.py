@@ -1,4 +1,4 @@
-"""What MkDocs calls: pages that are written outside of ``docs/``, and the reference, whose names come from the code."""
+"""MkDocs' hooks: pages outside of ``docs/``, and the reference, whose names come from the code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FENCED = re.compile(r"```.*?```", re.DOTALL)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what is not in ``docs/``."""
+    """Add the pages that are not in ``docs/``."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     _refuse_undocumented()
@@ -67,7 +67,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_context(context: Any, *, page: Any, config: Any, nav: Any, **_: Any) -> Any:
-    """The theme's own words are in the language of the page, and the switch leads to the same page in the other one."""
+    """The theme's words use the page's language, and the switch leads to the same page in the other language."""
     here = page.file.src_uri
     chinese = here.startswith("zh/")
     name = here.removeprefix("zh/")
@@ -124,7 +124,7 @@ def _reference(name: str) -> str:
 
 
 def _refuse_undocumented() -> None:
-    """An error for public names, and public methods of theirs, that say nothing."""
+    """An error for public names and methods without a docstring."""
     package = griffe.load("gradclip", search_paths=[ROOT])
     names = [
         f"{module.partition('.')[2]}.{name}".lstrip(".")
@@ -139,7 +139,7 @@ def _refuse_undocumented() -> None:
 
 def _silent(found: Any, name: str) -> list[str]:
     if found.is_module:
-        return []  # whose own names have a page
+        return []  # these modules have their own page
     silent = [] if found.docstring else [name]
     if found.is_class:
         members = ((key, x) for key, x in found.members.items() if key[0] != "_" and not x.is_alias and x.is_function)
@@ -148,7 +148,7 @@ def _silent(found: Any, name: str) -> list[str]:
 
 
 def _is_inherited(cls: Any, key: str) -> bool:
-    """Whether a base says what the method does."""
+    """Whether a base class documents the method."""
     return any(key in base.members and base.members[key].docstring for base in cls.mro())
 
 

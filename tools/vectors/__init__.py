@@ -1,5 +1,5 @@
 """The generator of the conformance suite's vectors: ``python tools/vectors``.
 
-What is expected is computed here from the natives' documented formulas: exactly, in mpmath and without gradclip, and rounded
+It computes the expected outcomes from the natives' documented formulas: exactly, in mpmath and without gradclip, and rounds
 once.
 """

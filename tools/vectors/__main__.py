@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # not this folder, whose modules are those of the package vectors
+sys.path[0] = str(Path(__file__).parents[1])  # not this folder: its modules belong to the package vectors
 
 from vectors.command import main  # noqa: E402
 

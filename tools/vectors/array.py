@@ -13,7 +13,7 @@ from vectors.exact import FORMATS, PART, plus, rounded
 
 @dataclass(frozen=True)
 class Array:
-    """Values row by row, of a dtype that holds them; sparse with ``rows``, the rows that the values are of."""
+    """Values row by row, exact in their dtype; sparse with ``rows``, the rows of the values."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -24,7 +24,7 @@ class Array:
 
     @property
     def cells(self) -> list[tuple[Any, int]]:
-        """Every value, and how often it occurs."""
+        """Every value with its count."""
         return [(value, math.prod(self.shape) if self.filled else 1) for value in self.values]
 
     @property
@@ -32,14 +32,14 @@ class Array:
         return math.prod(self.shape)
 
     def map(self, function: Callable[[Any], Any]) -> Array:
-        """A dense array of what a function makes of each value."""
+        """A dense array of a function's results for each value."""
         return replace(self, values=tuple(map(function, self.values)), layout=None)
 
     def with_values(self, values: list[Any]) -> Array:
         return replace(self, values=tuple(values), filled=False, layout=None)
 
     def dense(self) -> Array:
-        """What a sparse gradient stands for: its duplicate rows added up."""
+        """The dense gradient of a sparse one, with duplicate rows added up."""
         if self.rows is None:
             return self
         width = math.prod(self.shape[1:])
@@ -93,7 +93,7 @@ def sparse(rows: list[int], values: list[Any], height: int, dtype: str = "float3
 
 
 def held(value: Any, dtype: str) -> Any:
-    """A number as a dtype holds it."""
+    """A number rounded to a dtype."""
     if dtype in PART:
         number = complex(value)
         return complex(rounded(number.real, PART[dtype]), rounded(number.imag, PART[dtype]))

@@ -1,4 +1,4 @@
-"""From specs to vectors: the outcome by the operation's formula, what it needs, and its flags."""
+"""From specs to vectors: the outcome by the operation's formula, the needed features, and the flags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLUSHED = Also("The device flushes results below the least normal number to 0.",
 
 @dataclass(frozen=True)
 class Computed:
-    """What the formula makes of a spec."""
+    """The formula's outcome of a spec."""
 
     clipped: list[Array | None]
     norm: Json | None
@@ -36,7 +36,7 @@ class Computed:
 
     @property
     def vanishes(self) -> bool:
-        """Whether a device that flushes subnormal results to 0 comes to others."""
+        """Whether a device that flushes subnormal results to 0 gets other results."""
         results = [(x, g.dtype) for g in self.clipped if g is not None for x in g.values]
         return not self.unchanged and any(is_subnormal(x, dtype) for x, dtype in results)
 
@@ -50,15 +50,15 @@ def computed(operation: Operation, spec: Spec) -> Computed:
     unchanged = list(map(_bits, clipped)) == list(map(_bits, given.gradients))
     ulp = (0 if unchanged or operation.by_value else 4) if spec.ulp is None else spec.ulp
     known = spec.arguments.get("use_norm")
-    dtypes = {known.dtype} if isinstance(known, Array) else _dtypes(spec.gradients)  # a norm that is known is returned itself
+    dtypes = {known.dtype} if isinstance(known, Array) else _dtypes(spec.gradients)  # a known norm is returned itself
     n = None if exact_norm is None else norm_json(exact_norm, dtypes)
     if ulp == 0 and not _is_certain(exact_norm, n, spec):
-        n = None  # unchanged to the bit is what the vector is about; a norm may be off in its last place
+        n = None  # the vector is about gradients unchanged to the bit; a norm may be off in its last place
     return Computed(clipped, n, None, unchanged, ulp)
 
 
 def vector(operation: Operation, spec: Spec) -> Json:
-    """One vector without what natives made of it."""
+    """One vector without the natives' outcomes."""
     found = computed(operation, spec)
     expected = outcomes(spec, found)
     json: Json = {"id": spec.id, "comment": spec.comment, "heading": spec.heading}
@@ -78,7 +78,7 @@ def vector(operation: Operation, spec: Spec) -> Json:
 
 
 def outcomes(spec: Spec, found: Computed) -> list[Json]:
-    """The expected outcome, and what else is permitted; each with why, where there are several."""
+    """The expected outcome and other permitted ones, each with a reason if there are several."""
     expected = {"error": found.error} if found.error is not None else outcome(found.clipped, found.norm)
     also = (*spec.also, FLUSHED) if found.vanishes else spec.also
     if not also:
@@ -99,7 +99,7 @@ def norm_json(n: Any, dtypes: set[str]) -> Json:
 
 
 def _is_certain(n: Any, json: Json | None, spec: Spec) -> bool:
-    """Whether everyone gets the same bits: a few values and a norm that the dtype holds."""
+    """Whether everyone gets the same bits: few values, and a norm that the dtype represents."""
     few = all(len(g.values) <= _FEW and not g.filled for g in spec.gradients if isinstance(g, Array))
     return json is not None and few and (not mpmath.isfinite(n) or n == float.fromhex(json["value"]))
 
@@ -131,7 +131,7 @@ def is_subnormal(x: Any, dtype: str) -> bool:
 
 
 def _bits(a: Array | None) -> Any:
-    """What two arrays that are the same to the bit have in common."""
+    """A key that is equal for two arrays that are the same to the bit."""
     return None if a is None else (a.dtype, a.shape, tuple(map(repr, a.values)))
 
 
@@ -155,7 +155,7 @@ def argument(value: Any) -> Any:
     return None if value is None else {kinds[type(value)]: number_to_json(value)}
 
 
-# ---- what a vector needs of a target ------------------------------------------------------------------------------------
+# ---- the features that a vector needs -----------------------------------------------------------------------------------
 
 
 def needs(operation: Operation, spec: Spec, clipped: list[Array | None]) -> list[str]:
@@ -212,7 +212,7 @@ def is_extreme(a: Array) -> bool:
 
 
 def flags(operation: Operation, spec: Spec, found: Computed) -> set[str]:
-    """The ones that were named, the departure that lists the heading, and those that follow from the call."""
+    """The named flags, the departure that lists the heading, and the flags that follow from the call."""
     listed = {
         name
         for name, departure in DEPARTURE_FLAGS.items()

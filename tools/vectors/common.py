@@ -1,4 +1,4 @@
-"""What every norm function has vectors of, beside the recorded cases."""
+"""The vectors of every norm function, besides the recorded cases."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _large(spec: Any, operation: Operation) -> Iterator[Spec]:
     if operation.name in (
         "torch.clip_grad_norm_",
         "tensorflow.clip_by_norm",
-    ):  # a few, because each takes as long as a hundred others
+    ):  # few, because each takes as long as a hundred others
         yield spec("large-unclipped", "over 2**20 elements, unchanged", [LARGE], 1e5)
     if "lobal" in operation.name or "grad_norm" in operation.name:
         yield spec("large-float16", "over 2**20 elements of float16", [fill(1.0, (1025 * 1025,), "float16")], 1.0)

@@ -1,6 +1,6 @@
 """Exact arithmetic on gradients: norms, products and sums in mpmath, rounded to a dtype once.
 
-Infinity, NaN and the signs of zeros go the way of IEEE 754, which mpmath knows only in part.
+Infinity, NaN and the signs of zeros follow IEEE 754, which mpmath implements only in part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 def rounded(x: Any, dtype: str) -> float:
-    """The nearest number of a float dtype, the even one of two; what is not finite, and the sign of a zero, as they are."""
+    """The nearest number of a float dtype, ties to even; numbers that are not finite, and signs of zeros, stay."""
     if x == 0 or not mpmath.isfinite(x):
         return float(x)
     bits, least, greatest = FORMATS[dtype]
@@ -78,7 +78,7 @@ def times(x: float, coefficient: Exact) -> Any:
 
 
 def plus(terms: Iterable[Any]) -> Any:
-    """The exact sum of what ``times`` gives."""
+    """The exact sum of results of ``times``."""
     numbers = list(terms)
     if any(map(mpmath.isnan, numbers)) or {math.inf, -math.inf} <= {float(x) for x in numbers if mpmath.isinf(x)}:
         return math.nan
@@ -95,7 +95,7 @@ def scaled(value: Any, coefficient: Exact, dtype: str) -> Any:
 
 
 def held_bound(bound: float, dtype: str) -> Any:
-    """A bound as a dtype holds it; of integers the nearest that there is, infinity included."""
+    """A bound in a dtype; for integers the nearest one, also for infinity."""
     if dtype in INTEGERS:
         least, most = INTEGERS[dtype]
         return most if bound >= most else least if bound <= least else int(bound)

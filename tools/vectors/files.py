@@ -1,4 +1,4 @@
-"""The vector files: what is to be in them, and what is in them."""
+"""The vector files: as generated, and as stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def path_of(operation: Operation) -> Path:
 
 @functools.cache
 def generated(operation: Operation) -> Json:
-    """A file without what natives were recorded to do; not to be written to."""
+    """A file without recorded outcomes; do not modify it."""
     specs = lists.specs(operation)
     repeated = [name for name, times in Counter(spec.id for spec in specs).items() if times > 1]
     if repeated:
@@ -48,13 +48,13 @@ def generated(operation: Operation) -> Json:
 
 
 def stored(operation: Operation) -> Json | None:
-    """A file as it is, if there is one."""
+    """The stored file, if there is one."""
     path = path_of(operation)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def merged(operation: Operation) -> Json:
-    """What is generated, with what was recorded of the same calls."""
+    """The generated file, with the recorded outcomes of the same calls."""
     new, old = generated(operation), stored(operation) or {"recorded_with": {}, "vectors": []}
     recorded = {vector["id"]: vector for vector in old["vectors"]}
     vectors = []
@@ -66,7 +66,7 @@ def merged(operation: Operation) -> Json:
 
 
 def sourced(file: Json) -> Json:
-    """A file in which what no formula says, and a native does, comes from that native."""
+    """A file in which outcomes without a formula come from the native."""
     vectors = []
     for vector in file["vectors"]:
         agreeing = [native for native, made in vector.get("native", {}).items() if made == "agrees"]
@@ -79,7 +79,7 @@ def sourced(file: Json) -> Json:
 
 
 def called(vector: Json) -> Json:
-    """What decides what a native does of a vector, and whether it agrees."""
+    """The fields that determine a native's outcome of a vector, and whether it agrees."""
     names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp")
     return {name: vector[name] for name in names if name in vector}
 

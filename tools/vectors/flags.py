@@ -1,7 +1,7 @@
-"""What vectors are about: for each flag what must hold, and what goes wrong in training where it does not.
+"""The subjects of vectors: for each flag the property, and what goes wrong in training without it.
 
-A departure of gradclip from natives is the flag of its key: ``infinite-limit`` is InfiniteLimit, with the departure's thread.
-The derivative alone is no outcome of a call, and has no flag: a check is about it.
+A departure of gradclip from natives is a flag: ``infinite-limit`` is InfiniteLimit, with the departure's thread. Only the
+derivative has no flag, because it is not an outcome of a call: a check tests it.
 """
 
 from __future__ import annotations

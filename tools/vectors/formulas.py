@@ -36,7 +36,7 @@ class Call:
 
     @property
     def once(self) -> list[Array]:
-        """Every gradient, each object once."""
+        """Every gradient object, once."""
         return [g for i, g in enumerate(self.gradients) if g is not None and i not in self.same]
 
 
@@ -53,7 +53,7 @@ def call(gradients: Sequence[Any], arguments: Mapping[str, Any], parameters: Seq
 
 
 def clipped_by(formula: Formula, call: Call) -> Clipped:
-    """A formula's result; the rows that a sparse gradient does not have stay zeros, whatever the coefficient is."""
+    """A formula's result; the missing rows of a sparse gradient stay zeros for any coefficient."""
     clipped, n = formula(call)
     for i, rows in call.rows.items():
         g = clipped[i]
@@ -67,7 +67,7 @@ def clipped_by(formula: Formula, call: Call) -> Clipped:
 
 
 def number(value: Any, *, text: bool = False) -> float:
-    """A limit as a float; text only where the native calls ``float`` on its limit."""
+    """A limit as a float; text only if the native calls ``float`` on its limit."""
     if isinstance(value, NumpyNumber):
         return value.value
     if isinstance(value, Array):

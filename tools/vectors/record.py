@@ -1,4 +1,4 @@
-"""What a native makes of the vectors, and which checks it fails: run by the suite, on the native's own target."""
+"""A native's outcomes of the vectors, and the checks that it fails: the suite runs the native's own target."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from vectors.xfails import pattern_of
 
 Json = dict[str, Any]
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras@tensorflow", "keras@torch", "keras@jax")
-_MOST = 12  # values of an array that are kept of what a native made
-_FEW_ULP = 8  # that a recording may differ from one of another CPU
+_MOST = 12  # the most values of an array in a recorded outcome
+_FEW_ULP = 8  # the allowed difference between recordings of two CPUs
 
 
 @dataclass
@@ -26,20 +26,20 @@ class Recording:
     """One native."""
 
     name: str
-    pattern: str  #: of the names of its target
+    pattern: str  #: the pattern of its target's names
     versions: Mapping[str, str]
-    vectors: dict[str, Any] = field(default_factory=dict)  #: case id -> "agrees", "unclaimed" or what it made
+    vectors: dict[str, Any] = field(default_factory=dict)  #: case id -> "agrees", "unclaimed" or the outcome
     checks: set[str] = field(default_factory=set)  #: the id of each check that it fails
-    unsure: list[str] = field(default_factory=list)  #: where another CPU might decide otherwise
+    unsure: list[str] = field(default_factory=list)  #: the cases that another CPU might decide otherwise
 
 
 def record(native: str, tolerances: Mapping[str, int], report: Path | None = None) -> Recording:
-    """Run a native, in processes of its own: some of them crash.
+    """Run a native, in separate processes: some of them crash.
 
     Args:
         native: one of :data:`NATIVES`.
         tolerances: the ulp of each vector.
-        report: what ``gradclip conformance native:NATIVE --json`` wrote, to take instead of running it.
+        report: the output of ``gradclip conformance native:NATIVE --json``, to use instead of a run.
     """
     found = _report(native) if report is None else _read(report)
     (entry,) = found.targets.values()
@@ -79,7 +79,7 @@ def _native(result: Result) -> Any:
 
 
 def kept(outcome: Any, reason: str) -> Any:
-    """The first values of each array of an outcome; of an error its type."""
+    """The first values of each array of an outcome; for an error its type."""
     if outcome is None:
         return {"error": reason}
     if "error" in outcome:
@@ -95,7 +95,7 @@ def _first(array: Json) -> Json:
 
 
 def _unsure(result: Result, tolerances: Mapping[str, int]) -> Iterator[str]:
-    """Whether a distance is so near to the tolerance that another CPU might be on the other side of it."""
+    """Whether a distance is so near the tolerance that another CPU might be on its other side."""
     tolerance = tolerances[result.case]
     if result.ulps is not None and not result.reason and tolerance / 2 < result.ulps <= 2 * tolerance:
         yield f"{result.case}: {result.ulps:g} ulp away, {tolerance} allowed"
@@ -105,9 +105,9 @@ def _unsure(result: Result, tolerances: Mapping[str, int]) -> Iterator[str]:
 
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """In what a recording differs from an earlier one: floats by more than a few ulp, errors not, anything else at all."""
+    """The differences of a recording from an earlier one; errors, and floats within a few ulp, count as equal."""
     if isinstance(old, dict) and isinstance(new, dict) and "error" in old and "error" in new:
-        return  # which one it is depends on the day, where memory is read that nobody wrote
+        return  # which error it is varies, if uninitialised memory is read
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         if "dtype" in old and old["dtype"] == new["dtype"] and ("values" in old or "value" in old):
             yield from _unlike_numbers(old, new, path)

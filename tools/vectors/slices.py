@@ -1,4 +1,4 @@
-"""The formulas that take a norm of parts of a gradient: over some axes, of units, of examples."""
+"""The formulas with norms of parts of a gradient: over some axes, of units, of examples."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _by_slices(g: Array, axes: tuple[int, ...], limits: Array) -> Array:
 
 
 def broadcast(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """The place in an array of a shape that an index into a larger array comes to."""
+    """The place in an array of a shape for an index into a larger array."""
     place = 0
     for i, n in zip(index[len(index) - len(shape) :], shape, strict=True):
         place = place * n + (i if n > 1 else 0)

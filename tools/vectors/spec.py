@@ -14,7 +14,7 @@ Gradients = Sequence[Array | Same | None]
 
 @dataclass(frozen=True)
 class Also:
-    """A second outcome that is conformant: an error, or the expected one with other values."""
+    """A second right outcome: an error, or the expected outcome with other values."""
 
     why: str
     error: str | None = None
@@ -26,7 +26,7 @@ class Also:
 
 @dataclass(frozen=True)
 class Spec:
-    """A call and what the vector says of it; the outcome comes from the operation's formula."""
+    """A call with the vector's other fields; the outcome comes from the operation's formula."""
 
     id: str
     comment: str
@@ -38,7 +38,7 @@ class Spec:
     iterator: bool = False
     ulp: int | None = None  #: if None 0 where nothing is clipped, else 4
     also: tuple[Also, ...] = ()
-    convention: bool = False  #: no formula says it: the suite does
+    convention: bool = False  #: the suite defines the outcome, not a formula
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Operation:
     formula: Formula
     text: str  #: the formula in words
     documentation: str
-    natives: tuple[str, ...]  #: what the departures call it
+    natives: tuple[str, ...]  #: its names in the departures
     recorders: tuple[str, ...]  #: the names of the natives that are recorded
     limit: str = ""  #: the argument that is the limit
     in_place: bool = False  #: whether the native writes its gradients

@@ -1,4 +1,4 @@
-"""The vectors of the functions that clip each element by itself."""
+"""The vectors of the functions that clip by value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNORDERED = "Only the order of the lower and the upper bound decides, and devic
 
 
 def by_value(operation: Operation) -> Iterator[Spec]:
-    """A function's vectors: with a bound on both sides, then what only it has."""
+    """A function's vectors: with a bound on both sides, then its own."""
 
     def spec(id: str, comment: str, gradients: Sequence[Any], bound: Any, **more: Any) -> Spec:
         return Spec(id, comment, gradients, _bounds(operation, bound), **more)

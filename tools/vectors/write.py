@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 def text(file: Json) -> str:
-    """A whole file: what it says of itself a field a line, then the vectors."""
+    """A whole file: its header with a field on each line, then the vectors."""
     head = [f"  {_key(name)}{_line(value)}," for name, value in file.items() if name not in ("vectors", "flags")]
     flags = ",\n".join(f"    {_key(name)}{_line(value)}" for name, value in file["flags"].items())
     vectors = ",\n".join(_vector(vector) for vector in file["vectors"])
@@ -18,7 +18,7 @@ def text(file: Json) -> str:
 
 
 def _vector(vector: Json) -> str:
-    """What it is, what goes in, what comes out, what the natives did: a line each."""
+    """A line each for the description, the call, the outcome and the natives."""
     groups: list[tuple[str, ...]] = [
         ("id", "comment", "heading"),
         ("flags", "needs"),

@@ -1,4 +1,4 @@
-"""What natives are known to fail, with reasons: what the vector files recorded, and the checks that they were seen to fail."""
+"""The known failures of natives, with reasons: the recorded vectors, and the checks that failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vectors.operations import BY_NAME
 
 Json = dict[str, Any]
 XFAILS = FOLDER / "xfails"
-#: the cause of a difference comes before what else the vector is about
+#: causes of a difference, before the vector's other flags
 _CAUSES = (
     *("Twice", "Iterator", "NegativeLimit", "InfiniteLimit", "ZeroLimit", "Integers", "Sparse", "AccurateNorm", "FiniteNorm"),
     *(
@@ -36,13 +36,13 @@ def path_of(native: str) -> Any:
 
 
 def pattern_of(native: str) -> str:
-    """Of the names of a native's target: ``torch 2.13.0``, ``keras 3.15.1 on jax``."""
+    """The pattern of a native's target names: ``torch 2.13.0``, ``keras 3.15.1 on jax``."""
     framework, _, backend = native.partition("@")
     return f"{framework} * on {backend}" if backend else f"{framework} *"
 
 
 def vector_reasons(native: str, files: Mapping[str, Json]) -> dict[str, str]:
-    """The vectors in which a native departs from what is expected."""
+    """The vectors in which a native departs from the expected outcome."""
     found = {}
     for operation, file in files.items():
         for vector in file["vectors"]:
@@ -53,7 +53,7 @@ def vector_reasons(native: str, files: Mapping[str, Json]) -> dict[str, str]:
 
 
 def reason(operation: str, native: str, vector: Json, made: Json) -> str:
-    """The departure that lists the vector's heading, else the likeliest of its flags."""
+    """The departure that lists the vector's heading, else the most likely of its flags."""
     _, on, backend = native.partition("@")
     natives = [name for name in BY_NAME[operation].natives if not on or f"[{backend}]" in name]
     for name, departure in DEPARTURE_FLAGS.items():
@@ -73,7 +73,7 @@ def reason(operation: str, native: str, vector: Json, made: Json) -> str:
 
 
 def _lost(vector: Json, made: Json) -> list[str]:
-    """The flags of a dtype or a shape that is not that of the gradient."""
+    """The flags for a dtype or a shape that differs from the gradient's."""
     pairs = zip(made.get("gradients", ()), vector["expected"][0].get("gradients", ()), strict=False)
     both = [(got, wanted) for got, wanted in pairs if got is not None and wanted is not None]
     lost = {"DtypeKept": "dtype", "ShapeKept": "shape"}
@@ -87,13 +87,13 @@ def stored(native: str) -> dict[str, dict[str, str]]:
 
 
 def checks_of(native: str, operations: Mapping[str, Json]) -> set[str]:
-    """The checks that an earlier recording found to fail."""
+    """The checks that failed in an earlier recording."""
     cases = stored(native).get(pattern_of(native), {})
     return cases.keys() & {f"{operation}/{name}" for operation in operations for name in CHECKS}
 
 
 def check_reason(case: str) -> str:
-    """Why natives fail a check: the departure that it is about; what came of one run is no reason, and differs by CPU."""
+    """Why natives fail a check: its departure. The outcome of a run is not a reason, and differs by CPU."""
     check = CHECKS[case.rpartition("/")[2]]
     for name, departure in DEPARTURE_FLAGS.items():
         if departure.key == check.departure:

@@ -1,6 +1,6 @@
-"""The property checks: what must hold of a clip whatever the numbers, beside the vectors, which say what the numbers are.
+"""The checks: properties of a clip that hold for any numbers.
 
-Each is a function of a :class:`Bench`, deterministic, written once for all operations that have the property.
+Each is a deterministic function of a :class:`Bench`, written once for all operations that have the property.
 
 >>> from gradclip.conformance.checks import CHECKS
 >>> CHECKS["split_invariance"].operations("torch.clip_grad_norm_"), CHECKS["split_invariance"].operations("optax.clip")

@@ -1,4 +1,4 @@
-"""What a check works with: one operation of one target, and the ways to say that an outcome is not the expected one."""
+"""The tools of a check: one operation of one target, and ways to report a wrong outcome."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Mismatch(AssertionError):
     """A property that does not hold.
 
     Attributes:
-        expected, got: the outcomes that differ, where the property is one of two outcomes.
-        ulps: how far they are apart; infinite where it is not a matter of ulp.
+        expected, got: the outcomes that differ, if the property compares two.
+        ulps: their distance; infinite if ulp do not apply.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Mismatch(AssertionError):
 
 
 class Bench:
-    """One operation of one target. What the target raises, a check does not catch: it is the result of the check."""
+    """One operation of one target. A check does not catch the target's exceptions: they are its result."""
 
     def __init__(self, target: Target, operation: str) -> None:
         self.target, self.operation = target, operation
@@ -46,22 +46,22 @@ class Bench:
     # ---- arrays ---------------------------------------------------------------------------------------------------------
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a gradient whose clipped one has this shape: per example it has an axis more, for the one example."""
+        """The shape of a gradient for this clipped shape: per example it has one more axis, for one example."""
         return (1, *shape) if self.formula.scope == "example" else tuple(shape)
 
     def array(self, values: Values, dtype: str = "float32", shape: Sequence[int] | None = None) -> Any:
-        """A gradient of these elements, along one axis unless said."""
+        """A gradient with these elements, along one axis by default."""
         return self.target.make(list(values), self.shape((len(values),) if shape is None else shape), dtype)
 
     def read(self, array: Any) -> Array:
-        """What an array holds."""
+        """The values of an array."""
         return read_result(self.target, array, "what is to be an array")
 
     def is_array(self, array: Any) -> bool:
         """Whether it is one of the target's arrays, of a dtype that gradients can have."""
         try:
             return array is not None and self.target.read(array)[2] in DTYPES
-        except Exception:  # by whatever exception the target says so
+        except Exception:  # the target may raise anything
             return False
 
     def read_all(self, arrays: Iterable[Any]) -> list[Array | None]:
@@ -72,12 +72,12 @@ class Bench:
     def arguments(
         self, limit: Any, arrays: Iterable[Any] = (), limit_as: Callable[[Any], Any] = lambda limit: limit
     ) -> dict[str, Any]:
-        """The arguments that make this the limit.
+        """The arguments for this limit.
 
         Args:
             limit: a number.
             arrays: the gradients, for an operation whose limit is relative to parameters: theirs get a norm of 1.
-            limit_as: what to pass for a number.
+            limit_as: the form of the number.
         """
         arguments = {self.formula.limit: limit_as(limit)}
         if self.operation == "tensorflow.clip_by_value":
@@ -87,10 +87,10 @@ class Bench:
         return arguments
 
     def _parameter(self, array: Any) -> Any:
-        """One whose units have norm 1: ones where the index along the axes of a unit is 0, zeros elsewhere."""
+        """A parameter whose units have norm 1: ones at index 0 along the axes of a unit, zeros elsewhere."""
         if array is None:
             return None
-        if not self.is_array(array):  # what is no gradient has a parameter too
+        if not self.is_array(array):  # a missing gradient has a parameter too
             return self.target.make([1.0], [1], "float32")
         _, shape, dtype = self.target.read(array)
         size = math.prod(shape)
@@ -98,35 +98,35 @@ class Bench:
         return self.target.make([1.0] * min(units, size) + [0.0] * max(size - units, 0), shape, dtype)
 
     def call(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
-        """Clip arrays: the arrays after it, and what the target reports as the norm."""
+        """Clip arrays: returns the clipped arrays and the target's norm."""
         clipped, norm = self.target.run(self.operation, gradients, dict(arguments))
         return list(clipped), norm
 
     def outcome(self, clipped: Iterable[Any], norm: Any = None) -> Outcome:
-        """What a call returned, read."""
+        """The outcome of a call, read."""
         if isinstance(norm, (int, float)):
-            norm = Array((norm,), (), "float32")  # a bare number is compared as one of the other norm's dtype
+            norm = Array((norm,), (), "float32")  # a number without a dtype is compared in the other norm's dtype
         elif norm is not None:
             norm = self.read(norm)
             require(len(norm.values) == 1, f"the norm that is reported has the shape {norm.shape}")
         return Outcome(tuple(self.read_all(clipped)), norm)
 
     def run(self, arrays: Sequence[Any], limit: float, **more: Any) -> Outcome:
-        """Clip arrays to a limit, and read what comes back."""
+        """Clip arrays to a limit, and read the result."""
         return self.outcome(*self.call(arrays, {**self.arguments(limit, arrays), **more}))
 
     def clip(self, gradients: Sequence[Values | None], limit: float, dtype: str = "float32", **more: Any) -> Outcome:
-        """Clip gradients of these elements to a limit, and read what comes back."""
+        """Clip gradients with these elements to a limit, and read the result."""
         return self.run([None if values is None else self.array(values, dtype) for values in gradients], limit, **more)
 
-    # ---- what is expected -----------------------------------------------------------------------------------------------
+    # ---- expectations ---------------------------------------------------------------------------------------------------
 
     def exact(self, gradients: Sequence[Values], limit: float, dtype: str = "float32") -> Outcome:
-        """The formula's own outcome, with the norm where the target claims to report it."""
+        """The formula's outcome, with the norm if the target claims to report it."""
         return self.expected(self.formula.clipped(gradients, limit), gradients, dtype)
 
     def expected(self, clipped: Sequence[Values], gradients: Sequence[Values] | None = None, dtype: str = "float32") -> Outcome:
-        """Gradients along one axis as an outcome; the norm is that of the unclipped ``gradients``, if they are given."""
+        """Gradients along one axis as an outcome, with the norm of the unclipped ``gradients``, if given."""
         norm = None
         if gradients is not None and self.formula.is_joint and "norm" in self.claims:
             norm = Array(
@@ -145,7 +145,7 @@ class Bench:
             return
         try:
             got = self.outcome(*returned)
-        except Exception:  # it returned what it was given, or garbage
+        except Exception:  # it returned its input, or garbage
             got = None
         raise Mismatch(f"{what} was not refused", expected=Outcome(error=what), got=got)
 
@@ -162,7 +162,7 @@ def expect(got: Outcome, expected: Outcome, tolerance: float, what: str) -> None
 
 
 def require(holds: bool, message: str, *, expected: Outcome | None = None, got: Outcome | None = None) -> None:
-    """A property of an outcome that is no comparison with another."""
+    """Check a property of a single outcome."""
     if not holds:
         raise Mismatch(message, expected=expected, got=got)
 
@@ -173,7 +173,7 @@ def gradients_of(outcome: Outcome) -> list[tuple[Any, ...]]:
 
 
 def norm_of(outcome: Outcome) -> float | None:
-    """The norm that is reported, as a number."""
+    """The reported norm, as a number."""
     norm = outcome.norm
     return norm.values[0] if isinstance(norm, Array) else norm
 
@@ -185,6 +185,6 @@ def noise(count: int, seed: int = 0) -> list[float]:
 
 
 def coarse(count: int, seed: int = 0) -> list[float]:
-    """Numbers from -8 to 8 that every floating dtype holds exactly."""
+    """Numbers from -8 to 8 that every floating dtype represents exactly."""
     draw = random.Random(seed).random
     return [(int(draw() * 257) - 128) / 16 for _ in range(count)]

@@ -19,11 +19,11 @@ class Check:
 
     name: str
     description: str  #: what must hold
-    training: str  #: what goes wrong in training where it does not
+    training: str  #: the effect on training if it does not hold
     needs: tuple[str, ...]  #: the features that a target must claim
     operations: Callable[[str], bool]  #: whether an operation has the property
     run: Run  #: returns, or raises :class:`Mismatch`
-    departure: str = ""  #: the key, in gradclip's table of departures, of what natives are known to do instead
+    departure: str = ""  #: the key of the natives' behaviour in gradclip's table of departures
 
 
 #: name -> check, in the order of the files
@@ -54,7 +54,7 @@ def check(
     Args:
         description, training, needs, departure: as in :class:`Check`.
         of: whether the operation with this formula has the property.
-        only: the operations that have it, if they are not to be told by their formula.
+        only: the operations that have it, if the formula does not determine them.
     """
 
     def register(run: Run) -> Run:
@@ -66,7 +66,7 @@ def check(
 
 
 def add(check: Check) -> None:
-    """Add a check whose function is not its own."""
+    """Add a check with a shared function."""
     if check.name in CHECKS:
         raise ValueError(f"there are two checks of the name {check.name}")
     CHECKS[check.name] = check

@@ -17,7 +17,7 @@ __all__ = ["as_json", "lay_out", "schema", "write_html", "write_json"]
 
 
 def lay_out(report: Report, files: Iterable[VectorFile] | None = None) -> View:
-    """A report with its cases explained; ``files``: the vectors of the run, if not those that gradclip comes with."""
+    """A report with its cases explained; ``files``: the vectors of the run, if not gradclip's own."""
     return view(report, load_vectors() if files is None else files, CHECKS)
 
 

@@ -1,6 +1,6 @@
-"""The report as one HTML page that asks for nothing else: a matrix of operations and targets, each cell opening to its cases.
+"""The report as one self-contained HTML page: a matrix of operations and targets; each cell opens to its cases.
 
-Without JavaScript: a cell is a link to its section, which shows where it is the target of one. Needs jinja2.
+It needs no JavaScript: a cell links to its section, which is visible while it is the link's target. Needs jinja2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def page(view: View) -> str:
 
 
 def _linkable(address: str) -> bool:
-    """Whether following it can do no more than show a page."""
+    """Whether the link can only show a page."""
     return address.startswith(("https://", "http://"))
 
 

@@ -1,6 +1,6 @@
-"""The report as text: a table of counts, then what failed, each once with what it would do to training.
+"""The report as text: a table of counts, then the failures, each with its effect on training.
 
-Plain lines of at most the width of the terminal; in colour on one, for which rich is needed.
+Lines of at most the terminal's width; in colour on a terminal, which needs rich.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def show(view: View, stream: TextIO, verbose: bool = False) -> None:
 
     Args:
         view: the report, laid out.
-        stream: where to; in colour where that is a terminal.
-        verbose: every case that failed, and the names of those that are not claimed; else one of a kind.
+        stream: the output; in colour if it is a terminal.
+        verbose: every failed case, and the names of unclaimed ones; else one for each kind of failure.
     """
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     if not stream.isatty():
@@ -77,7 +77,7 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
 
 
 def _kinds(kinds: Sequence[Kind], view: View, width: int) -> Iterator[Line]:
-    """A line or two for each: how many cases, and what they have in common."""
+    """A line or two for each kind: the number of cases, and what they share."""
     for kind in kinds[:_MOST]:
         target = f"{kind.target}: " if len(view.targets) > 1 else ""
         about = ": ".join(filter(None, (", ".join(kind.names), kind.explanation.replace("`", ""))))
@@ -90,7 +90,7 @@ def _kinds(kinds: Sequence[Kind], view: View, width: int) -> Iterator[Line]:
 
 
 def _alone(view: View, width: int) -> Iterator[Line]:
-    """Of one target more: a line an operation, and what is declared."""
+    """More about a single target: a line for each operation, and the declarations."""
     (target,) = view.targets
     cells = list(view.of_target(target))
     statuses = _shown_statuses(view)
@@ -114,7 +114,7 @@ def _shown_statuses(view: View) -> list[str]:
 
 
 def _table(view: View, width: int) -> Iterator[Line]:
-    """A line a target with its counts, and one with its versions."""
+    """For each target a line with its counts, and one with its versions."""
     statuses = _shown_statuses(view)
     room = width - _COUNTED * len(statuses)
     if room <= max((len(target) for target in view.targets), default=0):
@@ -174,7 +174,7 @@ def _unclaimed(cell: Cell, width: int) -> Iterator[Line]:
 
 
 def describe(group: Group) -> str:
-    """One case by itself, for a test that failed."""
+    """One case, for a failed test."""
     (case,) = group.cases
     text = [case.title] if case.title else []
     text += [line for line, _ in (*_case(case, _WIDEST), *_effects(group.effects, _WIDEST))]

@@ -1,4 +1,4 @@
-"""A report as it is shown, in text and in HTML alike: for each target and operation the counts, and the cases explained."""
+"""A report for display, as text or HTML: for each target and operation the counts, and the cases explained."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 
 __all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "Kind", "View", "explained", "view"]
 
-#: status -> a sign that says it without colour
+#: status -> a sign without colour
 MARKS: Mapping[str, str] = {"pass": "✓", "fail": "✗", "expected": "~", "unexpected": "!", "unclaimed": "–"}
 _TOLD = ("fail", "unexpected", "expected")  #: the statuses whose cases are shown one by one, the worst first
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a flag, or a check, is about."""
+    """The explanation of a flag or a check."""
 
     name: str
     explanation: str = ""
@@ -35,7 +35,7 @@ class Case:
 
     name: str  #: without its operation
     title: str
-    call: str  #: "" where the vector is not at hand, and for a check
+    call: str  #: "" for a check, and without the vector
     expected: tuple[str, ...]  #: any of them is conformant
     got: str
     off: str  #: the distance
@@ -54,18 +54,18 @@ class Group:
 
 @dataclass
 class Cell:
-    """What a target did with an operation."""
+    """The results of a target in an operation."""
 
     target: str
     operation: str
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATUSES, 0))
     groups: list[Group] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
-    unclaimed: dict[str, list[str]] = field(default_factory=dict)  #: what is not claimed -> the cases that need it
+    unclaimed: dict[str, list[str]] = field(default_factory=dict)  #: unclaimed feature -> the cases that need it
 
     @property
     def status(self) -> str:
-        """The worst of it."""
+        """The worst status."""
         return next((status for status in (*_TOLD, "pass") if self.counts[status]), "unclaimed")
 
     @property
@@ -75,7 +75,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Kind:
-    """What went wrong in the same way, in one target: the line that a report opens with."""
+    """Failures of one kind in one target: a line at the start of a report."""
 
     target: str
     status: str
@@ -101,7 +101,7 @@ class View:
         yield from (self.cells[target, operation] for operation in self.operations if (target, operation) in self.cells)
 
     def kinds(self, *statuses: str) -> list[Kind]:
-        """What has one of these statuses, by target and by what it is about: what most cases have first."""
+        """The cases with one of these statuses, by target and subject; the most frequent first."""
         found: dict[tuple[str, str, tuple[str, ...]], list[tuple[Cell, Group]]] = {}
         for cell in self.cells.values():
             for group in cell.groups:
@@ -121,7 +121,7 @@ class View:
 
     @property
     def vector_version(self) -> str:
-        """That of most vectors, and the operations that have another."""
+        """The version of most vectors, and the operations with another one."""
         versions = self.report.vector_versions
         if not versions:
             return "none"
@@ -169,7 +169,7 @@ def _kind(target: str, status: str, names: tuple[str, ...], members: Sequence[tu
 
 
 def explained(result: Result, file: VectorFile | None, checks: Mapping[str, Any]) -> Group:
-    """One result by itself; ``file``: the vectors of its operation."""
+    """One result; ``file``: the vectors of its operation."""
     return next(_groups([result], file, checks))
 
 
@@ -190,7 +190,7 @@ def _groups(results: Sequence[Result], file: VectorFile | None, checks: Mapping[
 
 
 def _about(result: Result, file: VectorFile | None) -> tuple[str, ...]:
-    """Its flags, or the check; of a declared failure the one flag that its reason begins with, if it does."""
+    """Its flags or its check; for a declared failure the flag at the start of its reason, if there is one."""
     if result.kind == "check":
         return (_short(result),)
     cause = result.message.partition(":")[0] if result.status == "expected" else ""
@@ -198,10 +198,10 @@ def _about(result: Result, file: VectorFile | None) -> tuple[str, ...]:
 
 
 def _shared_reason(results: Sequence[Result]) -> str:
-    """What the messages of several declared failures begin with: the reason, up to a colon."""
+    """The common start of the messages of several declared failures: the reason, up to a colon."""
     if len(results) == 1:
         return ""
-    messages = sorted(result.message for result in results)  # what the first and the last have in common, all have
+    messages = sorted(result.message for result in results)  # the common start of first and last is common to all
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(messages[0], messages[-1], strict=False))
     return "".join(character for character, _ in pairs).rpartition(": ")[0]
 

@@ -1,4 +1,4 @@
-"""The JSON of vectors and results as people write it: numbers with the digits that their dtype has, arrays, calls."""
+"""The JSON of vectors and results as text: numbers with the digits of their dtype, arrays, calls."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gradclip.conformance.array import COMPLEX, FLOATS, number_from_json, rounde
 
 __all__ = ["array", "call", "distance", "number", "outcome"]
 
-_MOST = 8  #: values of an array that are shown
+_MOST = 8  #: the most values of an array that are shown
 _ONLY = "\N{HORIZONTAL ELLIPSIS}"
 
 Json = Any
 
 
 def number(json: Json, dtype: str = "float64") -> str:
-    """The shortest decimal that is this number and no other of its dtype.
+    """The shortest decimal that identifies this number in its dtype.
 
     >>> number("0x1.333334p-1", "float32"), number("-0x0p+0"), number(["0x1p+0", "nan"], "complex64"), number(True)
     ('0.6', '-0', '1+nanj', 'True')
     """
     try:
         value = number_from_json(json)
-    except (TypeError, ValueError, IndexError):  # whatever a target returned
+    except (TypeError, ValueError, IndexError):  # a target may return anything
         return _cut(str(json))
     if isinstance(value, complex):
         real, imaginary = (_decimal(part, COMPLEX.get(dtype, "float64")) for part in (value.real, value.imag))
@@ -39,14 +39,14 @@ def _decimal(value: float, dtype: str) -> str:
     dtype = dtype if dtype in FLOATS else "float64"
     for digits in range(1, 18):
         text = format(value, f".{digits}g")
-        if value in (rounded(float(text), dtype), float(text)):  # the second: it may not be of its dtype at all
+        if value in (rounded(float(text), dtype), float(text)):  # the second: it may not be in its dtype
             break
     significand, e, exponent = repr(float(text)).partition("e")
     return f"{significand.removesuffix('.0')}e{int(exponent)}" if e else significand.removesuffix(".0")
 
 
 def array(json: Mapping[str, Json]) -> str:
-    """An array without its dtype: nested lists, or the first of its values where there are many.
+    """An array without its dtype: nested lists, or the first of many values.
 
     >>> array({"dtype": "float32", "shape": [2, 2], "values": ["0x1p+0", "0x1p+1", "inf", "0x0p+0"]})
     '[[1, 2], [inf, 0]]'
@@ -83,7 +83,7 @@ def _nested(values: Sequence[str], shape: Sequence[int]) -> str:
 
 
 def outcome(json: Json) -> str:
-    """What a call came to, or should: gradients and norm with their dtype, or an error.
+    """An outcome: gradients and norm with their dtype, or an error.
 
     >>> one = {"dtype": "float32", "shape": [2], "values": ["0x1.333334p-1", "nan"]}
     >>> outcome({"gradients": [one, None], "norm": {"dtype": "float64", "value": "0x1.4p+2"}})
@@ -105,7 +105,7 @@ def outcome(json: Json) -> str:
 
 
 def _with_dtypes(parts: Sequence[tuple[str, str]]) -> str:
-    """A dtype that all of them have is said once."""
+    """Name a common dtype once."""
     dtypes = {dtype for _, dtype in parts if dtype}
     if len(dtypes) == 1 and len(parts) > 1 and "" not in {dtype for text, dtype in parts if text != "None"}:
         return f"{', '.join(text for text, _ in parts)} ({dtypes.pop()})"
@@ -113,7 +113,7 @@ def _with_dtypes(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def call(operation: str, vector: Mapping[str, Json]) -> str:
-    """What a vector calls, without the native's own containers.
+    """The call of a vector, without the native's own containers.
 
     >>> one = {"dtype": "float32", "shape": [2], "values": ["0x1.8p+1", "0x1p+2"]}
     >>> call("torch.clip_grad_norm_", {"gradients": [one, {"same_as": 0}], "arguments": {"max_norm": {"float": "inf"}}})
@@ -145,7 +145,7 @@ def _argument(json: Mapping[str, Json] | None) -> str:
 
 
 def distance(ulps: float | None) -> str:
-    """How far it is off, "" where that is not a matter of ulp.
+    """The distance in ulp; "" if ulp do not apply.
 
     >>> distance(3.0), distance(1.0), distance(1234567.0), distance(float("inf")), distance(None)
     ('3 ulp', '1 ulp', '1.2e6 ulp', '', '')

@@ -1,6 +1,6 @@
-"""The guide: its files are written, its commands run one after the other, and each prints what the guide says.
+"""The guide: the test writes its files and runs its commands in order; each prints what the guide shows.
 
-``PYTHONPATH=tests python tests/conformance/numpy_only/test_guide.py`` writes what the commands print today into the guide.
+``PYTHONPATH=tests python tests/conformance/numpy_only/test_guide.py`` renews the output in the guide.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ TABLE = re.compile(r"(?<=<!-- features -->\n)(.*?)(?=<!-- /features -->)", re.DO
 
 def features() -> str:
     rows = [f"| `{name}` | {meaning} |\n" for name, meaning in FEATURES.items()]
-    return "".join(["| feature | a target that claims it can do |\n| --- | --- |\n", *rows])
+    return "".join(["| feature | the target supports |\n| --- | --- |\n", *rows])
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a console block, with what is printed below it."""
+    """Each command of a console block, with its output."""
     _, *parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A reader's: this interpreter's own programs come first, and nothing keeps Python from the folder that it is in."""
+    """A reader's environment: this interpreter's programs come first, and Python imports from the working directory."""
     path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"], str(folder / "bin")))
     own = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     return own | {"PATH": path, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def output(command: str, folder: Path) -> str:
-    """What a shell prints of a command; progress is on the other stream."""
+    """The standard output of a command; progress goes to standard error."""
     return subprocess.run(
         ["sh", "-c", command], capture_output=True, cwd=folder, env=environment(folder), timeout=TIME_LIMIT
     ).stdout.decode()
 
 
 def prepared(folder: Path) -> Path:
-    """A folder with the files that the guide speaks of."""
+    """A folder with the files of the guide."""
     for example in EXAMPLES:
         shutil.copy(ROOT / example, folder)
     javascript.install(folder / "bin")
@@ -87,7 +87,7 @@ def test_the_guide_has_every_feature() -> None:
 
 
 def test_the_python_of_the_guide_runs(folder: Path) -> None:
-    """What is not a file of its own is typed, one after the other."""
+    """The blocks that are not files run in order, as if typed."""
     files = {text for _, text in FILE.findall(TEXT)}
     typed = [block for block in PYTHON.findall(TEXT) if block not in files]
     assert typed
@@ -97,7 +97,7 @@ def test_the_python_of_the_guide_runs(folder: Path) -> None:
 
 
 def renewed(text: str, folder: Path) -> str:
-    """The guide with what its commands print in a folder; what only varies stays."""
+    """The guide with the output of its commands in a folder; output that differs only in times and versions stays."""
 
     def one(command: str, printed: str) -> str:
         now = output(command, folder)

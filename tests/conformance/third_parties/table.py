@@ -23,7 +23,7 @@ def markdown() -> str:
         package = f"{one['package']} {one['version']}"
         lines.append(f"| {package} | `{name}` | `{one['operation']}` | {one['passed']} | {len(one['failed'])} | {like} |")
     training = "".join(f"- `{name}`: {page['training'][name]}{_cases(found['clips'][name])}\n" for name in found["clips"])
-    return page["head"].format(torch=found["torch"]) + "\n".join(lines) + "\n" + page["rest"].format(training=training)
+    return page["head"].format(torch=found["torch"]) + "\n".join(lines) + "\n\n" + page["rest"].format(training=training)
 
 
 def _cases(one: dict[str, Any]) -> str:

@@ -81,9 +81,9 @@ def gradients(mesh: jax.sharding.Mesh, *kinds: tuple[int, P]) -> list[jax.ShapeD
 
 #: name -> (the least number of devices, gradients for so many)
 LAYOUTS: dict[str, tuple[int, Callable[[int], list[jax.ShapeDtypeStruct]]]] = {
-    "whole gradients": (2, lambda size: gradients(mesh_of(size), (COUNT, P()))),
-    "divided along one axis": (2, lambda size: gradients(mesh_of(size), (COUNT, P("data")))),
-    "some divided, some whole": (2, lambda size: gradients(mesh_of(size), (COUNT - 2, P(None, "data")), (2, P()))),
+    "replicated gradients": (2, lambda size: gradients(mesh_of(size), (COUNT, P()))),
+    "sharded along one axis": (2, lambda size: gradients(mesh_of(size), (COUNT, P("data")))),
+    "some sharded, some replicated": (2, lambda size: gradients(mesh_of(size), (COUNT - 2, P(None, "data")), (2, P()))),
     "some along two axes, some along one": (
         4,
         lambda size: gradients(mesh_of(size // 2, 2), (COUNT - 2, P("data", "model")), (2, P("data"))),
@@ -121,10 +121,10 @@ def table() -> list[str]:
         lines += rows(name, least, layout)
     jax.clear_caches()
     with mock.patch.object(places, "is_host", return_value=False):  # as on accelerators, where nobody may branch
-        lines += rows("divided along one axis, on accelerators", 2, LAYOUTS["divided along one axis"][1])
+        lines += rows("sharded along one axis, on accelerators", 2, LAYOUTS["sharded along one axis"][1])
     jax.clear_caches()
     for size in (SIZES[0], SIZES[-1]):
-        lines.append(f"| divided, in `shard_map` with `reduce=` | {size} | {said(in_shard_map(size))} | |")
+        lines.append(f"| sharded, in `shard_map` with `reduce=` | {size} | {said(in_shard_map(size))} | |")
     return lines
 
 

@@ -24,7 +24,7 @@ import gradclip
 COUNT = 100
 ENOUGH = 1e9  #: a limit that clips nothing
 
-PLACEMENTS = {"split (`Shard`)": Shard(0), "replicated (`Replicate`)": Replicate(), "sums (`Partial`)": Partial()}
+PLACEMENTS = {"sharded (`Shard`)": Shard(0), "replicated (`Replicate`)": Replicate(), "addends (`Partial`)": Partial()}
 
 
 def made(placement: Any) -> list[tuple[Any, Any]]:

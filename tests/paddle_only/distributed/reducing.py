@@ -75,7 +75,7 @@ def check_a_monitor_and_a_limit_that_follows() -> None:
 
 def check_what_would_be_counted_twice() -> None:
     x = placed(random((8, 2), 1), world(), Shard(0))
-    with pytest.raises(ArgumentError, match="over processes that the norm is combined over already"):
+    with pytest.raises(ArgumentError, match="processes of reduce= already share the norm"):
         gradclip.norm([x], dialect.clip_grad_norm(1.0), reduce=world())
 
 

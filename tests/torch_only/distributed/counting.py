@@ -51,7 +51,7 @@ def fsdp_and_tensor_parallel(size: int) -> list[torch.nn.Parameter]:
 
 
 def several_meshes(size: int) -> list[torch.nn.Parameter]:
-    """Experts on a mesh of two dimensions, the rest on one, and a whole tensor."""
+    """Experts on a mesh of two dimensions, the rest on one, and a local tensor."""
     experts = gradients(init_device_mesh("cpu", (size // 2, 2)), (COUNT - 21, [Shard(1), Shard(0)]))
     whole = torch.nn.Parameter(torch.zeros(2))
     whole.grad = torch.ones(2)
@@ -64,7 +64,7 @@ LAYOUTS = {
     "FSDP2, replicas of shards": (4, hybrid),
     "TP with sequence parallelism": (2, sequence_parallel),
     "FSDP2 and TP": (4, fsdp_and_tensor_parallel),
-    "several meshes and a whole tensor": (4, several_meshes),
+    "several meshes and a local tensor": (4, several_meshes),
 }
 
 

@@ -2,7 +2,7 @@ import gradclip
 
 def step(grads):
     if grads:
-        # gradclip: GM105 The call returns what it clips, and nothing takes it: nothing is clipped.
+        # gradclip: GM105 The call returns the clipped gradients, and the code drops them: nothing is clipped.
         grads, _ = gradclip.clip_by_global_norm(grads, 5.0)
     # gradclip: GM114 `clip_norm=float("inf")` is infinite, which makes NaN of every gradient in the native; gradclip only measures.
     grads, norm = gradclip.clip_by_global_norm(grads, float("inf"))
