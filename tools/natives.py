@@ -5,13 +5,13 @@ With ``--check`` it writes nothing, and exits with 1 if the page is not current.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import written
 from vectors import xfails
 from vectors.operations import BY_NAME
 
@@ -180,16 +180,8 @@ def _properties(files: Sequence[VectorFile]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python tools/natives.py", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not what would be written")
-    options = parser.parse_args(arguments)
-    text = markdown(load_vectors())
-    if not options.check:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        print(f"{PAGE.name} is not what python tools/natives.py writes", file=sys.stderr)
-        return 1
-    return 0
+    """Write the page, or compare it. The exit code."""
+    return written.main("natives", lambda: markdown(load_vectors()), PAGE, arguments)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def test_a_stale_page_is_found_and_renewed(
     page = tmp_path / "natives.md"
     monkeypatch.setattr(natives, "PAGE", page)
     assert natives.main(["--check"]) == 1
-    assert capsys.readouterr().err == "natives.md is not what python tools/natives.py writes\n"
+    assert capsys.readouterr().err == "natives.md is not what python tools/natives.py makes\n"
     assert natives.main([]) == 0
     assert page.read_text(encoding="utf-8") == TEXT
     assert natives.main(["--check"]) == 0
