@@ -85,6 +85,9 @@ def _migrate(source: Source, options: Options) -> Migrated:
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
     """Leave out a decision whose place lies within another: ``set_gradient_clip(Clip())`` and a whole clip are one each."""
+    quotients = [decision.node for decision in decisions if decision.code in ("GM402", "GM113")]
+    around = {outer for node in quotients for outer in source.ancestors(node)}
+    decisions = [decision for decision in decisions if decision.code != "GM112" or decision.node not in around]
     outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
     whole = {decision.edits[0]: decision for decision in decisions if decision.code == "GM402" and decision.edits}
     if not outer and not whole:
@@ -145,6 +148,8 @@ def _others(context: Context) -> Iterator[Decision]:
         yield mentions.replaced(node, name)
     for string in source.any(cst.SimpleString):
         yield from mentions.text(string, context)
+    for call in source.any(cst.Call):
+        yield from mentions.looked_up(call, context)
     for element in source.any(cst.DictElement):
         yield from configuration.entry(element, context)
     for attribute in source.any(cst.Attribute):

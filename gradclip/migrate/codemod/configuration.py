@@ -72,7 +72,8 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
     if not isinstance(key, str) or literal(node.value) is None:
         return
     if key in KEYS and (key not in _NESTED or _is_settings(node.value, context)):
-        yield _manual(node, key)
+        own = _own(node, context) if key == "max_grad_norm" else ""
+        yield unchanged(node, "GM207", own) if own else _manual(node, key)
     elif key == "clip_gradient" and "mxnet" in context.resolver.modules:
         yield manual(
             node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: MXNet is none of gradclip's.")
@@ -82,6 +83,18 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
         yield manual(
             node, Finding("GM504", reason, "Make the optimizer from it, then gradclip.backends.keras.clipped(optimizer, rule).")
         )
+
+
+def _own(node: cst.DictElement, context: Context) -> str:
+    """Why ``max_grad_norm`` of a dictionary is the project's own to read; nothing where a trainer may."""
+    key = "max_grad_norm"
+    if last_name(node.value) == key:
+        return f"`{key}` is what this source was given, and hands on."
+    for subscript in context.source.any(cst.Subscript):
+        index = subscript.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) and index.value.raw_value == key:
+            return f"This source reads `{key}` itself, and is migrated where it clips."
+    return ""
 
 
 def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:

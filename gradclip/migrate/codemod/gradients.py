@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 
 import libcst as cst
 
@@ -15,7 +18,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _GRADIENT = words("grad grads gradient gradients gvs gradvar gradvars dparam dparams dtheta")
 _SOMETHING_ELSE = words(
     "norm norms clip max min requires no use has with enable is scaler scale fn acc accum accumulation steps step action "
-    "actions dqda checkpoint checkpointing penalty"
+    "actions dqda checkpoint checkpointing penalty normed normalized normalised"
 )
 _BY_HAND = re.compile(r"d([A-Z]\w*|[wbuv]\w{0,2})")  # dW, dWxh, db: of derivations on paper
 _MAKES = words(
@@ -143,7 +146,7 @@ class Gradients:
             is_pair = isinstance(value, cst.Call) and isinstance(value.func, cst.Call)  # loss, grads = value_and_grad(...)(...)
             return self.is_gradient(value, depth - 1) and (first or is_pair)
         if isinstance(holder, cst.Lambda) or isinstance(place, cst.Param):
-            return self._is_mapped(place, depth)
+            return self._is_mapped(place, depth) or self._is_passed(place, depth)
         return False
 
     def _iterates(self, iterable: cst.BaseExpression, place: cst.CSTNode, depth: int) -> bool:
@@ -166,6 +169,30 @@ class Gradients:
         if not isinstance(pair, (cst.Tuple, cst.List)):
             return None
         return next((number for number, item in enumerate(pair.elements) if item is element), None)
+
+    def _is_passed(self, place: cst.CSTNode, depth: int) -> bool:
+        """The parameter of a function that this source calls with gradients."""
+        parameters = self._source.parents.get(place)
+        function = self._source.parents.get(parameters) if isinstance(parameters, cst.Parameters) else None
+        if not isinstance(place, cst.Param) or not isinstance(function, cst.FunctionDef):
+            return False
+        names = [param.name.value for param in function.params.params]
+        names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+        for call in self._calls.get(function.name.value, ()):
+            given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+            given.update(zip(names, (a.value for a in call.args if a.keyword is None and not a.star), strict=False))
+            value = given.get(place.name.value)
+            if value is not None and self.is_gradient(value, depth - 1):
+                return True
+        return False
+
+    @functools.cached_property
+    def _calls(self) -> Mapping[str, list[cst.Call]]:
+        """The calls of each name."""
+        found: dict[str, list[cst.Call]] = defaultdict(list)
+        for call in self._source.any(cst.Call):
+            found[last_name(call.func)].append(call)
+        return found
 
     def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
         """The parameter of ``lambda g: ...`` in ``map(lambda g: ..., grads)``, or of a function with a telling name."""

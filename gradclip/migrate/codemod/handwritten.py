@@ -11,40 +11,32 @@ from gradclip.migrate.codemod import canonical
 from gradclip.migrate.codemod.bind import number
 from gradclip.migrate.codemod.calls import manual
 from gradclip.migrate.codemod.found import Context, Decision, Finding
-from gradclip.migrate.codemod.source import last_name, target_names, words
+from gradclip.migrate.codemod.quotients import GRADIENT, GUARDS, factors, has_epsilon, is_limit, measured_norm
+from gradclip.migrate.codemod.source import last_name, target_names
 
 __all__ = ["division"]
 
-_LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold
-    r"\w*(max|clip|threshold|limit|cutoff)\w*norm|\w*norm\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
-    r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm))?|max_?grad\w*|\w*threshold|(\w+_)?limit|theta|max_?length",
-    re.IGNORECASE,
-)
-_MEASURED = re.compile(
-    r"(?!.*((layer|batch|instance|group|rms|weight|spectral)_?norm|normal))\w*norms?(_\w+)?\d*", re.IGNORECASE
-)
 _OF_GRADIENTS = re.compile(
     r"(global|total|g|grads?|gradients?|per_sample|unclipped|l2)_?\w*norms?(_\w+)?|norm_sample|grad_norm\w*", re.IGNORECASE
 )
-_MEASURES = words("norm global_norm vector_norm get_total_norm matrix_norm get_grad_norm calc_grad_norm l2_norm unitwise_norm")
-_GUARDS = re.compile(r"min(imum)?$|clamp(_max)?_?$|clip$|where$|cond$|select$")
 _AT_LEAST = re.compile(r"max(imum)?$|clamp(_min)?_?$|clip$")
 _ADAPTIVE = re.compile(r"agc|adaptive|unit_?wise", re.IGNORECASE)
-_GRADIENT = re.compile(r"\b(\w*_)?(grads?|gradients?)\b|\bd[A-Z]\w*\b|\bg\b")
 
 
 def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
     """A quotient that is the coefficient of a clip by norm, or the part of one."""
-    above, below = _norm(node.right, context), _norm(node.left, context)
+    above, below = measured_norm(node.right, context), measured_norm(node.left, context)
+    if (above or below) and _is_without_gradients(node, context):
+        return
     if above and not below:
         yield from _by_a_norm(node, above, context)
-    elif below and not above and _is_limit(node.right, strict=False) and not isinstance(node.right, cst.Integer | cst.Float):
+    elif below and not above and is_limit(node.right, strict=False) and not isinstance(node.right, cst.Integer | cst.Float):
         scaled = not _is_inner(node, context) and _is_at_least_one(node, context)
-        if scaled and (_is_limit(node.right, strict=True) or _touches(node, below, context)):
+        if scaled and (is_limit(node.right, strict=True) or _touches(node, below, context)):
             yield _decision(node, node.right, node.left, context)
-        elif not scaled and _is_limit(node.right, strict=True) and _divides_gradients(node, context):
+        elif not scaled and is_limit(node.right, strict=True) and _divides_gradients(node, context):
             yield _unbounded(node, context)
-    elif _is_limit(node.right, strict=True) or number(node.left) is None or not _assigned(node, context):
+    elif is_limit(node.right, strict=True) or number(node.left) is None or not _assigned(node, context):
         return
     elif _multiplies_gradients(node, context) and _is_bounded(node, "", context):
         yield _decision(node, node.left, node.right, context)  # whatever its norm is called
@@ -52,17 +44,17 @@ def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
 
 def _by_a_norm(node: cst.BinaryOperation, norm: str, context: Context) -> Iterator[Decision]:
     """``limit / norm``, and ``1 / norm`` or ``g / norm`` with a limit beside it."""
-    limit = next((factor for factor in _factors(node, context) if _is_limit(factor, strict=True)), None)
+    limit = next((factor for factor in factors(node, context) if is_limit(factor, strict=True)), None)
     touches = _touches(node, norm, context)
     if limit is None and touches:
-        limit = next((factor for factor in _factors(node, context) if _is_limit(factor, strict=False)), None)
+        limit = next((factor for factor in factors(node, context) if is_limit(factor, strict=False)), None)
         if limit is not None and not _multiplies_gradients(node, context):
             limit = None
     if limit is None or not (touches or _OF_GRADIENTS.fullmatch(norm)):
         return
-    if _is_bounded(node, norm, context) or (_is_limit(limit, strict=True) and _is_selected(node, context)):
+    if _is_bounded(node, norm, context) or (is_limit(limit, strict=True) and _is_selected(node, context)):
         yield _decision(node, limit, node.right, context)
-    elif touches and (_is_limit(limit, strict=True) or _scales_in_place(node, norm, context)):
+    elif touches and (is_limit(limit, strict=True) or _scales_in_place(node, norm, context)):
         yield _unbounded(node, context)
 
 
@@ -85,103 +77,22 @@ def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.Ba
         reason = "Each unit of a gradient is clipped relative to its parameter's norm: this is adaptive clipping, written out."
         advice = "The rule is gradclip.dialects.optax.adaptive_grad_clip; gradclip.clip takes the parameters for it too."
         return manual(node, Finding("GM402", reason, advice))
-    dialect = "torch.clip_grad_norm" if _has_epsilon(norm, context) else "paddle.clip_grad_by_global_norm"
+    dialect = "torch.clip_grad_norm" if has_epsilon(norm, context) else "paddle.clip_grad_by_global_norm"
     made = f"gradclip.dialects.{dialect}({told})"
     advice = f"For one norm over all gradients the rule is {made}: hand it to gradclip.clip or gradclip.clip_."
     return manual(node, Finding("GM402", advice=advice))
 
 
-# ---- what an expression is ---------------------------------------------------------------------------------------------
-
-
-def _norm(node: cst.BaseExpression, context: Context) -> str:
-    """The name of a measured norm in an expression, beside an epsilon or within a maximum; nothing without one."""
-    if isinstance(node, cst.Name):
-        if _is_name_of_limit(node.value):
-            return ""
-        if _MEASURED.fullmatch(node.value):
-            return node.value
-        value = context.resolver.value_of(node)
-        return node.value if isinstance(value, cst.Call) and last_name(value.func) in _MEASURES else ""
-    if isinstance(node, cst.Attribute):
-        name = node.attr.value
-        return name if _MEASURED.fullmatch(name) and not _is_name_of_limit(name) else ""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.Add, cst.Divide, cst.Multiply)):
-        other = "" if isinstance(node.operator, cst.Divide) else _norm(node.right, context)
-        return _norm(node.left, context) or other
-    if isinstance(node, cst.Subscript):
-        return _norm(node.value, context)
-    if isinstance(node, cst.Call):
-        name = last_name(node.func)
-        if name in _MEASURES:
-            return name
-        parts = [argument.value for argument in node.args]
-        if isinstance(node.func, cst.Attribute):
-            parts.append(node.func.value)
-        if name in ("max", "maximum", "clamp", "clamp_", "astype", "item", "float", "add", "to", "view", "reshape", "sqrt"):
-            return next((found for part in parts if (found := _norm(part, context))), "")
-    return ""
-
-
-def _is_name_of_limit(name: str) -> bool:
-    return _LIMIT.fullmatch(name) is not None and not re.fullmatch(
-        r"(grad(ient)?s?_?norm|un?clip|pre_?clip)\w*", name, re.IGNORECASE
-    )
-
-
-def _is_limit(node: cst.BaseExpression, *, strict: bool) -> bool:
-    """Whether an expression is a limit: by its name; if not ``strict``, any name or number that could be one."""
-    if isinstance(node, cst.Call) and last_name(node.func) == "float" and node.args:
-        return _is_limit(node.args[0].value, strict=strict)
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and number(node.left) == 1:
-        return _is_limit(node.right, strict=strict)  # 1 / limit
-    if number(node) is not None:
-        return not strict and number(node) != 1
-    if isinstance(node, cst.Subscript):
-        key = node.slice[0].slice
-        if isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString):
-            return _LIMIT.fullmatch(str(key.value.raw_value)) is not None  # args["max_norm"]
-        return _is_limit(node.value, strict=strict)
-    if not isinstance(node, (cst.Name, cst.Attribute)):
-        return False
-    name = last_name(node)
-    if _is_name_of_limit(name) or _LIMIT.fullmatch(name):
-        return True
-    return not strict and not _GRADIENT.search(name)
-
-
-def _factors(node: cst.BinaryOperation, context: Context) -> list[cst.BaseExpression]:
-    """What a quotient is multiplied with, in its numerator and around it."""
-    found = list(_flat(node.left))
-    inner: cst.CSTNode = node
-    for outer in context.source.ancestors(node):
-        if isinstance(outer, cst.BinaryOperation) and isinstance(outer.operator, cst.Multiply):
-            found += _flat(outer.right if inner is outer.left else outer.left)
-        elif isinstance(outer, cst.Arg):
-            call = context.source.parents[outer]
-            if not isinstance(call, cst.Call) or not _GUARDS.search(last_name(call.func)):
-                break
-            found += [argument.value for argument in call.args if argument is not outer]  # minimum(1 / limit, 1 / norm)
-            outer = call
-        elif not isinstance(outer, cst.Call):
-            break
-        inner = outer
-    return found
-
-
-def _flat(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        yield from _flat(node.left)
-        yield from _flat(node.right)
-    else:
-        yield node
-
-
-def _has_epsilon(norm: cst.BaseExpression, context: Context) -> bool:
-    return re.search(r"\+|eps", context.source.code(norm)) is not None
-
-
 # ---- what happens with it ----------------------------------------------------------------------------------------------
+
+
+def _is_without_gradients(node: cst.BinaryOperation, context: Context) -> bool:
+    """Whether a function speaks of no gradients: then it is parameters that are kept in a ball."""
+    function = context.source.within(node, cst.FunctionDef)
+    if function is None:
+        return False
+    code = context.source.code(function).replace("no_grad", "")
+    return re.search(r"clip|grad|update|\b\w?g\b", code, re.IGNORECASE) is None
 
 
 def _touches(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
@@ -194,7 +105,7 @@ def _touches(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
 
 def _multiplies_gradients(node: cst.BinaryOperation, context: Context) -> bool:
     source = context.source
-    if any(_is_gradient(factor, context) for factor in _factors(node, context)):
+    if any(_is_gradient(factor, context) for factor in factors(node, context)):
         return True
     for outer in source.ancestors(node):
         if isinstance(outer, cst.AugAssign):
@@ -216,7 +127,7 @@ def _multiplies_gradients(node: cst.BinaryOperation, context: Context) -> bool:
 
 def _is_gradient(node: cst.BaseExpression, context: Context) -> bool:
     return context.gradients.is_gradient(node) or (
-        isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and _GRADIENT.search(context.source.code(node)) is not None
+        isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and GRADIENT.search(context.source.code(node)) is not None
     )
 
 
@@ -247,7 +158,7 @@ def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
     if _is_at_least_the_limit(node.right, context):
         return True
     for outer in source.ancestors(node):
-        if isinstance(outer, cst.Call) and _GUARDS.search(last_name(outer.func)):
+        if isinstance(outer, cst.Call) and GUARDS.search(last_name(outer.func)):
             return True
         if isinstance(outer, (cst.If, cst.IfExp, cst.While)) and re.search(r"norm|clip", source.code(outer.test)):
             return True
@@ -271,7 +182,7 @@ def _is_at_least_the_limit(norm: cst.BaseExpression, context: Context) -> bool:
     value = context.resolver.value_of(norm) or norm
     if not isinstance(value, cst.Call) or not _AT_LEAST.search(last_name(value.func)):
         return False
-    return any(_is_limit(argument.value, strict=True) for argument in value.args)
+    return any(is_limit(argument.value, strict=True) for argument in value.args)
 
 
 def _is_selected(node: cst.BinaryOperation, context: Context) -> bool:

@@ -200,6 +200,17 @@ def text(node: cst.SimpleString, context: Context) -> Iterator[Decision]:
         yield manual(node, Finding("GM210", f"`{written}` is named in a string."))
 
 
+def looked_up(node: cst.Call, context: Context) -> Iterator[Decision]:
+    """``getattr(paddle.nn, settings["name"])`` in a source that names a clip of that module."""
+    if last_name(node.func) != "getattr" or len(node.args) < 2 or isinstance(node.args[1].value, cst.SimpleString):
+        return
+    module = context.resolver.name(node.args[0].value)
+    named = (string.raw_value for string in context.source.any(cst.SimpleString))
+    clip = min((name for name in named if f"{module}.{name}" in BY_NAME), default="")
+    if clip:
+        yield manual(node, Finding("GM210", f"A function of {module} is looked up by a name, which can be `{clip}`."))
+
+
 def replaced(node: cst.CSTNode, name: str) -> Decision:
     """``torch.nn.utils.clip_grad_norm_ = mine``, ``mock.patch("torch.nn.utils.clip_grad_norm_")``."""
     reason = f"It puts another function in the place of {name}: calls of gradclip would not see it."
