@@ -138,7 +138,7 @@ def check_sums_over_processes() -> None:
     agree(float(got))
     assert sent == [17 * 4, 8], "one for all sums, one for the norm"
     clips_as_whole(lambda: [addends(v, world()) for v in x], whole, rule)
-    with pytest.raises(ArgumentError, match="sum over processes cannot be clipped by value"):
+    with pytest.raises(ArgumentError, match="summed over processes cannot be clipped by value"):
         gradclip.clip_([addends(x[0], world())], paddle_dialect.clip_grad_by_value(1.0))
 
 

@@ -59,7 +59,7 @@ def check_sums_are_summed_first() -> None:
                 same(addends, [x * factor * result.coefficient] * 3)
     uneven = DTensor.from_local(torch.full((2,), float(rank + 1)), mesh, [Partial()], run_check=False)
     close(gradclip.norm([uneven], RULE), 2**0.5 * size * (size + 1) / 2)
-    with pytest.raises(ValueError, match="sum over processes cannot be clipped by value"):
+    with pytest.raises(ValueError, match="summed over processes cannot be clipped by value"):
         gradclip.clip_([uneven], dialect.clip_grad_value(1.0))
 
 
