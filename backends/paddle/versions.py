@@ -98,8 +98,9 @@ def largest(x: Any, axes: tuple[int, ...] | None) -> Any:
 
 
 def held(parameter: Any) -> Any:
-    """The gradient of a parameter itself, where ``.grad`` is a new object each time."""
-    return parameter._grad_ivar()
+    """The gradient of a parameter itself, where ``.grad`` is a new object each time; Paddle 3.0 has none without elements."""
+    gradient = parameter._grad_ivar()
+    return parameter.grad if gradient is None else gradient
 
 
 def count_write(tensors: Sequence[Any]) -> None:
