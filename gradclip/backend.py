@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from gradclip.containers import Containers
-from gradclip.errors import GradclipError, NotWritableError
+from gradclip.errors import GradclipError, NotWritableError, TensorTypeError
 from gradclip.parts import Distributed
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class Backend:
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
     reduction over None reduces to a 0-d tensor. Nothing but :meth:`tolist` and :meth:`can_look` may look at a value. Besides
     these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with numbers, and indexing
-    by ``...``, ``:``, None and 0.
+    by ``...``, ``:``, None and 0. The name of a helper of your own begins with an underscore: a public name that is none of
+    these is an error, as it would be if gradclip had another version or the name another spelling.
 
     >>> import gradclip
     >>> class Decimals(gradclip.Backend):  # some of the primitives: examples/own_backend has all that are needed
@@ -51,6 +52,13 @@ class Backend:
     reference: type[Lane] | None = None  #: a subclass of Lane with primitives of its own; None for Lane itself
     containers = Containers()
     distributed = Distributed()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if odd := [f"{cls.__name__}.{name}" for name in vars(cls) if not name.startswith("_") and not hasattr(Backend, name)]:
+            what = "gradclip asks a backend for nothing of this name."
+            hint = "see gradclip.Backend for the names; one of a helper of your own begins with an underscore."
+            raise TensorTypeError(what, ", ".join(odd), hint)
 
     # ---- describe: what every backend supplies ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Paddle's private names. Paddle 3.3 has them all, and no public name does the same."""
+"""Paddle's private names, each with what is done where a version lacks it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,65 @@ __all__ = [
 check_version("paddle", paddle.__version__)
 _RELEASE = tuple(map(int, paddle.__version__.split(".")[:2])) if paddle.__version__ != "0.0.0" else (99,)  # from its sources
 
-operations = paddle._C_ops
-Parameter, Value = paddle.base.framework.EagerParamBase, paddle.pir.Value  #: of dynamic mode, and of a static program
+Value = paddle.pir.Value  #: of a static program
 Group: Any = paddle.distributed.communication.group.Group
-dtensor_from_local = paddle.distributed.auto_parallel.api.dtensor_from_local
 _DTYPE = operator.attrgetter("dtype")
 _names: dict[Any, str] = {}
+
+
+def _parameter() -> type:
+    """The type of dynamic mode's parameters; else that of one which is made to be looked at."""
+    try:
+        found: type = paddle.base.framework.EagerParamBase
+    except AttributeError:
+        zero = paddle.nn.initializer.Constant(0.0)  # which draws no random number
+        found = type(paddle.create_parameter([1], "float32", default_initializer=zero))
+    return found
+
+
+Parameter = _parameter()
+
+
+class _Operations:
+    """What Paddle's own functions call, which the functions do after a look at their arguments."""
+
+    clip, clip_, unbind = paddle.clip, paddle.Tensor.clip_, paddle.unbind
+    copysign, share_data = paddle.copysign, paddle.assign
+
+    @staticmethod
+    def max(x: Any, axes: list[int], keepdim: bool) -> Any:
+        return paddle.max(x, axis=axes or None, keepdim=keepdim)
+
+    @staticmethod
+    def squared_l2_norm(x: Any) -> Any:
+        return paddle.sum(x * x).reshape([1])
+
+    @staticmethod
+    def hardtanh(x: Any, lower: float, upper: float) -> Any:
+        return paddle.nn.functional.hardtanh(x, lower, upper)
+
+    @staticmethod
+    def scale(x: Any, factor: Any, bias: float, after: bool) -> Any:
+        return paddle.scale(x, factor, bias, after)
+
+    @staticmethod
+    def empty(shape: list[int], dtype: Any, place: Any) -> Any:
+        return paddle.empty(shape, dtype).to(place)
+
+    @staticmethod
+    def empty_like(x: Any, dtype: Any, place: Any) -> Any:
+        return paddle.empty_like(x, dtype).to(place)
+
+    @staticmethod
+    def check_finite_and_unscale_(tensors: list[Any], divisor: Any) -> None:
+        for x in tensors:
+            x.copy_((x.astype("float32") / divisor).astype(x.dtype), True)
+
+
+#: Paddle's operations, all or none
+operations: Any = getattr(paddle, "_C_ops", None)
+if not all(hasattr(operations, name) for name in vars(_Operations) if not name.startswith("__")):
+    operations = _Operations
 
 
 def run_between_programs(functions: Iterable[Callable[..., object]], folders: Sequence[str]) -> None:
@@ -58,7 +111,7 @@ def run_between_programs(functions: Iterable[Callable[..., object]], folders: Se
     if hasattr(paddle.jit, "marker"):
         for function in functions:
             paddle.jit.marker.force_dynamic(function)
-    else:  # Paddle 3.0
+    elif _RELEASE < (3, 1):
         importlib.import_module("paddle.jit.sot.utils.paddle_api_config").add_break_graph_apis(list(functions))
     paddle.framework.core.eval_frame_skip_file_prefix(tuple(folders))
 
@@ -99,14 +152,22 @@ def largest(x: Any, axes: tuple[int, ...] | None) -> Any:
 
 def held(parameter: Any) -> Any:
     """The gradient of a parameter itself, where ``.grad`` is a new object each time; Paddle 3.0 has none without elements."""
-    gradient = parameter._grad_ivar()
+    gradient = parameter._grad_ivar() if _SAYS_WHAT_IT_HOLDS else None
     return parameter.grad if gradient is None else gradient
+
+
+_SAYS_WHAT_IT_HOLDS = hasattr(paddle.Tensor, "_grad_ivar")
 
 
 def count_write(tensors: Sequence[Any]) -> None:
     """Count that tensors were written, as Paddle's own functions in place do, for a derivative that has read them."""
-    for x in tensors:
-        x._bump_inplace_version()
+    if hasattr(paddle.Tensor, "_bump_inplace_version"):
+        for x in tensors:
+            x._bump_inplace_version()
+    else:
+        with paddle.no_grad():
+            for x in tensors:
+                paddle.assign(x.clone(), x)  # written once more
 
 
 def divide_(halves: Sequence[Any], divisor: Any) -> None:
@@ -119,7 +180,14 @@ def divide_(halves: Sequence[Any], divisor: Any) -> None:
 
 def local_value(x: Any) -> Any:
     """This process's part of a distributed tensor, in the same memory."""
-    return x._local_value()
+    if hasattr(paddle.Tensor, "_local_value"):
+        return x._local_value()
+    return paddle.distributed.auto_parallel.api.dtensor_to_local(x, x.process_mesh, x.placements)
+
+
+def dtensor_from_local(x: Any, mesh: Any, placements: Sequence[Any]) -> Any:
+    """A distributed tensor of the parts that processes have. No other function of Paddle's makes one without a group."""
+    return paddle.distributed.auto_parallel.api.dtensor_from_local(x, mesh, placements)
 
 
 def merged(rows: Any) -> Any:
@@ -132,29 +200,49 @@ def merged(rows: Any) -> Any:
 
 def values_of_rows(rows: Any) -> Any:
     """The dense tensor of SelectedRows, in the same memory."""
-    return rows._get_tensor_from_selected_rows() if rows.rows() else paddle.zeros(rows.shape, rows.dtype)
+    if not rows.rows():
+        return paddle.zeros(rows.shape, rows.dtype)
+    if hasattr(paddle.Tensor, "_get_tensor_from_selected_rows"):
+        return rows._get_tensor_from_selected_rows()
+    return paddle.Tensor(rows.get_selected_rows().get_tensor(), place=rows.place)
 
 
 def take_rows(x: Any, value: Any) -> None:
     """Let SelectedRows have the rows and the memory of others."""
     target, source = x.get_selected_rows(), value.get_selected_rows()
-    target.get_tensor()._share_data_with(source.get_tensor())
+    held, given = target.get_tensor(), source.get_tensor()
+    if hasattr(held, "_share_data_with"):
+        held._share_data_with(given)
+    else:
+        held.set(np.array(given), _place_of(held))
     target.set_rows(source.rows())
     target.sync_index()
 
 
-#: a mesh of processes as users make it, and as Paddle keeps it
-MESHES = (paddle.distributed.ProcessMesh, paddle.base.core.ProcessMesh)
+def _place_of(held: Any) -> Any:
+    """Where a tensor of a scope or of SelectedRows lies; else where new ones do."""
+    if hasattr(held, "_place"):
+        place = held._place()
+        return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
+    kind, _, number = paddle.device.get_device().partition(":")
+    return paddle.CUDAPlace(int(number)) if kind == "gpu" else paddle.CPUPlace()
+
+
+#: a mesh of processes as users make it, and as Paddle keeps it, which is what that is made of
+MESHES = paddle.distributed.ProcessMesh.__mro__[:2]
 
 
 def has_memory(x: Any) -> bool:
     """Whether a part of a distributed tensor holds anything; an empty one has no memory."""
-    return bool(x._is_initialized())
+    return bool(x._is_initialized()) if hasattr(paddle.Tensor, "_is_initialized") else 0 not in x.shape
 
 
 def topology() -> Any:
     """How fleet's hybrid parallel mode divides the processes; None outside of it."""
-    return getattr(paddle.distributed.fleet.fleet, "_hcg", None)
+    try:
+        return paddle.distributed.fleet.get_hybrid_communicate_group()
+    except (AttributeError, AssertionError):  # before fleet.init
+        return None
 
 
 def persistent(name: str, shape: list[int], dtype: str, value: Any) -> Any:
@@ -171,7 +259,6 @@ def read(scope: Any, name: str) -> Any:
 
 def read_and_set(scope: Any, name: str, value: Any) -> Any:
     """The value of a variable in a scope, as an array; then it is another, on the same device."""
-    held = scope.find_var(name).get_tensor()
-    place, found = held._place(), read(scope, name)
-    held.set(value, paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace())
+    held, found = scope.find_var(name).get_tensor(), read(scope, name)
+    held.set(value, _place_of(held))
     return found

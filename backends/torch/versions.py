@@ -6,7 +6,7 @@ import inspect
 import operator
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,17 +37,26 @@ except ImportError:  # there is no public name; without it fake tensors go by th
         """Of no tensor's type."""
 
 
-_functorch = getattr(torch._C, "_functorch", None)
-_level = getattr(_functorch, "maybe_current_level", lambda: None)
-#: whether a tensor is an input of ``torch.func.grad``, ``vmap`` or the like; without an answer none is
-is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda x: False)
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_C = getattr(torch, "_C", None)
+_functorch = getattr(_C, "_functorch", None)
+_level = getattr(_functorch, "maybe_current_level", lambda: 0)  # without an answer there may be one: the reference then
+_modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # likewise: torch's own operations then
 #: whether this is traced by ``torch.export``, which keeps no operator of a library; from torch 2.7 on it can be asked
 is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
-
-
 #: whether ``torch.compile`` can trace gradclip
 traces = _RELEASE >= (2, 5)
+
+
+def _has_no_storage(x: torch.Tensor) -> bool:
+    try:
+        x.untyped_storage()
+    except NotImplementedError:
+        return bool(x.layout == torch.strided)  # sparse tensors have none either
+    return False
+
+
+#: whether a tensor is an input of ``torch.func.grad``, ``vmap`` or the like; else told by its lack of memory, more slowly
+is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", _has_no_storage)
 
 
 def is_transformed() -> bool:
@@ -55,12 +64,11 @@ def is_transformed() -> bool:
     return _level() is not None or is_forward_differentiating()
 
 
-def _is_functionalized() -> bool:
-    key = torch._C._TorchDispatchModeKey.FUNCTIONAL
-    return torch._C._get_dispatch_mode(key) is not None
-
-
 if _RELEASE < (2, 8):
+
+    def _is_functionalized() -> bool:
+        key = torch._C._TorchDispatchModeKey.FUNCTIONAL
+        return torch._C._get_dispatch_mode(key) is not None
 
     def is_compiling() -> bool:
         """Whether TorchDynamo traces this, or AOTAutograd, which torch itself does not say before 2.8."""
@@ -71,7 +79,17 @@ else:
 
 def is_forward_differentiating() -> bool:
     """Whether tangents are carried: inside ``torch.autograd.forward_ad.dual_level()``."""
-    return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
+    level = getattr(torch.autograd.forward_ad, "_current_level", None)
+    return _is_on_a_level() if level is None else level >= 0
+
+
+def _is_on_a_level() -> bool:
+    """As torch refuses a level inside another; to ask so takes longer."""
+    try:
+        with torch.autograd.forward_ad.dual_level():
+            return False
+    except RuntimeError:
+        return True
 
 
 def is_fake(x: Any) -> bool:
@@ -135,10 +153,23 @@ def strided_shard() -> type:
     return found
 
 
+def _or_each(together: Callable[..., Any] | None, alone: Callable[..., Any]) -> Callable[..., Any]:
+    """A multi-tensor operation; where there is none, the operation on one tensor after the other."""
+
+    def each(tensors: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> list[Any]:
+        rows = [x if isinstance(x, (list, tuple)) else [x] * len(tensors) for x in arguments]
+        return [alone(*of_one, **options) for of_one in zip(tensors, *rows, strict=True)]
+
+    return together or each
+
+
 #: the multi-tensor operations, which torch's own optimizers and clips are made of
-foreach_norm, foreach_mul, foreach_mul_ = torch._foreach_norm, torch._foreach_mul, torch._foreach_mul_
-foreach_clamp_max, foreach_clamp_max_ = torch._foreach_clamp_max, torch._foreach_clamp_max_
-foreach_clamp_min_ = torch._foreach_clamp_min_
+foreach_norm = _or_each(getattr(torch, "_foreach_norm", None), torch.linalg.vector_norm)
+foreach_mul = _or_each(getattr(torch, "_foreach_mul", None), torch.mul)
+foreach_mul_ = _or_each(getattr(torch, "_foreach_mul_", None), torch.Tensor.mul_)
+foreach_clamp_max = _or_each(getattr(torch, "_foreach_clamp_max", None), torch.clamp_max)
+foreach_clamp_max_ = _or_each(getattr(torch, "_foreach_clamp_max_", None), torch.Tensor.clamp_max_)
+foreach_clamp_min_ = _or_each(getattr(torch, "_foreach_clamp_min_", None), torch.Tensor.clamp_min_)
 
 #: what is asked of all tensors at once
 DTYPE, LAYOUT, REQUIRES_GRAD = map(operator.attrgetter, ("dtype", "layout", "requires_grad"))

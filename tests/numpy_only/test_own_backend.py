@@ -172,6 +172,17 @@ def test_a_framework_with_several_modules_has_one_backend() -> None:
     assert registry.get("ccc") is not registry.get("aaa")
 
 
+def test_what_gradclip_does_not_ask_for_is_refused() -> None:
+    """A method by an old name, or in another spelling, would never be called."""
+    with pytest.raises(TypeError) as refused:
+        type("Mine", (Own,), {"is_parameter": lambda self, x: True, "holds_gradient": True, "_helper": None})
+    assert str(refused.value) == (
+        "gradclip asks a backend for nothing of this name.\n"
+        "Received: Mine.is_parameter, Mine.holds_gradient\n"
+        "Hint: see gradclip.Backend for the names; one of a helper of your own begins with an underscore."
+    )
+
+
 @pytest.mark.parametrize("module", [5, None, Own, b"mylib"])
 def test_a_module_is_given_by_its_name(module: Any) -> None:
     with pytest.raises(TypeError, match=r"A module is given by its name\.\nReceived: module=.*\nHint: the top-level module of"):
