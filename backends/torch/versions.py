@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import operator
 import sys
@@ -14,7 +15,10 @@ import torch
 from gradclip.floors import check_version
 
 __all__ = [
+    "DISTRIBUTED_TENSORS",
+    "all_gather",
     "count_write",
+    "distributed_tensors",
     "has_modes",
     "is_compiling",
     "is_exporting",
@@ -137,10 +141,28 @@ def run_between_graphs() -> None:
 
 
 def _skip(code: types.CodeType) -> None:
-    torch._C._dynamo.eval_frame.skip_code(code)
+    if (dynamo := getattr(_C, "_dynamo", None)) is None:
+        return  # the mark on the function is enough, but for what is inlined
+    dynamo.eval_frame.skip_code(code)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             _skip(inner)
+
+
+#: where distributed tensors are defined: who has one has imported it, which takes a second
+DISTRIBUTED_TENSORS = "torch.distributed.tensor" if _RELEASE >= (2, 5) else "torch.distributed._tensor"
+
+
+def distributed_tensors() -> Any:
+    """The module of distributed tensors and their placements."""
+    return importlib.import_module(DISTRIBUTED_TENSORS)
+
+
+def all_gather(whole: torch.Tensor, part: torch.Tensor, group: Any) -> None:
+    """Put the parts that processes have into one tensor; not every version has the function by its new name."""
+    distributed = torch.distributed
+    gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+    gather(whole, part, group=group)
 
 
 def strided_shard() -> type:
