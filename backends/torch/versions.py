@@ -68,14 +68,14 @@ def is_transformed() -> bool:
     return _level() is not None or is_forward_differentiating()
 
 
-if _RELEASE < (2, 8):
+if _RELEASE < (2, 13):
 
     def _is_functionalized() -> bool:
         key = torch._C._TorchDispatchModeKey.FUNCTIONAL
         return torch._C._get_dispatch_mode(key) is not None
 
     def is_compiling() -> bool:
-        """Whether TorchDynamo traces this, or AOTAutograd, which torch itself does not say before 2.8."""
+        """Whether TorchDynamo traces this, or AOTAutograd, which torch itself did not say in 2.10, and says in 2.13."""
         return torch.compiler.is_compiling() or _is_functionalized()
 else:
     is_compiling = torch.compiler.is_compiling
