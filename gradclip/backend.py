@@ -7,12 +7,13 @@ parts: the framework's containers, and tensors that are sharded over processes. 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from gradclip.containers import Containers
-from gradclip.errors import GradclipError, NotWritableError
+from gradclip.errors import GradclipError, GradclipWarning, NotWritableError, message
 from gradclip.parts import Distributed
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class Backend:
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
     reduction over None gives a 0-d tensor. Only :meth:`tolist` and :meth:`can_look` may read a value. Besides
     these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with numbers, and indexing
-    by ``...``, ``:``, None and whole numbers.
+    by ``...``, ``:``, None and whole numbers. Begin the name of a helper of your own with an underscore: gradclip warns of a
+    public name that it does not know, which may be misspelt or of another version.
 
     >>> import gradclip
     >>> class Decimals(gradclip.Backend):  # some of the primitives: examples/own_backend has all that are needed
@@ -51,6 +53,13 @@ class Backend:
     reference: type[Lane] | None = None  #: the reference lane, a subclass of Lane; None for Lane itself
     containers = Containers()
     distributed = Distributed()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if odd := [f"{cls.__name__}.{name}" for name in vars(cls) if not name.startswith("_") and not hasattr(Backend, name)]:
+            what = "gradclip never asks a backend for these names: they are misspelt, or of another version."
+            hint = "see gradclip.Backend for the names; begin the name of a helper of your own with an underscore."
+            warnings.warn(message(what, ", ".join(odd), hint), GradclipWarning, stacklevel=2)
 
     # ---- describe: what every backend supplies ------------------------------------------------------------------------------
 

@@ -24,13 +24,13 @@ class Versions:
 
 #: top-level module -> its versions
 FRAMEWORKS: dict[str, Versions] = {
-    "numpy": Versions("NumPy", "1.26", ("1.26.4", "2.4.6")),
-    "torch": Versions("PyTorch", "2.4", ("2.4.1", "2.6.0", "2.13.0", "2.15.0")),
-    "tensorflow": Versions("TensorFlow", "2.16", ("2.16.2", "2.21.0")),
+    "numpy": Versions("NumPy", "1.26", ("1.26.4", "2.4.6", "2.5.5")),
+    "torch": Versions("PyTorch", "2.4", ("2.4.1", "2.6.0", "2.10.0", "2.13.0", "2.15.0")),
+    "tensorflow": Versions("TensorFlow", "2.16", ("2.16.2", "2.18.1", "2.21.0")),
     "paddle": Versions("PaddlePaddle", "3.0", ("3.0.0", "3.2.2", "3.3.1")),
-    "jax": Versions("JAX", "0.4.35", ("0.4.35", "0.9.2", "0.10.2")),
-    "optax": Versions("optax", "0.2.4", ("0.2.4", "0.2.8")),
-    "keras": Versions("Keras", "3.4", ("3.4.1", "3.15.1")),
+    "jax": Versions("JAX", "0.4.35", ("0.4.35", "0.5.3", "0.7.2", "0.9.2", "0.10.2")),
+    "optax": Versions("optax", "0.2.4", ("0.2.4", "0.2.6", "0.2.8")),
+    "keras": Versions("Keras", "3.4", ("3.4.1", "3.6.0", "3.15.1")),
 }
 
 

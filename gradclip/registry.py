@@ -45,6 +45,7 @@ _SOURCES: dict[str, str | Callable[[], Backend]] = {
 _backends: dict[str, Backend] = {}  # by top-level module
 _by_type: dict[type, int] = {}  # place in _numbered, or -1
 _numbered: list[Backend] = []
+_too_old: set[str] = set()  # modules of frameworks below their floor, which are not asked again
 _entry_points_read = False
 
 
@@ -71,6 +72,7 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
     if not isinstance(backend, Backend) and not callable(backend):
         raise TensorTypeError("A backend is a gradclip.Backend, or a callable that makes one.", f"backend={shown(backend)}")
     _backends.pop(module, None)
+    _too_old.discard(module)
     _SOURCES[module] = (lambda: backend) if isinstance(backend, Backend) else backend
     _by_type.clear()
 
@@ -117,10 +119,11 @@ def home(module: str) -> Backend | None:
 def loaded() -> Iterator[Backend]:
     """The backends of the frameworks that this process has imported; a framework that is too old is left out."""
     for module in list(_sources()):
-        if module in sys.modules:
+        if module in sys.modules and module not in _too_old:
             try:
                 backend = get(module)
             except VersionError:
+                _too_old.add(module)
                 continue
             yield backend
 

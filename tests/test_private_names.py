@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
+import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
+from frameworks.base import Framework
+from launched import TESTS, TIME_LIMIT, environment
+from missing_names import names
+from private_names import dotted, private
 from sources import SOURCES
 
-# Modules that are private, or not kept from version to version, though no underscore says so.
-PRIVATE = ("tensorflow.python", "tensorflow.core", "jax.extend", "jax.interpreters", "paddle.base")
-# Named tuples have these: https://docs.python.org/3/library/collections.html#collections.namedtuple
-PYTHON = {"_asdict", "_fields", "_make", "_replace"}
 # What has no versions file, and why it needs private names all the same.
 ELSEWHERE = {
     "backends.keras.__init__": "it overrides the two private methods in which Keras clips, and raises where Keras has them not",
@@ -24,46 +25,6 @@ ELSEWHERE = {
     "mistakes": "a state_dict of torch is told by the name that it carries; one without it counts as any other dict",
     "tracing": "the marks that frameworks look for on a function; nobody who does not look is disturbed",
 }
-
-
-def private(source: str, own: frozenset[str] = frozenset()) -> list[str]:
-    """The private names that a source takes from elsewhere: in imports, as attributes, and as texts for ``getattr``."""
-    tree = ast.parse(source)
-    aliases = [name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
-    modules = {name.asname: name.name for name in aliases if name.asname}
-    found = {(name, parts) for node in ast.walk(tree) for name, parts in _names(node, modules)}
-    return sorted({name for name, parts in found if _is_private(name, [x for x in parts if x not in own])})
-
-
-def _names(node: ast.AST, modules: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What one node names, from a module on where it can be told, and the parts of it that the node adds."""
-    if isinstance(node, ast.Import):
-        yield from ((name.name, tuple(name.name.split("."))) for name in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] != "gradclip":
-        names = [f"{node.module}.{name.name}" for name in node.names]
-        yield from ((name, tuple(name.split("."))) for name in names)
-    elif isinstance(node, ast.Attribute):
-        yield _dotted(node, modules), (node.attr,)
-    elif isinstance(node, ast.Call):
-        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if function in ("getattr", "hasattr", "setattr", "attrgetter", "methodcaller"):
-            texts = [x.value for x in node.args if isinstance(x, ast.Constant) and isinstance(x.value, str)]
-            yield from ((f"?.{text}", (text,)) for text in texts)
-
-
-def _dotted(node: ast.expr, modules: dict[str, str]) -> str:
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value, modules)}.{node.attr}"
-    return modules.get(node.id, node.id) if isinstance(node, ast.Name) else "?"
-
-
-def _is_private(name: str, parts: list[str]) -> bool:
-    """By an underscore; a name with two on both sides is Python's or a protocol's, but for TensorFlow's ``__internal__``."""
-    if name.partition(".")[0] in sys.stdlib_module_names:
-        return False
-    if any(f"{name}.".startswith(f"{module}.") for module in PRIVATE):
-        return True
-    return any(x == "__internal__" or (x.startswith("_") and not x.startswith("__") and x not in PYTHON) for x in parts)
 
 
 # ---- gradclip's own ---------------------------------------------------------------------------------------------------------
@@ -78,7 +39,7 @@ def _defined(module: str) -> frozenset[str]:
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _dotted(node.value, {}) == "self":
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted(node.value, {}) == "self":
             found.add(node.attr)
     return frozenset(found)
 
@@ -132,3 +93,36 @@ def test_a_private_name_is_found(source: str, found: str) -> None:
 def test_what_is_no_private_name() -> None:
     assert private("from gradclip.backends.host import _kernels\nx.__dlpack__()\npair._replace(a=1)\ntorch.nn.init") == []
     assert private("self._own", frozenset({"_own"})) == []
+
+
+# ---- where one is missing ------------------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", names(metafunc.config.getoption("--backend")))
+
+
+def failures(*arguments: str) -> dict[str, str]:
+    """What goes wrong without each of some names, or of all, in a process that loads the backend anew for each."""
+    command = [sys.executable, str(TESTS / "missing_names.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment())
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def without(backend: Framework) -> dict[str, str]:
+    return failures(backend.name)
+
+
+@pytest.mark.needs("trains")
+def test_a_backend_does_without_each_private_name(without: dict[str, str], name: str) -> None:
+    assert without[name] == ""
+
+
+@pytest.mark.needs("trains")
+def test_a_name_that_it_cannot_do_without_would_be_seen(backend: Framework) -> None:
+    [trace] = failures(backend.name, f"{backend.name}.__version__").values()
+    assert "AttributeError" in trace

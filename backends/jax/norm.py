@@ -20,7 +20,7 @@ from jax import lax
 
 from gradclip.backend import Tensor
 from gradclip.backends.jax.places import compiles_for_host, has_float64
-from gradclip.backends.jax.versions import enable_x64
+from gradclip.backends.jax.versions import HAS_RULES_IN_SHARD_MAP, enable_x64
 from gradclip.dtypes import COMPLEX, WIDE
 
 __all__ = ["each", "real", "total", "tree_sum"]
@@ -86,6 +86,8 @@ def _by_rows(compute: Callable[[list[Tensor], int], list[Tensor]]) -> Callable[[
 
     @functools.cache
     def after(rows: int) -> Any:
+        if not HAS_RULES_IN_SHARD_MAP:
+            return lambda tensors: compute(tensors, rows)
         function = jax.custom_batching.custom_vmap(lambda tensors: compute(tensors, rows))
 
         @function.def_vmap

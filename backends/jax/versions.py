@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from jax import lax
 from gradclip.floors import check_version
 
 __all__ = [
+    "HAS_RULES_IN_SHARD_MAP",
     "axis_size",
     "enable_x64",
     "init_empty_state",
@@ -29,9 +31,11 @@ def _trace_state() -> Callable[[], object]:
     try:
         from jax.extend.core import get_opaque_trace_state  # from 0.10 on
     except ImportError:
-        get_opaque_trace_state = getattr(jax.core, "get_opaque_trace_state", object)
-    found: Callable[[], object] = get_opaque_trace_state
-    return found
+        get_opaque_trace_state = getattr(jax.core, "get_opaque_trace_state", None)
+    found: Callable[..., object] | None = get_opaque_trace_state
+    if found is None:
+        return object
+    return functools.partial(found, convention="flax") if jax.__version_info__ < (0, 6) else found  # it wants to know for whom
 
 
 trace_state = _trace_state()
@@ -41,6 +45,10 @@ if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
 else:
     from jax.experimental import enable_x64  # type: ignore[no-redef]
+
+
+#: whether a function may have a rule of its own for ``vmap`` inside ``shard_map``, which moved to ``jax`` when it learned that
+HAS_RULES_IN_SHARD_MAP = hasattr(jax, "shard_map")
 
 
 def widens_alone() -> bool:

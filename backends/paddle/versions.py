@@ -1,4 +1,4 @@
-"""Paddle's private names. Paddle 3.3 has them all, and no public name replaces them."""
+"""Paddle's private names, each with what is done where a version lacks it."""
 
 from __future__ import annotations
 
@@ -44,15 +44,65 @@ _RELEASE = (
     tuple(map(int, paddle.__version__.split(".")[:2])) if paddle.__version__ != "0.0.0" else (99,)
 )  # built from its sources
 
-operations = paddle._C_ops
-Parameter, Value = (
-    paddle.base.framework.EagerParamBase,
-    paddle.pir.Value,
-)  #: the types of tensors of dynamic mode and of a static program
+Value = paddle.pir.Value  #: of a static program
 Group: Any = paddle.distributed.communication.group.Group
-dtensor_from_local = paddle.distributed.auto_parallel.api.dtensor_from_local
 _DTYPE = operator.attrgetter("dtype")
 _names: dict[Any, str] = {}
+
+
+def _parameter() -> type:
+    """The type of dynamic mode's parameters; where it has no name, the type of a parameter made for this."""
+    try:
+        found: type = paddle.base.framework.EagerParamBase
+    except AttributeError:
+        zero = paddle.nn.initializer.Constant(0.0)  # which draws no random number
+        found = type(paddle.create_parameter([1], "float32", default_initializer=zero))
+    return found
+
+
+Parameter = _parameter()
+
+
+class _Operations:
+    """Paddle's public functions in the place of its operations: slower, for they check their arguments first."""
+
+    clip, clip_, unbind = paddle.clip, paddle.Tensor.clip_, paddle.unbind
+    copysign, share_data = paddle.copysign, paddle.assign
+
+    @staticmethod
+    def max(x: Any, axes: list[int], keepdim: bool) -> Any:
+        return paddle.max(x, axis=axes or None, keepdim=keepdim)
+
+    @staticmethod
+    def squared_l2_norm(x: Any) -> Any:
+        return paddle.sum(x * x).reshape([1])
+
+    @staticmethod
+    def hardtanh(x: Any, lower: float, upper: float) -> Any:
+        return paddle.nn.functional.hardtanh(x, lower, upper)
+
+    @staticmethod
+    def scale(x: Any, factor: Any, bias: float, after: bool) -> Any:
+        return paddle.scale(x, factor, bias, after)
+
+    @staticmethod
+    def empty(shape: list[int], dtype: Any, place: Any) -> Any:
+        return paddle.empty(shape, dtype).to(place)
+
+    @staticmethod
+    def empty_like(x: Any, dtype: Any, place: Any) -> Any:
+        return paddle.empty_like(x, dtype).to(place)
+
+    @staticmethod
+    def check_finite_and_unscale_(tensors: list[Any], divisor: Any) -> None:
+        for x in tensors:
+            x.copy_((x.astype("float32") / divisor).astype(x.dtype), True)
+
+
+#: Paddle's operations, all or none
+operations: Any = getattr(paddle, "_C_ops", None)
+if not all(hasattr(operations, name) for name in vars(_Operations) if not name.startswith("__")):
+    operations = _Operations
 
 
 def run_between_programs(functions: Iterable[Callable[..., object]], folders: Sequence[str]) -> None:
@@ -63,7 +113,7 @@ def run_between_programs(functions: Iterable[Callable[..., object]], folders: Se
     if hasattr(paddle.jit, "marker"):
         for function in functions:
             paddle.jit.marker.force_dynamic(function)
-    else:  # Paddle 3.0
+    elif _RELEASE < (3, 1):
         importlib.import_module("paddle.jit.sot.utils.paddle_api_config").add_break_graph_apis(list(functions))
     paddle.framework.core.eval_frame_skip_file_prefix(tuple(folders))
 
@@ -103,14 +153,23 @@ def largest(x: Any, axes: tuple[int, ...] | None) -> Any:
 
 
 def held(parameter: Any) -> Any:
-    """The gradient object of a parameter; ``.grad`` returns a new object each time."""
-    return parameter._grad_ivar()
+    """The gradient object of a parameter; ``.grad`` returns a new object each time. Paddle 3.0 has none of an empty gradient."""
+    gradient = parameter._grad_ivar() if _SAYS_WHAT_IT_HOLDS else None
+    return parameter.grad if gradient is None else gradient
+
+
+_SAYS_WHAT_IT_HOLDS = hasattr(paddle.Tensor, "_grad_ivar")
 
 
 def count_write(tensors: Sequence[Any]) -> None:
     """Count a write of these tensors, as Paddle's in-place functions do: autograd checks it."""
-    for x in tensors:
-        x._bump_inplace_version()
+    if hasattr(paddle.Tensor, "_bump_inplace_version"):
+        for x in tensors:
+            x._bump_inplace_version()
+    else:
+        with paddle.no_grad():
+            for x in tensors:
+                paddle.assign(x.clone(), x)  # written once more
 
 
 def divide_(halves: Sequence[Any], divisor: Any) -> None:
@@ -123,7 +182,14 @@ def divide_(halves: Sequence[Any], divisor: Any) -> None:
 
 def local_value(x: Any) -> Any:
     """This process's shard of a distributed tensor, in the same memory."""
-    return x._local_value()
+    if hasattr(paddle.Tensor, "_local_value"):
+        return x._local_value()
+    return paddle.distributed.auto_parallel.api.dtensor_to_local(x, x.process_mesh, x.placements)
+
+
+def dtensor_from_local(x: Any, mesh: Any, placements: Sequence[Any]) -> Any:
+    """A distributed tensor of the shards of the processes. No public function of Paddle makes one without a group."""
+    return paddle.distributed.auto_parallel.api.dtensor_from_local(x, mesh, placements)
 
 
 def merged(rows: Any) -> Any:
@@ -136,29 +202,49 @@ def merged(rows: Any) -> Any:
 
 def values_of_rows(rows: Any) -> Any:
     """The dense tensor of SelectedRows, in the same memory."""
-    return rows._get_tensor_from_selected_rows() if rows.rows() else paddle.zeros(rows.shape, rows.dtype)
+    if not rows.rows():
+        return paddle.zeros(rows.shape, rows.dtype)
+    if hasattr(paddle.Tensor, "_get_tensor_from_selected_rows"):
+        return rows._get_tensor_from_selected_rows()
+    return paddle.Tensor(rows.get_selected_rows().get_tensor(), place=rows.place)
 
 
 def take_rows(x: Any, value: Any) -> None:
     """Give SelectedRows the rows and the memory of others."""
     target, source = x.get_selected_rows(), value.get_selected_rows()
-    target.get_tensor()._share_data_with(source.get_tensor())
+    held, given = target.get_tensor(), source.get_tensor()
+    if hasattr(held, "_share_data_with"):
+        held._share_data_with(given)
+    else:
+        held.set(np.array(given), _place_of(held))
     target.set_rows(source.rows())
     target.sync_index()
 
 
-#: a mesh of processes, as users make it and as Paddle stores it
-MESHES = (paddle.distributed.ProcessMesh, paddle.base.core.ProcessMesh)
+def _place_of(held: Any) -> Any:
+    """The place of a tensor of a scope or of SelectedRows; where Paddle does not say, the current device."""
+    if hasattr(held, "_place"):
+        place = held._place()
+        return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
+    kind, _, number = paddle.device.get_device().partition(":")
+    return paddle.CUDAPlace(int(number)) if kind == "gpu" else paddle.CPUPlace()
+
+
+#: a mesh of processes, as users make it and as Paddle stores it: its base class
+MESHES = paddle.distributed.ProcessMesh.__mro__[:2]
 
 
 def has_memory(x: Any) -> bool:
     """Whether a shard of a distributed tensor has elements; an empty one has no memory."""
-    return bool(x._is_initialized())
+    return bool(x._is_initialized()) if hasattr(paddle.Tensor, "_is_initialized") else 0 not in x.shape
 
 
 def topology() -> Any:
     """The topology of fleet's hybrid parallel mode; None outside of it."""
-    return getattr(paddle.distributed.fleet.fleet, "_hcg", None)
+    try:
+        return paddle.distributed.fleet.get_hybrid_communicate_group()
+    except (AttributeError, AssertionError):  # before fleet.init
+        return None
 
 
 def persistent(name: str, shape: list[int], dtype: str, value: Any) -> Any:
@@ -175,7 +261,6 @@ def read(scope: Any, name: str) -> Any:
 
 def read_and_set(scope: Any, name: str, value: Any) -> Any:
     """The value of a variable in a scope, as an array; it then sets another value on the same device."""
-    held = scope.find_var(name).get_tensor()
-    place, found = held._place(), read(scope, name)
-    held.set(value, paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace())
+    held, found = scope.find_var(name).get_tensor(), read(scope, name)
+    held.set(value, _place_of(held))
     return found

@@ -95,7 +95,7 @@ def _holder(gradient: Any) -> Any:
     parameter = EagerParamBase.from_tensor(paddle.zeros(gradient.shape, gradient.dtype))
     parameter.grad = gradient
     if gradient.is_dense():  # Paddle copies an assigned gradient; the clip must write into the gradient itself
-        parameter._grad_ivar().get_tensor()._share_data_with(gradient.get_tensor())
+        parameter.grad.get_tensor()._share_data_with(gradient.get_tensor())
     return parameter
 
 

@@ -22,7 +22,8 @@ class TorchArrays:
     name = f"torch {_VERSION}"
     versions: ClassVar[dict[str, str]] = {"torch": str(torch.__version__)}
     device = "cpu"
-    lacks = ()
+    # the whole of a function is to be traced, which torch 2.4 cannot do of gradclip
+    lacks = ("traced",) if tuple(map(int, _VERSION.split(".")[:2])) < (2, 5) else ()
 
     def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> torch.Tensor:
         kind = getattr(torch, dtype)

@@ -20,7 +20,7 @@ class TorchDistributed(Distributed):
 
     def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
         # a program with DTensors has imported their module, which takes a second
-        if versions.is_compiling() or "torch.distributed.tensor" not in sys.modules:
+        if versions.is_compiling() or versions.DISTRIBUTED_TENSORS not in sys.modules:
             return None
         from gradclip.backends.torch import dtensor
 

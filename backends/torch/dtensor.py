@@ -8,13 +8,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from gradclip.backend import Tensor
 from gradclip.backends.torch import versions
 from gradclip.errors import ArgumentError
 from gradclip.parts import Parts, Processes
 
+_tensors = versions.distributed_tensors()
+DTensor, Partial, Replicate, Shard = _tensors.DTensor, _tensors.Partial, _tensors.Replicate, _tensors.Shard
 _SPLIT: Any = (Shard, versions.strided_shard())
 Kind = tuple[DeviceMesh, tuple[Any, ...]]  # the place of a gradient: its mesh and placements
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
@@ -37,7 +38,7 @@ class TorchProcesses(Processes):
             if mine.device.type not in self.kinds:
                 mine = mine.to(_device(self.kinds[0]))
             all_ = mine.new_empty(dist.get_world_size(group) * len(mine))
-            dist.all_gather_single(all_, mine, group=group)
+            versions.all_gather(all_, mine, group)
             rows = all_.view(-1, len(mine))
             values = join(rows.tolist()) if on_host else _like(values, join(list(rows)))
         return values

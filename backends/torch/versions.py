@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import operator
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,10 @@ import torch
 from gradclip.floors import check_version
 
 __all__ = [
+    "DISTRIBUTED_TENSORS",
+    "all_gather",
     "count_write",
+    "distributed_tensors",
     "has_modes",
     "is_compiling",
     "is_exporting",
@@ -37,17 +41,26 @@ except ImportError:  # there is no public name; without it fake tensors use the 
         """A type without instances."""
 
 
-_functorch = getattr(torch._C, "_functorch", None)
-_level = getattr(_functorch, "maybe_current_level", lambda: None)
-#: whether a tensor is an input of ``torch.func.grad``, ``vmap`` or the like; without the name no tensor is
-is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda x: False)
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_C = getattr(torch, "_C", None)
+_functorch = getattr(_C, "_functorch", None)
+_level = getattr(_functorch, "maybe_current_level", lambda: 0)  # unknown: there may be one, so the reference
+_modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # unknown likewise, so torch's own operations
 #: whether ``torch.export`` traces this, which keeps no library's operators; torch has the name from 2.7 on
 is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
-
-
 #: whether ``torch.compile`` can trace gradclip
 traces = _RELEASE >= (2, 5)
+
+
+def _has_no_storage(x: torch.Tensor) -> bool:
+    try:
+        x.untyped_storage()
+    except NotImplementedError:
+        return bool(x.layout == torch.strided)  # sparse tensors have none either
+    return False
+
+
+#: whether a tensor is an input of ``torch.func.grad``, ``vmap`` or the like; else told by its lack of memory, more slowly
+is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", _has_no_storage)
 
 
 def is_transformed() -> bool:
@@ -55,15 +68,14 @@ def is_transformed() -> bool:
     return _level() is not None or is_forward_differentiating()
 
 
-def _is_functionalized() -> bool:
-    key = torch._C._TorchDispatchModeKey.FUNCTIONAL
-    return torch._C._get_dispatch_mode(key) is not None
+if _RELEASE < (2, 13):
 
-
-if _RELEASE < (2, 8):
+    def _is_functionalized() -> bool:
+        key = torch._C._TorchDispatchModeKey.FUNCTIONAL
+        return torch._C._get_dispatch_mode(key) is not None
 
     def is_compiling() -> bool:
-        """Whether TorchDynamo or AOTAutograd traces this; torch itself reports AOTAutograd only from 2.8 on."""
+        """Whether TorchDynamo or AOTAutograd traces this; torch itself reports AOTAutograd only after 2.10."""
         return torch.compiler.is_compiling() or _is_functionalized()
 else:
     is_compiling = torch.compiler.is_compiling
@@ -71,7 +83,17 @@ else:
 
 def is_forward_differentiating() -> bool:
     """Whether forward-mode differentiation is on: inside ``torch.autograd.forward_ad.dual_level()``."""
-    return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
+    level = getattr(torch.autograd.forward_ad, "_current_level", None)
+    return _is_on_a_level() if level is None else level >= 0
+
+
+def _is_on_a_level() -> bool:
+    """Whether torch refuses to open a level, as it does inside another: a slower way to know."""
+    try:
+        with torch.autograd.forward_ad.dual_level():
+            return False
+    except RuntimeError:
+        return True
 
 
 def is_fake(x: Any) -> bool:
@@ -119,10 +141,28 @@ def run_between_graphs() -> None:
 
 
 def _skip(code: types.CodeType) -> None:
-    torch._C._dynamo.eval_frame.skip_code(code)
+    if (dynamo := getattr(_C, "_dynamo", None)) is None:
+        return  # the mark on the function is enough, but for what is inlined
+    dynamo.eval_frame.skip_code(code)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             _skip(inner)
+
+
+#: where distributed tensors are defined: who has one has imported it, which takes a second
+DISTRIBUTED_TENSORS = "torch.distributed.tensor" if _RELEASE >= (2, 5) else "torch.distributed._tensor"
+
+
+def distributed_tensors() -> Any:
+    """The module of distributed tensors and their placements."""
+    return importlib.import_module(DISTRIBUTED_TENSORS)
+
+
+def all_gather(whole: torch.Tensor, part: torch.Tensor, group: Any) -> None:
+    """Put the parts that processes have into one tensor; not every version has the function by its new name."""
+    distributed = torch.distributed
+    gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+    gather(whole, part, group=group)
 
 
 def strided_shard() -> type:
@@ -135,10 +175,23 @@ def strided_shard() -> type:
     return found
 
 
-#: the multi-tensor operations of torch's own optimizers and clips
-foreach_norm, foreach_mul, foreach_mul_ = torch._foreach_norm, torch._foreach_mul, torch._foreach_mul_
-foreach_clamp_max, foreach_clamp_max_ = torch._foreach_clamp_max, torch._foreach_clamp_max_
-foreach_clamp_min_ = torch._foreach_clamp_min_
+def _or_each(together: Callable[..., Any] | None, alone: Callable[..., Any]) -> Callable[..., Any]:
+    """A multi-tensor operation; where there is none, the operation on one tensor after the other."""
+
+    def each(tensors: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> list[Any]:
+        rows = [x if isinstance(x, (list, tuple)) else [x] * len(tensors) for x in arguments]
+        return [alone(*of_one, **options) for of_one in zip(tensors, *rows, strict=True)]
+
+    return together or each
+
+
+#: the multi-tensor operations, which torch's own optimizers and clips are made of
+foreach_norm = _or_each(getattr(torch, "_foreach_norm", None), torch.linalg.vector_norm)
+foreach_mul = _or_each(getattr(torch, "_foreach_mul", None), torch.mul)
+foreach_mul_ = _or_each(getattr(torch, "_foreach_mul_", None), torch.Tensor.mul_)
+foreach_clamp_max = _or_each(getattr(torch, "_foreach_clamp_max", None), torch.clamp_max)
+foreach_clamp_max_ = _or_each(getattr(torch, "_foreach_clamp_max_", None), torch.Tensor.clamp_max_)
+foreach_clamp_min_ = _or_each(getattr(torch, "_foreach_clamp_min_", None), torch.Tensor.clamp_min_)
 
 #: tests of all tensors at once
 DTYPE, LAYOUT, REQUIRES_GRAD = map(operator.attrgetter, ("dtype", "layout", "requires_grad"))

@@ -8,3 +8,4 @@ import keras
 from frameworks.base import Framework
 
 framework: Framework = importlib.import_module(f"frameworks.{keras.backend.backend()}").framework
+framework.packages = (*framework.packages, "keras")

@@ -50,7 +50,7 @@ def test_a_million_elements(make: Any, order: float) -> None:
     eager = gradclip.norm(g, rule)
     assert ulps(np.float64(eager), exact, "float32") <= 4
     traced = jax.jit(lambda x: gradclip.norm(x, rule))(g)
-    assert ulps(framework.read(traced), exact, "float32") <= 4
+    assert ulps(framework.read(traced), exact, "float32") <= framework.ulps_of(order)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
@@ -59,7 +59,7 @@ def test_a_million_elements_of_other_dtypes(dtype: str) -> None:
     exact = np.abs(framework.read(g)[0]) * 1000
     rule = torch.clip_grad_norm(1.0)
     for norm in (gradclip.norm(g, rule), jax.jit(lambda x: gradclip.norm(x, rule))(g)):
-        assert ulps(np.float64(norm), exact, "float64" if dtype == "float64" else "float32") <= 4
+        assert ulps(np.float64(norm), exact, "float64" if dtype == "float64" else "float32") <= framework.ulps
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_million_elements_over_axes(shape: tuple[int, ...], axes: Any) -> None
     g = framework.make(np.random.default_rng(1).uniform(size=shape))
     exact = np.sqrt(np.sum(framework.read(g) ** 2, axis=None if axes is None else tuple(axes), keepdims=axes is not None))
     norm = jax.jit(lambda x: gradclip.norm(x, tensorflow.clip_by_norm(1.0, axes=axes)))(g)
-    assert ulps(framework.read(norm), exact, "float32") <= 4
+    assert ulps(framework.read(norm), exact, "float32") <= framework.ulps
 
 
 @pytest.mark.parametrize("dtype", framework.dtypes)
@@ -168,6 +168,7 @@ def test_how_often_a_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not read
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 4, 38), reason="shard_map has no rule for a branch, and says so")
 def test_the_largest_numbers_on_several_devices() -> None:
     in_a_process(LARGEST, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")
 

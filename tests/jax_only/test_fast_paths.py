@@ -50,7 +50,7 @@ def agree(got: Any, want: Any, dtype: str) -> None:
         assert mine.dtype == theirs.dtype
         assert ulps(framework.read(mine), framework.read(theirs), dtype) <= 4
     for mine, theirs in zip(jax.tree.leaves(got.norm), jax.tree.leaves(want.norm), strict=True):
-        assert ulps(np.float64(mine), np.float64(theirs), "float32") <= 4
+        assert ulps(np.float64(mine), np.float64(theirs), "float32") <= framework.ulps
 
 
 @pytest.fixture
@@ -236,9 +236,10 @@ def test_one_huge_and_many_tiny(size: int, order: float) -> None:
     exact = np.float64(np.linalg.norm(values.astype(np.float64), order))
     g = framework.make(values)
     for norm in (gradclip.norm, jax.jit(gradclip.norm, static_argnums=1)):
-        assert ulps(np.float64(norm(g, torch.clip_grad_norm(1.0, order))), exact, "float32") <= 4
+        assert ulps(np.float64(norm(g, torch.clip_grad_norm(1.0, order))), exact, "float32") <= framework.ulps_of(order)
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="before JAX 0.10 the compiled function holds copies, optax's too")
 def test_donated_memory_is_used_again() -> None:
     """In the compiled function there is no copy of the gradients beside those that were given."""
     grads = [framework.make(np.ones((512, 512))), framework.make(np.ones((512, 512))), framework.make(np.ones(2**18))]

@@ -18,6 +18,7 @@ from launched import TIME_LIMIT
 import gradclip
 from gradclip import registry
 from gradclip.dialects import optax, tensorflow, torch
+from gradclip.errors import GradclipWarning
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_backend"
 VALUES = [[[1.5, -2.0, 0.25], [4.0, 0.0, -8.0]], [[0.5, 0.125, -3.0], [1.0, 16.0, 2.0]]]
@@ -170,6 +171,17 @@ def test_a_framework_with_several_modules_has_one_backend() -> None:
     gradclip.register("ccc", lambda: Own())
     assert registry.get("aaa") is registry.get("bbb")
     assert registry.get("ccc") is not registry.get("aaa")
+
+
+def test_a_name_that_gradclip_does_not_know_is_warned_of() -> None:
+    """A method by an old name, or in another spelling, would never be called."""
+    with pytest.warns(GradclipWarning) as warned:
+        type("Mine", (Own,), {"is_parameter": lambda self, x: True, "holds_gradient": True, "_helper": None})
+    assert str(warned[0].message) == (
+        "gradclip never asks a backend for these names: they are misspelt, or of another version.\n"
+        "Received: Mine.is_parameter, Mine.holds_gradient\n"
+        "Hint: see gradclip.Backend for the names; begin the name of a helper of your own with an underscore."
+    )
 
 
 @pytest.mark.parametrize("module", [5, None, Own, b"mylib"])

@@ -63,8 +63,7 @@ def test_a_pattern_may_match_nothing_in_a_step(missing: str) -> None:
     """What the slot is given is not all that the groups are for."""
     held = parameters()
     if missing == "a gradient":
-        held[2].clear_gradient()
-        held[2].grad = None
+        held[2].clear_gradient(False)
     if missing == "need_clip":
         held[2].need_clip = False
     given = [{"params": held[:2]}, {"params": held[2:]}] if missing == "a parameter group" else held

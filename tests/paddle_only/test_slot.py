@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import numpy as np
 import paddle
 import pytest
+from frameworks.base import release
 from frameworks.paddle import framework
 from launched import TIME_LIMIT
 from oracle import ulps
@@ -180,6 +181,7 @@ def test_pairs_hold_their_parameters() -> None:
     assert ulps(clipped[1].numpy(), [0.6, 0.8], "float32") <= 2
 
 
+@pytest.mark.filterwarnings(r"ignore:\s*Non compatible API:Warning")  # Paddle 3.2, of its own sparse tensors
 def test_coo_gradients_are_refused() -> None:
     sparse = paddle.sparse.sparse_coo_tensor([[0, 1]], [3.0, 4.0], [4])
     with pytest.raises(TypeError, match=r"dense or SelectedRows.\nReceived: a sparse COO .*\nHint: call x.to_dense"):
@@ -282,6 +284,7 @@ def test_rules_can_be_copied_and_shown() -> None:
     assert copy.deepcopy(clip).rule == pickle.loads(pickle.dumps(clip)).rule == clip.rule
 
 
+@pytest.mark.skipif(release(paddle.__version__) < [3, 2], reason="Paddle 3.0 reduces such norms in static programs only")
 def test_sharded_norms_are_left_to_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sharded optimizers set this on the clip, and only Paddle's own clip reduces the norm over their groups."""
     clip = gradclip.ClipGradByGlobalNorm(1.0)

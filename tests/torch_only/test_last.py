@@ -38,6 +38,7 @@ def test_the_norm_before_and_the_coefficient(fused: bool) -> None:
     assert hook.last.coefficient.item() == 1.0
 
 
+@pytest.mark.needs("names_parameters")
 def test_one_for_each_gradient() -> None:
     optimizer, hook = optimizer_with(tensorflow.clip_by_norm(1.0))
     optimizer.step()
@@ -59,6 +60,7 @@ class _NoLook(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.needs("names_parameters")
 @pytest.mark.parametrize("fused", [True, False])
 def test_on_another_device_nobody_looks(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last result is on the device; to keep it is no synchronisation."""

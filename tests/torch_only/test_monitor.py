@@ -140,6 +140,7 @@ def test_groups_and_closures_in_the_hook() -> None:
     assert found["1/norm_after_largest"] <= 0.1001
 
 
+@pytest.mark.needs("names_parameters")
 def test_each_gradient_beside_its_parameter() -> None:
     monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0)
@@ -152,6 +153,7 @@ def test_each_gradient_beside_its_parameter() -> None:
     assert first.ratio == pytest.approx(0.5 / 8**0.5)
 
 
+@pytest.mark.needs("names_parameters")
 @pytest.mark.usefixtures("as_if_elsewhere")
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_hook_finds_the_culprits_without_a_look(fused: bool) -> None:
@@ -166,6 +168,7 @@ def test_the_hook_finds_the_culprits_without_a_look(fused: bool) -> None:
     assert monitor.culprits == (["bias"], 1)
 
 
+@pytest.mark.needs("names_parameters")
 def test_the_hook_finds_the_culprits_on_the_host() -> None:
     monitor, model = gradclip.Monitor(), torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0)

@@ -67,6 +67,7 @@ def test_compiled_with_the_limit_as_an_argument() -> None:
         assert ulps(compiled(torch.tensor([3.0, 4.0]), limit).numpy(), np.array([0.6, 0.8]) * min(limit, 5), "float32") <= 4
 
 
+@pytest.mark.needs("compiles")
 def test_compiled_refuses_to_look() -> None:
     torch.compiler.reset()
     compiled = torch.compile(
@@ -141,6 +142,7 @@ def test_layouts_and_devices_that_cannot_be_clipped() -> None:
     assert gradclip.clip([dense.to("meta")], rule).grads[0].is_meta
 
 
+@pytest.mark.needs("compiles")
 def test_a_known_norm_compiled() -> None:
     rule, g = dialect.clip_grad_norm(1.0), torch.tensor([3.0, 4.0])
     step = torch.compile(lambda g, n: gradclip.scale_by_norm([g], rule, n).grads[0], fullgraph=True, backend="eager")
@@ -219,6 +221,7 @@ def test_more_than_one_sparse_dimension() -> None:
         gradclip.clip(sparse, tensorflow.clip_by_norm(1.0, axes=0))
 
 
+@pytest.mark.needs("compiles")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_two_stages_in_half_precision_without_looking(dtype: torch.dtype) -> None:
     torch.compiler.reset()

@@ -1,0 +1,54 @@
+"""The private names in a source: what it takes from elsewhere that is not meant to be taken."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+
+__all__ = ["dotted", "private"]
+
+# Modules that are private, or not kept from version to version, though no underscore says so.
+PRIVATE = ("tensorflow.python", "tensorflow.core", "jax.extend", "jax.interpreters", "paddle.base")
+# Named tuples have these: https://docs.python.org/3/library/collections.html#collections.namedtuple
+PYTHON = {"_asdict", "_fields", "_make", "_replace"}
+
+
+def private(source: str, own: frozenset[str] = frozenset()) -> list[str]:
+    """The private names that a source takes from elsewhere: in imports, as attributes, and as texts for ``getattr``."""
+    tree = ast.parse(source)
+    aliases = [name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    modules = {name.asname: name.name for name in aliases if name.asname}
+    found = {(name, parts) for node in ast.walk(tree) for name, parts in _names(node, modules)}
+    return sorted({name for name, parts in found if _is_private(name, [x for x in parts if x not in own])})
+
+
+def _names(node: ast.AST, modules: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What one node names, from a module on where it can be told, and the parts of it that the node adds."""
+    if isinstance(node, ast.Import):
+        yield from ((name.name, tuple(name.name.split("."))) for name in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] != "gradclip":
+        names = [f"{node.module}.{name.name}" for name in node.names]
+        yield from ((name, tuple(name.split("."))) for name in names)
+    elif isinstance(node, ast.Attribute):
+        yield dotted(node, modules), (node.attr,)
+    elif isinstance(node, ast.Call):
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if function in ("getattr", "hasattr", "setattr", "attrgetter", "methodcaller"):
+            texts = [x.value for x in node.args if isinstance(x, ast.Constant) and isinstance(x.value, str)]
+            yield from ((f"?.{text}", (text,)) for text in texts)
+
+
+def dotted(node: ast.expr, modules: dict[str, str]) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value, modules)}.{node.attr}"
+    return modules.get(node.id, node.id) if isinstance(node, ast.Name) else "?"
+
+
+def _is_private(name: str, parts: list[str]) -> bool:
+    """By an underscore; a name with two on both sides is Python's or a protocol's, but for TensorFlow's ``__internal__``."""
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return False
+    if any(f"{name}.".startswith(f"{module}.") for module in PRIVATE):
+        return True
+    return any(x == "__internal__" or (x.startswith("_") and not x.startswith("__") and x not in PYTHON) for x in parts)
