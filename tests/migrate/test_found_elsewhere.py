@@ -12,7 +12,7 @@ from gradclip.commands import cli
 from gradclip.migrate import codemod, importers
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.files import Found
-from gradclip.migrate.model import Options, SourceError
+from gradclip.migrate.model import Options, Outcome, SourceError
 
 TORCH = "import torch\n"
 IMPORT = "from torch.nn.utils import clip_grad_norm_\n"
@@ -151,6 +151,37 @@ FOR_A_TRAINER = {
 def test_a_setting_is_for_a_trainer_or_for_the_source_itself(name: str) -> None:
     (site,) = migrate({**OWN, **FOR_A_TRAINER}[name]).sites
     assert (site.code == "GM207") == (name in OWN)
+
+
+def test_a_module_that_offers_many_clips_gets_one_warning() -> None:
+    source = "from torch.nn import utils\nclip = utils.clip_grad_norm_\nother = utils.clip_grad_value_\n"
+    source += "def f():\n    inner = utils.clip_grad_norm_\n    return inner\n"
+    sites = migrate(source).sites
+    assert [(site.code, site.outcome) for site in sites] == [
+        ("GM205", Outcome.MANUAL),
+        ("GM205", Outcome.UNCHANGED),
+        ("GM205", Outcome.MANUAL),
+    ]
+
+
+@pytest.mark.parametrize(("given", "code"), [({}, "GM005"), ({"norms": True}, "GM205"), ({"to": "torch"}, "GM205")])
+def test_a_norm_that_is_handed_on_measures(given: dict[str, object], code: str) -> None:
+    (site,) = migrate("import jax, optax\nnorms = jax.vmap(optax.global_norm)(grads)\n", **given).sites
+    assert site.code == code
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("from stable_baselines3 import PPO\nmodel = PPO(env, max_grad_norm=0.5)\n", "GM502"),
+        ("model = PPO(env, max_grad_norm=0.5)\n", "GM502"),
+        ("from agents.algorithm import PPO\nmodel = PPO(env, max_grad_norm=0.5)\n", "GM207"),
+        ("from project import Trainer\ntrainer = Trainer(max_grad_norm=0.5)\n", "GM502"),
+    ],
+)
+def test_an_agent_of_the_project_reads_its_limit_itself(source: str, code: str) -> None:
+    (site,) = migrate(source).sites
+    assert site.code == code
 
 
 def test_the_bounds_of_a_foreach_clamp_are_on_their_sides() -> None:

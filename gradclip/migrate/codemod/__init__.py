@@ -77,7 +77,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
     if not decisions:
         return Migrated(source.text)
     decisions.sort(key=lambda decision: source.start(decision.node))
-    decisions = legacy.once(decisions)
+    decisions = legacy.once(decisions, source)
     edits = [edit for decision in decisions for edit in decision.edits]
     edits += _imports(decisions, context) + _comments(decisions, context)
     return Migrated(source.edited(edits) if edits else source.text, tuple(_site(decision, source) for decision in decisions))
