@@ -84,7 +84,7 @@ class Notebook:
                 line += body.count("\n") + 1
         self._end = line
         self.program = "".join(parts)[:-1]
-        if kept := sorted(_imported(self.program) & names):
+        if names and (kept := sorted(_imported(self.program) & names)):
             self.program += f"\n{_END}[{', '.join(kept)}]"
 
     def has(self, line: int) -> bool:

@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gradclip.migrate.files import Found
@@ -31,6 +31,7 @@ _SPARSE = re.compile(
     r"|((?:\w+\.)*(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
     r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
 )
+_LOOK_UP = ("mbed", "gather", "SelectedRows")  #: what each of the two patterns has a part of
 _LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
 _ENTRIES = frozenset({"__init__"})  #: files that only hand on what their folder has
 
@@ -72,9 +73,10 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
         for other in imported[id(file)]:
             users[id(other)].append(file)
     about = {}
+    any_sparse = any(file.sparse for file in files)
     for file in files:
         if file.clips:
-            sparse = _evidence(file, imported, users)
+            sparse = _evidence(file, imported, users) if any_sparse else ""
             stars = {module: _bound(module, file, by_name, 3) for module in file.stars}
             if sparse or stars:
                 about[file.path] = About(sparse, {module: names for module, names in stars.items() if names is not None})
@@ -87,15 +89,20 @@ def _read(path: str) -> _File:
     text = _COMMENT.sub("", _text(path))
     for module, names, modules in _IMPORT.findall(text):
         file.imports.update(_names(module, names) if module else _modules(modules))
-    if match := _SPARSE.search(text):
-        layer = match[2]
-        if layer is None or "keras" in text or "tensorflow" in text:
-            file.sparse = f"`{match[1] or match[2] or match[3]}` in {name}"
-    elif _LAYER.search(text):
-        file.sparse = f"`Embedding` in {name}"
+    if any(word in text for word in _LOOK_UP):
+        file.sparse = _sparse(text, name)
     file.stars = tuple(dict.fromkeys(_STAR.findall(text)))
     file.clips = _CLIPS.search(text) is not None
     return file
+
+
+def _sparse(text: str, name: str) -> str:
+    match = _SPARSE.search(text)
+    if match is None:
+        return f"`Embedding` in {name}" if _LAYER.search(text) else ""
+    if match[2] is not None and "keras" not in text and "tensorflow" not in text:
+        return ""
+    return f"`{match[1] or match[2] or match[3]}` in {name}"
 
 
 def _text(path: str) -> str:
@@ -143,21 +150,19 @@ def _files(file: _File, by_name: Mapping[str, list[_File]]) -> Iterator[_File]:
 
 def _evidence(file: _File, imported: Mapping[int, list[_File]], users: Mapping[int, list[_File]]) -> str:
     """What makes gradients sparse in the programs that a file is a part of; its own text is looked at closer elsewhere."""
-    programs = {id(one): one for one in _all(file, users) if one is file or one.stem not in _ENTRIES}
-    for program in programs.values():
-        for part in _all(program, imported):
-            if part is not file and part.sparse:
-                return part.sparse
-    return ""
+    programs = [one for one in _all([file], users) if one is file or one.stem not in _ENTRIES]
+    return next((part.sparse for part in _all(programs, imported) if part is not file and part.sparse), "")
 
 
-def _all(first: _File, following: Mapping[int, list[_File]]) -> Iterator[_File]:
-    seen = {id(first)}
-    pending = [first]
+def _all(first: Sequence[_File], following: Mapping[int, list[_File]]) -> Iterator[_File]:
+    """The first files, and all that follow from them."""
+    started = {id(file) for file in first}
+    seen = set(started)
+    pending = list(reversed(first))
     while pending:
         file = pending.pop()
         yield file
-        if file is not first and file.stem in _ENTRIES:
+        if id(file) not in started and file.stem in _ENTRIES:
             continue  # it hands on what is in its folder, and has no program of its own
         for other in following.get(id(file), ()):
             if id(other) not in seen:

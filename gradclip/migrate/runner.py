@@ -171,23 +171,25 @@ def _checked(text: str, options: Options, migrate: Migrate, flags: int) -> Migra
     """Migrate a source that Python can read into one that it can read.
 
     Raises:
-        SourceError: where it cannot. Of two parsers' messages Python's is the better one.
+        SourceError: where it cannot. A source in which there is nothing to find is not looked at.
     """
-    problem = _problem(text, flags)
-    if problem:  # also where LibCST is more lenient: Python 2's ``except A, e``, a newer Python's syntax
-        raise problem
     try:
         migrated = migrate(text, options)
+    except SourceError as error:
+        raise _problem(text, flags) or error from None
     except RecursionError:
         raise SourceError("nested too deeply to be read") from None
-    after = None if migrated.source == text else _problem(migrated.source, flags)
-    if after:
-        raise SourceError(f"internal error, please report it: the rewritten source does not compile: {after.message}")
+    if migrated.source == text:
+        return migrated
+    if problem := _problem(text, flags):
+        raise problem
+    if problem := _problem(migrated.source, flags):
+        raise SourceError(f"internal error, please report it: the rewritten source does not compile: {problem.message}")
     return migrated
 
 
 def _problem(text: str, flags: int) -> SourceError | None:
-    """Why Python cannot compile a source; without a line where it is not to be tried with another parser."""
+    """Why Python cannot compile a source."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's own code
         try:

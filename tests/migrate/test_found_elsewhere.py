@@ -12,7 +12,7 @@ from gradclip.commands import cli
 from gradclip.migrate import codemod, importers
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.files import Found
-from gradclip.migrate.model import Options, SourceError
+from gradclip.migrate.model import Options, Outcome, SourceError
 
 TORCH = "import torch\n"
 IMPORT = "from torch.nn.utils import clip_grad_norm_\n"
@@ -110,6 +110,11 @@ MENTIONED = {
         "        super().__init__(clipnorm=1.0)\n",
         "GM211",
     ),
+    "a name in the settings": (
+        "import paddle\nassert settings['name'] in ('ClipGradByNorm', 'ClipGradByValue')\n"
+        "clip = getattr(paddle.nn, settings.pop('name'))(**settings)\n",
+        "GM210",
+    ),
     "getattr": ("import tensorflow as tf\nopt = getattr(tf.keras.optimizers, name)(clipnorm=1.0)\n", "GM211"),
 }
 
@@ -120,6 +125,63 @@ def test_a_clip_in_other_words_is_mentioned(name: str) -> None:
     migrated = migrate(source)
     assert manual(migrated) == [code]
     assert migrated.source == source
+
+
+def test_a_name_that_no_clip_has_is_looked_up_in_peace() -> None:
+    assert migrate("import paddle\nlayer = getattr(paddle.nn, name)(clip)\nother = getattr(paddle.nn, 'ReLU')\n").sites == ()
+
+
+def test_a_coefficient_in_a_clamp_is_one_place() -> None:
+    (site,) = migrate(TORCH + "def f(self, grad_norm):\n    return torch.clamp(self.max_norm / grad_norm, max=1.0)\n").sites
+    assert site.code == "GM402"
+
+
+OWN = {
+    "an optimizer's default": "def f(max_grad_norm):\n    return {'max_grad_norm': max_grad_norm}\n",
+    "a setting that the source reads": "config = {'max_grad_norm': 1.0}\nlimit = config['max_grad_norm']\n",
+}
+FOR_A_TRAINER = {
+    "a setting": "config = {'max_grad_norm': 1.0}\n",
+    "a setting beside others that are read": "config = {'max_grad_norm': 1.0, 'a': 2}\nconfig['a'] + config[0] + config[1:]\n",
+    "an engine's": "def f(gradient_clipping):\n    return {'gradient_clipping': gradient_clipping}\n",
+}
+
+
+@pytest.mark.parametrize("name", [*OWN, *FOR_A_TRAINER])
+def test_a_setting_is_for_a_trainer_or_for_the_source_itself(name: str) -> None:
+    (site,) = migrate({**OWN, **FOR_A_TRAINER}[name]).sites
+    assert (site.code == "GM207") == (name in OWN)
+
+
+def test_a_module_that_offers_many_clips_gets_one_warning() -> None:
+    source = "from torch.nn import utils\nclip = utils.clip_grad_norm_\nother = utils.clip_grad_value_\n"
+    source += "def f():\n    inner = utils.clip_grad_norm_\n    return inner\n"
+    sites = migrate(source).sites
+    assert [(site.code, site.outcome) for site in sites] == [
+        ("GM205", Outcome.MANUAL),
+        ("GM205", Outcome.UNCHANGED),
+        ("GM205", Outcome.MANUAL),
+    ]
+
+
+@pytest.mark.parametrize(("given", "code"), [({}, "GM005"), ({"norms": True}, "GM205"), ({"to": "torch"}, "GM205")])
+def test_a_norm_that_is_handed_on_measures(given: dict[str, object], code: str) -> None:
+    (site,) = migrate("import jax, optax\nnorms = jax.vmap(optax.global_norm)(grads)\n", **given).sites
+    assert site.code == code
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("from stable_baselines3 import PPO\nmodel = PPO(env, max_grad_norm=0.5)\n", "GM502"),
+        ("model = PPO(env, max_grad_norm=0.5)\n", "GM502"),
+        ("from agents.algorithm import PPO\nmodel = PPO(env, max_grad_norm=0.5)\n", "GM207"),
+        ("from project import Trainer\ntrainer = Trainer(max_grad_norm=0.5)\n", "GM502"),
+    ],
+)
+def test_an_agent_of_the_project_reads_its_limit_itself(source: str, code: str) -> None:
+    (site,) = migrate(source).sites
+    assert site.code == code
 
 
 def test_the_bounds_of_a_foreach_clamp_are_on_their_sides() -> None:
@@ -133,6 +195,7 @@ def test_the_bounds_of_a_foreach_clamp_are_on_their_sides() -> None:
         "inverse = 1.0 / scale\np.grad.mul_(inverse)\n",
         "coef = 1.0 / total\nif coef < 1:\n    image.mul_(coef)\n",
         "import tensorflow as tf\nx = tf.minimum(tf.maximum(x, -1), 1)\n",
+        "normed_grad = update / denominator\nnormed_grad.clamp_(-clip, clip)\n",
         "class A:\n    def __init__(self, clipnorm):\n        self.clipnorm = clipnorm\n",
         'print("torch.nn.utils.clip_grad_norm_(p, 1.0) is called")\n',
     ],

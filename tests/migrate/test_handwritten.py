@@ -111,6 +111,9 @@ NO_CLIPS = {
     "    return torch.where(param_norm > 0., (g['eta'] * param_norm / update_norm), one)\n",
     "sharpness": "def sam(self, grad_norm, rho):\n    scale = rho / (grad_norm + self.eps)\n    return scale\n",
     "a mean": "def mean(total_norm, counter):\n    return total_norm / counter\n",
+    "parameters in a ball": "def project(parameters, max_norm):\n"
+    "    global_norm = torch.sqrt(sum(p.norm() ** 2 for p in parameters))\n    if global_norm > max_norm:\n"
+    "        ratio = max_norm / global_norm\n        for p in parameters:\n            p.mul_(ratio)\n",
     "a layer": "def forward(self, x):\n    return self.scale / self.layer_norm(x)\n",
 }
 

@@ -154,7 +154,7 @@ def test_a_configuration_that_means_nothing_is_refused(
 
 
 def test_a_file_that_cannot_be_read_is_2(wrong: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (wrong / "old.py").write_text("print 1\n", encoding="utf-8")
+    (wrong / "old.py").write_text("print clip\n", encoding="utf-8")
     status, out, err = run(capsys, "--format", "json", wrong)
     assert status == 2
     assert "old.py: ERROR: Python 2" in err
@@ -263,7 +263,7 @@ def test_sarif_is_what_its_standard_says(
     wrong: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (wrong / "a b é.py").write_text(WRONG["GM108"], encoding="utf-8")
-    (wrong / "old.py").write_text("print 1\n", encoding="utf-8")
+    (wrong / "old.py").write_text("print clip\n", encoding="utf-8")
     cell = {"cell_type": "code", "source": WRONG["GM107"]}
     (wrong / "n.ipynb").write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
     monkeypatch.chdir(wrong)

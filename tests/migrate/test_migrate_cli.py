@@ -461,7 +461,7 @@ def test_standard_input_is_migrated_to_standard_output_byte_for_byte(tmp_path: P
 
 
 def test_standard_input_that_cannot_be_migrated_comes_out_as_it_went_in(tmp_path: Path) -> None:
-    for source, said in ((b"print 'x'\n", b"<stdin>:1:1: ERROR: Python 2"), (TORCH, b"<stdin>: ERROR: cannot be decoded: ")):
+    for source, said in ((b"print 'clip'\n", b"<stdin>:1:1: ERROR: Python 2"), (TORCH, b"<stdin>: ERROR: cannot be decoded: ")):
         done = command("-", "--write", stdin=source, folder=tmp_path)
         assert (done.returncode, done.stdout) == (2, source)
         assert done.stderr.startswith(said)

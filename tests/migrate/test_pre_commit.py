@@ -42,7 +42,7 @@ def test_what_is_installed_beside_it_is_the_extra(hook: dict[str, Any]) -> None:
     [
         ("import torch\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", 1, "GT101 would be rewritten"),
         ("import gradclip\ngradclip.clip_grad_norm_(model.parameters(), 1.0)\n", 0, "nothing to do"),
-        ("print 'x'\n", 2, ""),
+        ("print 'clip'\n", 2, ""),
     ],
 )
 def test_the_entry_checks_and_changes_nothing(source: str, code: int, said: str, hook: dict[str, Any], tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_every_byte_outside_of_the_edit_stays(name: str, tmp_path: Path) -> None
         (b"# coding: hex\n00", "cannot be decoded: 'hex' is not a text encoding"),
         (codecs.BOM_UTF8 + b"# coding: latin-1\n", "cannot be decoded: encoding problem: utf-8"),
         ("x = 1\n".encode("utf-16"), "cannot be decoded: "),
-        (b"x = 1\n\x00", "does not parse: source code string cannot contain null bytes"),
+        (b"unreadable = 1\n\x00", "does not parse: source code string cannot contain null bytes"),
     ],
 )
 def test_what_cannot_be_decoded_is_one_line(content: bytes, said: str, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_what_cannot_be_encoded_is_not_written(content: bytes, new: str, said: s
         ("def f(:\n  unreadable", "does not parse: invalid syntax", 1, 7),
         ("raise = unreadable", "does not parse: invalid syntax", 1, 7),
         ("x = unreadable", "the codemod cannot read it", 2, 3),
-        ("(" * 300 + ")" * 300, "nested too deeply to be read", 0, 0),
-        ("x = " + "+".join("1" * 20000), "nested too deeply to be read", 0, 0),
+        ("unreadable = " + "(" * 300 + ")" * 300, "nested too deeply to be read", 0, 0),
+        ("unreadable = " + "+".join("1" * 20000), "nested too deeply to be read", 0, 0),
         ("deep", "nested too deeply to be read", 0, 0),
         ("mistake", "internal error, please report it: ValueError: a mistake of ours", 0, 0),
         (
@@ -131,7 +131,7 @@ def test_a_source_that_cannot_be_migrated_is_one_line(source: str, said: str, li
 
 
 def test_a_source_that_this_python_refuses_is_not_rewritten_though_the_codemod_could(tmp_path: Path) -> None:
-    result = write(file(tmp_path, b"return old\n"))  # outside of a function: LibCST reads it
+    result = write(file(tmp_path, b"return old\n"))  # outside of a function: Python's parser reads it
     assert (result.error, result.written) == ("does not parse: 'return' outside function", False)
 
 

@@ -400,6 +400,10 @@ def test_a_look_alike_is_left_alone_with_a_reason(source: str) -> None:
         TF + "for x, v in zip(grads, variables):\n    y = tf.clip_by_value(x, -1.0, 1.0)\n",
         TF + "gs = tf.gradients(loss, variables)\nfirst = tf.clip_by_value(gs[0], -1.0, 1.0)\n",
         TF + "first = tf.clip_by_value(policyGrads, -1.0, 1.0)\n",
+        TF + "def limited(t):\n    return tf.clip_by_value(t, -1.0, 1.0)\nnew = [limited(g) for g in grads]\n",
+        TF + "def limited(t, c):\n    return tf.clip_by_value(t, -c, c)\nnew = limited(c=1.0, t=grads[0])\n",
+        TF + "class A:\n    def limited(self, t):\n        return tf.clip_by_value(t, -1.0, 1.0)\n"
+        "    def step(self):\n        new = self.limited(grads[0])\n",
     ],
 )
 def test_a_gradient_is_known_by_where_it_comes_from(source: str) -> None:
@@ -482,6 +486,7 @@ def test_what_is_found_to_be_dense_is_rewritten(dense: str) -> None:
         "image = tf.clip_by_norm(image, 1.0)",
         "outputs, _ = tf.clip_by_global_norm(outputs, 1.0)",
         "w.assign(tf.clip_by_norm(w, 1.0))",
+        "def limited(c, t):\n    return tf.clip_by_norm(t, c)\nnew = limited(grads, h)",
     ],
 )
 def test_what_nothing_says_is_a_gradient_is_left(call: str) -> None:

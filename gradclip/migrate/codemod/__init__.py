@@ -7,7 +7,6 @@ of the text, and no byte outside of them. ``calls`` decides, ``traps`` object, `
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator, Sequence
 
 import libcst as cst
@@ -28,9 +27,11 @@ from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 
 __all__ = ["migrate_source"]
 
-_WORDS = re.compile(
-    r"clip|clamp|_norm|/ ?\(?norm|minimum|\.mul_\(|agc\(|optax.*\btree|dpsgd|differentially_private", re.IGNORECASE
-)  # without one there is nothing to find
+#: in lower case; without one there is nothing to find
+_WORDS = (
+    *("clip", "clamp", "_norm", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
+    *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
+)
 _BOM = "\ufeff"
 
 
@@ -54,7 +55,8 @@ def migrate_source(source: str, options: Options) -> Migrated:
         import gradclip
         gradclip.clip_grad_norm_(params, 1.0)
     """
-    if not _WORDS.search(source):
+    lower = source.lower()
+    if not any(word in lower for word in _WORDS):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
     collects = gc.isenabled()
@@ -77,7 +79,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
     if not decisions:
         return Migrated(source.text)
     decisions.sort(key=lambda decision: source.start(decision.node))
-    decisions = legacy.once(decisions)
+    decisions = legacy.once(decisions, source)
     edits = [edit for decision in decisions for edit in decision.edits]
     edits += _imports(decisions, context) + _comments(decisions, context)
     return Migrated(source.edited(edits) if edits else source.text, tuple(_site(decision, source) for decision in decisions))

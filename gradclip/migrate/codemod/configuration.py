@@ -32,6 +32,8 @@ _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|
 _OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
 _CLIPS = frozenset({"clipnorm", "global_clipnorm", "clipvalue"})
 _TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
+_AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects have, beside the libraries of the next line
+_OF_AGENTS = frozenset({"ray", "sb3_contrib", "stable_baselines", "stable_baselines3", "tianshou", "trl"})
 _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 
@@ -58,12 +60,20 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
     elif key == "max_grad_norm" and any(n.startswith("apex.") for n in context.resolver.names(call.func).qualified):
         reason = "apex's optimizer clips by one norm over all gradients within its step."
         yield manual(node, Finding("GM505", reason, "Keep it: clipped in another place the gradients would be read once more."))
-    elif key == "max_grad_norm" and not _TRAINERS.search(name):
+    elif key == "max_grad_norm" and (not _TRAINERS.search(name) or _is_own_agent(call, context)):
         yield unchanged(
             node, "GM207", f"`{key}` is handed to `{context.source.code(call.func)}`, which is the project's own to read."
         )
     elif name == "dict" or key != "gradient_clipping" or _TRAINERS.search(name):
         yield _manual(node, key)
+
+
+def _is_own_agent(call: cst.Call, context: Context) -> bool:
+    """Whether ``PPO`` is a class of the project: one that is imported, and from none of the libraries."""
+    qualified = context.resolver.names(call.func).qualified
+    return bool(_AGENTS.search(last_name(call.func)) and qualified) and not any(
+        name.partition(".")[0] in _OF_AGENTS for name in qualified
+    )
 
 
 def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:

@@ -10,7 +10,7 @@ import libcst as cst
 
 from gradclip.migrate.codemod.codes import CODES
 from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding
-from gradclip.migrate.codemod.source import last_name, words
+from gradclip.migrate.codemod.source import Source, last_name, words
 from gradclip.migrate.model import Outcome
 
 __all__ = ["check", "is_legacy", "once"]
@@ -61,8 +61,8 @@ def is_legacy(context: Context, family: str) -> str:
     return ""
 
 
-def once(decisions: Sequence[Decision]) -> list[Decision]:
-    """One warning a file: after the first such call the others are only listed."""
+def once(decisions: Sequence[Decision], source: Source) -> list[Decision]:
+    """One warning a file: after the first such call, or function that a module offers anew, the others are only listed."""
     seen: set[str] = set()
     found = []
     for decision in decisions:
@@ -71,5 +71,15 @@ def once(decisions: Sequence[Decision]) -> list[Decision]:
             decision = replace(decision, outcome=Outcome.UNCHANGED, reason=reason, advice="")
         elif decision.code == _CODE:
             seen.add(decision.reason)
+        elif decision.code == "GM205" and _is_offered(decision.node, source):
+            if "GM205" in seen:
+                decision = replace(decision, outcome=Outcome.UNCHANGED, advice="")
+            seen.add("GM205")
         found.append(decision)
     return found
+
+
+def _is_offered(node: cst.CSTNode, source: Source) -> bool:
+    """``clip = transforms.clip`` of a module: another name for it, which others import."""
+    holder = source.parents[node]
+    return isinstance(holder, cst.Assign) and source.function(node) is source.module

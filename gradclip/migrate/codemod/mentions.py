@@ -167,6 +167,9 @@ def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision
         return
     native = context.options.to == family(api.framework)
     target = api.targets.get(context.options.to if native else "gradclip")
+    if api.kind is Kind.MEASURE and context.options.to == "gradclip" and not context.options.norms:
+        yield unchanged(node, "GM005", api=api)
+        return
     if native and target is None and api.status == "current":
         yield unchanged(node, "GM001", api=api)
         return

@@ -1,1 +1,1 @@
-print "this is Python 2"
+print "this is Python 2, and clips nothing"
