@@ -153,7 +153,7 @@ def largest(x: Any, axes: tuple[int, ...] | None) -> Any:
 
 
 def held(parameter: Any) -> Any:
-    """The gradient object of a parameter; ``.grad`` returns a new object each time. Paddle 3.0 has none of an empty gradient."""
+    """The gradient object of a parameter; ``.grad`` returns a new one each time. Paddle 3.0 has none of an empty gradient."""
     gradient = parameter._grad_ivar() if _SAYS_WHAT_IT_HOLDS else None
     return parameter.grad if gradient is None else gradient
 
