@@ -38,7 +38,7 @@ _OPTAX = "optax.clip_by_global_norm"
 DEPARTURES: tuple[Departure, ...] = (
     Departure(
         key="infinite-limit",
-        native="A limit of infinity makes NaN of every gradient (TensorFlow, Keras, Paddle's classes), or of those that are "
+        native="A limit of infinity makes NaN of every gradient: always (TensorFlow, Keras, Paddle's classes), or where one is "
         "not finite (torch, optax).",
         gradclip="A limit of infinity only measures, whatever the gradients hold.",
         why="Logging the norm without clipping is the most common use of such a limit.",

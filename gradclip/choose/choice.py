@@ -182,7 +182,7 @@ def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
     for candidate in candidates:
         if candidate.clipped_fraction > _TOO_MANY and not candidate.name.startswith("p"):
             share = f"{100 * candidate.clipped_fraction:.0f} %"
-            yield f"{candidate.name} would clip {share} of the steps: lower the learning rate instead."
+            yield f"{candidate.name} would clip {share} of the steps, which only makes the learning rate smaller: avoid it."
     yield from _of_the_recording(record)
     yield (
         "the norm is as large as the loss makes it: a sum in the place of a mean, accumulated steps, a loss scale or another "

@@ -167,7 +167,7 @@ def _where(alarm: Alarm) -> str:
 def _text(found: Sequence[Alarm], files: int, stream: TextIO) -> None:
     for alarm in found:
         stream.write(f"{_where(alarm)}: {alarm.code} {alarm.severity}: {alarm.reason}\n")
-        stream.write(f"    {harmless(alarm.text)}\n    {alarm.advice} See {alarm.page}.\n")
+        stream.write(f"    {harmless(alarm.text)}\n    {alarm.advice} See {alarm.page}, or: gradclip explain {alarm.code}\n")
     count = f"{len(found):,} mistake{'' if len(found) == 1 else 's'}" if found else "no mistakes"
     stream.write(f"{files:,} file{'' if files == 1 else 's'} read: {count}.\n")
 

@@ -81,7 +81,7 @@ def test_a_mistake_is_found_and_said(code: str, wrong: Path, capsys: pytest.Capt
     status, out, err = run(capsys, wrong / f"{code}.py")
     assert (status, err) == (1, "")
     assert f" {code} {lint.RULES[code].severity}: " in out
-    assert f"See docs/lint/{code}.md." in out
+    assert f"See docs/lint/{code}.md, or: gradclip explain {code}" in out
     assert out.endswith("1 file read: 1 mistake.\n")
     assert "gradclip.clip" not in out.replace("use gradclip's clip", ""), "nothing about gradclip"
 

@@ -81,6 +81,8 @@ FIRES = {
     ),
     # 8: order
     "after the step": ("GM108", TORCH + "loss.backward()\noptimizer.step()\n" + CLIP),
+    "after the step of a scaler": ("GM108", TORCH + SCALED + "scaler.step(optimizer)\n" + CLIP),
+    "before the backward of a scaled loss": ("GM108", TORCH + CLIP + SCALED + "scaler.step(optimizer)\n"),
     "before the backward": ("GM108", TORCH + "optimizer.zero_grad()\n" + CLIP + "loss.backward()\noptimizer.step()\n"),
     "after apply_gradients": (
         "GM108",

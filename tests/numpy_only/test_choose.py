@@ -97,7 +97,7 @@ SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "drift": ([10.0 / (1 + i / 50) for i in range(500)], {}, "the median norm goes from 4.464 to 1.027"),
     "half": (monitored(NORMS, 0.5), {}, "more than half: lower the learning rate instead"),
     "few": (NORMS[:30], {}, "only 30 norms"),
-    "fixed": (NORMS, {"limits": [0.1]}, "0.1 would clip 100 % of the steps: lower the learning rate instead"),
+    "fixed": (NORMS, {"limits": [0.1]}, "0.1 would clip 100 % of the steps, which only makes the learning rate smaller"),
     "after": ([min(n, 1.5) for n in NORMS], {}, "they seem to be norms after a clip"),
     "clipped": (monitored(NORMS, 1.5), {}, "of these steps were clipped at 1.5"),
     "broken": ([*NORMS, math.nan, math.inf], {}, "2 norms are not finite"),

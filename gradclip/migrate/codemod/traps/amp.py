@@ -7,13 +7,14 @@ import libcst as cst
 from gradclip.migrate.apis.model import Kind
 from gradclip.migrate.codemod.found import ApiCall, Finding
 from gradclip.migrate.codemod.source import dotted, last_name
+from gradclip.migrate.codemod.traps.order import check_moment
 
 __all__ = ["check"]
 
 
 def check(found: ApiCall) -> Finding | None:
     """A clip between the backward of a scaled loss and the step, without the gradients being unscaled."""
-    if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED):
+    if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED) or check_moment(found):  # which is mended first
         return None
     flow, source = found.context.flow, found.context.source
     backward = flow.before(found.call, "backward")

@@ -5,14 +5,19 @@ from __future__ import annotations
 from gradclip.migrate.apis.model import Kind
 from gradclip.migrate.codemod.found import ApiCall, Finding
 
-__all__ = ["check"]
+__all__ = ["check", "check_moment"]
 
 
 def check(found: ApiCall) -> Finding | None:
     """After the step, before the backward, before the mean over replicas."""
     if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED):
         return None
-    return _after_step(found) or _before_backward(found) or _before_mean(found)
+    return check_moment(found) or _before_mean(found)
+
+
+def check_moment(found: ApiCall) -> Finding | None:
+    """After the step, before the backward."""
+    return _after_step(found) or _before_backward(found)
 
 
 def _after_step(found: ApiCall) -> Finding | None:
