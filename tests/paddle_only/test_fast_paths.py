@@ -63,8 +63,8 @@ def clipped(grads: list[Any], rule: Rule, in_place: bool) -> tuple[list[Any], An
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("limit", [0.01, 1e6], ids=["clipped", "not clipped"])
-@pytest.mark.parametrize("way", ["in place", "new", "object"])
-def test_by_several_threads(way: str, limit: float, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", ["in place", "new", "object"])
+def test_by_several_threads(form: str, limit: float, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which Paddle takes where ``OMP_NUM_THREADS`` says so."""
     monkeypatch.setattr(kernels, "LARGE", 1 << 10)
     monkeypatch.setattr(kernels, "PART", 1 << 8)
@@ -76,10 +76,10 @@ def test_by_several_threads(way: str, limit: float, name: str, dtype: str, monke
     for count in ("1", "2"):
         monkeypatch.setenv("OMP_NUM_THREADS", count)
         grads = [*gradients("a large one", dtype), *gradients("few", dtype)]
-        if way == "object":
+        if form == "object":
             found.append([framework.read(g) for _, g in gradclip.ClipGradByNorm(limit)([(None, g) for g in grads])])
         else:
-            found.append(clipped(grads, RULES[name](limit), way == "in place")[0])
+            found.append(clipped(grads, RULES[name](limit), form == "in place")[0])
         assert asked or name != "global" or not kernels.KINDS
         assert {*asked} <= {int(count)}
         asked.clear()
