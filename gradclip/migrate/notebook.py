@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -138,7 +139,9 @@ def _clips(cell: int, lines: list[tuple[int, str]]) -> Iterator[Unread]:
 
 def _imported(program: str) -> set[str]:
     try:
-        nodes = list(ast.walk(ast.parse(program)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the cells' strings escape is no matter here
+            nodes = list(ast.walk(ast.parse(program)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()  # whoever reads the program will say so
     aliases = [alias for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]

@@ -63,6 +63,10 @@ def test_the_cells_are_one_program() -> None:
     assert read.replaced(read.program) == text
 
 
+def test_what_a_string_of_the_users_escapes_is_no_matter() -> None:
+    assert "[f]" in Notebook(written(["%time f\n", "import f\n", "x = '\\d'"])).program  # warnings are errors here
+
+
 def test_cells_without_code_take_no_part() -> None:
     text = written(
         "", [], "# a comment", "\n\n", "x = 1", {"cell_type": "raw", "source": "y"}, {"cell_type": "code", "source": []}
