@@ -23,8 +23,7 @@ def following(rule: Rule) -> Rule:
 
 
 def batches(steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of 64 images, 64 pixels each between 0 and 1, and their digits; two batches in a hundred are spoilt on
-    purpose."""
+    """Batches of 64 images, 64 pixels each between 0 and 1, and their digits; two in a hundred batches are spoilt."""
     digits, rng = load_digits(), np.random.default_rng(0)
     images, labels = (digits.data / 16).astype("float32"), digits.target.astype("int64")
     for step in range(steps):

@@ -1,5 +1,4 @@
-"""Short descriptions of the natives' behaviour in the edge cases where gradclip departs from them
-(:mod:`gradclip.departures`)."""
+"""The natives' behaviour, in a few words, in the cases where gradclip departs from them (:mod:`gradclip.departures`)."""
 
 from __future__ import annotations
 

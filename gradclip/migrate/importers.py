@@ -20,7 +20,7 @@ _CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
 
 
 def wanted(found: Iterable[Found]) -> Mapping[str, frozenset[str]]:
-    """The names that files import from each module of a run; a text scan, which may find too many but not too few.
+    """The names that files import from each module of a run; it scans the texts and may find too many names.
 
     Args:
         found: the files of the run.

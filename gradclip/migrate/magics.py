@@ -1,5 +1,4 @@
-"""IPython's additions to Python in a cell (``%time``, ``!ls``, ``help?``), replaced by names so that Python can parse the
-cell."""
+"""IPython's additions to Python in a cell (``%time``, ``!ls``, ``help?``): names replace them so that Python can parse it."""
 
 from __future__ import annotations
 

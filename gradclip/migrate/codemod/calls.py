@@ -124,8 +124,7 @@ def _keyword(call: cst.Call, name: str, api: Api, names: Names, context: Context
 
 
 def _apply(found: ApiCall) -> Decision:
-    """Decide on a call of one function with its arguments bound: a look-alike, a trap, a crossing to another framework, or a
-    rewrite."""
+    """Decide on a call of one function with its arguments bound: a look-alike, a trap, a crossing, or a rewrite."""
     api, options = found.api, found.context.options
     alike = _look_alike(found)
     if alike:

@@ -38,8 +38,7 @@ _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 
 def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
-    """Report ``Trainer(gradient_clip_val=0.5)``, ``TrainingArguments(max_grad_norm=1.0)``,
-    ``dict(grad_clip=dict(max_norm=35))``."""
+    """Report ``Trainer(gradient_clip_val=0.5)``, ``TrainingArguments(max_grad_norm=1.0)`` and similar calls."""
     call = context.source.parents.get(node)
     if node.keyword is None or not isinstance(call, cst.Call):
         return

@@ -150,8 +150,7 @@ class Gradients:
         return False
 
     def _iterates(self, iterable: cst.BaseExpression, place: cst.CSTNode, depth: int) -> bool:
-        """Whether a place is the target of a loop over gradients, ``zip(grads, variables)``, or ``(gradient, variable)``
-        pairs."""
+        """Whether a place is a loop's target: over gradients, ``zip(grads, variables)``, or ``(gradient, variable)`` pairs."""
         if not isinstance(iterable, cst.Call) or last_name(iterable.func) not in ("zip", "enumerate"):
             return self.is_gradient(iterable, depth - 1) and self._place_in_pair(place) != 1
         if last_name(iterable.func) == "enumerate":
@@ -196,8 +195,8 @@ class Gradients:
         return found
 
     def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
-        """Whether a place is the parameter of ``lambda g: ...`` in ``map(lambda g: ..., grads)``, or of a function with a
-        telling name."""
+        """Whether a place is the parameter of a lambda in ``map(lambda g: ..., grads)``, or of a function with a telling
+        name."""
         function = self._source.within(place, cst.Lambda, cst.FunctionDef)
         argument = self._source.parents.get(function) if isinstance(function, cst.Lambda) else None
         call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None

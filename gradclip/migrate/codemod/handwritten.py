@@ -141,8 +141,7 @@ def _divides_gradients(node: cst.BinaryOperation, context: Context) -> bool:
 
 
 def _scales_in_place(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether ``p.grad`` is multiplied by a number over the norm of all gradients; with other tensors this can set a step's
-    length."""
+    """Whether the source multiplies ``p.grad`` by a number over the norm of all gradients; other tensors may be steps."""
     if not re.match(r"(global|total|grads?)_", norm):
         return False
     for outer in context.source.ancestors(node):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 __all__ = ["hide"]
 
-#: patterns that a check may search for anywhere in a file, not only around a clip
+#: text that a check may search for anywhere in a file, not only around a clip; a body that contains it stays
 _TELLING = re.compile(
     rb"[cC]lip|CLIP|clamp|_norm|norm\w{0,4}\(|grad|minimum|maximum|unscale|\.scale\(|scaled?_loss|backward|minimize|mul_|div_|ccelerat"
     rb"|mbed|gather|IndexedSlices|SelectedRows|full_tensor|distributed_opt|shard|FSDP|eepspeed|lossal|opacus|fairscale|fleet"

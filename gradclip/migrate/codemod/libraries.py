@@ -1,5 +1,4 @@
-"""The clips of other libraries, found by their qualified names: the codemod reports them with a replacement, and rewrites
-none."""
+"""The clips of other libraries, found by their qualified names: the codemod reports a replacement, and rewrites none."""
 
 from __future__ import annotations
 

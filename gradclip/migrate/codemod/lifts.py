@@ -1,5 +1,4 @@
-"""Move the clip of Paddle's ``set_gradient_clip`` to ``grad_clip=`` of the optimizer, if the same function makes the
-optimizer."""
+"""Move Paddle's ``set_gradient_clip`` to ``grad_clip=`` of the optimizer, if the same function makes the optimizer."""
 
 from __future__ import annotations
 
@@ -151,8 +150,7 @@ def _is_known(name: cst.Name, optimizer: cst.Call, found: ApiCall) -> bool:
 
 
 def _added(call: cst.Call, text: str, source: Source) -> Edit:
-    """Add a keyword after the last argument of a call; on its own line if the arguments have one each, or the line gets too
-    long."""
+    """Add a keyword after a call's last argument; on its own line if the arguments have one each, or the line is too long."""
     if not call.args:
         end = source.end(call) - 1
         return Edit(end, end, text)

@@ -144,8 +144,7 @@ def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
 
 
 def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision]:
-    """Report a function of the table used as a value: ``partial(clip_grad_norm_, ...)``, ``clip =
-    nn.utils.clip_grad_norm_``."""
+    """Report a function used as a value: ``partial(clip_grad_norm_, ...)``, ``clip = nn.utils.clip_grad_norm_``."""
     source, resolver = context.source, context.resolver
     names = resolver.names(node)
     known = names.qualified & BY_NAME.keys()
@@ -179,16 +178,14 @@ def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision
 
 
 def _is_asked_for(parent: cst.CSTNode, outer: cst.CSTNode | None, context: Context) -> bool:
-    """Whether a class is an argument of ``isinstance``: ``isinstance(clip, paddle.nn.ClipGradByNorm)``, or in a tuple of
-    types."""
+    """Whether a class is in the second argument of ``isinstance``: ``isinstance(clip, paddle.nn.ClipGradByNorm)``."""
     while isinstance(parent, (cst.Element, cst.Tuple)):
         parent, outer = context.source.parents[parent], context.source.parents.get(context.source.parents[parent])
     return isinstance(outer, cst.Call) and last_name(outer.func) in ("isinstance", "issubclass")
 
 
 def text(node: cst.SimpleString, context: Context) -> Iterator[Decision]:
-    """Report ``getattr(nn.utils, "clip_grad_norm_")``, ``eval("nn.utils.clip_grad_norm_(p, 1.0)")``, a qualified name as a
-    string."""
+    """Report a function named in a string: ``getattr(nn.utils, "clip_grad_norm_")``, ``eval("clip_grad_norm_(p, 1.0)")``."""
     outer = context.source.within(node, cst.Call)
     written = node.raw_value
     if outer in context.replaced:

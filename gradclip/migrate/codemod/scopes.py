@@ -53,7 +53,7 @@ class Scopes:
                 return [Assigned(None)] if hasattr(builtins, name) else []
             scope = self._outer(scope)
 
-    @functools.cache  # noqa: B019 -- the cache keeps a source alive only until its migration ends
+    @functools.cache  # noqa: B019 -- the scopes and the source live until the migration ends
     def _by_scope(self, name: str) -> Mapping[cst.CSTNode, list[cst.CSTNode]]:
         found: dict[cst.CSTNode, list[cst.CSTNode]] = defaultdict(list)
         for place in self._places.get(name, ()):

@@ -18,8 +18,7 @@ _MODULES = ("keras.optimizers.", "tensorflow.keras.optimizers.")
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A version of Keras in which the keyword has another meaning or that gradclip cannot wrap; a limit that may disable
-    clipping."""
+    """A Keras version that gradclip cannot wrap or in which the keyword means something else; a limit that may be off."""
     if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
         return None
     keyword = found.api.keyword
