@@ -1,6 +1,6 @@
 """JAX: a run with exploding steps; a monitor records it, and a limit that follows it clips. optax's state contains both.
 
-``python examples/jax_monitor.py run.png`` draws it.
+``python examples/jax_monitor.py run.png`` draws the run.
 """
 
 from __future__ import annotations

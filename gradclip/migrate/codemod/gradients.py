@@ -195,8 +195,7 @@ class Gradients:
         return found
 
     def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
-        """Whether a place is the parameter of a lambda in ``map(lambda g: ..., grads)``, or of a function with a telling
-        name."""
+        """Whether a place is the parameter of a lambda in ``map(lambda g: ..., grads)``, or of a function with a known name."""
         function = self._source.within(place, cst.Lambda, cst.FunctionDef)
         argument = self._source.parents.get(function) if isinstance(function, cst.Lambda) else None
         call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
