@@ -16,8 +16,7 @@ _NOW = "need_clip, a function of the parameter, is ParamAttr(need_clip=) of each
 
 
 def _names(kind: str) -> tuple[str, ...]:
-    """``fluid.clip`` exported each class under three names, one of them since 2.0; ``paddle.nn`` of the 2.0 alphas under
-    one."""
+    """``fluid.clip`` exported each class under three names, one of them since 2.0; the 2.0 alphas had it in ``paddle.nn``."""
     names = (f"GradientClipBy{kind}", f"ClipBy{kind}", f"ClipGradBy{kind}")
     return (*(f"paddle.fluid.clip.{name}" for name in names), f"paddle.nn.GradientClipBy{kind}")
 
