@@ -1,4 +1,4 @@
-"""What the runs with exploding steps share: handwritten digits, of which some batches are far too large, or not finite."""
+"""Shared code of the runs with exploding steps: handwritten digits; some batches are far too large or not finite."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import gradclip
 from gradclip import limits
 from gradclip.rule import Rule
 
-SPOILT = {37: 300.0, 51: math.nan}  #: of a hundred steps these are as many times as large
+SPOILT = {37: 300.0, 51: math.nan}  #: step modulo 100 -> the factor of its images
 
 
 def following(rule: Rule) -> Rule:
-    """A rule whose limit follows the run; a step that is not finite becomes zeros, unseen."""
+    """A rule whose limit follows the run; a step that is not finite becomes zeros without an error."""
     adaptive = gradclip.Adaptive(limits.quantile(0.9, warmup=50, at_first=2.0))
     return dataclasses.replace(rule, limit=adaptive, if_nonfinite="zero")
 
 
 def batches(steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """64 images of 64 pixels between 0 and 1, and their digits; two in a hundred are spoilt on purpose."""
+    """Batches of 64 images, 64 pixels each between 0 and 1, and their digits; two in a hundred batches are spoilt."""
     digits, rng = load_digits(), np.random.default_rng(0)
     images, labels = (digits.data / 16).astype("float32"), digits.target.astype("int64")
     for step in range(steps):
@@ -32,20 +32,20 @@ def batches(steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def weights() -> list[np.ndarray]:
-    """Of two layers."""
+    """The weights and biases of two layers."""
     rng = np.random.default_rng(0)
     shapes = ((64, 32), (32,), (32, 10), (10,))
     return [(rng.normal(size=shape) / 8 * (len(shape) > 1)).astype("float32") for shape in shapes]
 
 
 def learnt(losses: list[float]) -> tuple[float, float]:
-    """The first loss and the last ones in the mean, of the batches that are not spoilt."""
+    """The first loss and the mean of the last ones, without the spoilt batches."""
     usual = [loss for step, loss in enumerate(losses) if step % 100 not in SPOILT]
     return usual[0], float(np.mean(usual[1:][-50:]))
 
 
 def shown(monitor: gradclip.Monitor, losses: list[float], picture: str | None) -> None:
-    """Print what was seen, and draw it."""
+    """Print the statistics of the monitor and draw them."""
     print(monitor)
     first, last = learnt(losses)
     print(f"loss {first:.3f} at first, {last:.3f} in the end")

@@ -1,4 +1,4 @@
-"""JAX: a digits classifier whose gradients are clipped as PyTorch would, inside an optax chain, under jit."""
+"""JAX: a digits classifier; an optax chain clips its gradients like PyTorch does, under jit."""
 
 from __future__ import annotations
 

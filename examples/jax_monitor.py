@@ -1,6 +1,6 @@
-"""JAX: a run with exploding steps, seen by a monitor, clipped by a limit that follows it; optax's state carries both.
+"""JAX: a run with exploding steps; a monitor records it, and a limit that follows it clips. optax's state contains both.
 
-``python examples/jax_monitor.py run.png`` draws it.
+``python examples/jax_monitor.py run.png`` draws the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def loss_of(params: list[jax.Array], images: jax.Array, labels: jax.Array) -> ja
 
 
 def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor, list[float]]:
-    """Train; what was seen, and the loss of each step."""
+    """Train, and return the monitor and the loss of each step."""
     clip = gradient_transformation(following(clip_by_global_norm(2.0)), monitor=True)
     optimizer = optax.chain(clip, optax.sgd(0.3))
 

@@ -1,6 +1,6 @@
-"""JAX on several devices: a classifier of handwritten digits, its parameters and gradients divided over a mesh, under jit.
+"""JAX on several devices: a classifier of handwritten digits, its parameters and gradients sharded over a mesh, under jit.
 
-``XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/jax_sharded.py`` makes eight devices of a CPU.
+``XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/jax_sharded.py`` emulates eight devices on a CPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def loss_of(params: dict[str, jax.Array], images: jax.Array, labels: jax.Array) 
 @jax.jit
 def train_step(params: Any, state: Any, images: jax.Array, labels: jax.Array) -> Any:
     loss, grads = jax.value_and_grad(loss_of)(params, images, labels)
-    updates, state = optimizer.update(grads, state, params)  # as on one device: XLA adds up what lies on several
+    updates, state = optimizer.update(grads, state, params)  # as on one device: XLA sums over the shards
     return optax.apply_updates(params, updates), state, loss, gradclip.norm(grads, RULE)
 
 

@@ -1,8 +1,9 @@
-"""Keras 3: ``model.fit`` with an optimizer that clips as PyTorch would, on whichever framework ``KERAS_BACKEND`` names.
+"""Keras 3: ``model.fit`` with an optimizer that clips like PyTorch does, on any framework that ``KERAS_BACKEND`` names.
 
     KERAS_BACKEND=jax python examples/keras_fit.py
 
-A classifier of the UCI handwritten digits, which scikit-learn ships; the model is saved, loaded and trained on.
+A classifier of the UCI handwritten digits, which scikit-learn ships; the script saves the model, loads it and trains it
+further.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def classifier() -> Any:
 
 
 def main(epochs: int = 4) -> list[float]:
-    """Train, save, load, train on, and return the loss of each epoch."""
+    """Train, save, load, train further, and return the loss of each epoch."""
     digits = load_digits()
     pixels, labels = (digits.data / 16).astype("float32"), digits.target
     model = classifier()

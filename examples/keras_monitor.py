@@ -1,6 +1,6 @@
-"""Keras 3: a run of ``fit`` with exploding steps, seen by a monitor, clipped by a limit that follows it.
+"""Keras 3: a run of ``fit`` with exploding steps; a monitor records it, and a limit that follows it clips.
 
-``KERAS_BACKEND=jax python examples/keras_monitor.py run.png`` draws it. Both are in variables of the optimizer.
+``KERAS_BACKEND=jax python examples/keras_monitor.py run.png`` draws the run. The optimizer's variables store both states.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradclip.dialects.keras import global_clipnorm
 
 
 def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor, list[float]]:
-    """Train; what was seen, and the loss over 640 digits before and after."""
+    """Train, and return the monitor and the loss over 640 digits before and after."""
     keras.utils.set_random_seed(0)
     layers = [keras.layers.Input((64,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(10)]
     model, monitor = keras.Sequential(layers), gradclip.Monitor()

@@ -1,4 +1,4 @@
-"""A classifier of handwritten digits in plain NumPy, its gradients clipped in place by their norm together.
+"""A classifier of handwritten digits in NumPy, its gradients clipped in place by one norm over all of them.
 
 python examples/numpy_loop.py    (needs numpy and scikit-learn)
 """
@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import gradclip
-from gradclip.dialects import torch  # what a clip means, not the framework: nothing of PyTorch is imported
+from gradclip.dialects import torch  # the meaning of the clip; it imports nothing of PyTorch
 
 
 def main(steps: int = 200) -> list[float]:
-    """Train; the loss of each step."""
+    """Train, and return the loss of each step."""
     rng = np.random.default_rng(0)
     images, labels = load_digits(return_X_y=True)
     images, one_hot = (images / 16).astype(np.float32), np.eye(10, dtype=np.float32)[labels]
@@ -35,7 +35,7 @@ def main(steps: int = 200) -> list[float]:
         by_hidden = (by_scores @ score_weight.T) * (1 - hidden**2)
         gradients = {"hidden": x.T @ by_hidden, "scores": hidden.T @ by_scores}
 
-        clipped = gradclip.clip_(gradients, rule)  # writes into the arrays; gradclip.clip would return new ones
+        clipped = gradclip.clip_(gradients, rule)  # writes into the arrays; gradclip.clip returns new ones
         hidden_weight -= 0.5 * gradients["hidden"]
         score_weight -= 0.5 * gradients["scores"]
 

@@ -1,4 +1,4 @@
-"""Paddle data parallel: a classifier of handwritten digits, each batch shared out among all processes.
+"""Paddle data parallel: a classifier of handwritten digits; all processes share each batch.
 
 ``python -m paddle.distributed.launch --nproc_per_node 2 examples/paddle_data_parallel.py``
 """
@@ -13,7 +13,7 @@ import gradclip
 
 
 def main(steps: int = 100, clip_norm: float = 0.5) -> list[float]:
-    """Train; the loss of each step."""
+    """Train, and return the loss of each step."""
     dist.init_parallel_env()
     rank, size = dist.get_rank(), dist.get_world_size()
     paddle.seed(0)
@@ -21,7 +21,7 @@ def main(steps: int = 100, clip_norm: float = 0.5) -> list[float]:
     images, labels = paddle.to_tensor(digits.data / 16, "float32"), paddle.to_tensor(digits.target)
     layers = paddle.nn.Sequential(paddle.nn.Linear(64, 32), paddle.nn.ReLU(), paddle.nn.Linear(32, 10))
     model = paddle.DataParallel(layers)
-    # as in one process: backward() averages the gradients, so that each process has all of them
+    # as in one process: backward() averages the gradients, so each process has all of them
     clip = gradclip.ClipGradByGlobalNorm(clip_norm)
     optimizer = paddle.optimizer.SGD(0.5, parameters=model.parameters(), grad_clip=clip)
 

@@ -1,4 +1,4 @@
-"""Paddle, dynamic mode: a classifier of handwritten digits, its gradients clipped by the optimizer, each by its own norm.
+"""Paddle, dynamic mode: a classifier of handwritten digits; the optimizer clips each gradient by its own norm.
 
 python examples/paddle_loop.py    (needs paddlepaddle and scikit-learn)
 """
@@ -12,12 +12,12 @@ import gradclip
 
 
 def main(steps: int = 200, clip_norm: float = 2.0) -> list[float]:
-    """Train; the loss of each step."""
+    """Train, and return the loss of each step."""
     paddle.seed(0)
     digits = load_digits()
     images, labels = paddle.to_tensor(digits.data, "float32"), paddle.to_tensor(digits.target)  # pixels between 0 and 16
     model = paddle.nn.Sequential(paddle.nn.Linear(64, 32), paddle.nn.ReLU(), paddle.nn.Linear(32, 10))
-    # the one line that changes: paddle.nn.ClipGradByNorm before
+    # only this line changes: before, it was paddle.nn.ClipGradByNorm
     clip = gradclip.ClipGradByNorm(clip_norm)
     optimizer = paddle.optimizer.SGD(0.02, parameters=model.parameters(), grad_clip=clip)
 
@@ -27,7 +27,7 @@ def main(steps: int = 200, clip_norm: float = 2.0) -> list[float]:
         loss = paddle.nn.functional.cross_entropy(model(images[batch]), labels[batch])
         loss.backward()
         optimizer.step()
-        norms = gradclip.norm(model.parameters(), clip.rule)  # of the gradients as they are: the optimizer clips copies
+        norms = gradclip.norm(model.parameters(), clip.rule)  # of the unclipped gradients: the optimizer clips copies
         optimizer.clear_grad()
         losses.append(loss.item())
         if step in (1, steps) or step % 50 == 0:

@@ -1,6 +1,6 @@
-"""Paddle: a run with exploding steps, seen by a monitor, clipped by a limit that follows it, in the optimizer's own slot.
+"""Paddle: a run with exploding steps; a monitor records it, and a limit that follows it clips in the optimizer's own slot.
 
-``python examples/paddle_monitor.py run.png`` draws it.
+``python examples/paddle_monitor.py run.png`` draws the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gradclip.dialects.paddle import clip_grad_by_global_norm
 
 
 def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor, list[float]]:
-    """Train; what was seen, and the loss of each step."""
+    """Train, and return the monitor and the loss of each step."""
     paddle.seed(0)
     model = paddle.nn.Sequential(paddle.nn.Linear(64, 32), paddle.nn.ReLU(), paddle.nn.Linear(32, 10))
     monitor = gradclip.Monitor()

@@ -1,8 +1,8 @@
-"""Paddle, static programs: one program without and one with ``GradientClipByNorm(clip_norm=2.0)``, compared batch by batch.
+"""Paddle, static programs: one without and one with ``GradientClipByNorm(clip_norm=2.0)``, compared batch by batch.
 
     python examples/paddle_static.py    (needs paddlepaddle and scikit-learn)
 
-The classic comparison from the time of paddle.fluid, on the handwritten digits that scikit-learn ships, padded to 28 x 28.
+The classic comparison from paddle.fluid, on the handwritten digits of scikit-learn, padded to 28 x 28.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def batches(count: int, size: int = 64) -> Iterator[dict[str, np.ndarray]]:
 
 
 def build(clip: Any) -> tuple[Any, Any, list[Any]]:
-    """The program of a classifier and its gradients, the one that makes its parameters, and the gradients."""
+    """The program of a classifier and its gradients, the startup program for its parameters, and the gradients."""
     program, startup = paddle.static.Program(), paddle.static.Program()
     with paddle.static.program_guard(program, startup), paddle.utils.unique_name.guard():
         image = paddle.static.data("image", [None, 784], "float32")
@@ -42,12 +42,12 @@ def build(clip: Any) -> tuple[Any, Any, list[Any]]:
 
 
 def main(count: int = 3) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
-    """Run both programs on some batches; the gradients of each batch, as they are and clipped."""
+    """Run both programs on some batches, and return the unclipped and the clipped gradients of each batch."""
     paddle.enable_static()
     try:
         paddle.seed(0)
         plain, startup, gradients = build(None)
-        clipping, _, clipped = build(gradclip.GradientClipByNorm(clip_norm=CLIP_NORM))  # its parameters are the first one's
+        clipping, _, clipped = build(gradclip.GradientClipByNorm(clip_norm=CLIP_NORM))  # it uses the first program's parameters
         executor = paddle.static.Executor(paddle.CPUPlace())
         executor.run(startup)
         results = []

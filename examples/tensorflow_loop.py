@@ -1,4 +1,4 @@
-"""Gradient clipping in TensorFlow: a loop with GradientTape, and the same in TensorFlow 1's graphs and sessions.
+"""Gradient clipping in TensorFlow: a loop with GradientTape, and the same loop in TensorFlow 1's graphs and sessions.
 
     python examples/tensorflow_loop.py
 
@@ -21,7 +21,7 @@ SIZES = ((64, 32), (32,), (32, 10), (10,))  # two layers: weights and biases
 
 
 def batches(steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pixels between 0 and 16 as they are: with so large inputs the first gradients do need clipping."""
+    """Batches with unscaled pixels between 0 and 16: such large inputs make the first gradients large enough to be clipped."""
     digits = load_digits()
     rng = np.random.default_rng(0)
     for _ in range(steps):
@@ -41,7 +41,7 @@ def loss_of(variables: list[tf.Variable], pixels: tf.Tensor, labels: tf.Tensor) 
 
 
 def with_tape(steps: int) -> list[float]:
-    """TensorFlow 2."""
+    """Train in TensorFlow 2."""
     variables = [tf.Variable(values) for values in initial()]
     losses = []
     for pixels, labels in batches(steps):
@@ -55,7 +55,7 @@ def with_tape(steps: int) -> list[float]:
 
 
 def with_session(steps: int) -> list[float]:
-    """TensorFlow 1: pairs of gradient and variable, a None where a variable has no part in the loss."""
+    """Train in TensorFlow 1: pairs of gradient and variable, with None for a variable that the loss does not depend on."""
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         pixels = v1.placeholder(tf.float32, [None, 64])
@@ -81,7 +81,7 @@ def with_session(steps: int) -> list[float]:
 
 
 def main(steps: int = 200) -> dict[str, list[float]]:
-    """Train both ways; the losses, a list for each."""
+    """Train both ways, and return a list of losses for each."""
     losses = {"GradientTape": with_tape(steps), "Session": with_session(steps)}
     for name, values in losses.items():
         shown = "  ".join(f"{values[i]:.3f}" for i in range(0, steps, max(steps // 5, 1)))

@@ -1,8 +1,8 @@
-"""TensorFlow's MirroredStrategy: a classifier of handwritten digits on two replicas, clipped after their gradients are summed.
+"""TensorFlow's MirroredStrategy: a classifier of handwritten digits on two replicas, clipped after the sum of their gradients.
 
     python examples/tensorflow_mirrored.py
 
-Without accelerators the replicas are two devices that are made of one CPU.
+Without accelerators, two logical devices on one CPU are the replicas.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CLIP_NORM, RATE, BATCH = 0.5, 1.0, 128
 
 
 def devices() -> list[str]:
-    """The accelerators, or two of a CPU."""
+    """The accelerators, or two logical devices of a CPU."""
     if tf.config.list_physical_devices("GPU"):
         return [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices("GPU")]
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -32,7 +32,7 @@ def main(steps: int = 200) -> list[float]:
     with strategy.scope():
         shapes = ((64, 32), (32,), (32, 10), (10,))
         values = [generator.normal(scale=0.1, size=shape).astype("float32") for shape in shapes]
-        # each replica assigns the same to its copy
+        # each replica assigns the same value to its copy
         variables = [tf.Variable(value, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA) for value in values]
 
     def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -40,7 +40,7 @@ def main(steps: int = 200) -> list[float]:
             hidden = tf.nn.relu(images @ variables[0] + variables[1])
             logits = hidden @ variables[2] + variables[3]
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            loss = tf.reduce_sum(losses) / BATCH  # of all replicas' examples, so that gradients are to be summed
+            loss = tf.reduce_sum(losses) / BATCH  # the batch of all replicas, so the sum of the gradients is right
         context = tf.distribute.get_replica_context()
         gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, tape.gradient(loss, variables))
         gradients, norm = gradclip.clip_by_global_norm(gradients, CLIP_NORM)  # after the sum: the same on all replicas

@@ -1,6 +1,6 @@
-"""TensorFlow: a run with exploding steps, seen by a monitor, clipped by a limit that follows it.
+"""TensorFlow: a run with exploding steps; a monitor records it, and a limit that follows it clips.
 
-``python examples/tensorflow_monitor.py run.png`` draws it. With Keras's ``fit`` it is keras_monitor.py.
+``python examples/tensorflow_monitor.py run.png`` draws the run. keras_monitor.py does the same with Keras's ``fit``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gradclip.dialects.tensorflow import clip_by_global_norm
 
 
 def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor, list[float]]:
-    """Train; what was seen, and the loss of each step."""
+    """Train, and return the monitor and the loss of each step."""
     variables = [tf.Variable(weight) for weight in weights()]
     rule, monitor = following(clip_by_global_norm(2.0)), gradclip.Monitor()
     losses = []

@@ -36,7 +36,7 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
         loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
-        # as in one process: a DTensor's placements say what other processes hold
+        # as in one process: a DTensor knows its placements on the other processes
         norm = gradclip.clip_grad_norm_(model.parameters(), max_norm, error_if_nonfinite=True)
         optimizer.step()
         dist.all_reduce(loss.detach_())
@@ -45,7 +45,7 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
             print(f"step {step:3}  loss {losses[-1]:.3f}  norm {norm.item():.3f}")
     if dist.get_rank() == 0:
         print(f"first loss {losses[0]:.3f}, last loss {losses[-1]:.3f}")
-    dist.barrier()  # a process that ends while another still sends may make that one abort
+    dist.barrier()  # a process that ends while another still sends may abort that one
     dist.destroy_process_group()
     return losses
 
@@ -53,5 +53,5 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    # DTensor's caches keep gloo's threads alive, and one that frees a tensor while Python ends aborts the process
+    # DTensor's caches keep gloo's threads alive; a thread that frees a tensor at Python's exit aborts the process
     os._exit(0)

@@ -22,7 +22,7 @@ def main(steps: int = 200, max_norm: float = 1.0) -> list[float]:
         loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
-        # the one line that changes: torch.nn.utils.clip_grad_norm_ before
+        # only this line changes: before, it was torch.nn.utils.clip_grad_norm_
         norm = gradclip.clip_grad_norm_(model.parameters(), max_norm, error_if_nonfinite=True)
         clipped += int(norm > max_norm)
         optimizer.step()

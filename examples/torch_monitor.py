@@ -1,6 +1,6 @@
-"""PyTorch: a run with exploding steps, seen by a monitor, clipped by a limit that follows it.
+"""PyTorch: a run with exploding steps; a monitor records it, and a limit that follows it clips.
 
-``python examples/torch_monitor.py run.png`` writes the picture of the README. ``python tools/dark.py`` makes its dark version.
+``python examples/torch_monitor.py run.png`` draws the README's picture. ``python tools/dark.py`` draws its dark version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gradclip.dialects.torch import clip_grad_norm
 
 
 def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor, list[float]]:
-    """Train; what was seen, and the loss of each step."""
+    """Train, and return the monitor and the loss of each step."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
     optimizer = torch.optim.SGD(model.named_parameters(), lr=0.3)

@@ -1,4 +1,4 @@
-"""PyTorch pipeline parallelism: a classifier of handwritten digits, each process with some of its layers.
+"""PyTorch pipeline parallelism: a classifier of handwritten digits; each process has some of its layers.
 
 ``torchrun --nproc-per-node 2 examples/torch_pipeline.py``
 """
@@ -24,7 +24,7 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
     images = torch.tensor(digits.data / 16, dtype=torch.float32)
     labels = torch.tensor(digits.target)
     layers = (torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU()), torch.nn.Linear(32, 10))
-    part = layers[rank]  # the layers of this process
+    part = layers[rank]
     stage = PipelineStage(part, rank, stages.size(), torch.device("cpu"))
     schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=torch.nn.functional.cross_entropy)
     optimizer = torch.optim.SGD(part.parameters(), lr=0.5)
@@ -45,7 +45,7 @@ def main(steps: int = 100, max_norm: float = 0.5) -> list[float]:
             print(f"step {step:3}  loss {losses[-1]:.3f}  norm {norm.item():.3f}")
     if losses:
         print(f"first loss {losses[0]:.3f}, last loss {losses[-1]:.3f}")
-    dist.barrier()  # a process that ends while another still sends may make that one abort
+    dist.barrier()  # a process that ends while another still sends may abort that one
     dist.destroy_process_group()
     return losses
 

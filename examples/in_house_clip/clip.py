@@ -1,4 +1,4 @@
-"""The clip of a training loop, as somebody wrote it."""
+"""A typical clip from the code of a training loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same clip after the suite has explained what was wrong with it."""
+"""The same clip after the fixes that the conformance suite suggests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def clip_gradients(gradients: list[np.ndarray], max_norm: float) -> list[np.ndarray]:
-    """Scale the gradients down so that their norm, that of all of them together, is at most ``max_norm``."""
+    """Scale the gradients down so that one norm over all of them is at most ``max_norm``."""
     if not max_norm >= 0:
         raise ValueError(f"max_norm must not be negative: {max_norm}")
     norm = math.sqrt(sum(float(np.sum(np.square(gradient, dtype=np.float64))) for gradient in gradients))

@@ -1,10 +1,10 @@
-"""Public limits as the conformance suite takes them: what they observe and the limit that they give, and nothing of ours.
+"""Limits of other projects as functions for the conformance suite: each observes norms and returns a limit.
 
     pip install smartclip
     gradclip conformance examples/limits/third_parties.py:SmartAuto --limit
 
-``ZClip`` and ``AutoClip`` are written from what their public code does (github.com/bluorion-com/ZClip,
-github.com/pseeth/autoclip), which installs from no package index; smartclip's own classes are called.
+``ZClip`` and ``AutoClip`` follow their public code (github.com/bluorion-com/ZClip, github.com/pseeth/autoclip), which no
+package index offers; smartclip's classes are imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class _Object:
-    """An object that changes, as a function of a state: the object itself, copied."""
+    """Wraps a mutable object as functions of a state, which is a copy of the object's attributes."""
 
     def make(self) -> Any:
         raise NotImplementedError
@@ -47,7 +47,7 @@ class _Object:
 
 
 class SmartAuto(_Object):
-    """smartclip 0.1.1, AutoClip: saved and loaded as its own ``state_dict`` does."""
+    """smartclip 0.1.1, AutoClip: saved and loaded through its own ``state_dict``."""
 
     kind = "AutoClip"
 
@@ -78,7 +78,7 @@ class SmartZScore(SmartAuto):
 
 
 class AutoClip(_Object):
-    """The first code of AutoClip: a percentile of every norm, the one of the step included."""
+    """AutoClip's original code: a percentile of all norms, including the current step's."""
 
     class _Kept:
         def __init__(self) -> None:
@@ -96,7 +96,7 @@ class AutoClip(_Object):
 
 
 class ZClip(_Object):
-    """The code of ZClip, with its defaults: no norm is looked at before it is averaged, and it never begins anew."""
+    """ZClip's code with its defaults: it averages norms without checking them, and it never restarts."""
 
     class _Averages:
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The backend of MLX: what gradclip asks of a framework, on arrays that are computed only when somebody looks at them."""
+"""The backend of MLX: the primitives that gradclip needs, on arrays that MLX computes lazily."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MlxBackend(Backend):
         return mx.abs(x)
 
     def sum(self, x: mx.array, axes: tuple[int, ...] | None) -> mx.array:
-        """In float64 on a CPU, where MLX's own running sum of float32 stands still at 2**24; a GPU has no float64."""
+        """Sum in float64 on a CPU, because MLX's float32 sum stops growing at 2**24; a GPU has no float64."""
         wide = x.astype(mx.float64) if x.dtype == mx.float32 and mx.default_device() == mx.cpu else x
         return mx.sum(wide, axis=axes, keepdims=axes is not None).astype(x.dtype)
 
@@ -57,10 +57,10 @@ class MlxBackend(Backend):
     def tolist(self, x: mx.array) -> Any:
         return x.tolist()
 
-    # ---- what MLX does differently from the defaults ----------------------------------------------------------------------
+    # ---- differences from the defaults --------------------------------------------------------------------------------------
 
     def is_concrete(self, tensors: Sequence[mx.array]) -> bool:
-        return False  # to look at a value is to compute it now, and all that it depends on
+        return False  # reading a value computes it and all its inputs
 
     def can_look(self, x: mx.array) -> bool:
         try:
@@ -73,7 +73,7 @@ class MlxBackend(Backend):
         return mx.stop_gradient(x)
 
     def check_writable(self, x: mx.array) -> None:
-        """Every array can be written."""
+        """Accept every array: all are writable."""
 
     def copy(self, x: mx.array) -> mx.array:
         return mx.array(x)

@@ -14,7 +14,7 @@ Arrays = list[mx.array]
 
 
 class MlxArrays:
-    """How the suite makes arrays, reads them, and runs functions of them in MLX's own ways."""
+    """How the suite makes and reads arrays, and runs functions under MLX's transformations."""
 
     name = "mlx"
     device = str(mx.default_device())
@@ -35,7 +35,7 @@ class MlxArrays:
             return mx.contiguous(array.T).T
         if layout == "strided":
             return mx.repeat(array, 2, axis=-1)[..., ::2]
-        return mx.broadcast_to(array.reshape(-1)[0], array.shape)  # expanded
+        return mx.broadcast_to(array.reshape(-1)[0], array.shape)  # an expanded array
 
     def trace(self, function: Callable[[Arrays], Arrays]) -> Callable[[Arrays], Arrays]:
         return mx.compile(function)

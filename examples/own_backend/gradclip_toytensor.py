@@ -1,4 +1,4 @@
-"""The backend of toytensor: what gradclip asks of a framework, each in a line."""
+"""The backend of toytensor: each primitive that gradclip needs, in one line."""
 
 from __future__ import annotations
 

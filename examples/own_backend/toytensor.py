@@ -1,4 +1,4 @@
-"""A toy framework: immutable tensors with arithmetic, and nothing that gradclip knows."""
+"""A toy framework that gradclip does not know: immutable tensors with arithmetic."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 class Tensor:
-    """``Tensor([3.0, 4.0])``: values of one dtype, kept in a NumPy array that nobody else sees."""
+    """``Tensor([3.0, 4.0])``: values of one dtype in a private NumPy array."""
 
-    __array_ufunc__ = None  # so that NumPy leaves `number * tensor` to __rmul__
+    __array_ufunc__ = None  # NumPy then leaves `number * tensor` to __rmul__
 
     def __init__(self, values: Any, dtype: Any = None) -> None:
         self._array = np.array(values._array if isinstance(values, Tensor) else values, dtype)
@@ -27,7 +27,7 @@ class Tensor:
         return self._array.tolist()
 
     def apply(self, function: Any, *others: Any, **options: Any) -> Tensor:
-        """A NumPy function of this tensor, and of others."""
+        """Apply a NumPy function to this tensor and to others."""
         return Tensor(function(self._array, *(o._array if isinstance(o, Tensor) else o for o in others), **options))
 
     def __getitem__(self, index: Any) -> Tensor:

@@ -1,5 +1,6 @@
-"""The migration helper: finds every gradient-clipping call, rewrites what it can prove, and says what it leaves and why.
+"""The migration helper: it finds every gradient-clipping call, rewrites what is provably equal, and explains the rest.
 
-``model`` is what its parts hand each other; ``apis`` is the table of the frameworks' functions; ``codemod`` reads and rewrites
-one source; ``runner`` walks files; ``explain`` tells what one call computes. It imports no framework and no backend.
+``model`` defines the data that the modules exchange; ``apis`` is the table of the frameworks' functions; ``codemod`` reads and
+rewrites one source; ``runner`` processes files; ``explain`` describes what one call computes. The package imports no framework
+and no backend.
 """

@@ -1,4 +1,4 @@
-"""The bytes of a source: read with a limit, decoded as Python would, replaced in one piece."""
+"""The bytes of a source: read with a size limit, decoded like Python does, replaced atomically."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from gradclip.migrate.files import reason
 __all__ = ["FileError", "Source", "decode", "read", "replace"]
 
 MEBIBYTE = 1 << 20
-#: a syntax tree takes a thousand times the bytes of its source
+#: a syntax tree takes a thousand times as many bytes as its source
 LIMITS = {".ipynb": 64 * MEBIBYTE, "": MEBIBYTE}
 
 
 class FileError(Exception):
-    """A file that cannot be read, or cannot be written; one line says why."""
+    """A file that gradclip cannot read or write; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What was read."""
+    """The content of a file."""
 
     raw: bytes
-    text: str  #: without a byte order mark, and with the line ends as they are
+    text: str  #: without a byte order mark, with the original line ends
     encoding: str
-    status: os.stat_result | None = None  #: of the file, when it was read
+    status: os.stat_result | None = None  #: of the file, at the time of reading
 
     @property
     def mark(self) -> bytes:
-        """The byte order mark, if there is one."""
+        """The byte order mark, or empty bytes."""
         return codecs.BOM_UTF8 if self.raw.startswith(codecs.BOM_UTF8) else b""
 
     def encode(self, text: str) -> bytes:
         """The bytes of a changed text, in the encoding of this one.
 
         Raises:
-            FileError: where the encoding cannot say it.
+            FileError: if the encoding cannot represent the text.
         """
         try:
-            if self.mark + self.text.encode(self.encoding) != self.raw:  # a stateful encoding has several ways to say one thing
+            if self.mark + self.text.encode(self.encoding) != self.raw:  # a stateful encoding has several encodings of a text
                 raise FileError(f"not written: {self.encoding} does not give the same bytes again")
             new = self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -59,7 +59,7 @@ def read(path: str) -> Source:
     """Read and decode a file.
 
     Raises:
-        FileError: where it cannot be read, is too large, or is not text.
+        FileError: if the file cannot be read, is too large, or is not text.
     """
     limit = LIMITS.get(os.path.splitext(path)[1], LIMITS[""])
     try:
@@ -75,10 +75,10 @@ def read(path: str) -> Source:
 
 
 def decode(raw: bytes, status: os.stat_result | None = None) -> Source:
-    """Decode as Python does: by the byte order mark, the coding line, else UTF-8.
+    """Decode like Python does: by the byte order mark, the coding line, else UTF-8.
 
     Raises:
-        FileError: where that fails.
+        FileError: if the bytes cannot be decoded.
     """
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
@@ -87,7 +87,7 @@ def decode(raw: bytes, status: os.stat_result | None = None) -> Source:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise FileError(f"cannot be decoded: byte 0x{raw[error.start]:02x} in line {line} is not {error.encoding}") from None
-    except (SyntaxError, LookupError) as error:  # of detect_encoding; a codec that is not for text
+    except (SyntaxError, LookupError) as error:  # from detect_encoding; or the codec is not for text
         raise FileError(f"cannot be decoded: {error.args[0]}") from None
 
 
@@ -99,10 +99,10 @@ def _reads(raw: bytes, text: str) -> bool:
 
 
 def replace(path: str, source: Source, new: bytes) -> None:
-    """Put new bytes in a file's place, all or none of them; a symbolic link stays, and its target is replaced.
+    """Replace the bytes of a file atomically; a symbolic link stays, and its target is replaced.
 
     Raises:
-        FileError: where it cannot be written, or is not what was read any more. Then it is as it was.
+        FileError: if the file cannot be written, or changed since it was read; the file is then unchanged.
     """
     target = os.path.realpath(path)
     try:
@@ -130,9 +130,9 @@ def replace(path: str, source: Source, new: bytes) -> None:
 
 
 def _keep(status: os.stat_result, handle: int) -> None:
-    """The owner and the mode of the file that is replaced."""
+    """Preserve the owner and the mode of the replaced file."""
     if hasattr(os, "fchown"):
-        with contextlib.suppress(PermissionError):  # of somebody else's file that we may write
+        with contextlib.suppress(PermissionError):  # another user may own a file that we may write
             os.fchown(handle, status.st_uid, status.st_gid)
     if hasattr(os, "fchmod"):
         os.fchmod(handle, stat.S_IMODE(status.st_mode))

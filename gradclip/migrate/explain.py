@@ -1,4 +1,4 @@
-"""``gradclip explain``: what one call computes, and its equivalents; or in what two conventions differ, with an example."""
+"""``gradclip explain``: what one call computes, and its equivalents; or the differences of two conventions, with an example."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Edge", "Explanation", "explain"]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What happens in an unusual case."""
+    """The behaviour in an edge case."""
 
     case: str
-    does: str  #: what gradclip does; the native too, unless the next says otherwise
-    native: str = ""  #: what the native does instead
+    does: str  #: gradclip's behaviour; also the native's, unless ``native`` is set
+    native: str = ""  #: the native's behaviour, if it differs
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that there is to say of one call."""
+    """The explanation of one call."""
 
     call: str
     name: str
@@ -42,13 +42,13 @@ class Explanation:
     returns: str
     refused: str
     edges: tuple[Edge, ...]
-    rule: str  #: the dialect's call: a line of code
+    rule: str  #: the dialect's call, as a line of code
     equivalents: tuple[Equivalent, ...]
     source: str
     link: str
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The explanation as JSON values."""
         return dataclasses.asdict(self)
 
 
@@ -56,11 +56,11 @@ def explain(text: str, to: str = "") -> Explanation:
     """Explain one call.
 
     Args:
-        text: code or a name, as :func:`gradclip.migrate.explain_call.find` takes it.
-        to: only the equivalents in this framework.
+        text: code or a name, as :func:`gradclip.migrate.explain_call.find` accepts it.
+        to: return the equivalents in this framework only.
 
     Raises:
-        ValueError: if the text names no call that clips, or is called as its signature does not allow.
+        ValueError: if the text names no call that clips, or the signature does not allow the call.
 
     >>> explain("tf.clip_by_norm(g, 5.0, axes=[0])").formula[0]
     'g * 5.0 / max(n, 5.0)'
@@ -100,7 +100,7 @@ def _edges(call: Call, rule: Rule) -> list[Edge]:
 
 
 def _is_about(api: Api, functions: tuple[str, ...]) -> bool:
-    """Whether a departure is about an API: it names natives as their users do."""
+    """Whether a departure concerns an API; a departure names the natives as their users do."""
     if api.framework == "keras":
         return any(function.endswith(f" {api.keyword}") for function in functions)
     names = {f"tf.{name.removeprefix('tensorflow.')}" if name.startswith("tensorflow.") else name for name in api.names}

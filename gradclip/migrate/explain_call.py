@@ -1,6 +1,6 @@
-"""Which call of the table a text names, and what it is called with.
+"""Find the call of the table that a text names, and its arguments.
 
-A text is code, or the name of a native, of a dialect's function or of gradclip's own, or a code such as GT101.
+A text is code, the name of a native, of a dialect's function or of gradclip's own, or a code such as GT101.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradclip.spelling import same
 
 __all__ = ["Call", "CallError", "find", "with_limit"]
 
-#: the first part of a name as people write it -> what it stands for, the likeliest first
+#: the usual first part of a name -> its meanings, the likeliest first
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "tf": ("tensorflow",),
     "th": ("torch",),
@@ -41,33 +41,33 @@ _EXAMPLE = 'gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"'
 
 
 class CallError(ArgumentError):
-    """A text that names no call that clips, or a call that its signature refuses."""
+    """A text that names no call that clips, or a call that its signature does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of the table."""
 
-    text: str  #: as it was written
+    text: str  #: as written
     name: str  #: "tensorflow.clip_by_norm", or a dialect's: "torch.clip_grad_norm"
     api: Api
-    arguments: Mapping[str, str]  #: native parameter -> its source, of those that are given; of a keyword only its own
-    positional: int = 0  #: how many of them are given by position
-    rest: str = ""  #: of a keyword: the call without it
-    rule: Rule | None = None  #: what it carries out; a sample where a value is known to the running program only
-    unknown: frozenset[str] = frozenset()  #: the dialect's parameters of such values
-    refused: str = ""  #: why gradclip refuses the values; the rule is a sample then
+    arguments: Mapping[str, str]  #: native parameter -> its source, for the given arguments; for a keyword only its own
+    positional: int = 0  #: how many arguments are positional
+    rest: str = ""  #: for a keyword: the call without it
+    rule: Rule | None = None  #: the rule of the call; a sample if only the running program knows a value
+    unknown: frozenset[str] = frozenset()  #: the dialect's parameters whose values are unknown
+    refused: str = ""  #: why gradclip refuses the values; then the rule is a sample
 
 
 def find(text: str) -> Call:
     """The call that a text names.
 
     Args:
-        text: code such as ``"tf.clip_by_norm(g, 5.0, axes=[0])"``, a whole statement too; or a name without arguments, of a
-            native or of a dialect; or a code.
+        text: code such as ``"tf.clip_by_norm(g, 5.0, axes=[0])"``, also an entire statement; or the name of a native or of a
+            dialect, without arguments; or a code.
 
     Raises:
-        ValueError: if it names none, more than one, or is called as its signature does not allow.
+        ValueError: if the text names no call or several calls, or the signature does not allow the call.
 
     >>> find("tf.clip_by_norm(g, 5.0, axes=[0])").api.code
     'GF201'
@@ -84,7 +84,7 @@ def find(text: str) -> Call:
     except SyntaxError as error:
         raise CallError("The call is no Python.", f"{text!r}: {error.msg}", _EXAMPLE) from None
     first = None
-    for node in ast.walk(tree):  # the outermost first: what a chain or an optimizer is given is found inside it
+    for node in ast.walk(tree):  # the outermost first; _bound finds a clip inside a chain or an optimizer
         if isinstance(node, ast.Call):
             try:
                 named = _named(ast.unparse(node.func), node)
@@ -96,7 +96,7 @@ def find(text: str) -> Call:
 
 
 def with_limit(call: Call, limit: float) -> Rule | GradclipError | None:
-    """The call's rule with another limit, or the error that this is; None for what has no limit of its own.
+    """The call's rule with another limit, or the error that it raises; None for a rule without a limit.
 
     >>> with_limit(find("keras.clipnorm(1.0)"), 0.0).limit
     inf
@@ -117,11 +117,11 @@ def with_limit(call: Call, limit: float) -> Rule | GradclipError | None:
 
 
 class _NoNameError(CallError):
-    """A name that is not in the table."""
+    """The name is not in the table."""
 
 
 class _Named(NamedTuple):
-    """What a written name stands for."""
+    """The meaning of a written name."""
 
     name: str
     api: Api
@@ -129,7 +129,7 @@ class _Named(NamedTuple):
 
 
 def _named(name: str, node: ast.Call | None) -> _Named:
-    """What a name stands for, which is that of a called function if ``node`` is given."""
+    """The meaning of a name; if ``node`` is given, the name is that of a called function."""
     for candidate in _candidates(name):
         dialect = candidate.removeprefix("gradclip.dialects.")
         if candidate in BY_NAME and not (candidate == name in DIALECTS and node is not None and _is_of_dialect(node, name)):
@@ -150,7 +150,7 @@ def _named(name: str, node: ast.Call | None) -> _Named:
 
 
 def _spelled(dialect: str, node: ast.Call | None) -> _Named:
-    """A dialect's function in another spelling, as the native has it: ``torch.clip_grad_norm_``, ``paddle.ClipGradByNorm``."""
+    """A dialect's function in the native's spelling: ``torch.clip_grad_norm_``, ``paddle.ClipGradByNorm``."""
     api = _of_dialect(dialect)
     if node is not None and not api.keyword and _fits(node, api.signature):
         return _Named(api.names[0], api)
@@ -164,7 +164,7 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def _is_of_dialect(node: ast.Call, name: str) -> bool:
-    """Whether a call fits the dialect's function, and not the native of the same name, which is given tensors too."""
+    """Whether a call fits the dialect's function and not the native of the same name, which also takes tensors."""
     return _fits(node, inspect.signature(DIALECTS[name])) and not _fits(node, BY_NAME[name].signature)
 
 
@@ -177,19 +177,19 @@ def _fits(node: ast.Call, signature: inspect.Signature) -> bool:
 
 
 def _of_dialect(dialect: str) -> Api:
-    """The native that a dialect's function is named after."""
+    """The native that gives a dialect's function its name."""
     return next(api for api in APIS if api.dialect == dialect and dialect.startswith(f"{api.framework}."))
 
 
 def _drop_in(name: str) -> Api | None:
-    """The native whose name a function of gradclip's own has."""
+    """The native with the same name as one of gradclip's own functions."""
     found = [(api, api.targets["gradclip"]) for api in APIS if "gradclip" in api.targets]
     same = [api for api, target in found if target.name == name and not target.by_hand and not target.wrapper]
     return min(same, key=lambda api: api.status != "current") if same else None
 
 
 def _by_ending(name: str, node: ast.Call | None) -> _Named:
-    """What a name stands for that was imported from somewhere: ``ClipGradByNorm``, ``SGD``."""
+    """The meaning of an imported name without its module: ``ClipGradByNorm``, ``SGD``."""
     known = [*BY_NAME, *(KEYWORDS if node is not None else ()), *DIALECTS]
     found: dict[str, _Named] = {}
     for candidate in known:
@@ -214,7 +214,7 @@ def _hint(name: str) -> str:
 
 
 def _keyword(name: str, node: ast.Call) -> Api:
-    """The API of the keyword that a call has."""
+    """The API of the keyword that a call passes."""
     given = [keyword.arg for keyword in node.keywords if not _is_none(keyword.value)]
     apis = [api for api in KEYWORDS[name] if api.keyword in given or _position(api) < len(node.args)]
     known = ", ".join(f"{api.keyword}=" for api in KEYWORDS[name])
@@ -265,7 +265,7 @@ def _bound(node: ast.Call, named: _Named, text: str) -> Call:
 
 
 def _set(node: ast.Call, arguments: Mapping[str, str]) -> Call | None:
-    """The clip that ``set_gradient_clip`` is given, if it is written there."""
+    """The clip that ``set_gradient_clip`` takes, if the call contains it."""
     clip = arguments.get("clip", "")
     if not any(isinstance(inner, ast.Call) and ast.unparse(inner) == clip for inner in ast.walk(node)):
         return None
@@ -276,14 +276,14 @@ def _set(node: ast.Call, arguments: Mapping[str, str]) -> Call | None:
 
 
 def _as_set(api: Api, clip: Api) -> Api:
-    """A clip that is set for all parameters: what it computes is its own."""
+    """A clip that applies to all parameters: it computes the same as the clip itself."""
     note, names = f"{clip.note} {api.note}", (*api.names, *clip.names)
     own = replace(clip, code=api.code, names=names, returns=api.returns, note=note)
     return replace(own, status=api.status, since=api.since, link=api.link)
 
 
 def _check_limit(node: ast.Call, named: _Named, arguments: Mapping[str, str]) -> None:
-    """Refuse a call that its signature allows, and that fails when it clips."""
+    """Refuse a call that its signature allows but that fails when it clips."""
     function = dialect_function(named.api)
     if function is None or named.api.kind is Kind.MEASURE:
         return
@@ -302,7 +302,7 @@ def _plain(signature: inspect.Signature) -> str:
 
 
 def _without(node: ast.Call, keyword: str) -> str:
-    """A call of a constructor without a keyword, as Keras 3 has it: ``lr=`` is ``learning_rate=`` there."""
+    """A call of a constructor without a keyword, in Keras 3's form, where ``lr=`` is ``learning_rate=``."""
     others = [k for k in node.keywords if k.arg != keyword]
     named = [ast.keyword("learning_rate", k.value) if k.arg == "lr" else k for k in others]
     return ast.unparse(ast.Call(func=node.func, args=node.args, keywords=named))
@@ -327,13 +327,13 @@ def _call(text: str, name: str, api: Api, arguments: Mapping[str, str], position
 
 
 def _samples(function: Any, limit: float = 1.0) -> dict[str, Any]:
-    """A value for each parameter that must have one."""
+    """A value for each required parameter."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: _SAMPLES.get(p.name, limit) for p in parameters if p.default is p.empty}
 
 
 def _value_of(source: str) -> Any:
-    """A literal's value, infinity among them."""
+    """The value of a literal, including infinity."""
     bare = source.replace(" ", "").replace('"', "'")
     for sign, factor in (("", 1.0), ("-", -1.0)):
         if bare in (sign + "float('inf')", *(sign + name for name in _INFINITIES)):

@@ -1,4 +1,4 @@
-"""``gradclip explain A B``: in what two conventions differ, with an example in numbers."""
+"""``gradclip explain A B``: the differences of two conventions, with a numeric example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.rule import Rule, Scope
 __all__ = ["Comparison", "Difference", "Example", "compare"]
 
 _INF, _NAN = math.inf, math.nan
-#: gradients to try, the most ordinary first, for a limit of 1
+#: gradients to try with a limit of 1, the most ordinary first
 _VECTORS = (
     [[3.0, 4.0], [0.5, 0.0]],
     [[0.3, 0.4], [0.5, 0.5]],
@@ -29,7 +29,7 @@ _MATRICES = ([[[3.0, 4.0], [0.3, 0.4]], [[0.6, 0.0], [0.0, 0.6]]], [[[_INF, 1.0]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which the two differ."""
+    """One difference of the two."""
 
     what: str
     first: str
@@ -38,7 +38,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Plain numbers that the two clip to different ones."""
+    """Numbers that the two clip to different results."""
 
     gradients: str
     first: str
@@ -49,27 +49,27 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two conventions side by side."""
+    """A comparison of two conventions."""
 
     first: str
     second: str
     differences: tuple[Difference, ...]
-    example: Example | None  #: None: they clip all that has been tried to the same numbers
+    example: Example | None  #: None: both clip every gradient tried to the same numbers
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The comparison as JSON values."""
         return dataclasses.asdict(self)
 
 
 def compare(first: str, second: str) -> Comparison:
-    """Compare what two calls do.
+    """Compare two calls.
 
     Args:
-        first, second: code or names, as :func:`gradclip.migrate.explain_call.find` takes them. A limit that only one of them
-            has is taken for the other too; without any it is 1.
+        first, second: code or names, as :func:`gradclip.migrate.explain_call.find` accepts them. If only one has a limit, the
+            other uses the same; if neither has one, the limit is 1.
 
     Raises:
-        ValueError: if either names no call that a rule describes.
+        ValueError: if one of them names no call that a rule describes.
 
     >>> found = compare("torch.clip_grad_norm", "optax.clip_by_global_norm")
     >>> [difference.what for difference in found.differences]
@@ -91,7 +91,7 @@ def _name(call: Call, other: Call) -> str:
 
 
 def _rules(first: Call, second: Call) -> tuple[Rule, Rule]:
-    """The two rules, with one limit where only one call says which."""
+    """The two rules, with a common limit if only one call specifies one."""
     one, other = first.rule, second.rule
     assert one is not None
     assert other is not None
@@ -104,7 +104,7 @@ def _rules(first: Call, second: Call) -> tuple[Rule, Rule]:
 
 
 def _said(call: Call, rule: Rule, limit: str) -> Iterator[tuple[str, str]]:
-    """All that there is to say of one, in the same order for both."""
+    """The properties of one call, in the same order for both calls."""
     yield "computes", "\n".join(words.formula(call, rule, limit))
     yield "scope", words.scope(call, rule)
     yield "epsilon", words.epsilon(rule)

@@ -1,4 +1,4 @@
-"""The equivalents of one call in each framework: exact, within rounding, or none, so that gradclip has to do it."""
+"""The equivalents of one call in each framework: exact, within rounding, or none; then gradclip does the clipping."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gradclip.rule import Scope
 
 __all__ = ["EXACT", "FRAMEWORKS", "NONE", "ROUNDING", "SELF", "Equivalent", "code_for", "equivalents", "rule_code"]
 
-FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "jax")  #: of ``--to``, beside gradclip
+FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "jax")  #: the values of ``--to``, besides gradclip
 EXACT, ROUNDING, NONE, SELF = "exact", "within rounding", "no native equivalent", "this call"
-#: how any rule is put to work with gradclip, by framework
+#: how to apply any rule with gradclip, by framework
 _GRADCLIP = {
     "torch": "gradclip.clip_(model.parameters(), rule)",
     "tensorflow": "grads = gradclip.clip(grads, rule).grads",
@@ -26,7 +26,7 @@ _GRADCLIP = {
     "paddle": "grad_clip=gradclip.backends.paddle.grad_clip(rule)",
     "jax": "optax.chain(gradclip.backends.jax.gradient_transformation(rule), optimizer)",
 }
-#: the same by a norm that is known: ``n`` is its source
+#: how to apply a rule with a known norm; ``n`` is the norm's source
 _BY_NORM = {
     "torch": "gradclip.scale_by_norm_(model.parameters(), rule, {n})",
     "tensorflow": "grads = gradclip.scale_by_norm(grads, rule, {n}).grads",
@@ -40,7 +40,7 @@ _SUMMED = "result = gradclip.clip(grads, rule)"
 
 @dataclass(frozen=True, slots=True)
 class Equivalent:
-    """The same in one framework."""
+    """The equivalent in one framework."""
 
     framework: str
     mark: str  #: "exact", "within rounding", "no native equivalent", "this call"
@@ -49,11 +49,11 @@ class Equivalent:
 
 
 def equivalents(call: Call, to: str = "") -> list[Equivalent]:
-    """The same in gradclip and in each framework; of what no rule describes, or gradclip refuses, there is none.
+    """The equivalents in gradclip and in each framework; none if no rule describes the call or gradclip refuses it.
 
     Args:
-        call: what has been found.
-        to: of these only this one.
+        call: the call to find equivalents for.
+        to: return only the equivalents in this framework.
 
     >>> [(found.framework, found.mark) for found in equivalents(find("optax.clip(1.0)"), to="torch")]
     [('gradclip', 'exact'), ('torch', 'exact')]
@@ -89,7 +89,7 @@ def _equivalent(call: Call, framework: str) -> Equivalent:
 
 
 def _means_the_same(call: Call, target: Target, code: str) -> bool:
-    """Whether a target's line of code, which is of this table too, does what the call does with these arguments."""
+    """Whether a target's line of code does the same as the call with these arguments; the table describes the target too."""
     other, rule = find(code), call.rule
     if rule is None or other.rule is None or not _is_all_in_rule(call):
         return False
@@ -102,7 +102,7 @@ def _means_the_same(call: Call, target: Target, code: str) -> bool:
         told -= {low}
     passed_on = " ".join(other.arguments.values())
     if not all(re.search(rf"(?<!\w){re.escape(written[parameter])}(?!\w)", passed_on) for parameter in told):
-        return False  # what the target is not told may be anything
+        return False  # a value that the target does not receive is arbitrary
     if target.ordinary_limit and rule.scope is not Scope.VALUE and rule.limit in (0.0, math.inf):
         return False
     if call.api.kind is Kind.MEASURE:
@@ -111,7 +111,7 @@ def _means_the_same(call: Call, target: Target, code: str) -> bool:
 
 
 def _is_all_in_rule(call: Call) -> bool:
-    """Whether the rule says all that the call does: it is given no other option, such as a norm that is known."""
+    """Whether the rule describes the call completely: the call has no other option, such as a known norm."""
     of_rule = {*dialect_arguments(call.api, {parameter: parameter for parameter in call.arguments}).values()} - {"use_norm"}
     for parameter, source in call.arguments.items():
         default = call.api.signature.parameters[parameter].default
@@ -126,7 +126,7 @@ def _is_symmetric(call: Call, low: str, high: str) -> bool:
 
 
 def code_for(call: Call, target: Target) -> str:
-    """The line of code of a target, with the call's arguments; by name where they are not given.
+    """A target's line of code with the call's arguments; an argument that is not given appears as its name.
 
     >>> code_for(find("torch.nn.utils.clip_grad_value_(p, 0.5)"), find("GT103").api.targets["jax"])
     'optax.chain(optax.clip(0.5), optimizer)'
@@ -139,7 +139,7 @@ def code_for(call: Call, target: Target) -> str:
         value = given.get(api.keyword, api.keyword)
         return f"{target.wrapper}({call.rest or 'optimizer'}, {target.name}({value}))"
     tensors = [p for p in api.signature.parameters.values() if p.default is p.empty and p.name not in given]
-    given = {**{p.name: p.name for p in tensors}, **given}  # a dialect's call has none
+    given = {**{p.name: p.name for p in tensors}, **given}  # a dialect's call has no tensors
     kept = {name: source for name, source in given.items() if name not in target.dropped}
     positional = call.positional if tensors == [] and not target.arguments else 0
     code = f"{target.name}({_arguments(kept, positional or _leading(api, kept), target.arguments)})"
@@ -147,7 +147,7 @@ def code_for(call: Call, target: Target) -> str:
 
 
 def _needed(api: Api) -> dict[str, str]:
-    """The parameters that a call must give, or its dialect must have."""
+    """The parameters that a call or its dialect requires."""
     function = dialect_function(api)
     wanted = {} if function is None else inspect.signature(function).parameters
     of_rule = dialect_arguments(api, {parameter: parameter for parameter in api.signature.parameters})
@@ -156,14 +156,14 @@ def _needed(api: Api) -> dict[str, str]:
 
 
 def _arguments(given: Mapping[str, str], positional: int, names: Mapping[str, str]) -> str:
-    """Arguments as they are written in a call; all by name where the target has other names."""
+    """The source of a call's arguments; all by name if the target's names differ."""
     if names:
         return ", ".join(f"{names[name]}={source}" for name, source in given.items() if name in names)
     return ", ".join(source if place < positional else f"{name}={source}" for place, (name, source) in enumerate(given.items()))
 
 
 def _leading(api: Api, given: Mapping[str, str]) -> int:
-    """How many arguments are the first ones of the signature."""
+    """How many arguments come first in the signature."""
     return sum(name == parameter for name, parameter in zip(given, api.signature.parameters, strict=False))
 
 

@@ -1,4 +1,4 @@
-"""What the natives do at the edges where gradclip departs from them (:mod:`gradclip.departures`), in a few words each."""
+"""The natives' behaviour, in a few words, in the cases where gradclip departs from them (:mod:`gradclip.departures`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ON_TENSORFLOW = f"{_SEPARATE}, on TensorFlow"
 _TWICE = "it counts twice"
 _SCALED_TWICE = "it counts twice, and is scaled twice"
 
-#: dialect -> edge -> what the native does there, and gradclip does not
+#: dialect -> edge case -> the native's behaviour, which differs from gradclip's
 NATIVELY: Mapping[str, Mapping[str, str]] = {
     "torch.clip_grad_norm": {
         "limit inf": _NAN_IF,

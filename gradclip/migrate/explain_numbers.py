@@ -1,4 +1,4 @@
-"""A rule on plain numbers: lists of Python floats, without any framework. The coefficient is gradclip's own."""
+"""Apply a rule to lists of Python floats, without any framework. The coefficient is gradclip's own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Numbers = list[Any]  # floats, or lists of them: a vector or a matrix
 
 
 def clipped(rule: Rule, gradients: list[Numbers], params: list[Numbers] | None = None) -> list[Numbers]:
-    """Gradients, vectors and matrices, clipped by a rule.
+    """Clip gradients, vectors or matrices, by a rule.
 
     Args:
         rule: of any dialect; its limit is a number.
-        gradients: lists of numbers, or of lists of numbers.
-        params: the parameters, of the same shapes, for a rule that is relative to them.
+        gradients: lists of numbers, or lists of such lists.
+        params: the parameters, of the same shapes, for a rule relative to them.
 
     >>> from gradclip.dialects import tensorflow
     >>> clipped(tensorflow.clip_by_norm(1.0), [[3.0, 4.0], [0.5, 0.0]])
@@ -39,7 +39,7 @@ def clipped(rule: Rule, gradients: list[Numbers], params: list[Numbers] | None =
 
 
 def shown(gradients: list[Numbers], digits: int) -> str:
-    """Gradients as text, with so many significant digits.
+    """Gradients as text with ``digits`` significant digits.
 
     >>> shown([[0.6000000000000001, float("nan")]], 4)
     '[0.6, nan]'
@@ -54,7 +54,7 @@ def _text(gradient: Any, digits: int) -> str:
 
 
 def _summed(rule: Rule, gradients: list[Numbers]) -> list[Numbers]:
-    """The sum over the examples, the first axis of each gradient."""
+    """The sum over the examples, which are the first axis of each gradient."""
     examples = len(gradients[0])
     norms = [_norm([x for gradient in gradients for x in _flat(gradient[b])], 2.0) for b in range(examples)]
     factors = [_factor(rule, n, rule.limit) for n in norms]
@@ -63,7 +63,7 @@ def _summed(rule: Rule, gradients: list[Numbers]) -> list[Numbers]:
 
 
 def _by_slices(rule: Rule, gradient: Numbers, owner: Numbers) -> Numbers:
-    """A gradient by its own norm, or each of its slices by theirs."""
+    """Clip a gradient by its own norm, or each of its slices by its own."""
     places = _places(rule, gradient)
     of_owner = _slices(owner, places)
     factors = {}
@@ -82,7 +82,7 @@ def _by_slices(rule: Rule, gradient: Numbers, owner: Numbers) -> Numbers:
 
 
 def _places(rule: Rule, gradient: Numbers) -> list[list[tuple[int, ...]]]:
-    """For each element, row by row, which slice it belongs to."""
+    """The slice of each element, row by row."""
     is_matrix = isinstance(gradient[0], list)
     rows, columns = (len(gradient), len(gradient[0])) if is_matrix else (1, len(gradient))
     dimensions = 2 if is_matrix else 1
@@ -122,7 +122,7 @@ def _norm(values: list[float], order: float) -> float:
 
 
 def _factor(rule: Rule, norm: float, limit: float) -> float:
-    no_backend: Any = None  # which numbers need not
+    no_backend: Any = None  # numbers need no backend
     return float(coefficient(no_backend, rule, norm, limit))
 
 

@@ -1,4 +1,4 @@
-"""``docs/equivalence.md``: the conventions side by side, and for each native call its equivalents."""
+"""``docs/equivalence.md``: a comparison of the conventions, and the equivalents of each native call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _TITLES = {"torch": "torch", "tensorflow": "TensorFlow", "keras": "Keras", "padd
 
 
 def markdown() -> str:
-    """The whole page.
+    """The complete page.
 
     >>> print(markdown().splitlines()[0])
     # Which clip is which

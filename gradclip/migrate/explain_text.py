@@ -1,4 +1,4 @@
-"""What ``gradclip explain`` prints."""
+"""The printed output of ``gradclip explain``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gradclip.migrate.explain_equivalents import EXACT, NONE, ROUNDING, SELF
 
 __all__ = ["comparison_text", "explanation_text"]
 
-_LABEL, _INNER = 13, 12  # columns of the words on the left, and of those on the left of a block
+_LABEL, _INNER = 13, 12  # the widths of the left column, outside and inside a block
 _MARKS = {EXACT: "=", ROUNDING: "~", NONE: "-", SELF: " "}
 _LEGEND = f"{_MARKS[EXACT]} exact, {_MARKS[ROUNDING]} within rounding, {_MARKS[NONE]} no native equivalent: use gradclip"
 
 
 def explanation_text(explanation: Explanation, width: int) -> str:
-    """An explanation as it is read."""
+    """An explanation as text."""
     return "\n".join(_lines(explanation, width))
 
 
@@ -56,7 +56,7 @@ def _equivalents(found: Explanation, width: int) -> Iterator[str]:
 
 
 def comparison_text(comparison: Comparison, width: int) -> str:
-    """A comparison as it is read."""
+    """A comparison as text."""
     return "\n".join(_sides(comparison, width))
 
 
@@ -84,7 +84,7 @@ def _sides(found: Comparison, width: int) -> Iterator[str]:
 
 
 def _row(label: str, text: str, width: int, hanging: int = 0) -> Iterable[str]:
-    """A labelled paragraph; nothing for no text."""
+    """A labelled paragraph; no lines for an empty text."""
     start = f"  {label:<{_LABEL}}"
     indent = " " * (len(start) + hanging)
     return textwrap.wrap(

@@ -1,4 +1,4 @@
-"""A rule in words: what it computes, over what, and what it does at the edges. The words follow from the rule's fields."""
+"""A rule in words: its formula, its scope and its edge cases. The words follow from the rule's fields."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SCOPES = {
     Scope.VALUE: "each element by itself; there is no norm",
 }
 _UNITS = "each unit of each gradient: a whole vector, a column of a matrix, an output channel"
-#: the parameters that are bounds; elsewhere the limit is one, and so is what it is negated
+#: the parameters that are bounds; every other dialect bounds by the limit and the negated limit
 BOUNDS = {"tensorflow.clip_by_value": ("clip_value_min", "clip_value_max"), "paddle.clip_grad_by_value": ("min", "max")}
-#: the edge cases, each with the departure that is about it
+#: the edge cases, each with its departure
 EDGES: Mapping[str, str] = {
     "infinity": "",
     "NaN": "",
@@ -38,7 +38,7 @@ EDGES: Mapping[str, str] = {
 
 
 def sources(call: Call) -> dict[str, str]:
-    """The dialect's parameters as the call writes them, by name where it does not.
+    """The source of each of the dialect's parameters; a parameter that the call omits appears as its name.
 
     >>> from gradclip.migrate.explain_call import find
     >>> sources(find("torch.nn.utils.clip_grad_norm_(p, args.clip)"))["max_norm"]
@@ -52,12 +52,12 @@ def sources(call: Call) -> dict[str, str]:
 
 
 def negative(source: str) -> str:
-    """The source of what is negated."""
+    """The source of a negation."""
     return f"-{source}" if source.replace(".", "").replace("_", "").isalnum() else f"-({source})"
 
 
 def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
-    """What becomes of a gradient ``g``, a line for each quantity; with the limit by this name rather than its own."""
+    """The formula for a gradient ``g``, one line for each quantity; ``limit`` replaces the name of the limit."""
     written = sources(call)
     if limit:
         written = {**written, rule.limit_name: limit}
@@ -75,7 +75,7 @@ def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
 
 
 def known_norm(call: Call) -> str:
-    """The source of a norm that the call is given, or nothing.
+    """The source of the norm that the call passes; "" if it passes none.
 
     >>> from gradclip.migrate.explain_call import find
     >>> known_norm(find("tf.clip_by_global_norm(grads, 5.0, use_norm=n)"))
@@ -117,7 +117,7 @@ def _norm(rule: Rule, written: Mapping[str, str], unknown: frozenset[str]) -> st
 
 
 def scope(call: Call, rule: Rule) -> str:
-    """Over what one norm is taken."""
+    """The elements that share one norm."""
     if rule.scope is not Scope.AXES:
         return _SCOPES[rule.scope]
     if rule.unit_axes:
@@ -126,7 +126,7 @@ def scope(call: Call, rule: Rule) -> str:
 
 
 def epsilon(rule: Rule) -> str:
-    """What keeps the division from being one by zero, and what it costs."""
+    """How the rule avoids a division by zero, and the cost of that."""
     if rule.scope is Scope.VALUE:
         return "none: nothing is divided"
     if rule.eps:
@@ -137,7 +137,7 @@ def epsilon(rule: Rule) -> str:
 
 
 def returns(api: Api) -> str:
-    """What the caller gets, and what becomes of what it gave."""
+    """What the call returns, and what happens to its arguments."""
     if api.kind is Kind.IN_PLACE:
         return f"{api.returns}; the gradients are changed in place"
     if api.kind is Kind.RETURNED:
@@ -146,7 +146,7 @@ def returns(api: Api) -> str:
 
 
 def edges(call: Call, rule: Rule) -> dict[str, str]:
-    """What happens at each edge, as gradclip does it."""
+    """gradclip's behaviour in each edge case."""
     found = {"infinity": _infinite(rule), "NaN": _nan(rule), "None": call.api.nones}
     if rule.scope is not Scope.VALUE or call.api.dialect not in BOUNDS:
         zero, infinite, below = (with_limit(call, limit) for limit in (0.0, math.inf, -1.0))

@@ -1,4 +1,4 @@
-"""Which files there are to read: the named ones, and in folders the sources, notebooks and settings that nothing excludes."""
+"""Which files to read: the named ones, and in folders the sources, notebooks and settings that no rule excludes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathspec import GitIgnoreSpec
 
 __all__ = ["SETTINGS", "Found", "PatternError", "discover", "harmless", "reason"]
 
-SETTINGS = (".json", ".toml", ".yaml", ".yml")  #: what trainers are configured with
+SETTINGS = (".json", ".toml", ".yaml", ".yml")  #: files with trainers' configurations
 SUFFIXES = (".py", ".pyw", ".ipynb", *SETTINGS)
-#: folders that hold nobody's source; not worth a word
+#: folders without anybody's source; the report omits them
 _CACHES = frozenset({".git", ".hg", ".svn", "__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
-#: folders that hold somebody else's, or copies
+#: folders with other people's source, or with copies
 _FOREIGN = frozenset({"node_modules", "site-packages", "dist-packages", "__pypackages__", ".tox", ".nox", ".venv", ".eggs"})
 _BUILT = frozenset({"build", "dist"})
 
@@ -26,43 +26,43 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file to read, or why there is none."""
+    """A file to read, or the reason not to read it."""
 
-    path: str  #: as it is shown
+    path: str  #: as displayed
     error: str = ""  #: why it cannot be read
-    skipped: str = ""  #: why it is left out, though it could be
+    skipped: str = ""  #: why it is skipped, though it could be read
 
 
 class PatternError(ValueError):
-    """A glob that means nothing: its argument."""
+    """An invalid glob; the argument is the glob."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
     """The patterns of one ``.gitignore``."""
 
-    base: str  #: absolute; what the patterns are relative to
+    base: str  #: absolute; the patterns are relative to it
     spec: GitIgnoreSpec
 
     def verdict(self, path: str, folder: bool) -> bool | None:
-        """Whether an absolute path below ``base`` is excluded; None where no pattern speaks of it."""
+        """Whether an absolute path below ``base`` is excluded; None if no pattern matches it."""
         inner = path[len(self.base) :].replace(os.sep, "/").lstrip("/")
         return self.spec.check_file(f"{inner}/" if folder else inner).include
 
 
 def discover(paths: Sequence[str], exclude: Sequence[str] = ()) -> Iterator[Found]:
-    """The files, in the order of the paths and below each by name; nothing is held but the folders on the way.
+    """The files, in the order of the paths, and by name below each path; memory stores only the folders on the current path.
 
-    A file that is named is taken whatever its name, and whatever excludes it. In a folder, symbolic links are not followed, so
-    that nothing is met twice and no loop is walked; caches, virtual environments, other people's packages, build folders and
-    what ``.gitignore`` files exclude are left out.
+    A named file is always included, whatever its name or the exclusions. In a folder, symbolic links are not followed, so no
+    file appears twice and no loop occurs. Caches, virtual environments, other people's packages, build folders and files
+    excluded by ``.gitignore`` are skipped.
 
     Args:
         paths: files and folders.
-        exclude: patterns as in a ``.gitignore``, relative to the working directory.
+        exclude: patterns in the syntax of ``.gitignore``, relative to the working directory.
 
     Raises:
-        PatternError: for a pattern that means nothing.
+        PatternError: if a pattern is invalid.
     """
     if wrong := [pattern for pattern in exclude if not _is_pattern(pattern)]:
         raise PatternError(wrong[0])
@@ -87,11 +87,11 @@ def _each(paths: list[str], named: frozenset[str], exclude: GitIgnoreSpec) -> It
 
 
 def _walk(top: str, named: frozenset[str], exclude: _Rules) -> Iterator[Found]:
-    """Depth first and by name, without recursion: folders may be nested deeper than Python's stack."""
+    """Walk depth first and by name, without recursion: folders may be nested deeper than Python's stack."""
     names = {os.path.basename(path) for path in named}
     absolute = os.path.abspath(top)
     above = _rules_above(absolute)
-    if _excluded(absolute, True, above):  # and named all the same
+    if _excluded(absolute, True, above):  # the user named it, so it is read anyway
         above = ()
     inside, error = _entries(top)
     if error:
@@ -105,7 +105,7 @@ def _walk(top: str, named: frozenset[str], exclude: _Rules) -> Iterator[Found]:
         path, absolute = os.path.normpath(entry.path), os.path.abspath(entry.path)
         folder = entry.is_dir(follow_symlinks=False)
         if not (folder or _ours(entry)) or (entry.name in names and os.path.realpath(path) in named):
-            continue  # the latter has a turn of its own
+            continue  # a named file appears at its own position
         why = "excluded by --exclude" if exclude.verdict(absolute, folder) else ""
         why = why or ("excluded by a .gitignore" if _excluded(absolute, folder, rules) else "")
         if not folder:
@@ -121,7 +121,7 @@ def _walk(top: str, named: frozenset[str], exclude: _Rules) -> Iterator[Found]:
 
 
 def _entries(folder: str) -> tuple[Iterator[os.DirEntry[str]], str]:
-    """What is in a folder, by name; or why that is not known."""
+    """The entries of a folder, by name; or the reason why they cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return iter(sorted(entries, key=lambda entry: entry.name)), ""
@@ -142,26 +142,26 @@ def _file(entry: os.DirEntry[str], path: str, skipped: str) -> Found:
 
 
 def _excluded(path: str, folder: bool, rules: tuple[_Rules, ...]) -> bool:
-    """Whether the ``.gitignore`` files exclude it: the innermost that speaks of it has the last word."""
+    """Whether the ``.gitignore`` files exclude a path: the innermost file with a matching pattern decides."""
     verdicts = (rule.verdict(path, folder) for rule in reversed(rules))
     return next((one for one in verdicts if one is not None), False)
 
 
 def _foreign(path: str, name: str) -> str:
-    """Why a folder holds nothing of the user's."""
+    """Why a folder does not contain the user's source; "" if it may."""
     if name in _CACHES:
         return "a cache"
     if name in _FOREIGN or name.endswith(".egg-info"):
         return "other people's packages, or copies"
     if os.path.exists(os.path.join(path, "pyvenv.cfg")):
         return "a virtual environment"
-    if name in _BUILT and not os.path.exists(os.path.join(path, "__init__.py")):  # else a package of that name
+    if name in _BUILT and not os.path.exists(os.path.join(path, "__init__.py")):  # else it is a package of that name
         return "a build folder"
     return ""
 
 
 def _rules_of(folder: str) -> tuple[_Rules, ...]:
-    """What the ``.gitignore`` of a folder says, if it has one that can be read."""
+    """The rules in the ``.gitignore`` of a folder, if it is readable."""
     try:
         with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -171,7 +171,7 @@ def _rules_of(folder: str) -> tuple[_Rules, ...]:
 
 
 def _is_pattern(line: str) -> bool:
-    """Git passes over a line that means nothing."""
+    """Whether a line is a valid pattern; Git ignores an invalid one."""
     try:
         GitIgnoreSpec.from_lines([line])
     except ValueError:
@@ -180,13 +180,13 @@ def _is_pattern(line: str) -> bool:
 
 
 def _rules_above(folder: str) -> tuple[_Rules, ...]:
-    """Those of the folders between a repository's root and a folder inside of it, the outermost first."""
+    """The rules of the folders from a repository's root down to the parent of a folder, the outermost first."""
     above = [folder]
     while above[-1] != (parent := os.path.dirname(above[-1])):
         above.append(parent)
     inside = list(takewhile(lambda one: not os.path.exists(os.path.join(one, ".git")), above))
     if len(inside) == len(above):
-        return ()  # no repository
+        return ()  # not in a repository
     outer = above[1 : len(inside) + 1]
     return tuple(rules for one in reversed(outer) for rules in _rules_of(one))
 
@@ -205,13 +205,13 @@ def _no_file(mode: int) -> str:
 
 
 def reason(error: OSError) -> str:
-    """One plain phrase: "permission denied"."""
+    """A short phrase: "permission denied"."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
 def harmless(text: str) -> str:
-    r"""A name or a line without what a terminal takes for a command, or that turns the direction of what is read.
+    r"""A name or a line without terminal control characters and without characters that change the text direction.
 
     >>> print(harmless("a\x1b[2Jb"))
     a\x1b[2Jb

@@ -1,4 +1,4 @@
-"""What the files of one run import from each other: an import that another file wants is not to be removed."""
+"""The imports between the files of one run: an import that another file needs must stay."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
 
 
 def wanted(found: Iterable[Found]) -> Mapping[str, frozenset[str]]:
-    """The names that are imported from each module of a run; a scan of the texts, which rather finds too many.
+    """The names that files import from each module of a run; it scans the texts and may find too many names.
 
     Args:
         found: the files of the run.
 
     Returns:
-        For the last name of each module that speaks of clipping: the names, with ``"*"`` for all.
+        The last name of each module that mentions clipping -> the names, with ``"*"`` for all.
     """
     names: dict[str, set[str]] = defaultdict(set)
     clipping: set[str] = set()
@@ -42,12 +42,12 @@ def wanted(found: Iterable[Found]) -> Mapping[str, frozenset[str]]:
 
 
 def kept(path: str, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The names that the other files want of one file."""
+    """The names that the other files import from one file."""
     return frozenset().union(*(names.get(module, ()) for module in _modules(path)))
 
 
 def _modules(path: str) -> tuple[str, ...]:
-    """The last names by which a file can be imported: a package's is that of its folder, or a dot."""
+    """The last names by which other files can import a file: for a package, the name of its folder, or a dot."""
     folder, file = os.path.split(os.path.abspath(path))
     stem = os.path.splitext(file)[0]
     return (".", os.path.basename(folder)) if stem == "__init__" else (stem,)
@@ -55,14 +55,14 @@ def _modules(path: str) -> tuple[str, ...]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="latin-1") as file:  # names are ASCII as good as always, and nothing is refused
+        with open(path, encoding="latin-1") as file:  # names are almost always ASCII, and Latin-1 decodes any bytes
             return file.read(_LARGEST)
     except OSError:
         return ""
 
 
 def _imported(text: str) -> Iterable[tuple[str, str]]:
-    """The last name of each module with each name that is imported from it, or read as its attribute."""
+    """The last name of each module, with each name imported from it or read as its attribute."""
     for module, listed in _FROM.findall(text):
         last = module.rpartition(".")[2] or "."
         for item in _COMMENT.sub("", listed).strip("()").replace("\\", " ").split(","):

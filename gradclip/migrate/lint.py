@@ -1,4 +1,4 @@
-"""What is a mistake in any code that clips gradients, whether it is to be migrated or not: rules, and how they are told."""
+"""Mistakes in any code that clips gradients, whether it will be migrated or not: the rules and the reports."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["FORMATS", "RULES", "Alarm", "ConfigurationError", "Rule", "alarms", 
 FORMATS = ("text", "json", "sarif", "github")
 _PAGE = "docs/lint/{}.md"
 _IGNORE = re.compile(r"#\s*gradclip:\s*ignore(?:\[([\w\s,]*)\])?")
-_SCHEMA = 1  #: of the JSON document
+_SCHEMA = 1  #: version of the JSON document
 
 
 class ConfigurationError(ValueError):
-    """A table in ``pyproject.toml`` that says what cannot be."""
+    """A table in ``pyproject.toml`` with invalid content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Rule:
     """One kind of mistake."""
 
     code: str
-    severity: str  #: "error": training goes wrong; "warning": it most likely does not do what is meant
+    severity: str  #: "error": training goes wrong; "warning": the code probably does not do what its author meant
 
     @property
     def title(self) -> str:
@@ -63,7 +63,7 @@ class Alarm:
     """One mistake in one place."""
 
     path: str
-    cell: int  #: of a notebook, from 1; 0 elsewhere
+    cell: int  #: in a notebook, from 1; else 0
     line: int
     column: int
     code: str
@@ -75,12 +75,12 @@ class Alarm:
 
 
 def alarms(result: FileResult, lines: Sequence[Sequence[str]], chosen: Iterable[str]) -> Iterator[Alarm]:
-    """The mistakes in a file that no comment exempts.
+    """The mistakes in a file that no comment suppresses.
 
     Args:
-        result: of the file.
-        lines: of the file, or of each cell.
-        chosen: the codes that are asked for.
+        result: the result for the file.
+        lines: the lines of the file, or of each cell.
+        chosen: the selected codes.
     """
     wanted = frozenset(chosen)
     for place in result.places:
@@ -101,14 +101,14 @@ def _is_ignored(line: str, code: str) -> bool:
     return found[1] is None or any(code.startswith(one.strip().upper()) for one in found[1].split(",") if one.strip())
 
 
-# ---- what is asked for -------------------------------------------------------------------------------------------------
+# ---- configuration ----------------------------------------------------------------------------------------------------
 
 
 def configuration(folder: str) -> dict[str, list[str]]:
     """The table ``[tool.gradclip.lint]`` of the nearest ``pyproject.toml`` at or above a folder.
 
     Raises:
-        ConfigurationError: where it cannot be read, or has other keys than ``select``, ``ignore`` and ``exclude``.
+        ConfigurationError: if the table cannot be read, or has keys other than ``select``, ``ignore`` and ``exclude``.
     """
     folder = os.path.abspath(folder)
     while not os.path.isfile(path := os.path.join(folder, "pyproject.toml")):
@@ -131,21 +131,21 @@ def configuration(folder: str) -> dict[str, list[str]]:
     return table
 
 
-# ---- how it is said ----------------------------------------------------------------------------------------------------
+# ---- output ------------------------------------------------------------------------------------------------------------
 
 
 def report(
     found: Sequence[Alarm], failed: Sequence[FileResult], files: int, form: str, stream: TextIO, version: str = "0"
 ) -> None:
-    """Write what was found.
+    """Write the report.
 
     Args:
         found: the mistakes.
         failed: the files that could not be read.
-        files: how many were.
+        files: the number of files read.
         form: one of ``FORMATS``.
-        stream: where to.
-        version: gradclip's.
+        stream: the output.
+        version: gradclip's version.
     """
     if form == "json":
         errors = [{"path": one.path, "line": one.line or None, "message": one.error} for one in failed]
@@ -173,7 +173,7 @@ def _text(found: Sequence[Alarm], files: int, stream: TextIO) -> None:
 
 
 def _github(alarm: Alarm) -> str:
-    """A command of GitHub's workflows, which shows a message at a line."""
+    """A workflow command of GitHub, which displays a message at a line."""
 
     def escaped(text: str, more: str = "") -> str:
         for character in "%\r\n" + more:
@@ -181,7 +181,7 @@ def _github(alarm: Alarm) -> str:
         return text
 
     at = f"file={escaped(alarm.path, ':,')}"
-    if not alarm.cell:  # a line of a cell is none of the file
+    if not alarm.cell:  # a line of a cell is not a line of the file
         at += f",line={alarm.line},col={alarm.column}"
     cell = f"Cell {alarm.cell}, line {alarm.line}: " if alarm.cell else ""
     title = escaped(f"{alarm.code} {RULES[alarm.code].title}", ":,")

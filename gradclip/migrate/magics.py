@@ -1,4 +1,4 @@
-"""What IPython adds to Python in a cell (``%time``, ``!ls``, ``help?``), hidden behind names so that the cell can be read."""
+"""IPython's additions to Python in a cell (``%time``, ``!ls``, ``help?``): names replace them so that Python can parse it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Magics:
         self._hidden: list[str] = []
 
     def hide(self, text: str) -> tuple[str, str]:
-        """A cell in two: the magics at its top, as they are, and a body that Python can read.
+        """Split a cell into the magics at its top, unchanged, and a body that Python can parse.
 
-        All of a cell is top where a magic gives it to another language.
+        If a magic passes the cell to another language, the top is the entire cell.
         """
         if _is_python(text):
             return "", text
@@ -56,7 +56,7 @@ class Magics:
         return "".join(lines[:top]), "".join(hidden[top:])
 
     def show(self, text: str) -> str:
-        """The text with the magics in it again."""
+        """The text with the magics restored."""
         return _HIDDEN.sub(lambda found: self._hidden[int(found[1])], text)
 
     def _each(self, lines: list[str]) -> Iterator[str]:
@@ -66,7 +66,7 @@ class Magics:
             body = line.rstrip("\r\n")
             found = None if state.inside else _LINE.fullmatch(body)
             if goes_on:
-                before, magic = "# ", body  # a comment: it may stand in any column
+                before, magic = "# ", body  # a comment is valid in any column
             elif found:
                 before, magic = (found["before"], found["magic"]) if found["magic"] else (found["target"], found["right"])
             else:
@@ -79,7 +79,7 @@ class Magics:
 
 
 class _State:
-    """Where in Python's syntax a line ends."""
+    """The state of Python's syntax at the end of a line."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -88,7 +88,7 @@ class _State:
 
     @property
     def inside(self) -> bool:
-        """Whether the next line belongs to the same statement."""
+        """Whether the next line continues the same statement."""
         return bool(self._depth > 0 or self._quote or self._joined)
 
     def read(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""What the parts of the migration helper hand each other: options in, a new source and its sites out."""
+"""The data that the modules of the migration helper exchange: options in, a new source and its sites out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 __all__ = ["FRAMEWORKS", "Migrated", "Options", "Outcome", "Site", "SourceError"]
 
-FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "optax", "jax")  #: of ``--from``; of ``--to`` also "gradclip"
+FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "optax", "jax")  #: for ``--from``; ``--to`` also accepts "gradclip"
 
 
 class Outcome(enum.Enum):
-    """How a site ends: exactly one of these."""
+    """The outcome of a site: exactly one of these."""
 
     REWRITTEN = "rewritten"
     MANUAL = "manual"
@@ -21,34 +21,34 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for."""
+    """The user's options."""
 
-    to: str = "gradclip"  #: "gradclip", or the framework whose current, native form is wanted
-    sources: frozenset[str] = frozenset()  #: only the calls of these frameworks; empty: of all
+    to: str = "gradclip"  #: "gradclip", or the framework whose current native form to write
+    sources: frozenset[str] = frozenset()  #: only calls of these frameworks; empty: of all
     select: frozenset[str] = frozenset()  #: only these codes, or prefixes of codes; empty: all
-    ignore: frozenset[str] = frozenset()  #: not these
+    ignore: frozenset[str] = frozenset()  #: exclude these codes, or prefixes of codes
     annotate: bool = False  #: write a comment at each MANUAL site
-    allow_semantic_change: bool = False  #: rewrite also where training would change, with a comment that says so
-    lint: bool = False  #: look for mistakes only, all of them, and rewrite nothing
-    norms: bool = False  #: rewrite also what only measures a norm
+    allow_semantic_change: bool = False  #: rewrite even if training changes, with a comment that says so
+    lint: bool = False  #: only report mistakes, all of them, and rewrite nothing
+    norms: bool = False  #: also rewrite calls that only measure a norm
     kept: frozenset[str] = frozenset()  #: the names that other files import from this one; "*" for all
-    sparse: str = ""  #: what makes gradients sparse in another file of the run
+    sparse: str = ""  #: the code in another file of the run that makes gradients sparse
     stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: star import -> name -> qualified, or "" for its own
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Site:
-    """One place that clips gradients, or looks like it."""
+    """One place that clips gradients, or looks like a clip."""
 
     line: int  #: from 1
     column: int  #: from 1, in characters
     code: str  #: stable: "GT101"
     outcome: Outcome = field(compare=False)
-    text: str = field(compare=False)  #: the source of the call, its first line
+    text: str = field(compare=False)  #: the first line of the call's source
     reason: str = field(compare=False)  #: one sentence
     advice: str = field(default="", compare=False)  #: what to do, for MANUAL
-    link: str = field(default="", compare=False)  #: into the documentation
-    assumption: str = field(default="", compare=False)  #: what a rewrite takes for granted; most often nothing
+    link: str = field(default="", compare=False)  #: to the documentation
+    assumption: str = field(default="", compare=False)  #: the assumption of a rewrite; usually ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Migrated:
 
 
 class SourceError(ValueError):
-    """A source that cannot be read: not Python 3, or not Python."""
+    """A source that Python 3 cannot parse."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""A Jupyter notebook as one program, and the program's changes put back into the notebook.
+"""A Jupyter notebook read as one program; the changes of the program go back into the notebook.
 
-The code cells share their names, so they are read as one program: what the first imports, the third calls. What Python cannot
-read, such as ``%matplotlib inline`` and ``!pip install``, stands there as a name until the cells are taken apart again. In the
-file only the strings change that hold changed code: the rest stays to the byte, however it was written.
+The code cells share their names: a later cell calls what the first one imports, so the program joins all cells. A name replaces
+each line that Python cannot parse, such as ``%matplotlib inline`` and ``!pip install``, until the program is split into cells
+again. In the file, only the strings with changed code change; every other byte stays.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Notebook", "Unread"]
 
 _OURS = "__gradclip_"
 _CLIP = re.compile(r"[\w.]*\b(?:clip_grad\w*|clip_by_\w+|(?:ClipGrad|GradientClip)By\w+|(?:global_)?clipnorm|clipvalue)\s*[(=]")
-_END = "__gradclip_end__"  #: after all cells, with the names that magics use: their imports are to stay
-_MARKER = "__gradclip_cell_{}__"  #: between the cells; a statement, so that it goes with no other when that is removed
+_END = "__gradclip_end__"  #: after all cells, with the names that magics use, so that their imports stay
+_MARKER = "__gradclip_cell_{}__"  #: between the cells; a statement, so that removing a neighbour does not remove it
 
 
 class Unread(NamedTuple):
-    """What looks like a clipping call, and stands where nothing is read: in a magic."""
+    """A possible clipping call in a magic, which the codemod does not read."""
 
     cell: int
     line: int  #: in the cell, from 1
@@ -40,11 +40,11 @@ class Unread(NamedTuple):
 class _Cell:
     """A code cell."""
 
-    number: int  #: from 1, of all cells
-    path: spans.Path  #: of its source in the file
+    number: int  #: from 1, over all cells
+    path: spans.Path  #: path of its source in the file
     text: str
-    head: str = ""  #: the lines at the top that stay in front of whatever is added
-    line: int = 0  #: where its body begins in the program
+    head: str = ""  #: the lines at the top; additions come after them
+    line: int = 0  #: the program's line at which its body begins
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Notebook:
     text: str
     program: str = field(init=False, default="")
     unread: list[Unread] = field(init=False, default_factory=list)
-    _end: int = field(init=False, default=0)  #: where the program goes on with what is not in the notebook
+    _end: int = field(init=False, default=0)  #: the program's line at which the text from outside the notebook begins
     _cells: list[_Cell] = field(init=False, default_factory=list)
     _magics: Magics = field(init=False, default_factory=Magics)
 
@@ -89,19 +89,19 @@ class Notebook:
             self.program += f"\n{_END}[{', '.join(kept)}]"
 
     def has(self, line: int) -> bool:
-        """Whether a line of the program is one of the notebook."""
+        """Whether a line of the program is from the notebook."""
         return line < self._end
 
     def locate(self, line: int) -> tuple[int, int]:
-        """The cell, counted from 1 over all cells, and the line in it, of a line of the program."""
+        """The cell of a line of the program, counted from 1 over all cells, and the line in the cell."""
         cell = max((cell for cell in self._cells if cell.line <= line), key=lambda cell: cell.line)
         return cell.number, line - cell.line + 1 + cell.head.count("\n")
 
     def replaced(self, program: str) -> str:
-        """The notebook with the cells of another program.
+        """The notebook with the cells of a changed program.
 
         Raises:
-            SourceError: where the program does not have the same cells any more.
+            SourceError: if the program no longer has the same cells.
         """
         bodies = self._apart(program)
         changes = []
@@ -112,7 +112,7 @@ class Notebook:
         return spans.replaced(self.text, changes)
 
     def _apart(self, program: str) -> list[str]:
-        """The bodies of the cells."""
+        """Split a program into the bodies of the cells."""
         bodies = []
         rest = re.sub(rf"\n{_END}\[.*\]$", "", program)
         for cell in self._cells[1:]:
@@ -125,7 +125,7 @@ class Notebook:
 
 
 def _hidden(text: str, body: str) -> Iterator[tuple[int, str]]:
-    """The lines of a cell that the program does not have, numbered from 1."""
+    """The lines of a cell that the program lacks, numbered from 1."""
     written, read = text.split("\n"), body.split("\n")
     read = [""] * (len(written) - len(read)) + read
     return ((number, old) for number, (old, new) in enumerate(zip(written, read, strict=True), 1) if old != new)
@@ -140,16 +140,16 @@ def _clips(cell: int, lines: list[tuple[int, str]]) -> Iterator[Unread]:
 def _imported(program: str) -> set[str]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the cells' strings escape is no matter here
+            warnings.simplefilter("ignore")  # invalid escapes in the cells' strings do not matter here
             nodes = list(ast.walk(ast.parse(program)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # whoever reads the program will say so
+        return set()  # the parser of the program reports the error
     aliases = [alias for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
     return {alias.asname or alias.name.partition(".")[0] for alias in aliases}
 
 
 def _code(text: str) -> Iterator[tuple[int, spans.Path, str]]:
-    """The number, the place and the text of each code cell, if the notebook's language is Python."""
+    """The number, the path and the text of each code cell, if the notebook's language is Python."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -168,7 +168,7 @@ def _code(text: str) -> Iterator[tuple[int, spans.Path, str]]:
 
 
 def _language(metadata: Any) -> str:
-    """Python, unless another is named."""
+    """The language of the notebook: Python, unless the metadata names another."""
     for key, name in (("language_info", "name"), ("kernelspec", "language")):
         inner = metadata.get(key) if isinstance(metadata, dict) else None
         if isinstance(inner, dict) and isinstance(inner.get(name), str):

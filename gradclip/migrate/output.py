@@ -1,4 +1,4 @@
-"""What ``gradclip migrate`` prints: diffs, sites and a summary, or one JSON document; both as the files come."""
+"""The output of ``gradclip migrate``: diffs, sites and a summary, or one JSON document; both are written file by file."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from gradclip.migrate.runner import FileResult, Place
 
 __all__ = ["SCHEMA", "JsonReport", "Report", "TextReport", "Totals", "Waiting"]
 
-SCHEMA = 1  #: of the JSON document; grows when a key changes its meaning or goes
+SCHEMA = 1  #: version of the JSON document; it increases when a key changes its meaning or disappears
 _WIDEST = 120
-_REMEMBERED = 1000  #: sentences that are not said twice
+_REMEMBERED = 1000  #: how many sentences to remember, so that none is printed twice
 _INDENT = "    "
-_STYLES = {"+": "green", "-": "red", "@": "cyan"}  # of a diff's lines
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}  # for the lines of a diff
 _MARKS = {Outcome.REWRITTEN: "green", Outcome.MANUAL: "bold yellow", Outcome.UNCHANGED: "dim"}
 
 
 @dataclass(slots=True)
 class Totals:
-    """What it all comes to."""
+    """The totals of a run."""
 
-    files: int = 0  #: that were read
+    files: int = 0  #: files read
     changed: int = 0
-    annotated: int = 0  #: those of them that only get comments
+    annotated: int = 0  #: changed files that only get comments
     written: int = 0
     failed: int = 0
     skipped: int = 0
-    rewritten: int = 0  #: sites, as the next two
+    rewritten: int = 0  #: number of sites, as are the next two
     manual: int = 0
     unchanged: int = 0
 
@@ -55,30 +55,30 @@ class Totals:
 
     @property
     def exit_code(self) -> int:
-        """2: a file failed; 1: something was changed, would be, or is to be done by hand; 0: nothing to do."""
+        """2: a file failed; 1: a file was changed or would be, or a person has to edit one; 0: nothing to do."""
         return 2 if self.failed else int(bool(self.changed or self.manual))
 
 
 class Report:
-    """Told of each file as it is done; this one says nothing."""
+    """Receives each finished file; this class prints nothing."""
 
     def __init__(self) -> None:
         self.totals = Totals()
 
     def shows(self, result: FileResult) -> bool:
-        """Whether there is something to say of a file."""
+        """Whether the report prints anything about a file."""
         return bool(result.places or result.error or result.changed)
 
     def file(self, result: FileResult) -> None:
-        """One more file is done."""
+        """Report one more file."""
         self.totals.add(result)
 
     def end(self) -> None:
-        """That was the last."""
+        """Finish the report."""
 
 
 class JsonReport(Report):
-    """One document, written file by file."""
+    """One JSON document, written file by file."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -118,14 +118,14 @@ def _site_as_json(place: Place) -> dict[str, Any]:
 
 
 class TextReport(Report):
-    """For reading: diffs in colour on a terminal; beside them what is left to do, each advice once; then a summary.
+    """Text for a person: diffs, coloured on a terminal; the manual sites, each advice once; a summary.
 
     Args:
-        stream: where to.
-        errors: where the files that failed are named.
-        sites: name the rewritten sites too, one by one.
-        verbose: and those that stay, and the files that were not read.
-        write: whether changes are made, and not only shown.
+        stream: the output.
+        errors: the stream for files that failed.
+        sites: also list each rewritten site.
+        verbose: also list the unchanged sites and the files that were not read.
+        write: whether the run writes the changes, not only prints them.
     """
 
     def __init__(self, stream: TextIO, errors: TextIO, sites: bool = False, verbose: bool = False, write: bool = False) -> None:
@@ -136,7 +136,7 @@ class TextReport(Report):
         self._shown = frozenset(outcome for outcome, wanted in shown.items() if wanted)
         self._verbose = verbose
         self._said: set[tuple[str, ...]] = set()
-        self._spoken = False  #: since the last empty line
+        self._spoken = False  #: whether it has printed since the last empty line
 
     def shows(self, result: FileResult) -> bool:
         return super().shows(result) or bool(result.skipped and self._verbose)
@@ -145,7 +145,7 @@ class TextReport(Report):
         super().file(result)
         if result.error:
             where = _where(result.path, result.cell, result.line, result.column)
-            self._stream.flush()  # where both go to one place, in order
+            self._stream.flush()  # preserves the order if both streams go to one place
             self._errors.write(f"{where}: ERROR: {result.error}\n")
         elif result.skipped:
             if self._verbose:
@@ -220,14 +220,14 @@ class TextReport(Report):
             self._say(_INDENT + site.link, "dim")
 
     def _new(self, *what: str) -> bool:
-        """Whether it has not been said yet, as far as is remembered."""
+        """Whether it is not among the remembered sentences."""
         new = what not in self._said
         if len(self._said) < _REMEMBERED:
             self._said.add(what)
         return new
 
     def _wrap(self, text: str) -> None:
-        if text.startswith("Write: "):  # code is to be copied in one piece
+        if text.startswith("Write: "):  # code must stay in one piece for copying
             self._say(_INDENT + text)
             return
         width = min(_WIDEST, self._console.width if self._console else _WIDEST)
@@ -243,13 +243,13 @@ class TextReport(Report):
 
 
 def console(stream: TextIO) -> Console | None:
-    """What writes in colour; None where there is to be none."""
+    """A console for colours; None if the output has no colours."""
     found = Console(file=stream, highlight=False)
     return found if found.is_terminal and found.color_system and not os.environ.get("NO_COLOR") else None
 
 
 def _where(path: str, cell: int, line: int, column: int) -> str:
-    """The form that editors and terminals make links of."""
+    """A position in the form that editors and terminals turn into a link."""
     position = [f"cell {cell}"] if cell else []
     position += [str(number) for number in (line, column)[: bool(line) + bool(line and column)]]
     return ":".join([harmless(path), *position])
@@ -260,7 +260,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 class Waiting:
-    """How many files have been read, once that takes a while: a line that moves on a terminal, elsewhere one every so often."""
+    """Shows the number of files read in a slow run: an updated line on a terminal, elsewhere a line at intervals."""
 
     def __init__(self, stream: TextIO, after: float = 1.0, every: float = 10.0) -> None:
         self._console = Console(file=stream, highlight=False)
@@ -277,7 +277,7 @@ class Waiting:
         self._clear()
 
     def step(self, shown: bool = False) -> None:
-        """One more file; the line is cleared where something is to be shown of it."""
+        """Count one more file; clear the line if the report prints the file."""
         self._count += 1
         if shown:
             self._clear()

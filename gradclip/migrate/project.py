@@ -1,6 +1,6 @@
-"""What the files of one run say of each other: which may make gradients sparse, and what their star imports bind.
+"""Relations between the files of one run: which files may make gradients sparse, and which names star imports bind.
 
-It is a scan of the texts, as most files are not migrated. A file is found by the last names of what imports it.
+It scans the texts, because most files are not migrated. It finds a file by the last names in an import.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SPARSE = re.compile(
     r"|((?:\w+\.)*(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
     r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
 )
-_LOOK_UP = ("mbed", "gather", "SelectedRows")  #: what each of the two patterns has a part of
+_LOOK_UP = ("mbed", "gather", "SelectedRows")  #: each match of the two patterns contains one of these
 _LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
-_ENTRIES = frozenset({"__init__"})  #: files that only hand on what their folder has
+_ENTRIES = frozenset({"__init__"})  #: files that only re-export the contents of their folder
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the other files of a run say about one file."""
+    """The facts from the other files of a run that concern one file."""
 
-    sparse: str = ""  #: what makes gradients sparse there: "`tf.nn.embedding_lookup` in modeling.py"
+    sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
     stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
 
 
@@ -49,17 +49,17 @@ class _File:
     path: str
     folder: str  #: the name of the folder
     stem: str
-    imports: set[tuple[str, str]] = field(default_factory=set)  #: (folder or "", name): what may be another file
+    imports: set[tuple[str, str]] = field(default_factory=set)  #: (folder or "", name) of possible files
     sparse: str = ""
     stars: tuple[str, ...] = ()
     clips: bool = False
 
 
 def survey(found: Iterable[Found]) -> Mapping[str, About]:
-    """Read the files of a run, each by itself.
+    """Scan the files of a run, each separately.
 
     Returns:
-        What is known about those that clip; a file of which nothing is known is left out.
+        The facts about the files that clip; a file without facts is missing.
     """
     files = [
         _read(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
@@ -107,7 +107,7 @@ def _sparse(text: str, name: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="latin-1") as stream:  # names are ASCII as good as always, and nothing is refused
+        with open(path, encoding="latin-1") as stream:  # names are almost always ASCII, and Latin-1 decodes any bytes
             text = stream.read(_LARGEST)
     except OSError:
         return ""
@@ -121,7 +121,7 @@ def _text(path: str) -> str:
 
 
 def _names(module: str, names: str) -> Iterator[tuple[str, str]]:
-    """What ``from a.b import c, d`` can name: the file b in a, the files c and d in b."""
+    """The files that ``from a.b import c, d`` can name: b in a, and c and d in b."""
     parts = [part for part in module.split(".") if part]
     if parts:
         yield (parts[-2] if len(parts) > 1 else ""), parts[-1]
@@ -149,13 +149,13 @@ def _files(file: _File, by_name: Mapping[str, list[_File]]) -> Iterator[_File]:
 
 
 def _evidence(file: _File, imported: Mapping[int, list[_File]], users: Mapping[int, list[_File]]) -> str:
-    """What makes gradients sparse in the programs that a file is a part of; its own text is looked at closer elsewhere."""
+    """The code that makes gradients sparse in the programs that use a file; another check reads the file itself."""
     programs = [one for one in _all([file], users) if one is file or one.stem not in _ENTRIES]
     return next((part.sparse for part in _all(programs, imported) if part is not file and part.sparse), "")
 
 
 def _all(first: Sequence[_File], following: Mapping[int, list[_File]]) -> Iterator[_File]:
-    """The first files, and all that follow from them."""
+    """The first files, and all files reachable from them."""
     started = {id(file) for file in first}
     seen = set(started)
     pending = list(reversed(first))
@@ -163,7 +163,7 @@ def _all(first: Sequence[_File], following: Mapping[int, list[_File]]) -> Iterat
         file = pending.pop()
         yield file
         if id(file) not in started and file.stem in _ENTRIES:
-            continue  # it hands on what is in its folder, and has no program of its own
+            continue  # it re-exports the contents of its folder, and is not part of one program
         for other in following.get(id(file), ()):
             if id(other) not in seen:
                 seen.add(id(other))
@@ -174,7 +174,7 @@ def _all(first: Sequence[_File], following: Mapping[int, list[_File]]) -> Iterat
 
 
 def _bound(module: str, file: _File, by_name: Mapping[str, list[_File]], depth: int) -> dict[str, str] | None:
-    """What ``from module import *`` binds; None where that is not known."""
+    """The names that ``from module import *`` binds; None if unknown."""
     one = _module(module, file, by_name) if depth else None
     if one is None:
         return None
@@ -195,7 +195,7 @@ def _bound(module: str, file: _File, by_name: Mapping[str, list[_File]], depth: 
 
 
 def _module(module: str, file: _File, by_name: Mapping[str, list[_File]]) -> _File | None:
-    """The one file, or the package, that a module's name in a file stands for."""
+    """The one file or package that a module's name in a file refers to."""
     parts = [part for part in module.split(".") if part]
     up = len(module) - len(module.lstrip("."))
     folder = os.path.dirname(os.path.abspath(file.path))
@@ -213,7 +213,7 @@ def _module(module: str, file: _File, by_name: Mapping[str, list[_File]]) -> _Fi
 
 
 def _listed(body: Iterable[ast.stmt]) -> frozenset[str] | None:
-    """The names of an ``__all__`` that is one list of strings; None for any other."""
+    """The names in ``__all__`` if it is a single list of strings; else None."""
     about = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == "__all__"]
     for statement in body:
         if len(about) == 1 and isinstance(statement, ast.Assign) and statement.targets == about:
@@ -225,7 +225,7 @@ def _listed(body: Iterable[ast.stmt]) -> frozenset[str] | None:
 
 
 def _collect(statement: ast.stmt, names: dict[str, str], file: _File, by_name: Mapping[str, list[_File]], depth: int) -> bool:
-    """Add what a statement binds; whether that is known."""
+    """Add the names that a statement binds; return whether all of them are known."""
     if isinstance(statement, ast.Import):
         for alias in statement.names:
             top = alias.name.partition(".")[0]

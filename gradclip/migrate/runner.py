@@ -1,4 +1,4 @@
-"""One file migrated, and many: in order, several at a time, none of which stops the rest."""
+"""Migrate one file or many: in order and in parallel; an error in one file does not stop the others."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrat
 Migrate = Callable[[str, Options], Migrated]
 
 _MAGIC = CODES["GM212"]
-_CHUNK = 8  #: files that a process is handed at once
-_AHEAD = 4  #: chunks a process that are read ahead of the results: all that is held at a time
-_FEW = 24  #: files that are done before other processes have started
+_CHUNK = 8  #: files per task of a process
+_AHEAD = 4  #: chunks per process to read ahead of the results; this bounds the memory
+_FEW = 24  #: up to this many files, starting processes takes longer than migrating
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +42,36 @@ class Request:
 
     options: Options
     write: bool = False
-    diff: bool = True  #: say what changes, line by line
-    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: what the files of the run import from each other
-    about: Mapping[str, About] = field(default_factory=dict)  #: what they say of a file else
+    diff: bool = True  #: make a diff of the changes
+    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: the names that the files import from each other
+    about: Mapping[str, About] = field(default_factory=dict)  #: other facts about a file from the other files
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A site in its file."""
 
-    site: Site  #: its line is that of the file, or of the cell
-    cell: int = 0  #: of a notebook, from 1 and over all cells; 0 elsewhere
+    site: Site  #: its line is the line in the file, or in the cell
+    cell: int = 0  #: in a notebook, from 1 over all cells; else 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one file."""
+    """The result for one file."""
 
     path: str
     places: tuple[Place, ...] = ()
-    changed: bool = False  #: the source, or the file
+    changed: bool = False  #: whether the migrated source differs
     written: bool = False
-    diff: str = ""  #: as ``git apply`` and ``patch`` take it
-    error: str = ""  #: one line: why nothing could be done
-    cell: int = 0  #: of the error, with the next two; 0: not known
+    diff: str = ""  #: in the format of ``git apply`` and ``patch``
+    error: str = ""  #: one line: why the migration failed
+    cell: int = 0  #: position of the error, with the next two; 0: unknown
     line: int = 0
     column: int = 0
-    skipped: str = ""  #: why it was not read
+    skipped: str = ""  #: why the file was not read
 
     def count(self, outcome: Outcome) -> int:
-        """How many sites ended this way."""
+        """The number of sites with this outcome."""
         return sum(place.site.outcome is outcome for place in self.places)
 
 
@@ -84,20 +84,20 @@ class _Problem(SourceError):
 
 
 def migrate_file(path: str, request: Request, migrate: Migrate) -> FileResult:
-    """Migrate one file; whatever is wrong with it becomes the result's ``error``.
+    """Migrate one file; any failure becomes the result's ``error``.
 
     Args:
-        path: the file; a notebook if its name ends so.
+        path: the file; a notebook if the name ends in ``.ipynb``.
         request: what to do.
         migrate: ``codemod.migrate_source``, or a function like it.
 
     Returns:
-        What became of it.
+        The result for the file.
     """
     try:
         source = disk.read(path)
     except disk.FileError as error:
-        if path.endswith(SETTINGS):  # most of them are no settings, and nothing would be rewritten
+        if path.endswith(SETTINGS):  # most of them are not settings, and none would be rewritten
             return FileResult(path, skipped=str(error))
         return FileResult(path, error=str(error))
     result, new = migrate_bytes(path, source, request, migrate)
@@ -111,7 +111,7 @@ def migrate_file(path: str, request: Request, migrate: Migrate) -> FileResult:
 
 
 def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Migrate) -> tuple[FileResult, bytes]:
-    """The same for what has been read; nothing is written."""
+    """Migrate a source that has been read; write nothing."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
         about = request.about.get(path, About())
@@ -119,7 +119,7 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
         text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw
-        mark = source.mark.decode()  # part of the first line to whoever applies the diff
+        mark = source.mark.decode()  # a program that applies the diff reads the mark as part of the first line
         diff = _diff(path, mark + source.text, mark + text) if changed and request.diff else ""
         return FileResult(path, places, changed, diff=diff), new
     except SourceError as error:
@@ -127,7 +127,7 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
         result = FileResult(path, error=error.message, cell=cell, line=error.line, column=error.column)
     except disk.FileError as error:
         result = FileResult(path, error=str(error))
-    except Exception as error:  # a mistake of ours; the other files are not to suffer from it
+    except Exception as error:  # a bug in gradclip must not stop the other files
         result = FileResult(
             path, error=f"internal error, please report it: {type(error).__name__}: {' '.join(str(error).split())}"
         )
@@ -168,10 +168,10 @@ def _settings(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple
 
 
 def _checked(text: str, options: Options, migrate: Migrate, flags: int) -> Migrated:
-    """Migrate a source that Python can read into one that it can read.
+    """Migrate a source; if it changes, check that Python can compile the old and the new one.
 
     Raises:
-        SourceError: where it cannot. A source in which there is nothing to find is not looked at.
+        SourceError: if either does not compile, or the source cannot be parsed.
     """
     try:
         migrated = migrate(text, options)
@@ -189,9 +189,9 @@ def _checked(text: str, options: Options, migrate: Migrate, flags: int) -> Migra
 
 
 def _problem(text: str, flags: int) -> SourceError | None:
-    """Why Python cannot compile a source."""
+    """The reason why Python cannot compile a source."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the user's own code
+        warnings.simplefilter("ignore")  # warnings about the user's own code
         try:
             compile(text, "source", "exec", flags=flags, dont_inherit=True)
         except SyntaxError as error:
@@ -218,7 +218,7 @@ def _diff(path: str, old: str, new: str) -> str:
 
 
 def _in_diff(name: str) -> str:
-    """A name as ``git apply`` and ``patch`` take it: quoted where it has control characters."""
+    """A name in the format of ``git apply`` and ``patch``: quoted if it has control characters."""
     if harmless(name) != name:
         quoted = "".join(
             f"\\{byte:03o}" if byte < 32 or byte > 126 or byte in b'"\\' else chr(byte) for byte in os.fsencode(name)
@@ -231,12 +231,12 @@ def _in_diff(name: str) -> str:
 
 
 def run(found: Iterable[Found], request: Request, jobs: int, migrate: Migrate) -> Iterator[FileResult]:
-    """Migrate files as they are found; results come in their order, and few are held at a time.
+    """Migrate files in parallel; the results keep the order of the files, and memory stores only a few.
 
     Args:
-        found: the files; read no further ahead than the processes have work.
-        request: what to do with each.
-        jobs: processes; 1 for this one alone.
+        found: the files; read only as far ahead as the processes need.
+        request: what to do with each file.
+        jobs: the number of processes; with 1, this process does the work.
         migrate: ``codemod.migrate_source``, or a function like it that can be pickled.
 
     Returns:
@@ -244,7 +244,7 @@ def run(found: Iterable[Found], request: Request, jobs: int, migrate: Migrate) -
     """
     found = iter(found)
     few = list(islice(found, _FEW + 1))
-    if jobs == 1 or len(few) <= _FEW:  # to start a process takes as long as to read a few files
+    if jobs == 1 or len(few) <= _FEW:  # starting a process takes as long as reading a few files
         for one in chain(few, found):
             yield _one(one, request, migrate)
         return
@@ -262,7 +262,7 @@ def _several(found: list[Found], request: Request, migrate: Migrate) -> list[Fil
 
 
 class _Pool:
-    """Processes that are replaced when one of them dies."""
+    """A pool that replaces its processes when one of them dies."""
 
     def __init__(self, request: Request, jobs: int, migrate: Migrate) -> None:
         self._work = (request, migrate)
@@ -292,7 +292,7 @@ class _Pool:
     def _results(self, chunk: list[Found], future: Future[list[FileResult]]) -> Iterator[FileResult]:
         try:
             yield from future.result()
-        except BrokenProcessPool:  # one of the files in work has killed its process: each by itself tells which
+        except BrokenProcessPool:  # one file in the chunk has killed its process; separate processes show which
             for one in chunk:
                 with self._started(1) as alone:
                     try:
@@ -306,7 +306,7 @@ class _Pool:
 
 
 def _quiet() -> None:
-    """An interrupt is the parent's to answer; without a parent, however it ended, there is no more work."""
+    """Ignore interrupts, which the parent handles, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -319,5 +319,5 @@ def _end_with_parent() -> None:
 
 
 def cores() -> int:
-    """How many processes can run at a time."""
+    """The number of processes that can run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

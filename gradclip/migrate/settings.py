@@ -1,4 +1,4 @@
-"""Settings in YAML, JSON and TOML files that make a trainer clip: reported, never changed."""
+"""Settings in YAML, JSON and TOML files that enable clipping in a trainer: reported, never changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradclip.migrate.model import Options, Outcome, Site
 
 __all__ = ["report_settings", "wanted"]
 
-#: what only one trainer reads; the others are as often settings of the project's own
+#: codes of keys that only one trainer reads; other keys may be the project's own
 _TRAINERS = frozenset({"GM501", "GM503"})
 _OFF = frozenset({"null", "none", "~", "false", "0", "0.0", "0."})
 _SETTING = re.compile(
@@ -21,7 +21,7 @@ _LONGEST = 200  #: characters of the names before a key: "model.trainer."
 
 
 def report_settings(text: str, options: Options) -> tuple[Site, ...]:
-    r"""The settings of a file that have to do with clipping.
+    r"""The settings of a file that concern clipping.
 
     >>> report_settings("trainer:\n  gradient_clip_val: 0.5  # or 1\n", Options())[0].text
     'gradient_clip_val: 0.5'
@@ -39,7 +39,7 @@ def _sites(text: str) -> Iterator[Site]:
 
 
 def _start(line: str, found: re.Match[str]) -> int:
-    """Where a key starts, with its quote and the names before it; -1 where it is a part of something else."""
+    """The start of a key, including its quote and the names before it; -1 if the key is part of a longer text."""
     start = found.start()
     while start and found.start() - start < _LONGEST and (line[start - 1].isalnum() or line[start - 1] in "._"):
         start -= 1
@@ -63,6 +63,6 @@ def _site(shown: str, found: re.Match[str], line: int, start: int) -> Site:
 
 
 def wanted(code: str, options: Options) -> bool:
-    """Whether the user wants to hear of a code."""
+    """Whether the user selected a code."""
     chosen = not options.select or code.startswith(tuple(options.select))
     return chosen and not (options.ignore and code.startswith(tuple(options.ignore)))

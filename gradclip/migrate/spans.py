@@ -1,4 +1,4 @@
-"""Strings replaced in a JSON document whose every other byte stays: spaces, order of keys, escapes as they are written."""
+"""Replace strings in a JSON document and preserve every other byte: spaces, the order of keys, escapes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import pairwise
 
 __all__ = ["Path", "replaced"]
 
-Path = tuple[str | int, ...]  #: the keys and the indices that lead to a value
-_Unit = tuple[str, str]  #: a character, and how it is written
+Path = tuple[str | int, ...]  #: the keys and the indices from the root to a value
+_Unit = tuple[str, str]  #: a character and its raw JSON form
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BRACKET = re.compile(rf"{_STRING.pattern}|[\[\]{{}}]", re.DOTALL)
@@ -21,19 +21,19 @@ _UNIT = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTAL
 
 
 def replaced(text: str, changes: Sequence[tuple[Path, str]]) -> str:
-    r"""The document with other strings in some places; a list of lines stays a list of lines.
+    r"""The document with some strings replaced; a list of lines stays a list of lines.
 
     >>> print(replaced(r'{"a": ["x\n",  "\u00e9\n"], "b" : 1}', [(("a",), "y\né\n")]))
     {"a": ["y\n",  "\u00e9\n"], "b" : 1}
 
     Args:
         text: a valid JSON document.
-        changes: where there is a string or a list of strings, and the new string, in the order of the document.
+        changes: the path of a string or of a list of strings, and the new string, in the order of the document.
 
     Returns:
         The document.
     """
-    escape = text.isascii() and "\\u" in text  # as json.dumps does unless told otherwise
+    escape = text.isascii() and "\\u" in text  # json.dumps escapes by default
     parts = []
     done = 0
     for path, new in changes:
@@ -44,24 +44,24 @@ def replaced(text: str, changes: Sequence[tuple[Path, str]]) -> str:
 
 
 def _find(text: str, path: Path) -> tuple[int, int]:
-    """Where the value of a path begins and ends."""
+    """The start and the end of the value at a path."""
     start = _after_blank(text, 0)
     end = _end(text, start)
     for key in path:
         inside = _members(text, start) if isinstance(key, str) else enumerate(_items(text, start))
-        *_, (start, end) = (span for name, span in inside if name == key)  # of a key that is there twice the last counts
+        *_, (start, end) = (span for name, span in inside if name == key)  # if a key occurs twice, the last one counts
     return start, end
 
 
 def _members(text: str, start: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The keys of an object, and where their values are."""
+    """The keys of an object, and the spans of their values."""
     spans = _items(text, start)
     for key in spans:
         yield json.loads(text[slice(*key)]), next(spans)
 
 
 def _items(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Where the values of a list are; of an object, the keys and the values in turn."""
+    """The spans of the values in a list; for an object, of the keys and the values alternately."""
     here = _after_blank(text, start + 1)
     while text[here] not in "]}":
         end = _end(text, here)
@@ -75,7 +75,7 @@ def _after_blank(text: str, start: int) -> int:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the value ends that begins at ``start``."""
+    """The end of the value that begins at ``start``."""
     if text[start] not in "[{":
         found = (_STRING if text[start] == '"' else _SCALAR).match(text, start)
         return found.end() if found else start
@@ -88,7 +88,7 @@ def _end(text: str, start: int) -> int:
 
 
 def _written(text: str, start: int, end: int, new: str, escape: bool) -> str:
-    """A string, or a list of lines, in the words of the old one."""
+    """A string or a list of lines with new text; unchanged parts keep their raw form."""
     if text[start] == '"':
         return _quoted(_merged(_units(text[start + 1 : end - 1]), new, escape))
     spans = list(_items(text, start))
@@ -116,7 +116,7 @@ def _lines(units: Sequence[_Unit]) -> list[Sequence[_Unit]]:
 
 
 def _merged(old: Sequence[_Unit], new: str, escape: bool) -> list[_Unit]:
-    """The new text; what it shares with the old is written as it was."""
+    """The new text; lines shared with the old text keep their raw form."""
     before, after = _lines(old), re.findall(r"[^\n]*\n|[^\n]+", new)
     words = ["".join(character for character, _ in line) for line in before]
     merged: list[_Unit] = []
@@ -126,7 +126,7 @@ def _merged(old: Sequence[_Unit], new: str, escape: bool) -> list[_Unit]:
 
 
 def _changed(old: Sequence[_Unit], new: str, escape: bool) -> list[_Unit]:
-    """What both begin and end with as it was, and in between the new text."""
+    """The new text; the common prefix and suffix keep their raw form."""
     most = min(len(old), len(new))
     same = [unit[0] == character for unit, character in zip(old, new, strict=False)]
     head = same.index(False) if False in same else most

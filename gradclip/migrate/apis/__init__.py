@@ -1,8 +1,8 @@
-"""The table of the frameworks' clipping functions, classes and keywords: one file a framework.
+"""The table of the frameworks' clipping functions, classes and keywords: one file per framework.
 
-A code starts with a framework: ``GT1xx`` torch, ``GF2xx`` TensorFlow, ``GK3xx`` Keras, ``GP40x`` Paddle, ``GL45x`` and
-``GL46x`` ``paddle.fluid``, ``GO5xx`` optax and JAX. A keyword's name is its call's with the keyword:
-``keras.optimizers.SGD(clipnorm=)``.
+The prefix of a code names the framework: ``GT1xx`` torch, ``GF2xx`` TensorFlow, ``GK3xx`` Keras, ``GP40x`` Paddle, ``GL45x``
+and ``GL46x`` ``paddle.fluid``, ``GO5xx`` optax and JAX. The name of a keyword is the name of its call with the keyword in
+parentheses: ``keras.optimizers.SGD(clipnorm=)``.
 """
 
 from __future__ import annotations
@@ -28,4 +28,4 @@ def _keywords() -> dict[str, tuple[Api, ...]]:
     return calls
 
 
-KEYWORDS: Mapping[str, tuple[Api, ...]] = _keywords()  #: the qualified name of a call -> what its keywords clip
+KEYWORDS: Mapping[str, tuple[Api, ...]] = _keywords()  #: qualified name of a call -> its keywords that clip

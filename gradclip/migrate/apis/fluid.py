@@ -1,4 +1,4 @@
-"""``paddle.fluid``, which Paddle 2.5 removed: its clips, their global setter, and the keyword of its parameters."""
+"""``paddle.fluid``, removed in Paddle 2.5: its clips, their global setter, and the keyword of its parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOW = "need_clip, a function of the parameter, is ParamAttr(need_clip=) of each
 
 
 def _names(kind: str) -> tuple[str, ...]:
-    """``fluid.clip`` had each class under three names, one of them from 2.0 on; the alphas of 2.0 had one in ``paddle.nn``."""
+    """``fluid.clip`` exported each class under three names, one of them since 2.0; the 2.0 alphas had it in ``paddle.nn``."""
     names = (f"GradientClipBy{kind}", f"ClipBy{kind}", f"ClipGradBy{kind}")
     return (*(f"paddle.fluid.clip.{name}" for name in names), f"paddle.nn.GradientClipBy{kind}")
 

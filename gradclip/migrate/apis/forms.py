@@ -1,6 +1,6 @@
-"""The native equivalents that several frameworks share, written once: a rule in the place where each framework clips.
+"""The native equivalents that several frameworks share: one rule, written for the place where each framework clips.
 
-They are for a person's hands: the code around the call changes with the framework.
+A person applies them, because the code around the call changes with the framework.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NONE = "It takes no None."
 
 
 def elementwise(limit: str, *, without: str) -> dict[str, Target]:
-    """Each element between -limit and limit."""
+    """Clip each element to the range from -limit to limit."""
     value = "{" + limit + "}"
     targets = {
         "torch": Target("torch.nn.utils.clip_grad_value_", form=f"torch.nn.utils.clip_grad_value_(parameters, {value})"),
@@ -44,7 +44,7 @@ def elementwise(limit: str, *, without: str) -> dict[str, Target]:
 
 
 def bounds(lower: str, upper: str, *, without: str) -> dict[str, Target]:
-    """Each element between two bounds; a single bound will do where they are each other's negation."""
+    """Clip each element to the range between two bounds; a target with one bound serves if one bound is the other negated."""
     low, high = "{" + lower + "}", "{" + upper + "}"
     targets = {
         "tensorflow": Target(
@@ -64,7 +64,7 @@ def bounds(lower: str, upper: str, *, without: str) -> dict[str, Target]:
 
 
 def tensor_norm(limit: str, *, without: str) -> dict[str, Target]:
-    """Each gradient by its own Euclidean norm."""
+    """Clip each gradient by its own Euclidean norm."""
     value = "{" + limit + "}"
     targets = {
         "tensorflow": Target(
@@ -93,7 +93,7 @@ def tensor_norm(limit: str, *, without: str) -> dict[str, Target]:
 
 
 def global_norm(limit: str, *, without: str, nan_if_infinite: bool) -> dict[str, Target]:
-    """All gradients by one Euclidean norm; the natives fall into two groups by what an infinite norm does."""
+    """Clip all gradients by one Euclidean norm; the natives form two groups, by their result for an infinite norm."""
     value = "{" + limit + "}"
     if nan_if_infinite:
         targets = {
@@ -130,7 +130,7 @@ def global_norm(limit: str, *, without: str, nan_if_infinite: bool) -> dict[str,
 
 
 def measured(tensors: str, *, without: str, dropped: str = "") -> dict[str, Target]:
-    """The Euclidean norm over tensors, a call for a call."""
+    """The Euclidean norm over tensors; one call replaces the other."""
     left_out = frozenset(dropped.split())
     targets = {
         "torch": Target("torch.nn.utils.get_total_norm", {tensors: "tensors"}, left_out, exact=False, note=_NONE),
@@ -141,7 +141,7 @@ def measured(tensors: str, *, without: str, dropped: str = "") -> dict[str, Targ
 
 
 def ordinary(target: Target) -> Target:
-    """The same, for a limit above 0 and below infinity only."""
+    """The same target, restricted to a limit above 0 and below infinity."""
     return dataclasses.replace(target, ordinary_limit=True)
 
 

@@ -7,7 +7,7 @@ from gradclip.migrate.apis.model import Api, Kind, Target, signature
 
 __all__ = ["APIS", "CLASSES", "MODULES"]
 
-#: where the classes are, or were
+#: the modules that export the classes, in any version
 MODULES = (
     "keras.optimizers",
     "tensorflow.keras.optimizers",
@@ -21,7 +21,7 @@ MODULES = (
     "tf_keras.optimizers",
     "tf_keras.optimizers.legacy",
 )
-#: every optimizer of Keras 3 that clips, and of the Keras before it
+#: every optimizer of Keras 3 and of earlier versions that clips
 CLASSES = (
     "Optimizer",
     "Adadelta",

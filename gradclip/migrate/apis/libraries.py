@@ -1,4 +1,4 @@
-"""Clips of libraries around PyTorch: for ``gradclip explain`` only, as nothing is rewritten to or from them."""
+"""Clips of libraries around PyTorch: only ``gradclip explain`` uses them; no rewrite starts or ends here."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _adaptive(name: str, given: str, link: str) -> Api:
     )
 
 
-#: what is written, with the names that people give the objects -> what it is
+#: name as written, with the usual names of the objects -> its API
 LIBRARIES: Mapping[str, Api] = {
     r"(\w+\.)*accelerator\.clip_grad_norm_|(accelerate\.)?Accelerator\.clip_grad_norm_": _accelerate(
         "clip_grad_norm_", "(parameters, max_norm, norm_type=2.0)", "their own clips take over"
@@ -98,11 +98,11 @@ _MODES: Mapping[str, Api] = {
 
 
 def library(name: str, node: ast.Call | None = None) -> Api | None:
-    """What a written name stands for, if it is one of these.
+    """The library clip that a written name stands for, if any.
 
     Args:
-        name: as it is written.
-        node: the call, of which timm's function has its mode.
+        name: the name as written.
+        node: the call; timm's function takes its mode from it.
 
     >>> library("self.accelerator.clip_grad_norm_").dialect
     'torch.clip_grad_norm'

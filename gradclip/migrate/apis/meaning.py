@@ -1,4 +1,4 @@
-"""What a call of the table means: the rule of its dialect, and whether two rules do the same."""
+"""The meaning of a call in the table: the rule of its dialect, and whether two rules are equivalent."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _MODULES: tuple[ModuleType, ...] = tuple(getattr(dialects, name) for name in dia
 DIALECTS: Mapping[str, Callable[..., Rule]] = MappingProxyType(
     {f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name) for module in _MODULES for name in module.__all__}
 )
-_NO_MEANING = {"name", "limit_name", "negative_is_zero"}  # a negative limit is an error, or makes zeros, nowhere a way to train
+_NO_MEANING = {"name", "limit_name", "negative_is_zero"}  # a negative limit raises or gives zeros; nobody trains with one
 _BOUNDS = {"lower", "upper"}
 
 
 def dialect_function(api: Api) -> Callable[..., Rule] | None:
-    """The dialect's function of an API; None for what no rule describes."""
+    """The dialect's function of an API; None if no rule describes the API."""
     return DIALECTS[api.dialect] if api.dialect else None
 
 
 def dialect_arguments(api: Api, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a native call that are the rule's, under the dialect's names; its tensors and the like are left out.
+    """The arguments of a native call that belong to the rule, under the dialect's names; without tensors and similar arguments.
 
     >>> from gradclip.migrate.apis import BY_CODE
     >>> dialect_arguments(BY_CODE["GF222"], {"gradients_to_variables": "pairs", "max_norm": 5.0})
@@ -45,14 +45,14 @@ def dialect_arguments(api: Api, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rule_of(api: Api, arguments: Mapping[str, Any]) -> Rule | None:
-    """The rule that a native call carries out; None for what no rule describes.
+    """The rule that a native call applies; None if no rule describes it.
 
     Args:
-        api: what is called.
-        arguments: native parameter -> value, of those that are given.
+        api: the API of the call.
+        arguments: native parameter -> value, for the arguments given.
 
     Raises:
-        ValueError, TypeError: for arguments that gradclip refuses, such as a negative limit.
+        ValueError, TypeError: if gradclip refuses an argument, such as a negative limit.
 
     >>> from gradclip.migrate.apis import BY_NAME
     >>> rule_of(BY_NAME["tensorflow.clip_by_norm"], {"t": "g", "clip_norm": 5.0, "axes": [0]}).axes
@@ -63,7 +63,7 @@ def rule_of(api: Api, arguments: Mapping[str, Any]) -> Rule | None:
 
 
 def differences(one: Rule, other: Rule) -> tuple[str, ...]:
-    """The fields in which two rules do different things.
+    """The fields in which two rules behave differently.
 
     >>> from gradclip.dialects import optax, torch
     >>> differences(torch.clip_grad_norm(1.0), optax.clip_by_global_norm(1.0))
@@ -71,14 +71,14 @@ def differences(one: Rule, other: Rule) -> tuple[str, ...]:
     """
     fields = [field.name for field in dataclasses.fields(Rule) if field.name not in _NO_MEANING]
     if one.scope is other.scope is Scope.VALUE:
-        fields = sorted(_BOUNDS)  # the limit says the same once more, where there is one
+        fields = sorted(_BOUNDS)  # the bounds repeat the limit
     elif Scope.VALUE in (one.scope, other.scope):
         return ("scope",)
     return tuple(field for field in fields if not _equal(getattr(one, field), getattr(other, field)))
 
 
 def same_meaning(one: Rule, other: Rule) -> bool:
-    """Whether two rules clip any gradients alike, but for rounding."""
+    """Whether two rules clip all gradients alike, up to rounding."""
     return not differences(one, other)
 
 

@@ -1,4 +1,4 @@
-"""optax, and the small optimizers of JAX's own examples."""
+"""optax, and the small optimizers from JAX's own examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paddle: ``paddle.nn.ClipGradBy*`` for the optimizers' slot, and what it ported from torch."""
+"""Paddle: ``paddle.nn.ClipGradBy*`` for the optimizers' slot, and the functions that Paddle ported from torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOURCE = "paddlepaddle 3.3.1, paddle/nn/clip.py"
 
 
 def _names(name: str) -> tuple[str, ...]:
-    """The class, and the name of ``paddle.fluid`` that the module keeps."""
+    """The name of the class, and its name in ``paddle.fluid``, which the module keeps."""
     return (f"paddle.nn.{name}", f"paddle.nn.clip.{name}", f"paddle.nn.clip.{name.replace('ClipGradBy', 'GradientClipBy')}")
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow 2 and 1: ``tf.clip_by_*``, and what ``tf.contrib`` had."""
+"""TensorFlow 2 and 1: ``tf.clip_by_*`` and the functions of ``tf.contrib``."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ _CONTRIB_APIS: tuple[Api, ...] = (
         returns="a training operation, whose gradients are clipped",
         nones="it stays None",
         keyword="clip_gradient_norm",
-        dialect="keras.clipnorm",  # which has the 0 that is off
+        dialect="keras.clipnorm",  # in this dialect 0 means no clipping
         dialect_arguments={"clip_gradient_norm": "clipnorm"},
         targets={
             "gradclip": Target(

@@ -1,7 +1,7 @@
-"""The codemod: one source in, the migrated source and its sites out.
+"""The codemod: it takes one source and returns the migrated source and its sites.
 
-A source is read by LibCST; a name counts only where its imports make it one function of the table; what is changed are spans
-of the text, and no byte outside of them. ``calls`` decides, ``traps`` object, ``rewrite`` and ``imports`` write.
+LibCST parses the source. A name counts only if its imports resolve it to exactly one function of the table. Edits replace spans
+of the text; every byte outside these spans stays. ``calls`` decides, ``traps`` object, ``rewrite`` and ``imports`` write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 
 __all__ = ["migrate_source"]
 
-#: in lower case; without one there is nothing to find
+#: in lower case; a source without any of these words has no sites
 _WORDS = (
     *("clip", "clamp", "_norm", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
     *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
@@ -40,13 +40,13 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
     Args:
         source: Python 3.
-        options: what the user asked for.
+        options: the user's options.
 
     Returns:
-        The new source, equal to the old in every byte that no rewrite is about, and the sites in the order of the text.
+        The new source, in which each byte outside a rewrite equals the old one, and the sites in the order of the text.
 
     Raises:
-        SourceError: for what is not Python 3.
+        SourceError: if the source is not Python 3.
 
     Example:
         >>> from gradclip.migrate.codemod import migrate_source
@@ -60,7 +60,7 @@ def migrate_source(source: str, options: Options) -> Migrated:
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
     collects = gc.isenabled()
-    gc.disable()  # a tree is many objects, and none is garbage while it is read
+    gc.disable()  # a tree has many objects, and none becomes garbage during parsing
     try:
         migrated = _migrate(Source(source.removeprefix(_BOM)), options)
     except RecursionError:
@@ -86,7 +86,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
-    """Leave out a decision whose place lies within another: ``set_gradient_clip(Clip())`` and a whole clip are one each."""
+    """Drop a decision whose place lies within another: ``set_gradient_clip(Clip())`` and a handwritten clip are one site."""
     quotients = [decision.node for decision in decisions if decision.code in ("GM402", "GM113")]
     around = {outer for node in quotients for outer in source.ancestors(node)}
     decisions = [decision for decision in decisions if decision.code != "GM112" or decision.node not in around]
@@ -105,7 +105,7 @@ def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
 
 
 def _selected(decision: Decision, options: Options) -> bool:
-    """Whether the user wants to hear of a decision: by its code, or by that of its function."""
+    """Whether the user selected a decision, by its code or by the code of its function."""
     codes = [decision.code, *([decision.api.code] if decision.api is not None else [])]
     ignored = any(code.startswith(prefix) for code in codes for prefix in options.ignore)
     chosen = not options.select or any(code.startswith(prefix) for code in codes for prefix in options.select)
@@ -123,7 +123,7 @@ def _site(decision: Decision, source: Source) -> Site:
 
 
 def _decisions(context: Context) -> Iterator[Decision]:
-    """Every place that clips gradients or looks like it, each once."""
+    """Every place that clips gradients or looks like a clip, each once."""
     source = context.source
     names = _names(context)
     for call in source.any(cst.Call):
@@ -167,7 +167,7 @@ def _others(context: Context) -> Iterator[Decision]:
 
 
 def _names(context: Context) -> frozenset[str]:
-    """The last names that a call of interest can have in this source: imports and assignments may give new ones."""
+    """The last names that a relevant call can have in this source: imports and assignments may add new names."""
     telling = mentions.METHODS | byhand.METHODS | libraries.LAST_NAMES | _TABLE
     imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
     assigned = {
@@ -181,7 +181,7 @@ def _names(context: Context) -> frozenset[str]:
 
 
 def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
-    """Whether a name is read, and not called, bound, imported or a part of a longer one."""
+    """Whether the source reads a name that is not called, bound, imported or part of a longer name."""
     parent = source.parents.get(node)
     if isinstance(parent, cst.Attribute):
         return parent.attr is not node
@@ -206,7 +206,7 @@ def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
 
 
 def _imports(decisions: Sequence[Decision], context: Context) -> list[Edit]:
-    """The imports that the rewrites need, and those that they leave without a use."""
+    """The edits that add the imports that the rewrites need, and remove the imports that they leave unused."""
     source, resolver = context.source, context.resolver
     needs = [need for decision in decisions for need in decision.needs]
     objects = frozenset(
@@ -218,7 +218,7 @@ def _imports(decisions: Sequence[Decision], context: Context) -> list[Edit]:
 
 
 def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:
-    """A line above the statement of each manual place, if asked for, and of each change of meaning; each once."""
+    """One comment line above each manual place, if the user asks for it, and above each change of meaning; each line once."""
     source = context.source
     lines: dict[tuple[int, str], Edit] = {}
     for decision in decisions:

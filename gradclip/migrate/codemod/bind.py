@@ -1,4 +1,4 @@
-"""The arguments of a call bound to the native signature, before anything is made of them."""
+"""Bind the arguments of a call to the native signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BindError", "bind", "literal", "number"]
 
 
 class BindError(ValueError):
-    """Arguments that no one can bind by reading: starred, or not those of the signature."""
+    """Arguments that static reading cannot bind: starred ones, or ones that the signature lacks."""
 
     def __init__(self, message: str, *, starred: bool = False) -> None:
         super().__init__(message)
@@ -21,10 +21,10 @@ class BindError(ValueError):
 
 
 def bind(call: cst.Call, signature: inspect.Signature) -> Mapping[str, cst.Arg]:
-    """The arguments that are given, by the name of their parameter, in the order of the call.
+    """The given arguments by parameter name, in the order of the call.
 
     Raises:
-        BindError: for ``*args`` and ``**kwargs``, and for what the signature does not take.
+        BindError: for ``*args`` and ``**kwargs``, and for arguments that the signature lacks.
     """
     if any(argument.star for argument in call.args):
         raise BindError("It is called with * or **, so that its arguments cannot be read here.", starred=True)
@@ -39,13 +39,13 @@ def bind(call: cst.Call, signature: inspect.Signature) -> Mapping[str, cst.Arg]:
 
 
 def literal(node: cst.BaseExpression) -> object:
-    """The value of a literal: a number, a bool, None, a string, ``float("inf")``; ``...`` for anything else."""
+    """The value of a literal: a number, a bool, None, a string, ``float("inf")``; ``...`` for any other expression."""
     if isinstance(node, cst.Name):
         return {"None": None, "True": True, "False": False}.get(node.value, ...)
     if isinstance(node, (cst.Integer, cst.Float)):
         return node.evaluated_value
     if isinstance(node, cst.SimpleString):
-        return node.raw_value  # to evaluate it could warn of what it escapes
+        return node.raw_value  # evaluating the string could warn about its escapes
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, (cst.Minus, cst.Plus)):
         inner = literal(node.expression)
         if isinstance(inner, (int, float)):
@@ -61,6 +61,6 @@ def literal(node: cst.BaseExpression) -> object:
 
 
 def number(node: cst.BaseExpression) -> float | None:
-    """The value of a literal that is a number."""
+    """The value of a numeric literal."""
     value = literal(node)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

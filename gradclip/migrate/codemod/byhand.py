@@ -1,4 +1,4 @@
-"""Clips by value that are written out with a general function. They are shown, and left."""
+"""Clips by value that a source writes with a general function; the codemod reports them and does not rewrite them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER = re.compile(r"ratio|prob|advantage|value_pred|log|reward|action|loss|wei
 
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """``np.clip``, ``jnp.clip``, ``torch.clamp``, ``p.grad.data.clamp_``: of a gradient, or of something else."""
+    """Decide on ``np.clip``, ``jnp.clip``, ``torch.clamp``, ``p.grad.data.clamp_``: the argument may be a gradient or not."""
     if last_name(node.func) in _NESTED:
         yield from _nested(node, context)
         return
@@ -58,7 +58,7 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
 
 
 def _clamp(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Decision | None:
-    """``p.grad.data.clamp_(-c, c)`` of a parameter, as gradclip's call; None for any other clip by value."""
+    """``p.grad.data.clamp_(-c, c)`` of a parameter, as a call of gradclip; None for any other clip by value."""
     source, options = context.source, context.options
     owner = re.fullmatch(r"(.+)\.grad(\.data)?", source.one_line(clipped))
     limits = [argument.value for argument in node.args if _is_limit(argument)]
@@ -83,7 +83,7 @@ def _clamp(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Dec
 
 
 def _nested(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """``tf.minimum(tf.maximum(grads, -1), 1)``: a clip by value."""
+    """Decide on ``tf.minimum(tf.maximum(grads, -1), 1)``, a clip by value."""
     for argument in node.args[:2]:
         inner = argument.value
         if isinstance(inner, cst.Call) and last_name(inner.func) == _NESTED[last_name(node.func)]:
@@ -123,7 +123,7 @@ def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None,
 
 
 def _out(node: cst.Call, function: str | None, context: Context) -> str:
-    """The array that a call writes into: ``out=``, or the fourth argument of NumPy's, the third of its method."""
+    """The array that a call writes to: ``out=``, the fourth argument of NumPy's function, or the third of its method."""
     for place, argument in enumerate(node.args):
         by_place = argument.keyword is None and place == (2 if function is None else 3) and not argument.star
         if by_place or (argument.keyword is not None and argument.keyword.value == "out"):
@@ -136,7 +136,7 @@ def _is_limit(argument: cst.Arg) -> bool:
 
 
 def _mapped(node: cst.Call, context: Context) -> str:
-    """``grads`` of ``tree_map(lambda g: jnp.clip(g, -c, c), grads)``."""
+    """``grads`` in ``tree_map(lambda g: jnp.clip(g, -c, c), grads)``."""
     function = context.source.parents[node]
     argument = context.source.parents.get(function)
     outer = context.source.parents.get(argument) if isinstance(argument, cst.Arg) else None
@@ -146,7 +146,7 @@ def _mapped(node: cst.Call, context: Context) -> str:
 
 
 def _lost(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> str:
-    """Trap 13: ``for d in [...]: d = d / n; np.clip(d, -5, 5, out=d)`` clips the quotients, which nothing keeps."""
+    """Trap 13: ``for d in [...]: d = d / n; np.clip(d, -5, 5, out=d)`` clips the quotients, which are then lost."""
     if not isinstance(clipped, cst.Name):
         return ""
     loop = context.source.within(node, cst.For)

@@ -1,4 +1,4 @@
-"""Calls of the table's functions: which one it is, whether a trap speaks against it, and what becomes of it."""
+"""Calls of the table's functions: find the function, check the traps, and decide on the outcome."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["decide", "manual", "unchanged"]
 
 
 def manual(node: cst.CSTNode, finding: Finding, api: Api | None = None) -> Decision:
-    """A place that is left to a person."""
+    """A place for a person to migrate."""
     code = CODES[finding.code]
     return Decision(node, finding.code, Outcome.MANUAL, finding.reason or code.reason, finding.advice or code.advice, api)
 
 
 def unchanged(node: cst.CSTNode, code: str, reason: str = "", api: Api | None = None) -> Decision:
-    """A place that is right as it is."""
+    """A place that needs no change."""
     return Decision(node, code, Outcome.UNCHANGED, reason or CODES[code].reason, api=api)
 
 
 def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
-    """What becomes of a call, if its name is known to be a function's of the table."""
+    """Decide on a call whose name resolves to a function of the table."""
     names = context.resolver.names(call.func)
     known = sorted(names.qualified & BY_NAME.keys())
     if known:
@@ -81,7 +81,7 @@ def _function(call: cst.Call, known: list[str], names: Names, context: Context) 
 
 
 def _problem(call: cst.Call, names: Names, functions: int, known: list[str], context: Context) -> Finding | None:
-    """Why a name is not exactly one function."""
+    """Why a name does not resolve to exactly one function."""
     written = context.source.code(call.func)
     others = sorted(names.qualified - set(known))
     if BY_NAME[known[0]].code in {BY_NAME[name].code for name in context.replaced.values()}:
@@ -103,7 +103,7 @@ def _problem(call: cst.Call, names: Names, functions: int, known: list[str], con
 
 
 def _keyword(call: cst.Call, name: str, api: Api, names: Names, context: Context) -> Decision | None:
-    """A keyword of a constructor; None where it is not given."""
+    """Decide on a keyword of a constructor; None if the call does not pass it."""
     given = {a.keyword.value: a for a in call.args if a.keyword is not None}
     arguments: Mapping[str, cst.Arg] = {k: a for k, a in given.items() if k == api.keyword}
     if not arguments and len(api.signature.parameters) > 3:
@@ -124,7 +124,7 @@ def _keyword(call: cst.Call, name: str, api: Api, names: Names, context: Context
 
 
 def _apply(found: ApiCall) -> Decision:
-    """A call of one function with its arguments bound: a look-alike, a trap, another framework's, or a rewrite."""
+    """Decide on a call of one function with its arguments bound: a look-alike, a trap, a crossing, or a rewrite."""
     api, options = found.api, found.context.options
     alike = _look_alike(found)
     if alike:
@@ -158,7 +158,7 @@ def _apply(found: ApiCall) -> Decision:
 
 
 def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> Decision:
-    """A rewrite; where it changes what training does, with the comment and the assignment that go with it."""
+    """A rewrite; if it changes training, it includes the comment and the assignment for this change."""
     reason = decision.reason or "gradclip's function means the same."
     taken = [text for assumed in (sparse.assumption, shared.assumption, keras.assumption) if (text := assumed(found))]
     decision = replace(decision, assumption="; ".join(taken))
@@ -172,7 +172,7 @@ def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> D
 
 
 def _only_measures(found: ApiCall) -> bool:
-    """A norm, and a clip whose limit is infinite."""
+    """Whether a call only measures: a function that returns a norm, or a clip with an infinite limit."""
     if found.api.kind is Kind.MEASURE:
         return True
     limit = found.arguments.get("max_norm")
@@ -180,7 +180,7 @@ def _only_measures(found: ApiCall) -> bool:
 
 
 def _look_alike(found: ApiCall) -> str:
-    """Why a functional clip is not one of a gradient; nothing if it may be."""
+    """Why a functional clip does not clip a gradient; "" if it may clip one."""
     tensors, gradients = found.tensors, found.context.gradients
     if found.api.kind is not Kind.RETURNED or tensors is None or not found.api.dialect.startswith("tensorflow."):
         return ""

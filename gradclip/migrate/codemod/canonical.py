@@ -1,4 +1,4 @@
-"""A clip by norm that is written out as a whole (a loop for the norm, a coefficient, a product), to one call of gradclip."""
+"""Replace a handwritten clip by norm (a loop for the norm, a coefficient, a product) with one call of gradclip."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gradclip.migrate.model import Outcome
 
 __all__ = ["beside_torch", "rewritten"]
 
-_MOST = 6  #: statements of a block that are one clip
+_MOST = 6  #: the maximal number of statements in one clip
 _GRAD = "_p.grad"
 _SQUARES = (f"total({_GRAD} ** 2)", f"norm({_GRAD}) ** 2")
-#: the norm, as :class:`_Plain` spells it; a name with an underscore stands for any expression
+#: the norm as :class:`_Plain` normalises it; a name with an underscore matches any expression
 _NORMS = (
     *(f"_N = sqrt(sum({square} for _p in _P))" for square in _SQUARES),
     f"_N = norm([norm({_GRAD}) for _p in _P])",
@@ -38,20 +38,20 @@ _SCALES = (
     f"_C = min(_L / _N, 1)\n{_LOOP}_C",
 )
 _TEMPLATES = tuple(ast.parse(f"{norm}\n{scale}").body for norm in _NORMS for scale in _SCALES)
-_EPSILON = 1e-6  #: torch's: others are nobody's dialect
+_EPSILON = 1e-6  #: torch's epsilon; no dialect uses another one
 _NUMBER = re.compile(r"\.item\(|float\(|math\.|np\.|numpy\.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A clip in a block."""
+    """A clip found in a block."""
 
     statements: Sequence[cst.CSTNode]
     names: dict[str, ast.expr]
 
 
 def rewritten(node: cst.BinaryOperation, context: Context) -> Decision | None:
-    """The call that does the same as the statements around a quotient; None where they are no clip of a known dialect."""
+    """The call that is equivalent to the statements around a quotient; None if they are not a clip of a known dialect."""
     modules, options = context.resolver.modules, context.options
     for_torch = "torch" in modules and "mxnet" not in modules and (not options.sources or "torch" in options.sources)
     if not for_torch or options.to != "gradclip" or options.lint:
@@ -103,24 +103,24 @@ def _call(
 
 
 def beside_torch(needs: Sequence[Need], context: Context) -> tuple[Need, ...]:
-    """The same imports, among those that torch's is one of."""
+    """The same imports, placed beside the import of torch."""
     torch = (one for one in context.resolver.bindings if one.qualified.partition(".")[0] == "torch")
     anchor = min((one.node for one in torch), key=context.source.start, default=None)
     return tuple(replace(need, anchor=anchor) for need in needs)
 
 
 def _comments(text: str) -> Iterator[str]:
-    """The comments in what is replaced, which stay."""
+    """The comments in the replaced text; the rewrite preserves them."""
     for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(text)).readline):
         if token.type == tokenize.COMMENT:
             yield token.string
 
 
 def _is_wanted(name: str, begin: int, end: int, first: cst.CSTNode, context: Context) -> bool:
-    """Whether what the replaced statements give a name is read in another place."""
+    """Whether other code reads a name that the replaced statements bind."""
     source, resolver, function = context.source, context.resolver, context.source.function(first)
     if not name.isidentifier():
-        return True  # an attribute or an element, which anybody may read
+        return True  # an attribute or an element, which any code may read
     for use in resolver.uses.get(name, ()):
         start = source.start(use)
         if begin <= start < end:
@@ -171,7 +171,7 @@ def _matched(statements: Sequence[cst.CSTNode], source: Source) -> dict[str, ast
 
 
 def _unify(template: object, node: object, names: dict[str, ast.expr]) -> bool:
-    """Whether a tree has the form of a template, whose names with an underscore stand for one expression each."""
+    """Whether a tree matches a template; each name with an underscore in the template matches one expression."""
     if isinstance(template, ast.Name) and template.id.startswith("_"):
         if not isinstance(node, ast.expr):
             return False
@@ -190,10 +190,10 @@ def _unify(template: object, node: object, names: dict[str, ast.expr]) -> bool:
 
 
 class _Plain(ast.NodeTransformer):
-    """The many ways to write the same, in one: ``torch.sqrt(x)`` and ``x ** 0.5`` as ``sqrt(x)``."""
+    """Normalise equivalent spellings to one: ``torch.sqrt(x)`` and ``x ** 0.5`` become ``sqrt(x)``."""
 
     def statements(self, node: ast.stmt) -> Iterator[ast.stmt]:
-        """A statement, or what an ``if`` that asks for None guards."""
+        """A statement, or the body of an ``if`` that tests for None."""
         made = self.visit(node)
         if isinstance(made, ast.For):
             made.body = [inner for one in made.body for inner in self._guarded(one, made.target)]
@@ -293,7 +293,7 @@ class _Plain(ast.NodeTransformer):
 
     @staticmethod
     def _all(part: ast.comprehension) -> ast.comprehension:
-        """Without the question whether a gradient is there."""
+        """A comprehension without its test that a gradient exists."""
         ifs = [one for one in part.ifs if ast.unparse(one) != f"{ast.unparse(part.target)}.grad is not None"]
         return ast.comprehension(part.target, part.iter, ifs, part.is_async)
 

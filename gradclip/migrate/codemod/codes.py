@@ -1,7 +1,7 @@
-"""Every code of the codemod with its title, its reason and its advice; ``docs/migrate-codes.md`` is made from it.
+"""Every code of the codemod with its title, reason and advice; ``docs/migrate-codes.md`` is generated from it.
 
-``GM0xx`` needs no change, ``GM1xx`` are traps, ``GM2xx`` unreadable names and arguments, ``GM3xx`` other frameworks,
-``GM4xx`` handwritten clips, ``GM5xx`` trainers' configurations. A rewritten call has the code of its function in the table.
+``GM0xx`` needs no change, ``GM1xx`` are traps, ``GM2xx`` unreadable names and arguments, ``GM3xx`` other frameworks, ``GM4xx``
+handwritten clips, ``GM5xx`` trainers' configurations. A rewritten call has the code of its function in the table.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PAGE = "docs/migrate-codes.md"
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a code means."""
+    """The meaning of a code."""
 
     code: str
     title: str
-    reason: str  #: one sentence, unless the place has a more specific one
-    advice: str  #: what to do; empty if there is nothing to do
+    reason: str  #: one sentence; a place may have a more specific one
+    advice: str  #: what the user should do; empty if nothing
 
 
 _CODES = (
@@ -246,12 +246,12 @@ CODES: Mapping[str, Code] = {code.code: code for code in _CODES}
 
 
 def link(code: str) -> str:
-    """Where the documentation says more."""
+    """The link to the documentation of a code."""
     return f"{_PAGE}#{code.lower()}"
 
 
 def markdown() -> str:
-    """The page of the codes."""
+    """The documentation page of the codes."""
     lines = [
         "# The codes of `gradclip migrate`",
         "",

@@ -1,4 +1,4 @@
-"""Keys of trainers' configurations: reported, never rewritten."""
+"""Keys of trainers' configurations: the codemod reports them and never rewrites them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ KEYS = {
     "clip_grad": "GM504",
     "gradient_clip_norm": "GM504",
     "CLIP_GRADIENTS": "GM504",
-    "clip_grad_by_norm": "GM504",  # PaddleDetection's, with the next
+    "clip_grad_by_norm": "GM504",  # PaddleDetection's, like the next key
     "clip_grad_by_value": "GM504",
     "grad_clip_cfg": "GM504",  # PaddleSeg's
 }
-_NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: a value of its own is settings, or anything
+_NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
 _OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
 _CLIPS = frozenset({"clipnorm", "global_clipnorm", "clipvalue"})
 _TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
-_AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects have, beside the libraries of the next line
+_AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects use, not only the libraries in the next line
 _OF_AGENTS = frozenset({"ray", "sb3_contrib", "stable_baselines", "stable_baselines3", "tianshou", "trl"})
 _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 
 def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
-    """``Trainer(gradient_clip_val=0.5)``, ``TrainingArguments(max_grad_norm=1.0)``, ``dict(grad_clip=dict(max_norm=35))``."""
+    """Report ``Trainer(gradient_clip_val=0.5)``, ``TrainingArguments(max_grad_norm=1.0)`` and similar calls."""
     call = context.source.parents.get(node)
     if node.keyword is None or not isinstance(call, cst.Call):
         return
@@ -69,7 +69,7 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
 
 
 def _is_own_agent(call: cst.Call, context: Context) -> bool:
-    """Whether ``PPO`` is a class of the project: one that is imported, and from none of the libraries."""
+    """Whether ``PPO`` is a class of the project: the source imports it, and from none of the libraries."""
     qualified = context.resolver.names(call.func).qualified
     return bool(_AGENTS.search(last_name(call.func)) and qualified) and not any(
         name.partition(".")[0] in _OF_AGENTS for name in qualified
@@ -77,7 +77,7 @@ def _is_own_agent(call: cst.Call, context: Context) -> bool:
 
 
 def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
-    """``{"gradient_clipping": 1.0}``, ``{"clipnorm": 1.0}``."""
+    """Report ``{"gradient_clipping": 1.0}``, ``{"clipnorm": 1.0}``."""
     key = node.key.raw_value if isinstance(node.key, cst.SimpleString) else None
     if not isinstance(key, str) or literal(node.value) is None:
         return
@@ -96,7 +96,7 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
 
 
 def _own(node: cst.DictElement, context: Context) -> str:
-    """Why ``max_grad_norm`` of a dictionary is the project's own to read; nothing where a trainer may."""
+    """Why only the project reads ``max_grad_norm`` of a dictionary; "" if a trainer may read it."""
     key = "max_grad_norm"
     if last_name(node.value) == key:
         return f"`{key}` is what this source was given, and hands on."
@@ -108,13 +108,13 @@ def _own(node: cst.DictElement, context: Context) -> str:
 
 
 def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
-    """``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``."""
+    """Report ``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``."""
     if isinstance(context.source.within(node, cst.AssignTarget), cst.AssignTarget):
         yield _manual(node, "CLIP_GRADIENTS")
 
 
 def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
-    """``optimizer.clipnorm = 1.0``; not ``self.clipnorm = clipnorm``, by which a class keeps what it was given."""
+    """Report ``optimizer.clipnorm = 1.0``, but not ``self.clipnorm = clipnorm``, with which a class stores its argument."""
     holder = context.source.parents[node]
     statement = context.source.parents.get(holder)
     if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign) or last_name(node.value) == "self":
@@ -128,7 +128,7 @@ def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
 
 
 def setting(node: cst.Attribute, context: Context) -> Iterator[Decision]:
-    """``config.grad_clip_norm = 1.0``, ``cfg.optim_wrapper.clip_grad = dict(max_norm=35)``."""
+    """Report ``config.grad_clip_norm = 1.0``, ``cfg.optim_wrapper.clip_grad = dict(max_norm=35)``."""
     holder = context.source.parents[node]
     statement = context.source.parents.get(holder)
     if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign):
@@ -144,7 +144,7 @@ def setting(node: cst.Attribute, context: Context) -> Iterator[Decision]:
 
 
 def is_setting(name: str) -> bool:
-    """Whether an attribute's name is that of a limit in a configuration."""
+    """Whether the name of an attribute is a name for a limit in a configuration."""
     return _OWN.fullmatch(name) is not None
 
 
@@ -153,6 +153,6 @@ def _manual(node: cst.CSTNode, key: str) -> Decision:
 
 
 def _is_settings(node: cst.BaseExpression, context: Context) -> bool:
-    """``dict(max_norm=35, norm_type=2)``: what mmcv's and others' configurations hand to torch's clip."""
+    """Whether a value is like ``dict(max_norm=35, norm_type=2)``: configurations such as mmcv's pass it to torch's clip."""
     settings = isinstance(node, cst.Dict) or (isinstance(node, cst.Call) and last_name(node.func) == "dict")
     return settings and re.search(r"max_norm|clip_value|norm_type|type|clip_norm", context.source.code(node)) is not None

@@ -1,4 +1,4 @@
-"""The line to write by hand, where a call cannot be rewritten: the source's rule in the place where a framework clips."""
+"""The line to write by hand if a call cannot be rewritten: the source's rule in the place where the other framework clips."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLACES = {
 
 
 def rule(found: ApiCall) -> str:
-    """``gradclip.dialects.torch.clip_grad_norm(1.0)``, or nothing where no dialect says what the call means."""
+    """``gradclip.dialects.torch.clip_grad_norm(1.0)``; "" if no dialect defines the meaning of the call."""
     if not found.api.dialect:
         return ""
     module, _, name = found.api.dialect.partition(".")
@@ -52,7 +52,7 @@ def rule(found: ApiCall) -> str:
 
 
 def filled(form: str, found: ApiCall) -> str:
-    """A form of the table with the arguments of the call in it."""
+    """A form of the table, filled with the arguments of the call."""
 
     def text(match: re.Match[str]) -> str:
         argument = found.arguments.get(match[1])
@@ -65,10 +65,10 @@ def filled(form: str, found: ApiCall) -> str:
 
 
 def crossing(found: ApiCall) -> Finding | None:
-    """Why a call cannot go to the other framework as it is, with the line that can; None if it can.
+    """Why a call cannot move to the other framework unchanged, with the line that replaces it; None if it can.
 
-    A call that takes gradients as values goes anywhere: gradclip's function of the same name and arguments takes those of
-    every framework. So does one that takes parameters, between the two frameworks whose parameters hold their gradients.
+    A call that takes gradients as values can move anywhere: gradclip's function of the same name accepts the gradients of every
+    framework. A call that takes parameters can move between torch and Paddle, whose parameters store their gradients.
     """
     to, made = found.context.options.to, rule(found)
     kind = found.api.kind
@@ -106,5 +106,5 @@ def _by_hand(found: ApiCall) -> str:
 
 
 def no_rewrite(found: ApiCall) -> Finding:
-    """Why there is no rewrite within gradclip, or within the framework."""
+    """Why no rewrite exists within gradclip or within the framework."""
     return Finding("GM303", found.api.note, _by_hand(found) or ("Keep it." if found.api.status == "current" else ""))

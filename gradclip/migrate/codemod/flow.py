@@ -1,4 +1,4 @@
-"""The order of things in a training step: where gradients come to be, are unscaled, are clipped, and are taken."""
+"""The order of a training step: the calls that make, unscale, clip and use gradients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One call that matters."""
+    """One relevant call."""
 
     kind: str  #: "backward", "step", "unscale", "scale", "reduce"
     start: int
@@ -38,7 +38,7 @@ class Event:
 
 
 class Flow:
-    """The events of one source, by the function that they are in."""
+    """The events of one source, grouped by function."""
 
     def __init__(self, source: Source, resolver: Resolver) -> None:
         self._source, self._resolver = source, resolver
@@ -60,7 +60,7 @@ class Flow:
         return _KINDS.get(name, "")
 
     def events(self, node: cst.CSTNode, *kinds: str) -> list[Event]:
-        """Those of the function that a node is in, in order, without those that never run together with it."""
+        """The events in the function of a node, in order, without events that never run together with the node."""
         found = self._events.get(self._source.function(node), ())
         conditions = self._conditions(node)
         mine = [
@@ -73,7 +73,7 @@ class Flow:
         return sorted(mine, key=lambda event: event.start)
 
     def _conditions(self, node: cst.CSTNode) -> frozenset[tuple[str, bool]]:
-        """The tests of the ``if``s that a node is in, and whether each holds where it is."""
+        """The tests of the ``if``s that enclose a node, each with its value at the node."""
         found = set()
         inner = node
         for outer in self._source.ancestors(node):

@@ -1,4 +1,4 @@
-"""What the rooms of the codemod hand each other: the context of a source, a known call, what was found about it."""
+"""The data that the modules of the codemod exchange: the context of a source, a call, a finding, a decision."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ _BY_VALUE = ("clip_grad_value", "clip_by_value", "clipvalue", "optax.clip", "cli
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One source and what the user asked for."""
+    """One source and the user's options."""
 
     source: Source
     resolver: Resolver
     gradients: Gradients
     flow: Flow
     options: Options
-    replaced: Mapping[cst.CSTNode, str]  #: the places that replace a function, with its qualified name
+    replaced: Mapping[cst.CSTNode, str]  #: places that replace a function -> its qualified name
 
     def keeps(self, code: str) -> bool:
-        """Whether a finding counts: not one of a trap that the user asked to ignore."""
+        """Whether a finding counts: the user did not ask to ignore its trap."""
         return not (code.startswith("GM1") and code.startswith(tuple(self.options.ignore)))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason not to rewrite, or not without a word."""
+    """A reason not to rewrite, or to rewrite only with a comment."""
 
     code: str
-    reason: str = ""  #: the code's own where it is empty
+    reason: str = ""  #: if empty, the reason of the code applies
     advice: str = ""
-    changes: bool = False  #: the code is as its author meant it, but a rewrite would change what training does
-    prefix: str = ""  #: what to put before the call where a change is allowed
+    changes: bool = False  #: the code does what its author meant, but a rewrite would change training
+    prefix: str = ""  #: text to insert before the call if a change is allowed
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A call that is known to be of one function of the table, with its arguments bound."""
+    """A call of one function of the table, with its arguments bound."""
 
     context: Context
     call: cst.Call
     api: Api
-    name: str  #: the qualified name that it was called by
+    name: str  #: the qualified name that the call uses
     arguments: Mapping[str, cst.Arg]
     target: Target | None
 
     @property
     def limits(self) -> Mapping[str, cst.BaseExpression]:
-        """The limits and bounds that are given, by parameter."""
+        """The given limits and bounds, by parameter."""
         given = {self.api.keyword} if self.api.kind is Kind.KEYWORD else _LIMITS
         return {name: argument.value for name, argument in self.arguments.items() if name in given}
 
     @property
     def tensors(self) -> cst.BaseExpression | None:
-        """The parameters or gradients that are handed to it."""
+        """The parameters or gradients that the call clips."""
         return next((self.arguments[name].value for name in _TENSORS if name in self.arguments), None)
 
     @property
@@ -81,13 +81,13 @@ class ApiCall:
 
     @property
     def crosses(self) -> bool:
-        """Whether it is to go to another framework than its own."""
+        """Whether the user wants the call in another framework."""
         return self.context.options.to not in ("gradclip", family(self.api.framework))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How one place ends."""
+    """The outcome for one place."""
 
     node: cst.CSTNode
     code: str
@@ -96,13 +96,13 @@ class Decision:
     advice: str = ""
     api: Api | None = None
     edits: tuple[Edit, ...] = ()
-    released: tuple[cst.CSTNode, ...] = ()  #: the names that an edit removes
-    needs: tuple[Need, ...] = ()  #: the imports that the edits want
-    uses: str = ""  #: the import that they use, which is there already
-    comment: str = ""  #: to be written above: what a permitted change does
-    assumption: str = ""  #: what the rewrite takes for granted
+    released: tuple[cst.CSTNode, ...] = ()  #: the names that the edits remove
+    needs: tuple[Need, ...] = ()  #: the imports that the edits need
+    uses: str = ""  #: the existing import that the edits use
+    comment: str = ""  #: a comment to write above: the effect of a permitted change
+    assumption: str = ""  #: the assumption that the rewrite makes
 
 
 def family(framework: str) -> str:
-    """The framework of ``--to`` that a framework of the table belongs to."""
+    """The framework of ``--to`` for a framework of the table."""
     return {"optax": "jax", "keras": "tensorflow"}.get(framework, framework)

@@ -1,4 +1,4 @@
-"""Whether an expression is a gradient: by its name, or by where its value comes from."""
+"""Whether an expression is a gradient: its name or the source of its value tells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOMETHING_ELSE = words(
     "norm norms clip max min requires no use has with enable is scaler scale fn acc accum accumulation steps step action "
     "actions dqda checkpoint checkpointing penalty normed normalized normalised"
 )
-_BY_HAND = re.compile(r"d([A-Z]\w*|[wbuv]\w{0,2})")  # dW, dWxh, db: of derivations on paper
+_BY_HAND = re.compile(r"d([A-Z]\w*|[wbuv]\w{0,2})")  # dW, dWxh, db: names from derivations on paper
 _MAKES = words(
     "gradient gradients compute_gradients compute_grads get_gradients get_unscaled_gradients grad value_and_grad "
     "clip_by_global_norm clip_by_norm"
@@ -37,13 +37,13 @@ _PARAMETER = re.compile(
 
 
 class Gradients:
-    """What the names and the values of one source say."""
+    """Finds gradients by the names and the values in one source."""
 
     def __init__(self, source: Source, resolver: Resolver) -> None:
         self._source, self._resolver = source, resolver
 
     def is_gradient(self, node: cst.BaseExpression, depth: int = 4) -> bool:
-        """Whether something says that ``node`` is a gradient, or several."""
+        """Whether ``node`` is a gradient or several gradients, by name or by value."""
         if depth == 0:
             return False
         if isinstance(node, cst.Attribute):
@@ -65,7 +65,7 @@ class Gradients:
         return False
 
     def is_taken(self, call: cst.Call) -> bool:
-        """Whether what a call returns is named as gradients are, or goes to what applies them."""
+        """Whether the result of a call has a gradient's name, or goes to a function that applies gradients."""
         holder = self._source.parents[call]
         if isinstance(holder, cst.Assign):
             target = holder.targets[0].target
@@ -78,7 +78,7 @@ class Gradients:
         return self._is_applied(call)
 
     def _is_applied(self, node: cst.CSTNode) -> bool:
-        """Whether a value is a part of what ``apply_gradients`` is handed."""
+        """Whether a value is part of an argument of ``apply_gradients`` or a similar function."""
         function = self._source.function(node)
         for outer in self._source.ancestors(node):
             if isinstance(outer, cst.Call) and last_name(outer.func) in _APPLIES:
@@ -97,18 +97,18 @@ class Gradients:
         return False
 
     def is_action(self, node: cst.BaseExpression) -> bool:
-        """The gradient of an action, which DDPG clips or inverts, and not of a parameter."""
+        """Whether a node is the gradient of an action, which DDPG clips or inverts, not of a parameter."""
         return bool(re.search(r"action|dqda", self._source.code(node), re.IGNORECASE))
 
     def is_parameter(self, node: cst.BaseExpression) -> bool:
-        """``p.data``, ``weight``: a parameter and not its gradient."""
+        """Whether a node is a parameter, not its gradient: ``p.data``, ``weight``."""
         parts = dotted(node)
         if parts is None or "grad" in parts:
             return False
         return bool(_PARAMETER.search(parts[-2] if len(parts) > 1 and parts[-1] == "data" else parts[-1]))
 
     def is_named(self, name: str) -> bool:
-        """Whether a name is that of gradients."""
+        """Whether a name is a name for gradients."""
         words = {word.lower() for word in _WORDS.findall(name)}
         return bool(words & _GRADIENT and not words & _SOMETHING_ELSE) or _BY_HAND.fullmatch(name) is not None
 
@@ -150,7 +150,7 @@ class Gradients:
         return False
 
     def _iterates(self, iterable: cst.BaseExpression, place: cst.CSTNode, depth: int) -> bool:
-        """The target of a loop: over gradients, over ``zip(grads, variables)``, over ``(gradient, variable)`` pairs."""
+        """Whether a place is a loop's target: over gradients, ``zip(grads, variables)``, or ``(gradient, variable)`` pairs."""
         if not isinstance(iterable, cst.Call) or last_name(iterable.func) not in ("zip", "enumerate"):
             return self.is_gradient(iterable, depth - 1) and self._place_in_pair(place) != 1
         if last_name(iterable.func) == "enumerate":
@@ -163,7 +163,7 @@ class Gradients:
         return self.is_gradient(iterable.args[number].value, depth - 1)
 
     def _place_in_pair(self, place: cst.CSTNode) -> int | None:
-        """Which element of the innermost tuple of targets; None for a target by itself."""
+        """The index in the innermost tuple of targets; None for a target outside of a tuple."""
         element = self._source.parents.get(place)
         pair = self._source.parents.get(element) if isinstance(element, cst.Element) else None
         if not isinstance(pair, (cst.Tuple, cst.List)):
@@ -171,7 +171,7 @@ class Gradients:
         return next((number for number, item in enumerate(pair.elements) if item is element), None)
 
     def _is_passed(self, place: cst.CSTNode, depth: int) -> bool:
-        """The parameter of a function that this source calls with gradients."""
+        """Whether a place is a parameter of a function that this source calls with gradients."""
         parameters = self._source.parents.get(place)
         function = self._source.parents.get(parameters) if isinstance(parameters, cst.Parameters) else None
         if not isinstance(place, cst.Param) or not isinstance(function, cst.FunctionDef):
@@ -188,26 +188,26 @@ class Gradients:
 
     @functools.cached_property
     def _calls(self) -> Mapping[str, list[cst.Call]]:
-        """The calls of each name."""
+        """The calls by name."""
         found: dict[str, list[cst.Call]] = defaultdict(list)
         for call in self._source.any(cst.Call):
             found[last_name(call.func)].append(call)
         return found
 
     def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
-        """The parameter of ``lambda g: ...`` in ``map(lambda g: ..., grads)``, or of a function with a telling name."""
+        """Whether a place is the parameter of a lambda in ``map(lambda g: ..., grads)``, or of a function with a known name."""
         function = self._source.within(place, cst.Lambda, cst.FunctionDef)
         argument = self._source.parents.get(function) if isinstance(function, cst.Lambda) else None
         call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
         if not isinstance(call, cst.Call) or not call.args or call.args[0] is not argument:
             return False
-        if last_name(call.func) == "register_hook":  # torch's, of a tensor: the argument is its gradient
+        if last_name(call.func) == "register_hook":  # torch calls a tensor's hook with the gradient
             return True
         return any(self.is_gradient(other.value, depth - 1) for other in call.args[1:])
 
 
 def mentions_norm(text: str) -> bool:
-    """Whether the text of a limit speaks of a norm: ``args.max_grad_norm``."""
+    """Whether the text of a limit mentions a norm: ``args.max_grad_norm``."""
     return bool(_NORM.search(text))
 
 

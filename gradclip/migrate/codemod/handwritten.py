@@ -1,4 +1,4 @@
-"""Clips by norm that are written out: a norm of gradients, a quotient of a limit and it, a product with the gradients."""
+"""Handwritten clips by norm: a norm of gradients, a quotient of a limit and the norm, a product with the gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADAPTIVE = re.compile(r"agc|adaptive|unit_?wise", re.IGNORECASE)
 
 
 def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
-    """A quotient that is the coefficient of a clip by norm, or the part of one."""
+    """Decide on a quotient that is the coefficient of a clip by norm, or part of one."""
     above, below = measured_norm(node.right, context), measured_norm(node.left, context)
     if (above or below) and _is_without_gradients(node, context):
         return
@@ -39,11 +39,11 @@ def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
     elif is_limit(node.right, strict=True) or number(node.left) is None or not _assigned(node, context):
         return
     elif _multiplies_gradients(node, context) and _is_bounded(node, "", context):
-        yield _decision(node, node.left, node.right, context)  # whatever its norm is called
+        yield _decision(node, node.left, node.right, context)  # the name of the norm does not matter
 
 
 def _by_a_norm(node: cst.BinaryOperation, norm: str, context: Context) -> Iterator[Decision]:
-    """``limit / norm``, and ``1 / norm`` or ``g / norm`` with a limit beside it."""
+    """Decide on ``limit / norm``, and on ``1 / norm`` or ``g / norm`` beside a limit."""
     limit = next((factor for factor in factors(node, context) if is_limit(factor, strict=True)), None)
     touches = _touches(node, norm, context)
     if limit is None and touches:
@@ -64,7 +64,7 @@ def _unbounded(node: cst.BinaryOperation, context: Context) -> Decision:
 
 
 def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.BaseExpression, context: Context) -> Decision:
-    """What to write in the place of a clip, by what its epsilon and its scope say."""
+    """The replacement for a clip, which depends on its epsilon and its scope."""
     whole = canonical.rewritten(node, context)
     if whole is not None:
         return whole
@@ -83,11 +83,11 @@ def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.Ba
     return manual(node, Finding("GM402", advice=advice))
 
 
-# ---- what happens with it ----------------------------------------------------------------------------------------------
+# ---- the use of a quotient ---------------------------------------------------------------------------------------------
 
 
 def _is_without_gradients(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether a function speaks of no gradients: then it is parameters that are kept in a ball."""
+    """Whether a function mentions no gradients: then it projects parameters onto a ball."""
     function = context.source.within(node, cst.FunctionDef)
     if function is None:
         return False
@@ -96,7 +96,7 @@ def _is_without_gradients(node: cst.BinaryOperation, context: Context) -> bool:
 
 
 def _touches(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether a quotient has to do with gradients: by what it multiplies, by its norm, or by the function that it is in."""
+    """Whether a quotient concerns gradients: by its factors, by its norm, or by the name of its function."""
     if _multiplies_gradients(node, context) or _OF_GRADIENTS.fullmatch(norm):
         return True
     function = context.source.within(node, cst.FunctionDef)
@@ -132,7 +132,7 @@ def _is_gradient(node: cst.BaseExpression, context: Context) -> bool:
 
 
 def _divides_gradients(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether gradients are divided by the name that a quotient gets."""
+    """Whether the source divides gradients by the quotient, through a name."""
     body = _body(node, context)
     gradient = r"(\w*grads?\w*|\bg)(\.data)?(\[[^\]]*\])?"
     return any(
@@ -141,7 +141,7 @@ def _divides_gradients(node: cst.BinaryOperation, context: Context) -> bool:
 
 
 def _scales_in_place(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether a number over the norm of all gradients goes into ``p.grad``: of others it can be the length of a step."""
+    """Whether the source multiplies ``p.grad`` by a number over the norm of all gradients; other tensors may be steps."""
     if not re.match(r"(global|total|grads?)_", norm):
         return False
     for outer in context.source.ancestors(node):
@@ -153,7 +153,7 @@ def _scales_in_place(node: cst.BinaryOperation, norm: str, context: Context) -> 
 
 
 def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether something keeps the coefficient at most 1: a minimum, an ``if``, a maximum in the norm, a ``where``."""
+    """Whether a minimum, an ``if``, a maximum in the norm or a ``where`` bounds the coefficient by 1."""
     source = context.source
     if _is_at_least_the_limit(node.right, context):
         return True
@@ -178,7 +178,7 @@ def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
 
 
 def _is_at_least_the_limit(norm: cst.BaseExpression, context: Context) -> bool:
-    """``max(norm, limit)``, or a name for it."""
+    """Whether a norm is ``max(norm, limit)``, or a name for it."""
     value = context.resolver.value_of(norm) or norm
     if not isinstance(value, cst.Call) or not _AT_LEAST.search(last_name(value.func)):
         return False
@@ -186,7 +186,7 @@ def _is_at_least_the_limit(norm: cst.BaseExpression, context: Context) -> bool:
 
 
 def _is_selected(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether only some elements are scaled: ``g[norm > limit]``, or by a name for what is compared."""
+    """Whether the quotient scales only some elements: ``g[norm > limit]``, or a name for the comparison."""
     source = context.source
     statement = source.within(node, cst.SimpleStatementLine)
     if statement is None:
@@ -199,7 +199,7 @@ def _is_selected(node: cst.BinaryOperation, context: Context) -> bool:
 
 
 def _is_guarded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether the function has returned already where the norm is small."""
+    """Whether the function has already returned if the norm is small."""
     source, function = context.source, context.source.function(node)
     for branch in source.any(cst.If):
         if source.function(branch) is function and source.start(branch) < source.start(node):
@@ -210,7 +210,7 @@ def _is_guarded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
 
 
 def _is_inner(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether a quotient is the numerator of another: ``norm / scale`` of ``(norm / scale + eps) / limit``."""
+    """Whether a quotient is in the numerator of another: ``norm / scale`` in ``(norm / scale + eps) / limit``."""
     inner: cst.CSTNode = node
     for outer in context.source.ancestors(node):
         if not isinstance(outer, cst.BinaryOperation):
@@ -222,7 +222,7 @@ def _is_inner(node: cst.BinaryOperation, context: Context) -> bool:
 
 
 def _is_at_least_one(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether a quotient of a norm and a limit divides, at least by 1, or is compared with 1."""
+    """Whether a quotient of a norm and a limit is a divisor of at least 1, or is compared with 1."""
     source = context.source
     for outer in source.ancestors(node):
         if isinstance(outer, cst.Call) and _AT_LEAST.search(last_name(outer.func)):
@@ -242,7 +242,7 @@ def _body(node: cst.CSTNode, context: Context) -> str:
 
 
 def _assigned(node: cst.CSTNode, context: Context) -> frozenset[str]:
-    """The names that the value of an expression gets."""
+    """The names that an assignment gives to the value of an expression."""
     for outer in context.source.ancestors(node):
         if isinstance(outer, cst.Assign):
             return frozenset(name for target in outer.targets for name in target_names(target.target))

@@ -1,6 +1,6 @@
-"""The bodies of functions that have nothing to do with gradients, left out of what LibCST reads, which is slow.
+"""Hide the bodies of functions that do not concern gradients, because LibCST parses slowly.
 
-They are put out of sight byte for byte, so that every place stays where it is.
+The replacement has the same length in bytes, so every position stays the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 __all__ = ["hide"]
 
-#: what a check may look for anywhere in a file, and not only around a clip
+#: text that a check may search for anywhere in a file, not only around a clip; a body that contains it stays
 _TELLING = re.compile(
     rb"[cC]lip|CLIP|clamp|_norm|norm\w{0,4}\(|grad|minimum|maximum|unscale|\.scale\(|scaled?_loss|backward|minimize|mul_|div_|ccelerat"
     rb"|mbed|gather|IndexedSlices|SelectedRows|full_tensor|distributed_opt|shard|FSDP|eepspeed|lossal|opacus|fairscale|fleet"
@@ -20,20 +20,20 @@ _TELLING = re.compile(
     rb"|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
     rb"|placeholder|get_variable|tie_|weight *="
 )
-_SHORT = 3  # lines: less is not worth it
+_SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, list[Function]]:
-    """A source without the bodies that no check looks at.
+    """A source without the bodies that no check reads.
 
     Args:
-        tree: the source as Python reads it.
-        data: the source.
-        lines: where its lines start.
+        tree: the source, parsed by Python.
+        data: the bytes of the source.
+        lines: the offset of each line.
 
     Returns:
-        A source of the same length, and the functions whose bodies are not in it.
+        A source of the same length, and the functions whose bodies it lacks.
     """
     parts: list[bytes] = []
     hidden = []
@@ -57,7 +57,7 @@ def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, li
 
 
 def _functions(body: Sequence[ast.stmt]) -> Iterator[Function]:
-    """Those of a module and its classes, none within another."""
+    """The functions of a module and its classes, without nested functions."""
     for statement in body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield statement
@@ -66,5 +66,5 @@ def _functions(body: Sequence[ast.stmt]) -> Iterator[Function]:
 
 
 def _blank(text: bytes) -> bytes:
-    """Comments in the place of lines."""
+    """Comments of the same length in place of lines."""
     return re.sub(rb"[^\r\n]", b"#", text)

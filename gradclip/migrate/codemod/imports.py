@@ -1,4 +1,4 @@
-"""The imports that rewritten calls need, and where they go."""
+"""The imports that rewritten calls need, and their places."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class Need:
     """An import that a rewritten call needs."""
 
     statement: str  #: "import gradclip"
-    anchor: cst.CSTNode | None  #: the import that the call depended on; the new one goes where that is
-    at: cst.CSTNode  #: the call: the import comes before it on every path
-    beside: cst.ImportAlias | None = None  #: of a from-import: the alias next to which ``statement``, a name, is to go
-    local: bool = False  #: in the block of the anchor, even where that is no part of the module's own
+    anchor: cst.CSTNode | None  #: the import that the call used; the new import goes beside it
+    at: cst.CSTNode  #: the call: on every path, the import runs before it
+    beside: cst.ImportAlias | None = None  #: for a from-import: insert ``statement``, a name, next to this alias
+    local: bool = False  #: stay in the block of the anchor, even if this block is not at the top level
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a qualified name is written at one place, and what must be imported for it."""
+    """The text of a qualified name at one place, and the imports that it needs."""
 
     text: str
     needs: tuple[Need, ...] = ()
-    uses: str = ""  #: the name that an import binds already and that this begins with
+    uses: str = ""  #: the existing import's name that the text begins with
 
 
 def spell(qualified: str, at: cst.BaseExpression, source: Source, resolver: Resolver) -> Spelling:
-    """A function of gradclip, or of a framework, at the place of another function's name."""
+    """A function of gradclip or of a framework, spelled for the place of another function's name."""
     anchors = [binding.node for binding in resolver.names(at).bound_at]
     if qualified.startswith("gradclip."):
         return _gradclip(qualified, anchors, at, source, resolver)
@@ -42,7 +42,7 @@ def spell(qualified: str, at: cst.BaseExpression, source: Source, resolver: Reso
 
 
 def _first_import(nodes: Sequence[cst.CSTNode], at: cst.CSTNode, source: Source) -> cst.CSTNode | None:
-    """The first of several imports; one of the same function before one of the module."""
+    """The first of several imports; imports in the same function precede imports of the module."""
     function = source.function(at)
     return min(nodes, key=lambda node: (source.function(node) is not function, source.start(node)), default=None)
 
@@ -50,7 +50,7 @@ def _first_import(nodes: Sequence[cst.CSTNode], at: cst.CSTNode, source: Source)
 def _gradclip(
     qualified: str, anchors: Sequence[cst.CSTNode], at: cst.BaseExpression, source: Source, resolver: Resolver
 ) -> Spelling:
-    """``gradclip.clip_``; a slot's function by its own name, and a dialect by a short one."""
+    """Spell ``gradclip.clip_``; import a slot's function under its own name, and a dialect under a short name."""
     parts = qualified.split(".")
     anchor = _first_import(anchors, at, source)
     if len(parts) == 2:
@@ -59,7 +59,7 @@ def _gradclip(
     if parts[1] == "dialects":
         name, need = _imported("gradclip.dialects", parts[2], f"{parts[2]}_rules", [anchor], at, source, resolver)
         return Spelling(f"{name}.{parts[3]}", need)
-    lazy = anchors if not any(_is_top(one, source) for one in anchors) else [anchor]  # it imports its framework
+    lazy = anchors if not any(_is_top(one, source) for one in anchors) else [anchor]  # the module imports its framework
     name, need = _imported(".".join(parts[:-1]), parts[-1], parts[-1], lazy, at, source, resolver)
     return Spelling(name, need)
 
@@ -73,7 +73,7 @@ def _imported(
     source: Source,
     resolver: Resolver,
 ) -> tuple[str, tuple[Need, ...]]:
-    """The name of a module of gradclip, or of what is in it, at a place: imported already, or by a new import."""
+    """The local name of a module of gradclip, or of a member, at a place: from an existing import or from a new one."""
     qualified = f"{module}.{member}" if member else module
     for binding in resolver.bindings:
         before = _is_top(binding.node, source) and source.start(binding.node) < source.start(at)
@@ -89,7 +89,7 @@ def _imported(
 
 
 def _means(local: str, qualified: str, resolver: Resolver) -> bool:
-    """Whether every import of a name is of the same thing, and nothing else binds it."""
+    """Whether each import that binds a name imports the same object, and nothing else binds the name."""
     bindings = [binding for binding in resolver.bindings if binding.local == local]
     return all(binding.qualified == qualified for binding in bindings) and local not in resolver.assigned
 
@@ -122,16 +122,16 @@ def _native(qualified: str, anchor: cst.CSTNode | None, at: cst.BaseExpression, 
     return Spelling(f"{alias}.{rest}", (Need(f"import {top} as {alias}", anchor, at),))
 
 
-# ---- where new imports go ------------------------------------------------------------------------------------------------
+# ---- the places of new imports -------------------------------------------------------------------------------------------
 
 
 def added(needs: Iterable[Need], source: Source, resolver: Resolver) -> list[Edit]:
-    """The edits that import what is needed: each once, beside the import that it stands in for, before all of its uses."""
+    """The edits that add the needed imports: each once, beside the import that it replaces, before all of its uses."""
     edits: dict[tuple[str, int], Edit] = {}
     tops: dict[str, list[Need]] = {}
     for need in needs:
         if need.beside is not None:
-            continue  # with the alias that it replaces, where those are removed
+            continue  # it goes with the alias that it replaces, when that alias is removed
         if need.local and need.anchor is not None:
             edit = _in_block(need.statement, need.anchor, source)
             edits[need.statement, edit.start] = edit
@@ -144,7 +144,7 @@ def added(needs: Iterable[Need], source: Source, resolver: Resolver) -> list[Edi
 
 
 def _together(edits: Iterable[Edit], source: Source) -> list[Edit]:
-    """Imports below a docstring, each of which has empty lines around it, as one block."""
+    """Join imports below a docstring into one block; separately, each would get blank lines around it."""
     blocks: dict[int, Edit] = {}
     others = []
     for edit in edits:
@@ -160,9 +160,9 @@ def _together(edits: Iterable[Edit], source: Source) -> list[Edit]:
 
 
 def _at_top(statement: str, needs: Sequence[Need], source: Source) -> Edit:
-    """Among the imports of the module: in the place that sorting gives it in the block of the first anchor, or after the last.
+    """Insert an import among the module's imports: in sorted order in the block of the first anchor, or after the last one.
 
-    It comes before the first statement of the module that has a use, so that every path of execution passes it.
+    It precedes the first statement of the module that uses it, so every path of execution runs it first.
     """
     body = source.module.body
     use = min(_number(need.at, source) for need in needs)
@@ -171,7 +171,7 @@ def _at_top(statement: str, needs: Sequence[Need], source: Source) -> Edit:
     first = next((number for number, node in enumerate(body[:use]) if _is_import(node)), use)
     outer = first if anchor is None else _number(anchor, source)
     if anchor is not None and _is_top(anchor, source) and not _is_import(body[outer]):
-        return _in_block(statement, anchor, source)  # in a line with something else
+        return _in_block(statement, anchor, source)  # the line contains another statement
     if outer < use and _is_import(body[outer]):
         block = [node for node in _block(body, outer) if _number(node, source) < use]
         open_ = [node for node in block if not any(line.comment for line in node.leading_lines)]
@@ -191,14 +191,14 @@ def _at_top(statement: str, needs: Sequence[Need], source: Source) -> Edit:
 
 
 def _number(node: cst.CSTNode, source: Source) -> int:
-    """Which statement of the module a node is in."""
+    """The index of the module's statement that contains a node."""
     while not isinstance(source.parents[node], cst.Module):
         node = source.parents[node]
     return next(number for number, statement in enumerate(source.module.body) if statement is node)
 
 
 def _block(body: Sequence[cst.CSTNode], number: int) -> list[cst.SimpleStatementLine]:
-    """The imports around one that no blank line and no comment parts from it."""
+    """The imports around one import, up to a blank line or a comment."""
     first = number
     while first and _is_import(body[first - 1]) and not _leads(body[first]):
         first -= 1
@@ -231,7 +231,7 @@ def _is_docstring(node: cst.CSTNode) -> bool:
 
 
 def _is_top(node: cst.CSTNode, source: Source) -> bool:
-    """Whether a small statement is one of the module itself, in no block."""
+    """Whether a small statement is at the top level of the module, in no block."""
     line = source.parents.get(node)
     return isinstance(line, cst.SimpleStatementLine) and isinstance(source.parents.get(line), cst.Module)
 
@@ -248,7 +248,7 @@ def _after(node: cst.CSTNode, statement: str, source: Source) -> Edit:
 
 
 def _first(statement: str, source: Source) -> Edit:
-    """Before everything but the lines that must come first: an interpreter's and an encoding's."""
+    """Insert before everything except the lines that must come first: the shebang and the encoding."""
     start = 3 if source.data.startswith("\ufeff".encode()) else 0
     for _ in range(2):
         line = source.data[start : source.next_line(start)]

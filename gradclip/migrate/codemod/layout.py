@@ -1,4 +1,4 @@
-"""How a rewritten call is laid out: lines that were aligned with its bracket stay so, and none grows beyond the file's own."""
+"""The layout of a rewritten call: lines aligned with its bracket stay aligned, and no line exceeds the file's own maximum."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gradclip.migrate.codemod.source import Edit, Source
 
 __all__ = ["aligned", "fits", "indent"]
 
-_SHORTEST, _LONGEST = 79, 120  # limits that people set for their lines
+_SHORTEST, _LONGEST = 79, 120  # usual limits for the length of a line
 
 
 def indent(node: cst.CSTNode, source: Source) -> str:
-    """The white space before the line that a node starts in."""
+    """The white space at the start of a node's first line."""
     start = source.line_start(source.start(node))
     line = source.data[start : source.next_line(start)].decode()
     return line[: len(line) - len(line.lstrip())]
 
 
 def fits(node: cst.CSTNode, growth: int, source: Source) -> bool:
-    """Whether the line that a node ends in can grow by so many characters."""
+    """Whether the last line of a node can grow by ``growth`` characters."""
     start = source.line_start(source.end(node))
     line = source.data[start : source.next_line(start)].decode().rstrip()
     longest = max((len(other) for other in source.text.splitlines()), default=0)
@@ -29,7 +29,7 @@ def fits(node: cst.CSTNode, growth: int, source: Source) -> bool:
 
 
 def aligned(call: cst.Call, growth: int, edits: Iterable[Edit], source: Source) -> list[Edit]:
-    """The edits that move the lines of a call which start below what follows its bracket, where that moves."""
+    """The edits that realign the lines of a call below the text after its bracket, if this text moves."""
     if not call.args or not growth:
         return []
     first, end = source.start(call.args[0]), source.end(call)
@@ -49,6 +49,6 @@ def aligned(call: cst.Call, growth: int, edits: Iterable[Edit], source: Source) 
 
 
 def _in_string(offset: int, call: cst.Call, source: Source) -> bool:
-    """Whether a line starts within a string of several lines."""
+    """Whether a line starts within a multi-line string."""
     strings = (node for node in source.any(cst.SimpleString) if "\n" in node.value or "\r" in node.value)
     return any(source.start(node) < offset < source.end(node) for node in strings)

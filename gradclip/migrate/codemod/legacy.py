@@ -1,4 +1,4 @@
-"""Files for frameworks that are no more, and that run where gradclip cannot: TensorFlow 1 and ``paddle.fluid``."""
+"""Files for obsolete frameworks, in whose environment gradclip cannot run: TensorFlow 1 and ``paddle.fluid``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.migrate.model import Outcome
 __all__ = ["check", "is_legacy", "once"]
 
 _CODE = "GM117"
-#: what TensorFlow 2 has only in tf.compat.v1, or not at all
+#: names that TensorFlow 2 has only in tf.compat.v1, or lacks
 _OLD = re.compile(
     r"tensorflow\.(contrib\b.*|(Interactive)?Session|placeholder(_with_default)?|global_variables_initializer|app\b.*|flags\b.*|"
     r"train\.\w*Optimizer|train\.(get_or_create_global_step|MonitoredTrainingSession|Supervisor)|get_variable|variable_scope|"
@@ -30,7 +30,7 @@ _LAST = words(
 
 
 def check(found: ApiCall) -> Finding | None:
-    """Why a call is not to become gradclip's, where its file cannot run beside it."""
+    """Why a call cannot become gradclip's: gradclip cannot run in the environment of its file."""
     if found.context.options.to != "gradclip":
         return None
     family = "paddle" if found.api.framework == "paddle" else "tensorflow"
@@ -47,7 +47,7 @@ def check(found: ApiCall) -> Finding | None:
 
 
 def is_legacy(context: Context, family: str) -> str:
-    """What in a source is of a framework that is no more; nothing if nothing is."""
+    """The part of a source that uses an obsolete framework; "" if there is none."""
     source, resolver = context.source, context.resolver
     if family == "paddle":
         return next((b.qualified for b in resolver.bindings if f"{b.qualified}.".startswith("paddle.fluid.")), "")
@@ -62,7 +62,7 @@ def is_legacy(context: Context, family: str) -> str:
 
 
 def once(decisions: Sequence[Decision], source: Source) -> list[Decision]:
-    """One warning a file: after the first such call, or function that a module offers anew, the others are only listed."""
+    """Warn once per file: after the first such call or re-exported function, only list the others."""
     seen: set[str] = set()
     found = []
     for decision in decisions:
@@ -80,6 +80,6 @@ def once(decisions: Sequence[Decision], source: Source) -> list[Decision]:
 
 
 def _is_offered(node: cst.CSTNode, source: Source) -> bool:
-    """``clip = transforms.clip`` of a module: another name for it, which others import."""
+    """Whether a module re-exports a clip: in ``clip = transforms.clip`` it is another name for other files to import."""
     holder = source.parents[node]
     return isinstance(holder, cst.Assign) and source.function(node) is source.module

@@ -1,4 +1,4 @@
-"""The clips of other libraries, known by their qualified names: shown with what to write, and never rewritten."""
+"""The clips of other libraries, found by their qualified names: the codemod reports a replacement, and rewrites none."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NORM = "gradclip.clip_grad_norm_({0}, {1})"
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """What one function or class does."""
+    """The behaviour of one function or class."""
 
     does: str
-    advice: str  #: with ``{0}``, ``{1}`` for the gradients and the limit
+    advice: str  #: ``{0}`` and ``{1}`` stand for the gradients and the limit
 
 
 _ROWS = "Keep it: gradclip.dialects.optax.adaptive_grad_clip has optax's units, which are columns."
 _TRAINER = "Keep it: the trainer knows when the gradients are ready."
 _SHARDS = "Keep it: it knows how the gradients are split."
 _SLOT = "Keep it, or clip with gradclip where the gradients are ready."
-#: a pattern of qualified names -> what is meant by them; the last part is a plain name, or several
+#: a pattern of qualified names -> their meaning; the last part is one name or several
 _LIBRARIES: Mapping[str, _Library] = {
     r"timm\.utils\.(agc\.)?adaptive_clip_grad": _Library(
         "timm clips each row of a gradient relative to the norm of its parameter's row: adaptive clipping",
@@ -78,7 +78,7 @@ _LIBRARIES: Mapping[str, _Library] = {
         f"Keep it, or write: {_NORM}; docs/distributed.md says where a pipeline needs reduce=.",
     ),
 }
-#: a pattern of classes -> the keywords that clip, and what they do
+#: a pattern of classes -> the keywords that clip, and their effect
 _CONSTRUCTORS: Mapping[str, tuple[str, _Library]] = {
     r"allennlp\.training(\.\w+)*\.GradientDescentTrainer": (
         "grad_norm grad_clipping",
@@ -115,7 +115,7 @@ LAST_NAMES = frozenset(
 
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """A call of another library's clip."""
+    """Report a call of another library's clip."""
     name = context.resolver.name(node.func)
     if _DISPATCH.fullmatch(name):
         yield manual(
@@ -146,7 +146,7 @@ def _mode(node: cst.Call, context: Context) -> str:
 
 
 def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
-    """What Composer's algorithm or function does by its type, and what to write."""
+    """The effect of Composer's algorithm or function for its type, and the replacement."""
     source = context.source
     given = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
     is_function = last_name(node.func) == "apply_gradient_clipping"
@@ -170,7 +170,7 @@ def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
 
 
 def _filled(advice: str, node: cst.Call, context: Context) -> str:
-    """The advice with what the call is given by place, or by the names that such functions have for it."""
+    """The advice, filled with the call's arguments by position, or by the usual names for them."""
     kept = ("value", "max_norm", "parameters", "params")
     told = [a for a in node.args if a.keyword is None or a.keyword.value in kept]
     given = [context.source.one_line(argument.value) for argument in told]

@@ -1,4 +1,4 @@
-"""Paddle's ``set_gradient_clip`` to ``grad_clip=`` of the optimizer, where that is made in the same function."""
+"""Move Paddle's ``set_gradient_clip`` to ``grad_clip=`` of the optimizer, if the same function makes the optimizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPTIMIZER = re.compile(r"paddle\.(fluid\.)?optimizer\.[A-Z]\w*")
 
 
 def lifted(found: ApiCall) -> Decision | None:
-    """The clip handed to the optimizers of its function; None where another one could lose or get a clip by it."""
+    """Pass the clip to the optimizers of its function; None if another optimizer could lose or gain a clip."""
     source = found.context.source
     statement = source.parents[found.call]
     line = source.parents[statement]
@@ -57,7 +57,7 @@ def lifted(found: ApiCall) -> Decision | None:
 
 
 def _optimizers(found: ApiCall, block: cst.CSTNode) -> list[cst.Call]:
-    """The calls that make Paddle's optimizers wherever the clip is set; none where one could get two clips."""
+    """The calls that make Paddle's optimizers in the clip's block; none if an optimizer could get two clips."""
     source, resolver = found.context.source, found.context.resolver
     function = source.function(found.call)
     made = [
@@ -75,7 +75,7 @@ def _optimizers(found: ApiCall, block: cst.CSTNode) -> list[cst.Call]:
 
 
 def _are_all(optimizers: Sequence[cst.Call], found: ApiCall) -> bool:
-    """Whether what is minimized after the clip is set, or is returned, can only be one of the optimizers."""
+    """Whether every optimizer that the function minimizes after the clip is set, or returns, is one of these."""
     source, resolver = found.context.source, found.context.resolver
     function = source.function(found.call)
     only = found.arguments.get("param_list")
@@ -103,7 +103,7 @@ def _assigned_value(place: cst.CSTNode, source: Source) -> cst.CSTNode | None:
 
 
 def _made(clip: cst.BaseExpression, optimizer: cst.Call, found: ApiCall) -> Spelling | None:
-    """The clip as it is written in the optimizer's call; None where something of it is not known there yet."""
+    """The clip, spelled for the optimizer's call; None if a part of it is not yet known there."""
     context = found.context
     source, resolver = context.source, context.resolver
     if isinstance(clip, cst.Name):
@@ -141,7 +141,7 @@ def _is_read(name: cst.Name, source: Source) -> bool:
 
 
 def _is_known(name: cst.Name, optimizer: cst.Call, found: ApiCall) -> bool:
-    """Whether a name has the value that it has where the clip is set when the optimizer is made."""
+    """Whether a name has the same value where the optimizer is made as where the clip is set."""
     source, function = found.context.source, found.context.source.function(found.call)
     places = [p for p in found.context.resolver.assigned_at(name) if source.function(p) is function]
     if function is source.module:
@@ -150,7 +150,7 @@ def _is_known(name: cst.Name, optimizer: cst.Call, found: ApiCall) -> bool:
 
 
 def _added(call: cst.Call, text: str, source: Source) -> Edit:
-    """A keyword after the last argument of a call, on a line of its own where those have one or it would be too long."""
+    """Add a keyword after a call's last argument; on its own line if the arguments have one each, or the line is too long."""
     if not call.args:
         end = source.end(call) - 1
         return Edit(end, end, text)

@@ -1,4 +1,4 @@
-"""What looks like a clipping call by its name and cannot be rewritten: methods, the project's own, names from nowhere."""
+"""Names that look like clipping calls and cannot be rewritten: methods, the project's own functions, unresolved names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.migrate.codemod.source import last_name, root, words
 
 __all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "replaced", "text", "value"]
 
-#: the last names of the table's functions that say by themselves what they do: not "clip"
+#: last names of the table's functions that are specific enough; "clip" is not
 FUNCTIONS = frozenset(
     last for name in BY_NAME if re.search(r"(?i)clip.|_norm", last := name.rpartition(".")[2]) and "(" not in name
 )
@@ -27,8 +27,8 @@ METHODS = FUNCTIONS | words(
 _OWN = frozenset(name for name in gradclip.__all__ if "lip" in name or "norm" in name)
 CLIP_KEYWORDS = frozenset(api.keyword for api in APIS if api.kind is Kind.KEYWORD)
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
-_MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # as people name them
-_RUNS = words("eval exec compile timeit Timer")  # what runs, or makes, the code in a string
+_MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # the usual local names
+_RUNS = words("eval exec compile timeit Timer")  # functions that run a string as code, or compile it
 _CALLED = re.compile(r"(\w+)\s*\(")
 _WHO = {
     "accelerator": "Accelerate's unscales, and reduces over the shards",
@@ -40,7 +40,7 @@ _WHO = {
 
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """A call by a clip's name that is of no function of the table."""
+    """Report a call that has a clip's name and is not a function of the table."""
     names, name = context.resolver.names(node.func), last_name(node.func)
     if any(qualified.startswith("gradclip.") for qualified in names.qualified):
         if name in _OWN or "gradclip.backends" in str(names.single):
@@ -79,7 +79,7 @@ def _from_nowhere(written: str, name: str, context: Context) -> Finding:
 
 
 def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) -> Decision:
-    """``accelerator.clip_grad_norm_(...)``, ``self.clip_gradients(...)``, ``model.clip_grad_norm_(1.0)``."""
+    """Decide on ``accelerator.clip_grad_norm_(...)``, ``self.clip_gradients(...)``, ``model.clip_grad_norm_(1.0)``."""
     receiver = context.source.code(func.value)
     own = last_name(func.value) == "self" and any(
         isinstance(context.source.parents.get(context.source.parents[f]), cst.ClassDef) and f.name.value == name
@@ -100,7 +100,7 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
 
 
 def _is_for_fsdp(node: cst.Call, context: Context) -> bool:
-    """Whether a call is in a branch that asks for FSDP, or in a file that wraps models by it."""
+    """Whether a call is in a branch that tests for FSDP, or in a file that wraps models with it."""
     tests = (outer.test for outer in context.source.ancestors(node) if isinstance(outer, cst.If))
     if any("fsdp" in context.source.code(test).lower() for test in tests):
         return True
@@ -108,7 +108,7 @@ def _is_for_fsdp(node: cst.Call, context: Context) -> bool:
 
 
 def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """``Adam(clipnorm=1.0)``, where ``Adam`` is not known to be Keras's."""
+    """Report ``Adam(clipnorm=1.0)`` if ``Adam`` does not resolve to Keras's."""
     given = [a for a in node.args if a.keyword is not None and a.keyword.value in CLIP_KEYWORDS]
     if not given or given[0].keyword is None:
         return
@@ -126,7 +126,7 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
 
 
 def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
-    """``super().__init__`` in a class that derives from an optimizer of Keras, ``getattr(keras.optimizers, name)``."""
+    """Whether it is ``super().__init__`` in a subclass of a Keras optimizer, or ``getattr(keras.optimizers, name)``."""
     called = func.value if isinstance(func, cst.Attribute) and func.attr.value == "__init__" else func
     if not isinstance(called, cst.Call):
         return False
@@ -144,7 +144,7 @@ def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
 
 
 def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision]:
-    """A function of the table that is handed on: ``partial(clip_grad_norm_, ...)``, ``clip = nn.utils.clip_grad_norm_``."""
+    """Report a function used as a value: ``partial(clip_grad_norm_, ...)``, ``clip = nn.utils.clip_grad_norm_``."""
     source, resolver = context.source, context.resolver
     names = resolver.names(node)
     known = names.qualified & BY_NAME.keys()
@@ -178,14 +178,14 @@ def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision
 
 
 def _is_asked_for(parent: cst.CSTNode, outer: cst.CSTNode | None, context: Context) -> bool:
-    """``isinstance(clip, paddle.nn.ClipGradByNorm)``, and in a tuple of types."""
+    """Whether a class is in the second argument of ``isinstance``: ``isinstance(clip, paddle.nn.ClipGradByNorm)``."""
     while isinstance(parent, (cst.Element, cst.Tuple)):
         parent, outer = context.source.parents[parent], context.source.parents.get(context.source.parents[parent])
     return isinstance(outer, cst.Call) and last_name(outer.func) in ("isinstance", "issubclass")
 
 
 def text(node: cst.SimpleString, context: Context) -> Iterator[Decision]:
-    """``getattr(nn.utils, "clip_grad_norm_")``, ``eval("nn.utils.clip_grad_norm_(p, 1.0)")``, a qualified name by itself."""
+    """Report a function named in a string: ``getattr(nn.utils, "clip_grad_norm_")``, ``eval("clip_grad_norm_(p, 1.0)")``."""
     outer = context.source.within(node, cst.Call)
     written = node.raw_value
     if outer in context.replaced:
@@ -204,7 +204,7 @@ def text(node: cst.SimpleString, context: Context) -> Iterator[Decision]:
 
 
 def looked_up(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """``getattr(paddle.nn, settings["name"])`` in a source that names a clip of that module."""
+    """Report ``getattr(paddle.nn, settings["name"])`` in a source that names a clip of that module."""
     if last_name(node.func) != "getattr" or len(node.args) < 2 or isinstance(node.args[1].value, cst.SimpleString):
         return
     module = context.resolver.name(node.args[0].value)
@@ -215,6 +215,6 @@ def looked_up(node: cst.Call, context: Context) -> Iterator[Decision]:
 
 
 def replaced(node: cst.CSTNode, name: str) -> Decision:
-    """``torch.nn.utils.clip_grad_norm_ = mine``, ``mock.patch("torch.nn.utils.clip_grad_norm_")``."""
+    """Decide on ``torch.nn.utils.clip_grad_norm_ = mine``, ``mock.patch("torch.nn.utils.clip_grad_norm_")``."""
     reason = f"It puts another function in the place of {name}: calls of gradclip would not see it."
     return manual(node, Finding("GM201", reason, "Replace gradclip's function instead, or call the other one by its own name."))

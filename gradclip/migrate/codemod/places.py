@@ -1,4 +1,4 @@
-"""Where nodes lie in the text: found statement by statement, as to find all places of a source takes as long as to parse it."""
+"""The positions of nodes in the text, computed per statement, because computing all of them takes as long as parsing."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from libcst.metadata.span_provider import SpanProvidingCodegenState, byte_length
 __all__ = ["Places"]
 
 
-#: the statements of which Python's parser says where each statement in them starts
+#: the statements for which Python's parser gives the start of each nested statement
 _WITH_BODIES = (cst.ClassDef, cst.FunctionDef, cst.If, cst.For, cst.While, cst.With, cst.Try)
 
 
 class _Spans(ByteSpanPositionProvider):
-    """LibCST's own places, of one statement: its public way walks all of a module."""
+    """LibCST's positions for one statement: its public API always walks the entire module."""
 
     def of(self, node: cst.CSTNode, indents: Sequence[str], module: cst.Module) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        """Where each node in a statement starts, and how long it is; the statement need not start at 0."""
+        """The start and the length of each node in a statement, which may start at any offset."""
         state = SpanProvidingCodegenState(
             default_indent=module.default_indent,
             default_newline=module.default_newline,
@@ -36,7 +36,7 @@ class _Spans(ByteSpanPositionProvider):
 
 
 class Places:
-    """The places in one source; where statements start, Python's own parser says."""
+    """The positions in one source; Python's own parser gives the starts of statements."""
 
     def __init__(
         self, module: cst.Module, tree: ast.Module, lines: Sequence[int], parents: Mapping[cst.CSTNode, cst.CSTNode]
@@ -47,7 +47,7 @@ class Places:
         self._read(module.body, tree.body, ())
 
     def of(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Where a node starts and ends, in bytes."""
+        """The start and the end of a node, in bytes."""
         found = self._found.get(node)
         if found is None:
             unit: cst.CSTNode | None = node

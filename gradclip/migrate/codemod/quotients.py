@@ -1,4 +1,4 @@
-"""The parts of a quotient: a norm that was measured, a limit, what both are multiplied with."""
+"""The parts of a quotient: a measured norm, a limit, and their factors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRADIENT = re.compile(r"\b(\w*_)?(grads?|gradients?)\b|\bd[A-Z]\w*\b|\bg\b")
 
 
 def measured_norm(node: cst.BaseExpression, context: Context) -> str:
-    """The name of a measured norm in an expression, beside an epsilon or within a maximum; nothing without one."""
+    """The name of a measured norm in an expression, also with an epsilon or in a maximum; "" if there is none."""
     if isinstance(node, cst.Name):
         if _is_name_of_limit(node.value):
             return ""
@@ -62,7 +62,7 @@ def _is_name_of_limit(name: str) -> bool:
 
 
 def is_limit(node: cst.BaseExpression, *, strict: bool) -> bool:
-    """Whether an expression is a limit: by its name; if not ``strict``, any name or number that could be one."""
+    """Whether an expression is a limit by its name; if not ``strict``, any name or number that could be a limit."""
     if isinstance(node, cst.Call) and last_name(node.func) == "float" and node.args:
         return is_limit(node.args[0].value, strict=strict)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and number(node.left) == 1:
@@ -83,7 +83,7 @@ def is_limit(node: cst.BaseExpression, *, strict: bool) -> bool:
 
 
 def factors(node: cst.BinaryOperation, context: Context) -> list[cst.BaseExpression]:
-    """What a quotient is multiplied with, in its numerator and around it."""
+    """The factors of a quotient, in its numerator and around it."""
     found = list(_flat(node.left))
     inner: cst.CSTNode = node
     for outer in context.source.ancestors(node):

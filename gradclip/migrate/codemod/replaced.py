@@ -12,11 +12,11 @@ from gradclip.migrate.codemod.source import Source, last_name
 
 __all__ = ["replacements"]
 
-_PATCHES = frozenset({"patch", "setattr", "delattr", "object"})  # of mock, of pytest's monkeypatch, and the builtins
+_PATCHES = frozenset({"patch", "setattr", "delattr", "object"})  # mock's, pytest's monkeypatch's, and the builtins
 
 
 def replacements(source: Source, resolver: Resolver) -> Mapping[cst.CSTNode, str]:
-    """The places that replace a function, and the qualified name of each."""
+    """The places that replace a function -> the qualified name of the function."""
     found: dict[cst.CSTNode, str] = {}
     for assigned in source.any(cst.AssignTarget):
         if isinstance(assigned.target, cst.Attribute):

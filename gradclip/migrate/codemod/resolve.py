@@ -1,4 +1,4 @@
-"""What a name in a source stands for: the qualified names that its imports give it, and whether anything else could."""
+"""The meaning of a name in a source: the qualified names from its imports, and whether other code may bind it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.migrate.codemod.source import Source, dotted
 
 __all__ = ["Binding", "Names", "Resolver", "module_of"]
 
-# what a name is a part of where it is surely read and not bound
+# the parents of a name that the source certainly reads and does not bind
 _READERS = (
     cst.Arg,
     cst.Assert,
@@ -48,39 +48,39 @@ class Binding:
     """One name that an import statement binds."""
 
     local: str  #: "nn"
-    qualified: str  #: "torch.nn"; a relative one starts with dots
+    qualified: str  #: "torch.nn"; a relative import starts with dots
     node: cst.Import | cst.ImportFrom
     alias: cst.ImportAlias
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What an expression can stand for."""
+    """The possible meanings of an expression."""
 
-    qualified: frozenset[str] = frozenset()  #: through imports
-    local: bool = False  #: also, or only, something that this source makes
-    unbound: bool = False  #: nothing here binds it
+    qualified: frozenset[str] = frozenset()  #: from imports
+    local: bool = False  #: whether an object that this source makes is also, or the only, possible meaning
+    unbound: bool = False  #: whether nothing in the source binds it
     bound_at: tuple[Binding, ...] = ()  #: the imports
-    renamed: bool = False  #: through an assignment to another name
+    renamed: bool = False  #: whether an assignment to another name is involved
 
     @property
     def single(self) -> str:
-        """The one qualified name that it must be, or nothing."""
+        """The only possible qualified name; "" if there is none or several."""
         return next(iter(self.qualified)) if len(self.qualified) == 1 and not self.local else ""
 
 
 class Resolver:
-    """Names by Python's scopes: an import, a local thing, several of them, or nothing."""
+    """Resolves names by Python's scopes to an import, a local object, several of them, or nothing."""
 
     def __init__(self, source: Source, stars: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """Names of a source; ``stars``: what its star imports are known to bind."""
+        """Resolve the names of a source; ``stars`` maps its star imports to the names that they bind, if known."""
         self._source = source
         self._known_stars = stars or {}
         self._scopes = Scopes(source)
         self._cache: dict[cst.CSTNode, Names] = {}
 
     def names(self, node: cst.CSTNode, depth: int = 4) -> Names:
-        """What a name or a dotted name stands for."""
+        """The possible meanings of a name or a dotted name."""
         found = self._cache.get(node)
         if found is None:
             parts = dotted(node)
@@ -88,7 +88,7 @@ class Resolver:
         return found
 
     def name(self, node: cst.CSTNode) -> str:
-        """The one qualified name that an expression must be, or nothing."""
+        """The only possible qualified name of an expression; "" if there is none or several."""
         return self.names(node).single
 
     def _of(self, node: cst.CSTNode, parts: tuple[str, ...], depth: int) -> Names:
@@ -117,7 +117,7 @@ class Resolver:
         return Names(frozenset(qualified), bool(others) or parts[0] in self._matched, bound_at=bindings)
 
     def _unscoped(self, name: str, rest: str) -> Names:
-        """A name that at most imports of the module itself bind: it means the same everywhere."""
+        """The meanings of a name that only imports at the module's top level may bind: the meaning is the same everywhere."""
         bindings = tuple(binding for binding in self.bindings if binding.local == name)
         if not bindings:
             builtin = Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
@@ -125,7 +125,7 @@ class Resolver:
         return Names(frozenset(binding.qualified + rest for binding in bindings), bound_at=bindings)
 
     def _by_star(self, name: str, rest: str) -> Names | None:
-        """What a star import gives a name: the last one that binds it, if all after it are known not to."""
+        """The meaning from a star import: from the last one that binds the name, if no later one may bind it."""
         for star in reversed(self.stars):
             bound = self._known_stars.get(module_of(star))
             if bound is None:
@@ -141,14 +141,14 @@ class Resolver:
 
     @functools.cached_property
     def _scoped(self) -> frozenset[str]:
-        """The names of which the meaning may depend on the place, so that scopes are worth their time."""
+        """The names whose meaning may depend on the place; only these need the slow analysis of scopes."""
         source = self._source
         within = (b.local for b in self.bindings if source.within(b.node, cst.FunctionDef, cst.ClassDef) is not None)
         return self.assigned | frozenset(within)
 
     @functools.cached_property
     def assigned(self) -> frozenset[str]:
-        """Every name that something else than an import may bind."""
+        """Every name that code other than an import may bind."""
         found = set(self._matched)
         for name, uses in self.uses.items():
             parents = (self._source.parents[use] for use in uses)
@@ -169,7 +169,7 @@ class Resolver:
             yield from (binding for binding in self.bindings_of(assignment.node) if binding.local == local)
 
     def bindings_of(self, node: cst.Import | cst.ImportFrom) -> list[Binding]:
-        """What one import statement binds; a star is not among it."""
+        """The names that one import statement binds, without a star."""
         if isinstance(node.names, cst.ImportStar):
             return []
         prefix = module_of(node) + "." if isinstance(node, cst.ImportFrom) else ""
@@ -187,7 +187,7 @@ class Resolver:
 
     @functools.cached_property
     def imports(self) -> Sequence[cst.Import | cst.ImportFrom]:
-        """Every import statement, in no order."""
+        """Every import statement, in any order."""
         return [*self._source.any(cst.Import), *self._source.any(cst.ImportFrom)]
 
     @functools.cached_property
@@ -201,13 +201,13 @@ class Resolver:
 
     @functools.cached_property
     def modules(self) -> frozenset[str]:
-        """The top-level modules that are imported anywhere."""
+        """The top-level modules that the source imports, anywhere."""
         stars = (module_of(node) for node in self.stars)
         return frozenset(name.partition(".")[0] for name in (*(b.qualified for b in self.bindings), *stars))
 
     @functools.cached_property
     def uses(self) -> Mapping[str, Sequence[cst.Name]]:
-        """Where each name is read, or bound by other means than an import."""
+        """The places where the source reads each name, or binds it without an import."""
         found: dict[str, list[cst.Name]] = defaultdict(list)
         for name in self._source.any(cst.Name):
             if not self._is_no_use(name):
@@ -229,14 +229,14 @@ class Resolver:
 
     @functools.cached_property
     def _matched(self) -> frozenset[str]:
-        """The names that patterns of ``match`` bind, which the scopes leave out."""
+        """The names that patterns of ``match`` bind; the scopes omit them."""
         patterns = [node.name for node in self._source.any(cst.MatchAs)]
         patterns += [node.name for node in self._source.any(cst.MatchStar)]
         patterns += [node.rest for node in self._source.any(cst.MatchMapping)]
         return frozenset(name.value for name in patterns if name is not None)
 
     def _is_none(self, assignment: Assigned) -> bool:
-        """``torch = None``, of which no function can be called."""
+        """Whether it is an assignment like ``torch = None``: None has no functions to call."""
         value = self._value(assignment)
         return isinstance(value, cst.Name) and value.value == "None"
 
@@ -248,13 +248,13 @@ class Resolver:
         return statement.value if isinstance(statement, cst.Assign) else None
 
     def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
-        """What a name was assigned: by the only assignment to it, or the last one before it in the same function."""
+        """The value assigned to a name: by its only assignment, or by the last one before it in the same function."""
         if not isinstance(node, cst.Name):
             return None
         assignments, source = self._assignments(node, node.value), self._source
         places = {place: a for a in assignments if (place := a.node) is not None}
         if len(places) > 1:
-            around = (node, *source.ancestors(node))  # the assignment that a name is in comes after it
+            around = (node, *source.ancestors(node))  # an assignment binds only after its own right side
             before = [place for place in places if source.start(place) < source.start(node)]
             before = [
                 p for p in before if source.function(p) is source.function(node) and source.within(p, cst.Assign) not in around
@@ -268,6 +268,6 @@ class Resolver:
 
 
 def module_of(node: cst.ImportFrom) -> str:
-    """``torch.nn`` of ``from torch.nn import utils``, with the dots of a relative import."""
+    """``torch.nn`` for ``from torch.nn import utils``, with the dots of a relative import."""
     parts = () if node.module is None else dotted(node.module) or ()
     return "." * len(node.relative) + ".".join(parts)

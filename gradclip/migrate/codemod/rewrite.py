@@ -1,4 +1,4 @@
-"""What is written in the place of a call: the callee's name, and as few of its arguments as can be."""
+"""The replacement of a call: the new name, and as few edits to the arguments as possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["renamed_arguments", "rewritten"]
 
 
 def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
-    """The edits that make the call one of the target, or why there are none."""
+    """The edits that turn the call into the target's, or the reason against it."""
     if found.api.kind is Kind.KEYWORD:
         return _keyword(found, target)
     arguments = renamed_arguments(found, target)
@@ -55,7 +55,7 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
 
 
 def _full_tensor(found: ApiCall) -> list[Edit]:
-    """``.full_tensor()`` directly on the call goes: gradclip's norm is no DTensor."""
+    """Remove ``.full_tensor()`` after the call, because gradclip's norm is not a DTensor."""
     source, call = found.context.source, found.call
     attribute = source.parents[call]
     outer = source.parents.get(attribute)
@@ -66,7 +66,7 @@ def _full_tensor(found: ApiCall) -> list[Edit]:
 
 
 def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
-    """``SGD(clipnorm=1.0)`` as ``clipped(SGD(), clipnorm(1.0))``."""
+    """Rewrite ``SGD(clipnorm=1.0)`` as ``clipped(SGD(), clipnorm(1.0))``."""
     source, call = found.context.source, found.call
     argument = found.arguments[found.api.keyword]
     wrapper = spell(target.wrapper, call.func, source, found.context.resolver)
@@ -86,7 +86,7 @@ def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
 
 
 def _opening(call: cst.Call, wrapper: str, growth: int, source: Source) -> tuple[str, str]:
-    """What is written before and after a call that goes into another: on lines of their own where the line is too long."""
+    """The text before and after a call that becomes an argument; on separate lines if one line would be too long."""
     one_line = source.line_start(source.start(call)) == source.line_start(source.end(call))
     if not one_line or fits(call, growth, source):
         return f"{wrapper}(", ")"
@@ -95,7 +95,7 @@ def _opening(call: cst.Call, wrapper: str, growth: int, source: Source) -> tuple
 
 
 def _callee(func: cst.BaseExpression, text: str, source: Source) -> list[Edit]:
-    """A new name in the place of a dotted one; comments and line breaks within the old one stay where they are."""
+    """Replace a dotted name with a new one; comments and line breaks within the old name stay in place."""
     start, end = source.span(func)
     if source.data[start:end].decode().isidentifier() or not any(c in source.data[start:end] for c in b" \t\r\n\\#"):
         return [Edit(start, end, text)]
@@ -108,7 +108,7 @@ def _callee(func: cst.BaseExpression, text: str, source: Source) -> list[Edit]:
 
 
 def renamed_arguments(found: ApiCall, target: Target) -> list[Edit] | Finding:
-    """The edits to the arguments, checked against the signature of the target."""
+    """The edits to the arguments, validated against the signature of the target."""
     source, call = found.context.source, found.call
     given: dict[str, cst.Arg] = {}
     unwanted: list[cst.Arg] = []
@@ -144,7 +144,7 @@ def _is_default(name: str, argument: cst.Arg, found: ApiCall) -> bool:
 
 
 def _signature(qualified: str) -> inspect.Signature:
-    """Of gradclip's functions from themselves, of a framework's from the table."""
+    """The signature of gradclip's function, from the function itself, or of a framework's, from the table."""
     if not qualified.startswith("gradclip."):
         return BY_NAME[qualified].signature
     module, _, name = qualified.rpartition(".")

@@ -1,4 +1,4 @@
-"""What binds a name where it is read, by Python's rules of scope; found for one name at a time, as few are asked for."""
+"""The bindings of a name by Python's rules of scope; computed per name, because few names need them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Assigned", "Scopes"]
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _FUNCTIONS = (cst.FunctionDef, cst.Lambda)
-_PARTS = (cst.Element, cst.StarredElement, cst.Tuple, cst.List)  # of a target
+_PARTS = (cst.Element, cst.StarredElement, cst.Tuple, cst.List)  # the parts of an assignment target
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """One thing that gives a name its value."""
+    """One binding of a name."""
 
     node: cst.CSTNode | None  #: the name, parameter, function, class or import statement; None for a builtin
 
@@ -42,7 +42,7 @@ class Scopes:
         self._found: dict[tuple[cst.CSTNode, str], list[Assigned]] = {}
 
     def assigned(self, node: cst.CSTNode, name: str) -> list[Assigned]:
-        """What binds a name where a node is; nothing if nothing does."""
+        """The bindings of a name that are visible at a node; an empty list if there are none."""
         scope = first = self._scope(node)
         places = self._by_scope(name)
         while True:
@@ -53,7 +53,7 @@ class Scopes:
                 return [Assigned(None)] if hasattr(builtins, name) else []
             scope = self._outer(scope)
 
-    @functools.cache  # noqa: B019 -- a source is held for as long as it is migrated
+    @functools.cache  # noqa: B019 -- the scopes and the source live until the migration ends
     def _by_scope(self, name: str) -> Mapping[cst.CSTNode, list[cst.CSTNode]]:
         found: dict[cst.CSTNode, list[cst.CSTNode]] = defaultdict(list)
         for place in self._places.get(name, ()):
@@ -62,7 +62,7 @@ class Scopes:
 
     @functools.cached_property
     def _places(self) -> Mapping[str, list[cst.CSTNode]]:
-        """Every place that binds each name."""
+        """The places that bind a name, by name."""
         found: dict[str, list[cst.CSTNode]] = defaultdict(list)
         for name in self._source.any(cst.Name):
             place = self._binds(name)
@@ -81,7 +81,7 @@ class Scopes:
         return found
 
     def _binds(self, name: cst.Name) -> cst.CSTNode | None:
-        """What a name that is bound is a place of, in LibCST's terms; None for one that is read."""
+        """The node that binds a name, in LibCST's terms; None if the source reads the name."""
         parents = self._source.parents
         parent = parents[name]
         if isinstance(parent, cst.Param):
@@ -98,7 +98,7 @@ class Scopes:
         return None
 
     def _owner(self, place: cst.CSTNode, name: str) -> cst.CSTNode:
-        """The scope in which a place binds a name."""
+        """The scope of a name's binding."""
         if isinstance(place, cst.Param):
             function = self._source.within(place, *_FUNCTIONS)
             return function if function is not None else self._source.module
@@ -119,7 +119,7 @@ class Scopes:
 
     @functools.cached_property
     def _declared(self) -> Mapping[tuple[cst.CSTNode, str], type[cst.CSTNode]]:
-        """``global`` and ``nonlocal``."""
+        """The names in ``global`` and ``nonlocal`` statements."""
         found: dict[tuple[cst.CSTNode, str], type[cst.CSTNode]] = {}
         statements: list[cst.Global | cst.Nonlocal] = [*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)]
         for statement in statements:
@@ -131,7 +131,7 @@ class Scopes:
         return self._scope(scope)
 
     def _scope(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The function, class, comprehension or module in whose names a node is evaluated."""
+        """The function, class, comprehension or module in whose scope a node is evaluated."""
         inner = node
         for outer in self._source.ancestors(node):
             if isinstance(outer, (cst.ClassDef, cst.FunctionDef, cst.Lambda)):

@@ -1,4 +1,4 @@
-"""Taking items out of a list with commas: arguments of a call, names of an import."""
+"""Remove items from a list with commas: arguments of a call, names of an import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = cst.Arg | cst.ImportAlias
 
 
 def without(items: Sequence[Item], unwanted: Collection[Item], source: Source) -> list[Edit]:
-    """The edits that take items out, each with its comma; the comments around it stay."""
+    """The edits that remove items, each with its comma; the comments around an item stay."""
     edits: list[Edit] = []
     whole_line = False
     for number, item in enumerate(items):
@@ -33,7 +33,7 @@ def without(items: Sequence[Item], unwanted: Collection[Item], source: Source) -
 
 
 def _comma(item: Item, source: Source) -> int | None:
-    """Where the comma after an item is."""
+    """The offset of the comma after an item."""
     if not isinstance(item.comma, cst.Comma):
         return None
     space = item.comma.whitespace_before
@@ -41,7 +41,7 @@ def _comma(item: Item, source: Source) -> int | None:
 
 
 def _line(item: Item, source: Source) -> list[Edit]:
-    """An item with lines of its own: the lines, but for a comment after it; nothing for an item without."""
+    """Remove the lines of an item that has its own, except a comment after it; no edits for an item that shares a line."""
     comma = _comma(item, source)
     start, end = source.start(item), source.end(item) if comma is None else comma + 1
     line, following = source.line_start(start), source.next_line(end)
@@ -55,7 +55,7 @@ def _line(item: Item, source: Source) -> list[Edit]:
 
 
 def _in_line(item: Item, before: Item | None, after: Item | None, source: Source) -> list[Edit]:
-    """Up to the next item, or from the one before; only the item and its comma where a comment is between."""
+    """Remove up to the next item or from the previous one; if a comment lies between, remove only the item and its comma."""
     start, end = source.span(item)
     comma = _comma(item, source)
     if after is not None and b"#" not in source.data[end : source.start(after)]:

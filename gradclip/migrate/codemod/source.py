@@ -1,6 +1,6 @@
-"""One source: its LibCST tree, where each node lies in the text, and what encloses it.
+"""One source: its LibCST tree, the position of each node in the text, and the enclosing nodes.
 
-Edits are made to the text, at the places that LibCST gives, so that nothing else can change.
+Edits change the text at the positions from LibCST, so nothing else can change.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Text in the place of a span of bytes; an insertion where the two ends are one."""
+    """A replacement for a span of bytes; an insertion if the span is empty."""
 
     start: int
     end: int
-    rank: int = dataclasses.field(init=False, default=1)  #: of several insertions at one place: the lower comes first
+    rank: int = dataclasses.field(init=False, default=1)  #: of several insertions at one place, the lowest rank comes first
     text: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Import(Edit):
-    """A line that imports something: it comes before what else is inserted there."""
+    """A line that imports something; it precedes other insertions at the same place."""
 
     rank: int = dataclasses.field(init=False, default=0)
 
 
 class Source:
-    """A parsed source and the questions that the checks ask of it."""
+    """A parsed source, and the queries of the checks."""
 
     def __init__(self, text: str) -> None:
-        """Parse.
+        """Parse the source.
 
         Raises:
-            SourceError: for what is not Python 3, and for what is nested too deeply to be read.
+            SourceError: if the source is not Python 3, or its nesting is too deep to parse.
         """
         self.text = text
         tree = _tree(text)
@@ -95,7 +95,7 @@ class Source:
         return sorted(found, key=self.start)
 
     def any(self, *types: type[Node]) -> Sequence[Node]:
-        """Every node of these types, in no order: cheaper, as no place need be known."""
+        """Every node of these types, in any order: cheaper, because it computes no position."""
         found: list[Any] = [node for kind in types for node in self._of_type.get(kind, ())]
         return found
 
@@ -103,16 +103,16 @@ class Source:
 
     @functools.cached_property
     def hidden_names(self) -> frozenset[str]:
-        """The names in what is not looked at."""
+        """The names in the hidden bodies."""
         nodes = (node for function in self._hidden for statement in function.body for node in ast.walk(statement))
         return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Where a node lies, in bytes, the parentheses around an expression left out."""
+        """The start and the end of a node, in bytes, without the parentheses around an expression."""
         return self._places.of(node)
 
     def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
-        """The same with the parentheses."""
+        """The start and the end of a node, in bytes, with the parentheses around an expression."""
         start, end = self.span(node)
         return (self.start(node.lpar[0]) if node.lpar else start), (self.end(node.rpar[-1]) if node.rpar else end)
 
@@ -135,7 +135,7 @@ class Source:
         return " ".join(" ".join(lines).split())
 
     def shown(self, node: cst.CSTNode) -> str:
-        """The text of a node in a message: quoted, in one line and not too long."""
+        """The text of a node for a message: quoted, on one line, shortened."""
         text = self.one_line(node)
         return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
 
@@ -143,12 +143,12 @@ class Source:
         return self._lines[bisect.bisect_right(self._lines, offset) - 1]
 
     def next_line(self, offset: int) -> int:
-        """Where the line after the one at ``offset`` starts, or the end of the text."""
+        """The start of the line after the one at ``offset``, or the end of the text."""
         number = bisect.bisect_right(self._lines, offset)
         return self._lines[number] if number < len(self._lines) else len(self.data)
 
     def comments_above(self, line: int) -> list[str]:
-        """The comment lines directly above the line that starts at an offset."""
+        """The comment lines directly above the line at an offset."""
         number = bisect.bisect_left(self._lines, line)
         found = []
         while number and (text := self.data[self._lines[number - 1] : self._lines[number]].decode().strip()).startswith("#"):
@@ -157,15 +157,15 @@ class Source:
         return found
 
     def position(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Line and column, both from 1, the column in characters."""
+        """The line and the column, both from 1; the column counts characters."""
         start = self.start(node)
         line = bisect.bisect_right(self._lines, start)
         return line, len(self.data[self._lines[line - 1] : start].decode()) + 1
 
-    # ---- what encloses what ----------------------------------------------------------------------------------------------
+    # ---- enclosing nodes --------------------------------------------------------------------------------------------------
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """From the parent to the module."""
+        """The ancestors, from the parent to the module."""
         while node in self.parents:
             node = self.parents[node]
             yield node
@@ -175,17 +175,17 @@ class Source:
         return next((outer for outer in self.ancestors(node) if isinstance(outer, types)), None)
 
     def function(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The function that a node is in, or the module."""
+        """The function that contains a node, or the module."""
         return self.within(node, cst.FunctionDef, cst.Lambda) or self.module
 
     def statement(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The statement with lines of its own that a node is in: one in a block or the module."""
+        """The statement that contains a node and has its own lines: one in a block or in the module."""
         while not isinstance(self.parents[node], (cst.IndentedBlock, cst.Module)):
             node = self.parents[node]
         return node
 
     def exclusive(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-        """Whether only one of two nodes can run: they are in different branches of an ``if``, a ``match`` or a ``try``."""
+        """Whether at most one of two nodes can run: they are in different branches of an ``if``, a ``match`` or a ``try``."""
         chain = [one, *self.ancestors(one)]
         places = {node: number for number, node in enumerate(chain)}
         before: cst.CSTNode = other
@@ -203,14 +203,14 @@ class Source:
             before = node
         return False
 
-    # ---- the text, changed -----------------------------------------------------------------------------------------------
+    # ---- the edited text -------------------------------------------------------------------------------------------------
 
     def edited(self, edits: Sequence[Edit]) -> str:
-        """The text with edits made, none of which may overlap."""
+        """The text with the edits applied; they must not overlap."""
         return self.cut(0, len(self.data), edits)
 
     def cut(self, position: int, stop: int, edits: Sequence[Edit]) -> str:
-        """A part of the text with the edits that lie in it."""
+        """A part of the text, with the edits inside it applied."""
         parts = []
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.rank, edit.text)):
             if edit.start < position:
@@ -221,7 +221,7 @@ class Source:
 
 
 def dotted(node: cst.CSTNode) -> tuple[str, ...] | None:
-    """``a.b.c`` as its parts; None for what is not a name with attributes."""
+    """The parts of ``a.b.c``; None for anything but a name with attributes."""
     parts: list[str] = []
     while isinstance(node, cst.Attribute):
         parts.append(node.attr.value)
@@ -237,7 +237,7 @@ def root(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def last_name(node: cst.CSTNode) -> str:
-    """``c`` of ``a.b().c``, or nothing."""
+    """``c`` of ``a.b().c``; "" if there is none."""
     if isinstance(node, cst.Attribute):
         return node.attr.value
     return node.value if isinstance(node, cst.Name) else ""
@@ -266,13 +266,13 @@ def _parse(text: str) -> cst.Module:
 
 
 def _tree(text: str) -> ast.Module:
-    """What Python's own parser reads: LibCST is more lenient, and has no places of its own.
+    """The tree from Python's own parser: LibCST is more lenient and has no positions of its own.
 
-    It also refuses a depth at which LibCST's parser ends the process, and syntax that is newer than itself.
+    It also rejects nesting that would crash LibCST's parser, and syntax newer than the running Python.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the source's strings escape is no matter here
+            warnings.simplefilter("ignore")  # invalid escapes in the source's strings do not matter here
             return ast.parse(text)
     except (RecursionError, MemoryError):
         raise SourceError("It is nested too deeply to be read.") from None
@@ -295,6 +295,6 @@ def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 @functools.cache
 def _fields(cls: type[cst.CSTNode]) -> tuple[str, ...]:
-    """The fields of a node that can hold what this package looks at: not layout."""
+    """The fields of a node that can contain relevant nodes, not layout."""
     names = [field.name for field in dataclasses.fields(cls)]
     return tuple(name for name in names if not name.startswith(_LAYOUT) and "whitespace" not in name)

@@ -1,4 +1,4 @@
-"""Imports that rewriting leaves without a use: removed, unless something else may want them."""
+"""Remove the imports that a rewrite leaves unused, unless other code may need them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def removed(
     resolver: Resolver,
     elsewhere: frozenset[str] = frozenset(),
 ) -> list[Edit]:
-    """The edits that remove the imports of released names that nothing else uses, and put needed names in their place.
+    """The edits that remove the imports of released names without other uses, and insert needed names in their place.
 
     Args:
-        decisions: what is rewritten: the names that go, those that are needed, and those that are used still.
+        decisions: the rewrites: the names that they remove, need, and still use.
         kept: the frameworks of which one import must stay, because an object looks for the framework when it is made.
         elsewhere: the names that other files import from this one; ``"*"`` for all.
     """
@@ -65,7 +65,7 @@ def _first_name(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _is_wanted(binding: Binding, source: Source) -> bool:
-    """Whether an import has a purpose beyond this source, or cannot be taken out of it."""
+    """Whether an import has a purpose beyond this source, or its line mentions F401."""
     name = binding.alias.name
     if binding.alias.asname is not None and isinstance(name, cst.Name) and name.value == binding.local:
         return True  # "import x as x" exports it
@@ -97,7 +97,7 @@ def _aliases(node: cst.Import | cst.ImportFrom) -> Sequence[cst.ImportAlias]:
 def _statement(
     node: cst.Import | cst.ImportFrom, unused: list[cst.ImportAlias], names: dict[cst.ImportAlias, str], source: Source
 ) -> list[Edit]:
-    """One import statement without its unused names and with the needed ones."""
+    """Edit one import statement: drop its unused names and add the needed ones."""
     present = {last_name(alias.name) for alias in _aliases(node) if alias.asname is None and alias not in unused}
     edits, left, written = [], [], set(present)
     for alias in _aliases(node):
@@ -115,7 +115,7 @@ def _statement(
 
 
 def _space(alias: cst.ImportAlias, source: Source) -> str:
-    """What parts two names: a line break where each has a line of its own."""
+    """The separator of two names: a line break if each name has its own line."""
     start = source.start(alias)
     indent = source.data[source.line_start(start) : start].decode()
     return " " if indent.strip() else source.newline + indent

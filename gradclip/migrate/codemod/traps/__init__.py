@@ -1,4 +1,4 @@
-"""The traps: what calls that look right do wrong, and where a rewrite would change what they do. One file a trap or two."""
+"""The traps: errors in calls that look right, and rewrites that would change behaviour. One file for one or two traps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["MISTAKES", "OF_THE_NATIVE", "TRAPS", "loops"]
 
 Check = Callable[[ApiCall], Finding | None]
 
-#: those that concern a rewrite from a framework's legacy form to its current one too
+#: checks that also apply to a rewrite from a framework's legacy form to its current one
 OF_THE_NATIVE: tuple[Check, ...] = (paddle.check,)
-#: those of a mistake, whatever becomes of the call
+#: checks for mistakes, which apply to any outcome of the call
 MISTAKES: tuple[Check, ...] = (
     limits.check_norm,
     results.check_ignored,

@@ -1,4 +1,4 @@
-"""Trap 7: gradients that still have the loss scale of mixed precision."""
+"""Trap 7: gradients that still contain the loss scale of mixed precision."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["check"]
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A clip between the backward of a scaled loss and the step, without the gradients being unscaled."""
-    if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED) or check_moment(found):  # which is mended first
+    """A clip between the backward of a scaled loss and the step, if nothing unscales the gradients."""
+    if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED) or check_moment(found):  # check_moment reports first
         return None
     flow, source = found.context.flow, found.context.source
     backward = flow.before(found.call, "backward")
@@ -35,7 +35,7 @@ def check(found: ApiCall) -> Finding | None:
 
 
 def _stepping(found: ApiCall) -> str:
-    """The scaler whose ``step`` comes after the clip, if no ``unscale_`` is in the file."""
+    """The scaler whose ``step`` comes after the clip, if the file never calls ``unscale_``."""
     source = found.context.source
     if any(last_name(call.func).startswith("unscale_") for call in source.any(cst.Call)):
         return ""
@@ -47,13 +47,13 @@ def _stepping(found: ApiCall) -> str:
 
 
 def _scaler(backward: cst.Call, found: ApiCall) -> str:
-    """What scales the loss that a call of ``backward`` is of; nothing if nothing does."""
+    """The scaler of the loss on which ``backward`` is called; "" if there is none."""
     assert isinstance(backward.func, cst.Attribute)
     loss = backward.func.value
     value = loss if isinstance(loss, cst.Call) else found.context.resolver.value_of(loss)
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "scale":
         return found.context.source.code(value.func.value)
-    # apex unscales at the end of `with amp.scale_loss(...) as scaled:`, in which the clip still is
+    # apex unscales at the end of `with amp.scale_loss(...) as scaled:`, so after a clip inside the block
     for outer in found.context.source.ancestors(found.call):
         if isinstance(outer, cst.With):
             for item in outer.items:

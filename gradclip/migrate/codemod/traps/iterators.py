@@ -1,4 +1,4 @@
-"""Trap 1: an iterator is used up by the first walk over it."""
+"""Trap 1: the first pass exhausts an iterator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BUILTINS = frozenset({"builtins.filter", "builtins.map", "builtins.zip", "built
 
 
 def check(found: ApiCall) -> Finding | None:
-    """An iterator that Paddle walks twice, or that something else has used up before the clip."""
+    """An iterator that Paddle reads twice, or that other code has exhausted before the clip."""
     tensors = found.tensors
     if tensors is None or found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED, Kind.MEASURE):
         return None
@@ -43,7 +43,7 @@ def _is_iterator(node: cst.BaseExpression, context: Context) -> bool:
 
 
 def _is_parameters(node: cst.BaseExpression, found: ApiCall) -> bool:
-    """``model.parameters()``: a generator in torch, a list in Paddle."""
+    """Whether it is ``model.parameters()``: a generator in torch, a list in Paddle."""
     return (
         found.api.framework == "torch"
         and isinstance(node, cst.Call)
@@ -53,7 +53,7 @@ def _is_parameters(node: cst.BaseExpression, found: ApiCall) -> bool:
 
 
 def _used_up(name: cst.Name, value: cst.BaseExpression, found: ApiCall) -> str:
-    """By what the iterator has been used up when the clip comes; nothing if by nothing."""
+    """The code that has exhausted the iterator before the clip; "" if there is none."""
     source = found.context.source
     call, made = found.call, source.start(value)
     for use in found.context.resolver.uses.get(name.value, ()):
@@ -67,6 +67,6 @@ def _used_up(name: cst.Name, value: cst.BaseExpression, found: ApiCall) -> str:
 
 
 def _user(use: cst.Name, source: Source) -> cst.CSTNode:
-    """The call that takes a name, or what iterates over it."""
+    """The call that takes a name, or the node that iterates over it."""
     outer = source.parents[use]
     return source.parents[outer] if isinstance(outer, cst.Arg) else use

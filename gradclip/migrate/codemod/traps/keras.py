@@ -1,4 +1,4 @@
-"""Trap 3: what Keras's ``clipnorm`` means depends on the version."""
+"""Trap 3: the meaning of Keras's ``clipnorm`` depends on the version."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gradclip.migrate.codemod.source import last_name
 
 __all__ = ["assumption", "check"]
 
-_OLD_KEYWORDS = frozenset({"lr", "decay", "schedule_decay"})  # which no Keras 3 takes
+_OLD_KEYWORDS = frozenset({"lr", "decay", "schedule_decay"})  # keywords that Keras 3 rejects
 _OLD_NAMES = frozenset({"fit_generator", "Convolution2D", "np_utils", "MaxoutDense", "nb_epoch"})
 _MODULES = ("keras.optimizers.", "tensorflow.keras.optimizers.")
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A version of Keras in which the keyword means something else, or that gradclip cannot wrap; a limit that may be off."""
+    """A Keras version that gradclip cannot wrap or in which the keyword means something else; a limit that may be off."""
     if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
         return None
     keyword = found.api.keyword
@@ -41,14 +41,14 @@ def check(found: ApiCall) -> Finding | None:
 
 
 def assumption(found: ApiCall) -> str:
-    """What a rewrite of a keyword takes for granted."""
+    """The assumption that a rewrite of a keyword makes."""
     if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
         return ""
     return "an optimizer of Keras 3, which clipped() wraps"
 
 
 def _old(found: ApiCall, given: set[str]) -> str:
-    """What says that the source was written for a Keras before 3."""
+    """The evidence that the source was written for Keras before version 3."""
     old = sorted(given & _OLD_KEYWORDS)
     if old:
         return f"Keras 3 has no argument {old[0]}"

@@ -1,4 +1,4 @@
-"""Traps 4 and 14: a limit that is a norm where elements are clipped, or that has no counterpart."""
+"""Traps 4 and 14: a limit for a norm in a clip by value, and a limit without a counterpart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_norm(found: ApiCall) -> Finding | None:
 
 
 def check_value(found: ApiCall) -> Finding | None:
-    """Trap 14: a limit of 0, infinity, None or less than 0, where gradclip and the native part."""
+    """Trap 14: a limit of 0, infinity, None or less than 0, for which gradclip and the native differ."""
     for name, node in found.limits.items():
         value = _value(found, node)
         shown = f"`{name}={found.context.source.code(node)}`"
@@ -51,19 +51,19 @@ def check_value(found: ApiCall) -> Finding | None:
 
 
 def _poisons(found: ApiCall) -> bool:
-    """Whether the native makes NaN of ordinary gradients where the limit is infinite."""
+    """Whether the native turns ordinary gradients into NaN if the limit is infinite."""
     measures = found.api.framework in ("torch", "optax", "jax") or found.api.kind is Kind.IN_PLACE
     return not measures and not found.clips_by_value
 
 
 def _is_negated(found: ApiCall, node: cst.BaseExpression) -> bool:
-    """``-cfg.clip``, or the name of one."""
+    """Whether a node is a negation such as ``-cfg.clip``, or a name for one."""
     expression = found.context.resolver.value_of(node) or node
     return isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus)
 
 
 def _value(found: ApiCall, node: cst.BaseExpression) -> object:
-    """The number that a limit is, or that the one assignment to its name gives it; ``...`` if that cannot be seen."""
+    """The number of a limit, written directly or by the only assignment to its name; ``...`` if unknown."""
     assigned = found.context.resolver.value_of(node)
     for expression in (node, assigned):
         if expression is not None:

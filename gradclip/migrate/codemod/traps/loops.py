@@ -1,4 +1,4 @@
-"""Trap 2: the scope of a clip is what one call is handed, a tensor or a group at a time in a loop."""
+"""Trap 2: a call clips only its own arguments, so a loop clips each tensor or group separately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check"]
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A clip in a loop over what it clips, which is to become another form: one rule would be one norm over everything."""
+    """A clip in a loop over its own arguments that has to change its form: one rule would take one norm over all of them."""
     if not found.crosses or found.api.kind is not Kind.IN_PLACE or found.context.options.to in ("torch", "paddle"):
         return None
     tensors = found.tensors
@@ -28,7 +28,7 @@ def check(found: ApiCall) -> Finding | None:
 
 
 def _loop(found: ApiCall, tensors: cst.BaseExpression) -> cst.For | None:
-    """The loop whose variable is what the call clips, or of which it is a part."""
+    """The loop whose variable the call clips, also as part of an expression."""
     elements = tensors.elements if isinstance(tensors, (cst.List, cst.Tuple)) else ()
     parts = (root(part) for part in (tensors, *(element.value for element in elements)))
     names = {part.value for part in parts if isinstance(part, cst.Name)}

@@ -1,4 +1,4 @@
-"""Trap 8 again, for transformations: a clip after the optimizer in ``optax.chain``."""
+"""Trap 8 for transformations: a clip after the optimizer in ``optax.chain``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _OPTIMIZER = re.compile(
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A clip that comes after what makes an update of a gradient: it clips updates."""
+    """A clip that follows a transformation from gradients to updates: it clips updates."""
     if found.api.framework != "optax" or found.api.kind is not Kind.OBJECT or found.api.dialect.endswith("block_rms"):
         return None
     source, resolver = found.context.source, found.context.resolver
     argument = source.parents[found.call]
     pair = source.parents[argument] if isinstance(argument, cst.Element) else None
-    if isinstance(pair, cst.Tuple):  # ("clip", optax.clip(1.0)) of a named_chain
+    if isinstance(pair, cst.Tuple):  # ("clip", optax.clip(1.0)) in a named_chain
         argument = source.parents[pair]
     chain = source.parents.get(argument) if isinstance(argument, cst.Arg) else None
     if not isinstance(chain, cst.Call) or resolver.name(chain.func) not in _CHAINS:

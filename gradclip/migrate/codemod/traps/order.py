@@ -1,4 +1,4 @@
-"""Trap 8: a clip at a moment at which it does nothing, or something else."""
+"""Trap 8: a clip at a moment at which it has no effect, or another effect."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["check", "check_moment"]
 
 
 def check(found: ApiCall) -> Finding | None:
-    """After the step, before the backward, before the mean over replicas."""
+    """A clip after the step, before the backward, or before the mean over replicas."""
     if found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED):
         return None
     return check_moment(found) or _before_mean(found)
 
 
 def check_moment(found: ApiCall) -> Finding | None:
-    """After the step, before the backward."""
+    """A clip after the step or before the backward."""
     return _after_step(found) or _before_backward(found)
 
 
@@ -37,7 +37,7 @@ def _before_backward(found: ApiCall) -> Finding | None:
     if found.api.kind is not Kind.IN_PLACE or flow.before(found.call, "backward") or not later:
         return None
     if any(event.start < later[0].start for event in flow.after(found.call, "step")):
-        return None  # a step of the loop's pass before
+        return None  # a step of the loop's previous iteration
     backward = found.context.source.shown(later[0].call)
     return Finding("GM108", f"{backward} makes the gradients after the clip.", "Clip after backward().")
 

@@ -1,4 +1,4 @@
-"""Trap 10: what Paddle's clips were before 2.0, and the order of the bounds."""
+"""Trap 10: Paddle's clips before version 2.0, and the order of the bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check", "check_order"]
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A clip that is set for parameters elsewhere, or handed to ``minimize``; bounds in TensorFlow's order."""
+    """A clip set for parameters in another place or passed to ``minimize``; bounds in TensorFlow's order."""
     if found.api.framework != "paddle":
         return None
     if found.api.kind is Kind.GLOBAL_STATE:
@@ -48,7 +48,7 @@ def _handed(clip: str) -> str:
 
 
 def _current(clip: str) -> str:
-    """``fluid.clip.GradientClipByNorm(1.0)`` under its present name."""
+    """``fluid.clip.GradientClipByNorm(1.0)`` under its current name."""
     name, bracket, rest = clip.partition("(")
     last = name.rpartition(".")[2]
     if not bracket or "ClipBy" not in last:
@@ -57,7 +57,7 @@ def _current(clip: str) -> str:
 
 
 def _place(found: ApiCall) -> Finding | None:
-    """An object that goes to ``set_gradient_clip``, ``ParamAttr(gradient_clip=)`` or ``minimize(grad_clip=)``."""
+    """A clip object passed to ``set_gradient_clip``, ``ParamAttr(gradient_clip=)`` or ``minimize(grad_clip=)``."""
     if found.api.kind is not Kind.OBJECT:
         return None
     source, resolver = found.context.source, found.context.resolver

@@ -1,4 +1,4 @@
-"""Traps 5, 6 and 13: what becomes of the result of a clip."""
+"""Traps 5, 6 and 13: wrong uses of a clip's result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COPIES = frozenset({"clone", "detach", "copy", "deepcopy", "numpy", "cpu", "tol
 
 
 def check_ignored(found: ApiCall) -> Finding | None:
-    """Trap 5: a functional clip whose result nothing takes; a norm that is taken for the gradients."""
+    """Trap 5: no code uses the result of a functional clip, or code uses a norm as the gradients."""
     source = found.context.source
     holder = source.parents[found.call]
     target = _target(found)
@@ -41,7 +41,7 @@ def check_ignored(found: ApiCall) -> Finding | None:
 
 
 def check_norm(found: ApiCall) -> Finding | None:
-    """Trap 6: the norm before the clip is named as the one after it; ``use_norm`` is the norm of something else."""
+    """Trap 6: a name says that the norm before the clip is the norm after it; ``use_norm`` is the norm of other tensors."""
     target = _target(found)
     if isinstance(target, cst.Tuple) and len(target.elements) == 2:
         target = target.elements[1].value
@@ -65,7 +65,7 @@ def check_norm(found: ApiCall) -> Finding | None:
 
 
 def check_copy(found: ApiCall) -> Finding | None:
-    """Trap 13: the clipped tensor is not the one that the optimizer takes."""
+    """Trap 13: the optimizer does not use the clipped tensor."""
     context, tensors = found.context, found.tensors
     if tensors is None:
         return None
@@ -94,7 +94,7 @@ def _in_place(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
 
 
 def _target(found: ApiCall) -> cst.BaseExpression | None:
-    """What the result is assigned to."""
+    """The target of the assignment of the result."""
     holder = found.context.source.parents[found.call]
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
         return holder.targets[0].target

@@ -1,4 +1,4 @@
-"""Trap 16: a parameter that is listed twice, as tied ones are where several modules are listed."""
+"""Trap 16: a list that contains a parameter twice, such as a tied parameter of several modules."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gradclip.migrate.codemod.source import last_name
 
 __all__ = ["assumption", "check"]
 
-_SAME_ELEMENTS = frozenset({"list", "tuple", "iter", "reversed", "sorted", "filter"})  # a set drops what comes twice
+_SAME_ELEMENTS = frozenset({"list", "tuple", "iter", "reversed", "sorted", "filter"})  # a set drops duplicates
 _JOINED = (cst.Call, cst.List, cst.Tuple, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp)
-_DISTINCT = "param_groups"  # an optimizer refuses a parameter that is in two of its groups
+_DISTINCT = "param_groups"  # an optimizer rejects a parameter in two of its groups
 
 
 def check(found: ApiCall) -> Finding | None:
-    """The parameters of several modules in one list: the native counts what two of them share twice, gradclip once."""
+    """The parameters of several modules in one list: the native counts a shared parameter twice, gradclip once."""
     if found.api.framework not in ("torch", "paddle") or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
         return None
     if found.tensors is None:
@@ -34,7 +34,7 @@ def check(found: ApiCall) -> Finding | None:
 
 
 def assumption(found: ApiCall) -> str:
-    """What a rewrite of several modules' parameters takes for granted; most often nothing."""
+    """The assumption that a rewrite of several modules' parameters makes; usually ""."""
     if found.api.framework not in ("torch", "paddle") or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
         return ""
     if found.tensors is None or not _may_share(list(_parts(found.tensors, found.context, 6)), found.context):
@@ -43,7 +43,7 @@ def assumption(found: ApiCall) -> str:
 
 
 def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -> str:
-    """What says that a parameter is listed twice: the same in two places, or weights that are tied in this source."""
+    """The evidence that a parameter is in the list twice: the same part twice, or weights that this source ties."""
     source = context.source
     codes = [source.code(part) for part, _ in parts]
     for number, code in enumerate(codes):
@@ -59,7 +59,7 @@ def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -
 
 
 def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
-    """What an expression of parameters is joined from, each with whether it is a collection and not one parameter."""
+    """The parts that an expression of parameters joins, each with whether it is a collection, not a single parameter."""
     value = context.resolver.value_of(node)
     if isinstance(node, cst.Name) and value is not None and depth:
         node = value if isinstance(value, _JOINED) else node
@@ -82,7 +82,7 @@ def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[t
 
 
 def _of_call(call: cst.Call, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
-    """``chain(a, b)``, ``list(a)``, and any other call as one part."""
+    """The parts of ``chain(a, b)`` or ``list(a)``; any other call is one part."""
     name = last_name(call.func)
     if name == "chain":
         for argument in call.args:
@@ -98,7 +98,7 @@ def _of_call(call: cst.Call, context: Context, depth: int) -> Iterator[tuple[cst
 
 
 def _may_share(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -> bool:
-    """Whether two parts can have a parameter in common; those of one module by different names do not."""
+    """Whether two parts can share a parameter; parts of one module with different names do not."""
     if len(parts) < 2:
         return False
     if any(collection for _, collection in parts):

@@ -20,12 +20,12 @@ _SPARSE = words(
 
 
 def check(found: ApiCall) -> Finding | None:
-    """Rows that the native counts apart; a list that is shorter without its None."""
+    """Duplicate rows that the native counts separately; a list from which code drops the Nones."""
     return _dropped(found) or _sparse(found)
 
 
 def assumption(found: ApiCall) -> str:
-    """What a rewrite takes for granted where nothing in the source says whether gradients are sparse; most often nothing."""
+    """The assumption that a rewrite makes if no code in the source shows whether gradients are sparse; usually ""."""
     kinds = (Kind.RETURNED, Kind.MEASURE, Kind.KEYWORD)
     if found.api.framework not in ("tensorflow", "keras") or found.api.kind not in kinds or not found.api.dialect:
         return ""
@@ -48,7 +48,7 @@ def _sparse(found: ApiCall) -> Finding | None:
 
 
 def _is_dense(found: ApiCall) -> bool:
-    """``x.values``, and where an ``if`` has found that it is no IndexedSlices."""
+    """Whether it is ``x.values``, or an ``if`` has ruled out IndexedSlices."""
     source, tensors = found.context.source, found.tensors
     if tensors is None:
         return False
@@ -66,7 +66,7 @@ def _is_dense(found: ApiCall) -> bool:
 
 
 def _found_sparse(found: ApiCall) -> str | None:
-    """Where an ``if`` has found that it is an IndexedSlices."""
+    """The test of an ``if`` that has established IndexedSlices."""
     source, tensors = found.context.source, found.tensors
     inner: cst.CSTNode = found.call
     for outer in source.ancestors(found.call):
@@ -78,14 +78,14 @@ def _found_sparse(found: ApiCall) -> str | None:
 
 
 def _asks(test: cst.BaseExpression, shown: str, source: Source) -> bool:
-    """``isinstance(x, tf.IndexedSlices)``."""
+    """Whether a test is ``isinstance(x, tf.IndexedSlices)``."""
     if not isinstance(test, cst.Call) or last_name(test.func) != "isinstance" or len(test.args) != 2:
         return False
     return source.code(test.args[0].value) == shown and last_name(test.args[1].value) == "IndexedSlices"
 
 
 def _evidence(found: ApiCall) -> str | None:
-    """What in the source makes gradients sparse, if anything."""
+    """The code in the source that makes gradients sparse, if any."""
     source, resolver = found.context.source, found.context.resolver
     for binding in resolver.bindings:
         if re.match(r"transformers\.TF[A-Z][a-z]", binding.qualified) and found.api.framework != "paddle":  # all embed words
@@ -107,13 +107,13 @@ def _evidence(found: ApiCall) -> str | None:
 
 
 def _is_asked(node: cst.CSTNode, source: Source) -> bool:
-    """Whether a class is one that ``isinstance`` asks for."""
+    """Whether a class is an argument of ``isinstance``."""
     outer = source.within(node, cst.Call)
     return isinstance(outer, cst.Call) and last_name(outer.func) == "isinstance"
 
 
 def _gathers(call: cst.Call, found: ApiCall) -> bool:
-    """``tf.gather(table, ids)`` of a variable; of anything else the gradient is dense."""
+    """Whether it is ``tf.gather(table, ids)`` of a variable; any other argument has a dense gradient."""
     context = found.context
     if not call.args or not context.resolver.name(call.func).startswith("tensorflow."):
         return False
@@ -130,7 +130,7 @@ def _is_sparse(call: cst.Call) -> bool:
 
 
 def _dropped(found: ApiCall) -> Finding | None:
-    """``tf.clip_by_global_norm([g for g in grads if g is not None], c)``, zipped with all variables after that."""
+    """``tf.clip_by_global_norm([g for g in grads if g is not None], c)``, and a later zip with all variables."""
     if found.api.kind is not Kind.RETURNED or found.tensors is None:
         return None
     source, resolver = found.context.source, found.context.resolver

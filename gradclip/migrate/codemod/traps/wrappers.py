@@ -1,4 +1,4 @@
-"""Trap 9: libraries that wrap a model or an optimizer and have a clip of their own."""
+"""Trap 9: libraries that wrap a model or an optimizer and have their own clip."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gradclip.migrate.codemod.source import Source, last_name
 
 __all__ = ["check"]
 
-# what is imported or named -> whose it is, and what to call
+# imported or mentioned name -> the library's effect, and the function to call
 _WRAPPERS = {
-    # not fully_shard, of the same module: its gradients are DTensors, which say how they are split
+    # fully_shard of the same module is missing: its gradients are DTensors, which know their placements
     "torch.distributed.fsdp.FullyShardedDataParallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
     "torch.distributed.fsdp.fully_sharded_data_parallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
     "fairscale": ("fairscale shards the gradients", "model.clip_grad_norm_(max_norm)"),
@@ -26,11 +26,11 @@ _WRAPPERS = {
     "opacus": ("Opacus clips per example, which its privacy accounting is about", "max_grad_norm of make_private"),
     "colossalai": ("ColossalAI shards the gradients", "booster's or the engine's own clip"),
 }
-_LAST_NAMES = {name.rpartition(".")[2] for name in _WRAPPERS}  # of no other attribute need be known what it stands for
+_LAST_NAMES = {name.rpartition(".")[2] for name in _WRAPPERS}  # only attributes with these names need to be resolved
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A clip of torch's in a source that uses such a library, if it is not the branch for when the library is not used."""
+    """A clip by torch in a source that uses such a library, except in a branch for running without the library."""
     if found.api.framework == "paddle":
         return _fleet(found)
     if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE:
@@ -49,7 +49,7 @@ def check(found: ApiCall) -> Finding | None:
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
             if "shards" in whose and (found.clips_by_value or _is_left_over(found)):
-                continue  # elements are clipped alike wherever they are; or the shards have been dealt with
+                continue  # clipping by value works on each shard alone; or another branch clips the shards
             return _finding(whose, own, found)
     return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
 
@@ -68,12 +68,12 @@ def _is_left_over(found: ApiCall) -> bool:
 
 
 def _is_put_together(found: ApiCall) -> bool:
-    """Whether the norm of this call is used as a DTensor, other than directly on the call or where it is asked what it is."""
+    """Whether code uses the norm of this call as a DTensor, except directly on the call or under a test for DTensor."""
     source, call = found.context.source, found.call
     if found.clips_by_value or "total_norm" in found.arguments:
-        return False  # they return nothing
+        return False  # these functions return no norm
     holder = source.parents[call]
-    if isinstance(holder, cst.Return):  # to whoever calls
+    if isinstance(holder, cst.Return):  # the caller uses the norm
         return any(_is_a_norm(node, source) for node in source.any(cst.Attribute))
     target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
     if not isinstance(target, cst.Name):
@@ -84,7 +84,7 @@ def _is_put_together(found: ApiCall) -> bool:
 
 
 def _is_a_norm(attribute: cst.Attribute, source: Source) -> bool:
-    """The ``full_tensor`` of a norm, by its name or that of the function; parameters are saved by it too."""
+    """Whether an attribute is ``full_tensor`` of a norm, by a name of a variable or function; saving parameters uses it too."""
     owner = attribute.value.func if isinstance(attribute.value, cst.Call) else attribute.value
     if last_name(attribute) != "full_tensor" or "norm" not in last_name(owner).lower():
         return False
@@ -97,7 +97,7 @@ def _is_full(use: cst.Name, source: Source) -> bool:
 
 
 def _is_asked(use: cst.Name, source: Source) -> bool:
-    """Whether it is in ``if isinstance(norm, DTensor)`` or ``if hasattr(norm, "full_tensor")``."""
+    """Whether a name is in ``if isinstance(norm, DTensor)`` or ``if hasattr(norm, "full_tensor")``."""
     pattern = rf"(isinstance|hasattr)\(\s*{use.value}\b"
     tests = (outer.test for outer in source.ancestors(use) if isinstance(outer, (cst.If, cst.IfExp)))
     return any(re.search(pattern, source.code(test)) for test in tests)
@@ -110,7 +110,7 @@ def _finding(whose: str, own: str, found: ApiCall) -> Finding:
 
 
 def _is_accelerated(found: ApiCall) -> bool:
-    """Whether an ``accelerator.backward(loss)`` can make the gradients: in another function, or on the way to the clip."""
+    """Whether an ``accelerator.backward(loss)`` can make the gradients: in another function, or before the clip."""
     source = found.context.source
     here = [event.call for event in found.context.flow.events(found.call, "backward")]
     for call in source.any(cst.Call):
@@ -122,7 +122,7 @@ def _is_accelerated(found: ApiCall) -> bool:
 
 
 def _fleet(found: ApiCall) -> Finding | None:
-    """A clip in a source whose optimizer Fleet wraps, which puts a clip of its own in the place of Paddle's."""
+    """A clip in a source whose optimizer Fleet wraps: Fleet replaces Paddle's clip with its own."""
     if found.api.kind not in (Kind.OBJECT, Kind.IN_PLACE):
         return None
     for call in found.context.source.any(cst.Call):
