@@ -39,6 +39,7 @@ class Scopes:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._grouped: dict[str, Mapping[cst.CSTNode, list[cst.CSTNode]]] = {}  # places by name, then by scope
         self._found: dict[tuple[cst.CSTNode, str], list[Assigned]] = {}
 
     def assigned(self, node: cst.CSTNode, name: str) -> list[Assigned]:
@@ -53,12 +54,13 @@ class Scopes:
                 return [Assigned(None)] if hasattr(builtins, name) else []
             scope = self._outer(scope)
 
-    @functools.cache  # noqa: B019 -- the scopes and the source live until the migration ends
     def _by_scope(self, name: str) -> Mapping[cst.CSTNode, list[cst.CSTNode]]:
-        found: dict[cst.CSTNode, list[cst.CSTNode]] = defaultdict(list)
-        for place in self._places.get(name, ()):
-            found[self._owner(place, name)].append(place)
-        return found
+        if name not in self._grouped:
+            found: dict[cst.CSTNode, list[cst.CSTNode]] = defaultdict(list)
+            for place in self._places.get(name, ()):
+                found[self._owner(place, name)].append(place)
+            self._grouped[name] = found
+        return self._grouped[name]
 
     @functools.cached_property
     def _places(self) -> Mapping[str, list[cst.CSTNode]]:
