@@ -1,4 +1,4 @@
-"""`benchmarks` lies beside the sources, whose folder stays off the path: an installed gradclip has its backends."""
+"""Loads `benchmarks` without its parent folder on the path: the sources there would hide an installed gradclip."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ MIB = 2**20
 
 
 def case(key: str, ratio: float | None = None, **more: Any) -> dict[str, Any]:
-    """An entry as the worker sends it; without a ratio there is nothing but what is given."""
+    """Return an entry as the worker sends it; without a ratio it has the given fields only."""
     entry: dict[str, Any] = {"key": key, "bytes": 256 * MIB, "failures": {}}
     if ratio is not None:
         entry |= {"native seconds": 2e-3 * ratio, "gradclip seconds": 2e-3, "ratio": ratio, "rounds": 9}
@@ -19,13 +19,13 @@ def case(key: str, ratio: float | None = None, **more: Any) -> dict[str, Any]:
 
 
 def outcome(*cases: dict[str, Any], accuracy: list[dict[str, Any]] | None = None, **frameworks: dict[str, Any]) -> Outcome:
-    """A run of a machine with 32 MiB of cache."""
+    """Return a run on a machine with 32 MiB of cache."""
     machine = {"processor": "Abacus", "cores": 2, "cache": 32 * MIB, "memory": 16 * 2**30, "huge pages": "never"}
     machine |= {"system": "Linux 6", "python": "3.11", "load": 0.04, "gradclip": "0.1"}
     return Outcome(machine, frameworks, list(cases), accuracy or [])
 
 
 def norm(error: float, **more: Any) -> dict[str, Any]:
-    """An entry of the accuracy section."""
+    """Return an entry of the accuracy section."""
     entry = {"framework": "torch", "mode": "eager", "dtype": "float32", "order": "2.0", "failures": {}}
     return entry | {"gradclip error": error, "gradclip where": "all equal, 1000 in 1"} | more

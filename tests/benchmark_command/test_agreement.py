@@ -1,4 +1,4 @@
-"""What docs/accuracy.md says of agreement with the natives, counted."""
+"""docs/accuracy.md gives the counted agreement with the natives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of this run's framework: both sides do the same, failures are told, and what was changed is restored."""
+"""The cases of this run's framework: both sides compute the same, failures are reported, and changed settings are restored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ARRAYS = [np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4), np.array([0.5, -3.0, 0.0], np.float32)]
 
-# keras's own, and paddle's, of tracing
+# keras warns itself, and paddle warns while it traces
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.* do not have 'place' interface:UserWarning")
 
 
@@ -34,7 +34,7 @@ def subject(backend: Framework) -> Subject:
 
 
 def results(subject: Subject, function: Function, side: str, mode: str, state: str) -> list[np.ndarray]:
-    """The clipped gradients, and the norm if there is one."""
+    """Return the clipped gradients, and the norm if there is one."""
     sample = Sample(subject, ARRAYS, "float32")
     bound = limit(function.kind, exact.norms(map(subject.read, sample.tensors)), state)
     result = subject.call(getattr(function, side)(bound), mode, function.form, sample)()
@@ -52,7 +52,7 @@ def test_both_sides_do_the_same_and_that_is_to_clip(subject: Subject) -> None:
                 ours = results(subject, function, "ours", mode, state)
                 try:
                     native = results(subject, function, "native", mode, state)
-                except NotImplementedError:  # Paddle clips by value in no program
+                except NotImplementedError:  # Paddle cannot clip by value in a program
                     assert (function.name, mode) == ("ClipGradByValue", "static")
                     continue
                 for got, want in zip(ours, native, strict=True):
@@ -65,7 +65,7 @@ def test_both_sides_do_the_same_and_that_is_to_clip(subject: Subject) -> None:
 @pytest.mark.slow("a framework whose subject cannot be timed or whose memory cannot be counted", unless="numpy")
 def test_a_case_from_end_to_end(subject: Subject) -> None:
     bench = Bench(subject, lambda: Rates(1e9, 1e9, 1e9, 1e9), Budget(0.0, least=2), quick=True)
-    bench.cache = 0  # every set is large
+    bench.cache = 0  # makes every set count as large
     bench.load("mlp", "float32")
     pristine = [subject.read(x).copy() for x in bench.sample.tensors] if bench.sample else []
     for function in subject.functions():
@@ -76,7 +76,7 @@ def test_a_case_from_end_to_end(subject: Subject) -> None:
         assert entry["bytes"] == 4 * 109_386
         assert entry["limit seconds"] == pytest.approx(entry["bytes"] / 1e9 * sum(entry["moves"].values()))
         assert entry["gradclip threads"] > 0
-        if subject.name == "numpy":  # of others it is the process that shows it, by pages
+        if subject.name == "numpy":  # other frameworks show it in the memory of the process, page by page
             assert entry["gradclip memory"] == pytest.approx(entry["moves"]["copy"], abs=0.05)
         if function.kind is not Kind.VALUE:
             assert entry["gradclip error"] <= 4, function.name
@@ -123,7 +123,7 @@ def test_the_least_moves(subject: Subject) -> None:
             reads = 0 if function.kind is Kind.VALUE else 1
             assert clipped == (Moves(reads, scale=1) if subject.writes(function, mode) else Moves(reads, copy=1))
             if mode != EAGER:
-                assert unclipped == clipped  # nothing can be looked at
+                assert unclipped == clipped  # no value may be read here
             else:
                 copies = int(subject.mutable and not function.in_place)
                 assert unclipped == Moves(reads or 1 - copies, copy=copies)
@@ -153,7 +153,7 @@ def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> N
         assert [entry["order"] for entry in entries[:4]] == ["1.0", "2.0", "3.0", "inf"]
         for entry in entries:
             assert "gradclip" not in entry["failures"], entry
-            assert entry["gradclip error"] < 100  # how good they are is for the floors
+            assert entry["gradclip error"] < 100  # the floors say how exact the results must be
             assert " in " in entry["gradclip where"]
             if (entry["dtype"], entry["order"], mode) == ("float32", "2.0", EAGER):
                 assert entry["native error"] < 1000

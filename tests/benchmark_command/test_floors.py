@@ -1,4 +1,4 @@
-"""Which floors are missed, and that each is about something."""
+"""The benchmark finds missed floors, and every floor selects at least one case."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TENSOR = "torch/clip_grad_norm_/tensor/unclipped/float32/eager"
 
 
 def test_every_floor_selects_a_case(backend: Framework) -> None:
-    """A floor of a function that is not there would always be reached."""
+    """A floor for a missing function would never be missed."""
     subject = importlib.import_module(f"benchmarks.subjects.{backend.name}").subject("cpu")
     keys = list(subject.keys(SETS, False))
-    of_all = {f"*/{function.name}" for function in subject.functions()}  # some floors are one for several frameworks
+    of_all = {f"*/{function.name}" for function in subject.functions()}  # some floors cover several frameworks
     chosen = [
         pattern
         for floor in FLOORS
@@ -36,7 +36,7 @@ def test_every_floor_selects_a_case(backend: Framework) -> None:
 
 
 def test_what_is_compiled_is_bounded(backend: Framework) -> None:
-    """But Paddle's programs, for which no floor but the first is set."""
+    """Every compiled case has a floor, except Paddle's programs: only the first floor covers these."""
     subject = importlib.import_module(f"benchmarks.subjects.{backend.name}").subject("cpu")
     for key in subject.keys(SETS, False):
         assert matches(key, COMPILED) == (key.mode not in (EAGER, "static")), key

@@ -1,4 +1,4 @@
-"""A page in headless Chromium that is asked and told by the DevTools protocol, over two pipes: no port, no other library."""
+"""A page in headless Chromium, driven by the DevTools protocol over two pipes: no port, no other library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for fd, end in zip((3, 4), ends):
     os.set_inheritable(fd, True)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-SECONDS = 120.0  #: for what a page is waited for
+SECONDS = 120.0  #: the time limit for a page
 
 
 class Page:
@@ -55,7 +55,7 @@ class Page:
         os.close(self._from)
 
     def __call__(self, method: str, **parameters: Any) -> Any:
-        """A command of the protocol; events that come before its result are kept."""
+        """Send a command of the protocol and return its result; keep the events that come first."""
         self._number += 1
         session = {"sessionId": self._session} if self._session else {}
         message = {"id": self._number, "method": method, "params": parameters} | session
@@ -77,13 +77,13 @@ class Page:
         return found
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript is."""
+        """Return the value of a JavaScript expression."""
         found = self("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
     def wait(self, expression: str) -> Any:
-        """What an expression is once it is true."""
+        """Wait until a JavaScript expression is true, and return its value."""
         end = time.monotonic() + SECONDS
         while not (found := self.value(expression)):
             assert time.monotonic() < end, f"{expression} is not true; the page says: {self.value('document.body.innerText')}"

@@ -1,4 +1,4 @@
-"""The built site on a local server that can fail, or wait."""
+"""A local server for the built site that can fail or wait."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), functools.partial(_Handler, directory=str(SITE)))
         self.address = f"http://127.0.0.1:{self.server_port}/"
-        self.missing = ""  #: what is asked for in vain
-        self.may_go_on = threading.Event()  #: what gradclip's wheel waits for
+        self.missing = ""  #: the path that is answered with 404
+        self.may_go_on = threading.Event()  #: gradclip's wheel is sent after this event
         self.may_go_on.set()
 
 
@@ -30,7 +30,7 @@ class _Handler(SimpleHTTPRequestHandler):
     server: Server
 
     def send_head(self) -> Any:
-        """For GET and HEAD."""
+        """Answer GET and HEAD."""
         if self.server.missing and self.path.endswith(self.server.missing):
             self.send_error(404)
             return None
@@ -39,16 +39,16 @@ class _Handler(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def end_headers(self) -> None:
-        self.send_header("Cache-Control", "no-store")  # a test that lacks a file must not find it in the cache
+        self.send_header("Cache-Control", "no-store")  # a test with a missing file must not find it in the cache
         super().end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the tests ask the page."""
+        """Log nothing: the tests ask the page."""
 
 
 @contextmanager
 def served() -> Iterator[Server]:
-    """The site while the block runs."""
+    """Serve the site while the block runs."""
     assert (SITE / "play.html").is_file(), "the site is not built: mkdocs build --strict"
     with Server() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""A page in headless Chromium, which measures it."""
+"""Headless Chromium measures a page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DARK, LIGHT = "--blink-settings=preferredColorScheme=0", "--blink-settings=prefe
 
 
 def installed() -> str:
-    """The program; where there is none, this test is skipped, or failed in CI, which installs it."""
+    """Return the path of the program. Without it the test is skipped; in CI, which installs it, the test fails."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         missing = "Chromium is missing, in which this test renders the page: apt-get install chromium"
@@ -33,7 +33,7 @@ def installed() -> str:
 
 
 def measure(html: str, folder: Path, *flags: str, fragment: str = "", width: int = 1280) -> dict[str, Any]:
-    """What Chromium makes of a page in a frame of this width, in which no script runs: see ``_MEASURE``."""
+    """Measure a page in a frame of this width, with scripts disabled: see ``_MEASURE``."""
     frame = f'<iframe sandbox="allow-same-origin" width="{width}" height="900" srcdoc="{escape(html)}"></iframe>'
     script = f"const fragment = {json.dumps(fragment)};{_MEASURE}"
     page = folder / "measured.html"
@@ -46,7 +46,7 @@ def measure(html: str, folder: Path, *flags: str, fragment: str = "", width: int
     return result
 
 
-# The page is that of the frame: ``view`` its window, ``page`` its document.
+# Measures the page in the frame: ``view`` is the frame's window, ``page`` its document.
 _MEASURE = """
 addEventListener("load", () => {
   const view = document.querySelector("iframe").contentWindow, page = view.document;

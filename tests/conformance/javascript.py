@@ -1,4 +1,4 @@
-"""``node SCRIPT ARGUMENT ...`` for scripts that read a file and print, in the engine of the package ``quickjs``."""
+"""``node SCRIPT ARGUMENT ...`` for scripts that read a file and print; the package ``quickjs`` runs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ const require = () => ({ readFileSync: read });
 
 
 def run(script: str, arguments: Sequence[str], output: Callable[[str], None]) -> int:
-    """Run a script's text; its exit code."""
+    """Run a script and return its exit code."""
     context = quickjs.Context()
     context.add_callable("print", output)
     context.add_callable("read", lambda path, _: Path(path).read_text("utf-8"))
@@ -28,7 +28,7 @@ def run(script: str, arguments: Sequence[str], output: Callable[[str], None]) ->
 
 
 def install(folder: Path) -> None:
-    """A program ``node`` in a folder, to be put on the PATH behind the real one."""
+    """Write a program ``node`` into a folder that follows the real one on the PATH."""
     folder.mkdir()
     program = folder / "node"
     program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, __file__])} "$@"\n')

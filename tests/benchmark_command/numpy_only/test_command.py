@@ -1,4 +1,4 @@
-"""The whole command, in a process of its own, from a checkout, whose own gradclip is not what is measured."""
+"""The benchmark command runs in a process of its own, from a checkout, but measures the installed gradclip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CASE = "numpy/clip_grad_norm_/mlp/clipped/float32/eager"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as it is typed; without PYTHONSAFEPATH, which leaves out the folder that has it."""
+    """Run the command as a user types it; the code adds the checkout to the path, even under PYTHONSAFEPATH."""
     code = (
         f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import runpy; runpy.run_module('benchmarks', run_name='__main__')"
     )

@@ -18,7 +18,7 @@ def test_norm_is_that_of_an_exact_sum(name: str, order: float) -> None:
     x = DISTRIBUTIONS[name](50_000)  # several parts
     values = [abs(float(v)) for v in x]
     want = max(values) if order == math.inf else math.fsum(v**order for v in values) ** (1 / order)
-    assert exact.ulps(exact.norm(x, order), want) < 1e-6  # of float32: nothing beside the bound of 4
+    assert exact.ulps(exact.norm(x, order), want) < 1e-6  # for float32, far below the bound of 4
 
 
 def test_distributions_are_what_they_are_called() -> None:
@@ -36,7 +36,7 @@ def test_distributions_are_what_they_are_called() -> None:
 
 
 def test_a_running_sum_loses_what_one_huge_number_hides() -> None:
-    """The set shows the fault that it is there for."""
+    """The set exposes the error that it was made for."""
     squares = np.square(DISTRIBUTIONS["one huge, many tiny"](2**16))
     start = len(squares) // 2
     running = np.cumsum(squares[start:], dtype=np.float32)[-1]
@@ -74,6 +74,6 @@ def test_a_wrong_norm_shows_in_what_was_clipped_by_it(kind: Kind) -> None:
     right = [g * limit / n for g, n in zip(grads, norms, strict=True)]
     assert exact.implied(kind, before, limit, right) < 1e-6
     wrong = [right[0], right[1] / (1 + 2.0**-16)] if kind is not Kind.GLOBAL else [g / (1 + 2.0**-16) for g in right]
-    norm = before.total if kind is Kind.GLOBAL else 10.0  # an ulp of either is 2**-20
+    norm = before.total if kind is Kind.GLOBAL else 10.0  # one ulp of either norm is 2**-20
     assert exact.implied(kind, before, limit, wrong) == pytest.approx(norm * 2**4, rel=1e-3)
     assert exact.implied(kind, before, limit, [0 * g for g in grads]) == math.inf

@@ -1,4 +1,4 @@
-"""What the benchmark says of the machine it runs on."""
+"""What the benchmark reports about the machine that it runs on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_best_of_two_loops() -> None:
     own = dict.fromkeys(("read", "scale", "copy", "fresh"), lambda: None)
     rates = machine.measure(own, 1, 2**18, 0.0)
     assert rates is not None
-    assert rates.read > 1e12  # of doing nothing: no memory is as fast
+    assert rates.read > 1e12  # the rate of a call that does nothing: no memory is as fast
 
 
 def test_what_the_machine_is() -> None:

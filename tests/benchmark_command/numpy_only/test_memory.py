@@ -34,7 +34,7 @@ def test_what_was_there_before_does_not_count() -> None:
 
 
 def test_memory_that_an_allocator_kept_is_given_back_first() -> None:
-    small = [np.ones(16 * 1024, np.uint8) for _ in range(2048)]  # too small for pages of their own
+    small = [np.ones(16 * 1024, np.uint8) for _ in range(2048)]  # too small to get pages of their own
     del small
     assert memory.peak(lambda: [np.ones(16 * 1024, np.uint8) for _ in range(2048)]) == pytest.approx(32 * MIB, rel=0.2)
 

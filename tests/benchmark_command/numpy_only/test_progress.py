@@ -26,7 +26,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with progress.shown() as bar:
         assert isinstance(bar, progress.Bar)
-        bar.end("jax", "not installed: jax")  # before any has started
+        bar.end("jax", "not installed: jax")  # ends before any has started
         bar.start("torch", 0)
         bar.start("torch", 2)
         bar.step("torch/[x]/mlp")

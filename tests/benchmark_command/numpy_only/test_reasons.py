@@ -1,4 +1,4 @@
-"""Cases that are not ahead stand under their reasons, and those that nobody has explained say so."""
+"""The report lists slower cases under their reasons, and says which ones nobody has explained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KNOWN = (Reason("It compiles to the same.", ("*/compile",)), Reason("Never.", ("
 
 
 def listed(found: Outcome, *reasons: Reason) -> dict[str, list[str]]:
-    """What stands under each reason, in this order."""
+    """Return the lines under each reason, in this order."""
     blocks = not_ahead(found, reasons).split("\n\n")
     return dict(zip((why.strip("*") for why in blocks[::2]), (block.splitlines() for block in blocks[1::2]), strict=True))
 
@@ -39,7 +39,7 @@ def test_what_the_noise_explains() -> None:
     assert [line[: line.index(":")] for line in found[LEVEL]] == [f"- `{VALUE}`"]
     assert [line[: line.index(":")] for line in found[NOT_EXPLAINED]] == [f"- `{COMPILED}`"]
     missed = case(VALUE.replace("mlp", "vectors").replace("value", "global_norm"), 0.97, high=1.5)
-    assert LEVEL not in listed(outcome(missed, case(CLIP, 1e6)))  # behind no longer, but below the floor of 2
+    assert LEVEL not in listed(outcome(missed, case(CLIP, 1e6)))  # no longer slower, but below the floor of 2
 
 
 def test_failures_are_listed_and_nothing_is_said_of_what_is_ahead() -> None:

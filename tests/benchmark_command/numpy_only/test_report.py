@@ -1,4 +1,4 @@
-"""What is said about an outcome: text, Markdown, JSON, a picture."""
+"""The report of an outcome as text, Markdown, JSON and a picture."""
 
 from __future__ import annotations
 

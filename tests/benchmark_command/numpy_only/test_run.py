@@ -1,4 +1,4 @@
-"""The parent: processes that die, frameworks that are not there, the arguments and the exit codes."""
+"""The parent process: workers that die, frameworks that are not installed, the arguments and the exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = [f"numpy/clip_grad_norm_/{name}/clipped/float32/eager" for name in ("mlp"
 
 
 class Worker:
-    """A process that measures KEYS, and dies in one of them."""
+    """A worker that measures KEYS and dies in one of them."""
 
     def __init__(self, dies_in: str = "", of: str = "crashed with SIGSEGV") -> None:
         self.dies_in, self.of, self.started = dies_in, of, 0
@@ -64,7 +64,7 @@ def test_all_goes_well() -> None:
     found, said, saved = measured(Worker())
     assert [entry["key"] for entry in found.cases] == KEYS
     assert said == ["numpy 0", "numpy 3", "done", "done", "done", "numpy: None"]
-    assert saved == 2  # before the set, and at the end
+    assert saved == 2  # once before the set, and once at the end
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -126,7 +126,7 @@ def test_no_process_for_a_framework_that_no_pattern_fits() -> None:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The command with two made-up cases instead of a run; what it was asked for."""
+    """Run the command with two made-up cases, and record its arguments."""
     asked: list[Any] = []
 
     def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Callable[[], None]) -> None:

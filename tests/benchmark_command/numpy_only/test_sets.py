@@ -1,4 +1,4 @@
-"""The gradient sets are those of the models that they are called after."""
+"""The gradient sets have the shapes of the models that they are named after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.sets import QUICK, SETS, arrays
         ("lora", 256, 256 * 16_384),
         ("vectors", 2000, 2000 * 256),
         ("resnet50", 161, 25_557_032),  # as torchvision counts its parameters
-        ("gpt2", 148, 124_439_808),  # as transformers counts them, the output tied to the embedding
+        ("gpt2", 148, 124_439_808),  # as transformers counts them; the output layer shares the embedding's weight
         ("tensor", 1, 2**26),
     ],
 )

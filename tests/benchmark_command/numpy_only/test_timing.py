@@ -1,4 +1,4 @@
-"""Two functions timed alternately, by a clock that only they move."""
+"""Two functions are timed alternately, by a clock that only they advance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.timing import Budget, alternately, interval, median_time
 
 
 class Clock:
-    """Time that passes only when something takes it."""
+    """A clock that advances only when a function takes time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0
@@ -58,7 +58,7 @@ def test_restoring_is_not_timed_and_comes_before_every_call(clock: Clock) -> Non
 
 def test_the_two_take_turns_in_either_order(clock: Clock) -> None:
     alternately(clock.takes("native", 0.2), clock.takes("ours", 0.2), None, Budget(20.0))
-    rounds = [tuple(clock.calls[i : i + 2]) for i in range(2, len(clock.calls), 2)]  # after a warm call of each
+    rounds = [tuple(clock.calls[i : i + 2]) for i in range(2, len(clock.calls), 2)]  # after one warm-up call of each
     assert set(rounds) == {("native", "ours"), ("ours", "native")}
 
 
@@ -74,7 +74,7 @@ def test_short_calls_come_in_rows(clock: Clock) -> None:
     ("budget", "rounds"),
     [
         (Budget(seconds=10.0, least=5, most=400), 10),
-        (Budget(seconds=1.0, least=5, most=400), 5),  # however long it takes
+        (Budget(seconds=1.0, least=5, most=400), 5),  # however long each takes
         (Budget(seconds=1000.0, least=5, most=7), 7),
     ],
 )
@@ -83,7 +83,7 @@ def test_the_budget(clock: Clock, budget: Budget, rounds: int) -> None:
 
 
 def test_enough_is_enough(clock: Clock) -> None:
-    """Rounds that agree end the case early, and those that do not use up its time."""
+    """A case ends early if its rounds agree; otherwise it uses all of its time."""
     native, ours = clock.takes("native", 0.2), clock.takes("ours", 0.2)
     assert alternately(native, ours, None, Budget(1000.0)).rounds == timing.LOOKS[0]
     noisy = clock.takes("native", 0.2, 0.21)
@@ -115,4 +115,4 @@ def test_interval() -> None:
     assert interval([3.0]) == (3.0, 3.0)
     assert interval([5.0, 1.0, 2.0, 4.0, 3.0]) == (1.0, 5.0)
     low, high = interval(range(101))
-    assert (low, high) == (37, 63)  # 50.5 - 2.576 * sqrt(101) / 2, and the same from above
+    assert (low, high) == (37, 63)  # 50.5 - 2.576 * sqrt(101) / 2, and the same distance from the upper end

@@ -1,4 +1,4 @@
-"""The playable page of the built site: what it shows is what gradclip gives on NumPy, and nothing comes from another host."""
+"""The playable page of the built site shows what gradclip computes on NumPy, and loads nothing from another host."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def opened(page: Page, server: Server, query: Sequence[tuple[str, str]] = (), na
 
 @pytest.fixture(scope="module")
 def form(page: Page, server: Server) -> Page:
-    """The page with the gradients of this module in its form."""
+    """The page with this module's gradients in its form."""
     opened(page, server, [("rule", "torch.clip_grad_norm"), *(("g", text) for text in GRADIENTS)])
     return page
 
 
 def enter(page: Page, **fields: str) -> None:
-    """Put texts into the fields of the form, one after the other, as somebody who types."""
+    """Type texts into the fields of the form, one after the other."""
     for name, text in fields.items():
         page.value(
             f"(() => {{ const field = document.querySelector('#play [name={name}]'); field.value = {json.dumps(text)};"
@@ -68,7 +68,7 @@ def value(text: str) -> Any:
 def assert_shown(
     page: Page, rule: str, arguments: Mapping[str, str], gradients: Sequence[str], params: Sequence[str] = ()
 ) -> None:
-    """The page shows what gradclip gives on NumPy: the norms, the coefficients, the gradients and the other words."""
+    """The page shows gradclip's results on NumPy: norms, coefficients, gradients and messages."""
     shown, given = page.value(SHOWN), {name: value(text) for name, text in arguments.items()}
     made = getattr(getattr(dialects, rule.partition(".")[0]), rule.partition(".")[2])(**given)
     owners = [np.array(value(text), float) for text in params] or None

@@ -1,4 +1,4 @@
-"""optax's transformations as targets."""
+"""optax's transformations as targets of the suite."""
 
 from __future__ import annotations
 

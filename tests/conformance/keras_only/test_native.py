@@ -1,4 +1,4 @@
-"""Keras's own clips, on the Keras backend of this process: run once, judged, and compared with what was recorded."""
+"""Keras's own clips on the Keras backend of this process: one run, compared with the declarations and the recordings."""
 
 from __future__ import annotations
 

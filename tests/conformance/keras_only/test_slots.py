@@ -1,4 +1,4 @@
-"""Keras's optimizers as targets, by the keyword that they clip by."""
+"""Keras's optimizers as targets, one for each of their clip keywords."""
 
 from __future__ import annotations
 

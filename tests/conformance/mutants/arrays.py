@@ -1,4 +1,4 @@
-"""NumPy's arrays for the reference and the mutants, with sparse ones, and with derivatives by differences."""
+"""NumPy arrays for the reference and the mutants: also sparse ones, and derivatives by finite differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 @dataclass
 class Sparse:
-    """Some rows of an array that is zero elsewhere; rows that are listed twice count together."""
+    """Some rows of an array that is zero elsewhere; duplicate rows add up."""
 
     rows: np.ndarray
     values: np.ndarray
@@ -31,7 +31,7 @@ class Sparse:
 
 
 class Arrays:
-    """How a target makes arrays and reads them."""
+    """How a target creates and reads arrays."""
 
     device = "cpu"
 
@@ -54,7 +54,7 @@ class Arrays:
         if layout == "strided":
             return np.repeat(array, 2, axis=-1)[..., ::2]
         one = array.reshape(-1)[:1].copy()
-        return np.lib.stride_tricks.as_strided(one, tuple(shape), (0,) * len(shape))  # which NumPy leaves writable
+        return np.lib.stride_tricks.as_strided(one, tuple(shape), (0,) * len(shape))  # NumPy leaves this array writable
 
     def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> Sparse:
         return Sparse(np.array(rows, np.int64), self.make(values, (len(rows), *shape[1:]), dtype), tuple(shape))

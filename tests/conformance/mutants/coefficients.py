@@ -1,4 +1,4 @@
-"""Mistakes in what gradients are multiplied by."""
+"""Mutants with a wrong coefficient."""
 
 from __future__ import annotations
 

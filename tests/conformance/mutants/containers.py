@@ -1,4 +1,4 @@
-"""Mistakes in what comes back, and in whose memory."""
+"""Mutants that return wrong containers, or use the wrong memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in the norm: over what it is taken, of which order, and in which arithmetic."""
+"""Mutants with a wrong norm: over the wrong elements, of the wrong order, or in the wrong arithmetic."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RealPartCounts(Reference):
 
 
 class Plain(Reference):
-    """Squares in the dtype that they are given in, for mutants of the arithmetic."""
+    """Squares in the dtype of the gradient, for mutants of the arithmetic."""
 
     def plain(self, x: np.ndarray) -> Any:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Every operation, once and slowly, in NumPy: what the mutants change one thing of."""
+"""Every operation in NumPy, once and slowly. Each mutant changes one thing in it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from conformance.mutants.rules import IN_PLACE, REPORTS_NORM, RULES, TEXT, WIDE,
 
 from gradclip.conformance.target import FEATURES, OPERATIONS, OPTIONS
 
-Wide = np.ndarray  #: of longdouble, or its complex numbers
+Wide = np.ndarray  #: longdouble, or complex longdouble
 
 
 class Reference(Arrays):
-    """All operations. Each step is a method of its own, for a mutant to get wrong."""
+    """All operations. Each step is a method, so that a mutant can override it."""
 
     name = "reference"
     operations: tuple[str, ...] = tuple(RULES)
-    lacks: frozenset[str] = frozenset()  #: features that are not claimed
+    lacks: frozenset[str] = frozenset()  #: features that the target does not claim
 
     @property
     def claims(self) -> dict[str, frozenset[str]]:
@@ -28,14 +28,14 @@ class Reference(Arrays):
 
     def _claims(self, operation: str) -> frozenset[str]:
         claims = set(FEATURES) - (OPTIONS - set(OPERATIONS[operation]))
-        # derivatives and traces are of functions, which leave their inputs alone
+        # derivatives and traces take functions that leave their inputs unchanged
         claims -= {"functional", "traced", "differentiable"} if operation in IN_PLACE else {"in place"}
         if operation not in REPORTS_NORM:
             claims.remove("norm")
         if operation not in TEXT:
             claims.remove("text limit")
         if operation in ("optax.adaptive_grad_clip", "optax.per_example_global_norm_clip"):
-            claims.remove("sparse")  # whose rows are neither units nor examples
+            claims.remove("sparse")  # sparse rows are neither units nor examples
         return frozenset(claims)
 
     # ---- the call -------------------------------------------------------------------------------------------------------
@@ -52,21 +52,21 @@ class Reference(Arrays):
             return (self.written(narrowed, held) if operation in IN_PLACE else narrowed), norm
 
     def held(self, gradients: Iterable[Any]) -> list[Any]:
-        """The gradients, walked once."""
+        """Return the gradients after one pass over the container."""
         return list(gradients)
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return RULES[operation](arguments)
 
     def widened(self, x: Any) -> Wide:
-        """The numbers of a gradient, in arithmetic that is wide enough for any of them."""
+        """Return the elements of a gradient in a dtype that is wide enough for all of them."""
         x = x.dense() if isinstance(x, Sparse) else x
         if x.dtype.kind == "c":
             return x.astype(np.clongdouble)
         return (x.astype(np.float32) if x.dtype == KINDS["bfloat16"] else x).astype(WIDE)
 
     def check(self, rule: Rule, held: list[Any]) -> None:
-        """Refuse what has no meaning."""
+        """Raise for arguments that have no meaning."""
         for x in held:
             kind = "f" if x is None or x.dtype == KINDS["bfloat16"] else x.dtype.kind
             whole = all(np.all(np.isfinite(bound)) and np.all(bound == np.floor(bound)) for bound in (rule.lower, rule.upper))
@@ -76,7 +76,7 @@ class Reference(Arrays):
                 raise TypeError("complex numbers have no order")
 
     def narrowed(self, y: Wide, x: Any) -> Any:
-        """A clipped gradient in the dtype and the form of the gradient."""
+        """Return a clipped gradient with the dtype and the type of the gradient."""
         if isinstance(x, Sparse):
             rows = np.unique(x.rows)
             return Sparse(rows, self.rounded(y, x.dtype)[rows], x.shape)
@@ -86,7 +86,7 @@ class Reference(Arrays):
         return (y.astype(np.float32) if dtype == KINDS["bfloat16"] else y).astype(dtype)
 
     def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
-        """Into the gradients themselves."""
+        """Write the results into the gradients."""
         for x, y in zip(held, narrowed, strict=True):
             if isinstance(x, Sparse):
                 x.rows, x.values = y.rows, y.values
@@ -95,7 +95,7 @@ class Reference(Arrays):
         return held
 
     def reported(self, operation: str, norm: Any, held: list[Any]) -> Any:
-        """The norm in the widest real dtype of the gradients."""
+        """Return the norm in the widest real dtype of the gradients."""
         if operation not in REPORTS_NORM:
             return None
         kinds = {np.float32 if x.dtype == KINDS["bfloat16"] else x.real.dtype.type for x in map(_values, held) if x is not None}
@@ -108,7 +108,7 @@ class Reference(Arrays):
     # ---- norm, coefficient, scale ---------------------------------------------------------------------------------------
 
     def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
-        """The clipped gradients, and the norm of all where there is one."""
+        """Return the clipped gradients, and the global norm if there is one."""
         if rule.scope == "element":
             return [None if x is None else self.bounded(x, rule) for x in wide], None
         if rule.scope == "example":
@@ -121,13 +121,13 @@ class Reference(Arrays):
         return [None if x is None else self.by_itself(rule, x, i) for i, x in enumerate(wide)], None
 
     def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
-        """The norm of the norms; a gradient that is listed twice counts once."""
+        """Return the norm of the norms; a gradient that is listed twice counts once."""
         once = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
         norms = [self.norm(y, rule.order) for y in once.values()]
         return self.norm(np.array(norms, WIDE), rule.order) if norms else WIDE(0)
 
     def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
-        """A gradient, or each slice of it, by its own norm."""
+        """Clip a gradient, or each slice of it, by its own norm."""
         limit, axes = rule.limit, None
         if rule.scope == "unit":
             parameter = self.widened(rule.parameters[place])
@@ -152,7 +152,7 @@ class Reference(Arrays):
         return norm / np.sqrt(WIDE(max(size, 1)))
 
     def unit_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """All of a vector, the rows of a matrix, all but the output channels of a convolution."""
+        """Return the axes of a unit: all of a vector, the rows of a matrix, all but the output channels of a convolution."""
         rank = len(shape)
         if sum(length != 1 for length in shape) <= 1:
             return tuple(range(rank))
@@ -161,7 +161,7 @@ class Reference(Arrays):
         return (0,) if rank <= 3 else tuple(range(rank - 1))
 
     def slice_norms(self, x: Wide, axes: tuple[int, ...] | None) -> Any:
-        """The norm over some axes, which stay as axes of length 1."""
+        """Return the norm over some axes, with length 1 along these."""
         named = range(x.ndim) if axes is None else np.atleast_1d(axes).tolist()
         if not all(-x.ndim <= axis < x.ndim for axis in named):
             raise ValueError(f"axes {named} of an array of {x.ndim}")
@@ -171,7 +171,7 @@ class Reference(Arrays):
         return np.array([self.norm(column, 2.0) for column in moved.T], WIDE).reshape(kept)
 
     def norm(self, x: Wide, order: float) -> Any:
-        """The norm of all elements, of any order."""
+        """Return the norm of all elements, of any order."""
         sizes = np.abs(x).reshape(-1)
         if math.isinf(order) and not sizes.size:
             raise ValueError("nothing has no greatest element")
@@ -187,11 +187,11 @@ class Reference(Arrays):
         return self.power_sum(sizes / unit, order) * unit
 
     def power_sum(self, sizes: Wide, order: float) -> Any:
-        """The norm of magnitudes of which the greatest is 1."""
+        """Return the norm of magnitudes whose maximum is 1."""
         return np.sqrt(np.sum(sizes * sizes)) if order == 2 else np.sum(sizes**order) ** (1 / WIDE(order))
 
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        """What elements of this norm are multiplied by."""
+        """Return the coefficient for this norm."""
         distance = norm + WIDE(rule.eps)
         over = np.where((distance <= limit) | (distance == 0), WIDE(1), limit / np.maximum(distance, WIDE(rule.floor)))
         if rule.nan_if_infinite:
@@ -201,7 +201,7 @@ class Reference(Arrays):
         return np.where(np.isinf(limit), WIDE(1), over)
 
     def scaled(self, x: Wide, c: Any) -> Wide:
-        """Each part of a complex number by itself, so that an infinity in one makes no NaN of the other."""
+        """Multiply the real and the imaginary part separately: an infinity in one must not make the other NaN."""
         if not np.iscomplexobj(x):
             return x * c
         y = np.empty(x.shape, x.dtype)
@@ -215,7 +215,7 @@ class Reference(Arrays):
         return y
 
     def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
-        """One norm for each index of the first axis; the sum over it."""
+        """Clip by one norm for each index of the first axis, and sum over it."""
         present = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
         if len({y.shape[0] for y in present.values()}) > 1:
             raise ValueError("every gradient has the same examples")

@@ -1,4 +1,4 @@
-"""The mutants: implementations that are the reference but for one mistake."""
+"""The registry of mutants: implementations that differ from the reference in one mistake."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MUTANTS: list[type[Reference]] = []
 
 
 def mutant(*operations: str, lacks: tuple[str, ...] = (), large: bool = False) -> Callable[[type[Reference]], type[Reference]]:
-    """Add a mutant, which claims these operations; its docstring is the mistake.
+    """Add a mutant that claims these operations; its docstring names the mistake.
 
     Args:
-        operations: those in which the mistake is made.
-        lacks: features that are not claimed: what a library with this mistake would hardly have.
-        large: whether it takes a million elements to be seen; the others are spared them, for time.
+        operations: the operations that contain the mistake.
+        lacks: features that the mutant does not claim: a library with this mistake would hardly have them.
+        large: whether only gradients of a million elements reveal the mistake; other mutants skip these to save time.
     """
 
     def add(kind: type[Reference]) -> type[Reference]:

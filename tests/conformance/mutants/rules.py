@@ -1,6 +1,6 @@
-"""What each operation means, read from its native's documentation: the arguments of a call as numbers to clip by.
+"""The meaning of each operation, read from its native's documentation: a call's arguments become numbers to clip by.
 
-Nothing here, nor in ``reference.py``, uses gradclip's own clips: what the suite is held against shares nothing with it.
+This file and ``reference.py`` use none of gradclip's own clips: the reference must not share code with the suite.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class Rule:
     limit: Any = math.inf  #: a number, or an array of wide numbers
     order: float = 2.0
     eps: float = 0.0  #: added to the norm
-    floor: float = 0.0  #: the least that is divided by
+    floor: float = 0.0  #: the least divisor
     mean: bool = False  #: root mean square
     axes: tuple[int, ...] | None = None
     nan_if_infinite: bool = False
     keeps_nan: bool = False
-    strict: bool = False  #: a norm that is not finite is refused
-    known: Any = None  #: a norm that is known already
+    strict: bool = False  #: whether a norm that is not finite raises
+    known: Any = None  #: the norm, if the caller knows it already
     lower: Any = -math.inf
     upper: Any = math.inf
     parameters: list[Any] = field(default_factory=list)
-    least: float = 0.0  #: what the norm of a parameter counts as at least
+    least: float = 0.0  #: the least norm of a parameter
 
 
 def number(value: Any, *, text: bool = False, several: bool = False) -> Any:
-    """A limit: a number, an array of one element, or of several where they may broadcast."""
+    """Convert a limit to a wide number, or to an array if several elements may broadcast."""
     if isinstance(value, str) and not text:
         raise TypeError(f"a limit must be a number, not {value!r}")
     if isinstance(value, np.ndarray):
@@ -49,7 +49,7 @@ def number(value: Any, *, text: bool = False, several: bool = False) -> Any:
 
 
 def checked(limit: Any, *, negative_is_zero: bool = False) -> Any:
-    """A limit that is a limit."""
+    """Return a valid limit; raise for any other."""
     if np.isnan(limit).any() or ((limit < 0).any() and not negative_is_zero):
         raise ValueError(f"a limit must not be negative or NaN: {limit}")
     return np.maximum(limit, WIDE(0))

@@ -1,4 +1,4 @@
-"""Mistakes in derivatives, and in what is traced."""
+"""Mutants with wrong derivatives or wrong traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The property checks themselves: what is said of each, and what they work with."""
+"""The property checks themselves: their documentation and their tools."""
 
 from __future__ import annotations
 
