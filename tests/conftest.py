@@ -1,4 +1,4 @@
-"""``pytest --backend torch``: the tests run on one framework a process, numpy unless said."""
+"""``pytest --backend torch`` runs the tests on one framework in a process; the default is numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from frameworks.base import Framework
 
 TESTS = Path(__file__).parent
-ALONE = ("all", "keras", "package", "site")  # runs of the tests that belong to them, and of no others
+ALONE = ("all", "keras", "package", "site")  # each of these runs its own tests only
 
 hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("gradclip")
@@ -29,11 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what belongs to another run; None leaves the choice to pytest."""
+    """Leave out tests of other runs; None leaves the choice to pytest."""
     run, parts = config.getoption("--backend"), collection_path.parts[len(TESTS.parts) :]
     owners = {owner for part in parts if (owner := _owner(part))}
     if not owners and ("test_imports.py" in parts or ("migrate" in parts and collection_path.suffix == ".py")):
-        owners = {"numpy"}  # what reads sources has no tensors: one run of it is enough
+        owners = {"numpy"}  # these tests read sources and use no tensors: one run is enough
     if run in ALONE and collection_path.suffix == ".py":
         return run not in owners or None
     return bool(owners - {run}) or None
@@ -48,14 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``way``: eager, which is "", and each way to trace that the framework has."""
+    """Parametrise ``way``: "" is eager, the others are the framework's ways to trace."""
     if "way" in metafunc.fixturenames:
         ways = ("", *load(metafunc.config).jits)
         metafunc.parametrize("way", ways, ids=["eager", *ways[1:]])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of what this run's framework has not, slow ones and what no sample wants: deselected, and counted."""
+    """Deselect tests of features that the framework lacks, slow tests, and tests outside the sample; pytest counts them."""
     marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
     without = {item for item, attribute in marked if not getattr(load(config), attribute)}
     if not config.getoption("--slow"):
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: list[pytest.Item], many: int) -> set[pytest.Item]:
-    """All but ``many`` of each test function's parameters. Which are kept depends on their names: on every machine the same."""
+    """Return all but ``many`` of each function's items. The choice depends on names only, so it is the same on every machine."""
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -81,7 +81,7 @@ def _left_out(items: list[pytest.Item], many: int) -> set[pytest.Item]:
 
 
 def _owner(name: str) -> str | None:
-    """The run that a folder or a file belongs to: ``torch_only/``, ``test_all_frameworks.py``, ``package/``."""
+    """Return the run that a folder or file belongs to: ``torch_only/``, ``test_all_frameworks.py``, ``package/``."""
     if name.startswith("test_all_frameworks"):
         return "all"
     return name.removesuffix("_only") if name.endswith("_only") else "package" if name == "package" else None
@@ -93,13 +93,13 @@ def load(config: pytest.Config) -> Framework:
 
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> Framework:
-    """The framework that this run is about."""
+    """The framework of this run."""
     return load(request.config)
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "not compiled"])
 def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether there are compiled loops: with them, and as where gradclip was installed without a C compiler."""
+    """Run with the compiled loops, and without them, as after an installation without a C compiler."""
     kernels = importlib.import_module("gradclip.backends.host.kernels")
     assert kernels.KINDS, "_kernels.c was not compiled"
     if not request.param:

@@ -1,4 +1,4 @@
-"""The values that norms are tried on, and their norms, exact to the last bits of float64."""
+"""The values for the tests of norms, and their norms, exact to the last bits of float64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 
 def exact(x: np.ndarray, order: float) -> float:
-    """The norm, of millions of elements too, which take the oracle's mpmath minutes."""
+    """Return the norm. It also works on millions of elements; the oracle's mpmath takes minutes for these."""
     magnitude = np.abs(x.astype(np.float64))
     largest = magnitude.max()
     if math.isinf(order):

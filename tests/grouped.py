@@ -1,4 +1,4 @@
-"""What the tests of groups share: gradients with names, their norms, and a count of what is read."""
+"""Shared by the tests of groups: named gradients, their norms, and a counter of reads."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def gradients(backend: Framework, dtype: str = "float32") -> dict[str, Any]:
 
 
 def arrays(dtype: str) -> dict[str, np.ndarray]:
-    """What :func:`gradients` makes, in float64; all are numbers that every dtype has."""
+    """Return the values of :func:`gradients` in float64; every dtype represents them exactly."""
     return {name: x.astype("complex128" if dtype.startswith("complex") else "float64") for name, x in ARRAYS.items()}
 
 
 def length(names: list[str], order: float, dtype: str = "float32") -> float:
-    """The norm over the gradients of these names."""
+    """Return the norm over the gradients of these names."""
     given = arrays(dtype)
     return total([given[name] for name in names], order)
 
 
 def near(backend: Framework, got: dict[str, Any], factors: dict[str, Any], dtype: str) -> None:
-    """The gradients times these factors; to the bit where that is 1."""
+    """Assert that the results are the gradients times these factors; bit for bit where the factor is 1."""
     assert list(got) == list(ARRAYS)
     for name, x in arrays(dtype).items():
         distance = ulps(backend.read(got[name]), x * factors.get(name, 1.0), dtype)
@@ -58,7 +58,7 @@ READERS = ("total", "each")
 
 @contextmanager
 def reads_of(backend: Framework) -> Iterator[Counter[int]]:
-    """How often each tensor, by its identity, is handed to a lane for its norm."""
+    """Count how often each tensor, by its identity, reaches a lane for its norm."""
     assert find(backend.make([1.0])) is not None, "and so the framework's lanes are loaded"
     found, depth = Counter[int](), [0]
 

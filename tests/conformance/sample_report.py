@@ -1,4 +1,4 @@
-"""A report written by hand, with every status, reason and kind of outcome, and the vector files that it is about."""
+"""A report written by hand, with every status, reason and outcome, and the vector files that it refers to."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _result(target: str, operation: str, name: str, status: str, **more: Any) ->
 
 
 def results() -> list[Result]:
-    """One target that is right, one that is wrong in every way, and one that claims little."""
+    """Return the results of three targets: one is right, one is wrong in every way, and one claims little."""
     infinite = {"flags": ("InfiniteLimit",), "expected": [outcome(array(3, math.inf), None, norm=math.inf)]}
     overflow = {"flags": ("Overflow",), "expected": [outcome(BIG, BIG, norm=5e30)], "got": outcome(array(0, 0), array(0, 0))}
     long = {"dtype": "float32", "shape": [2**20], "values": ["0x1p+0"] * 20, "total": 2**20}

@@ -1,4 +1,4 @@
-"""The ready-made targets of this run's framework: gradclip passes what it claims and claims all; the native as declared."""
+"""The ready-made targets of this run's framework: gradclip passes all that it claims; the native behaves as declared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradclip.conformance.target import FEATURES, OPERATIONS, REPORTS_NORM, load
 from gradclip.errors import ArgumentError
 
 LAYOUTS = {"transposed", "strided", "expanded"}
-#: what no operation can be tried with, because the framework has no such arrays; all else gradclip claims somewhere
+#: features that no operation can use, because the framework has no such arrays; gradclip claims all others somewhere
 LACKS: dict[str, set[str]] = {
     "numpy": {"sparse", "traced", "differentiable"},
     "torch": set(),
@@ -56,7 +56,7 @@ def test_gradclip_claims_everything(backend: Framework) -> None:
 
 
 def test_gradclip_conforms(backend: Framework, pytestconfig: pytest.Config) -> None:
-    every = 3 if backend.jits and not pytestconfig.getoption("--slow") else 1  # what compiles each case takes minutes
+    every = 3 if backend.jits and not pytestconfig.getoption("--slow") else 1  # compiling each case takes minutes
     drawn = [case for case in plan().known if zlib.crc32(case.encode()) % every == 0]
     report = check_target(gradclip_target(backend.name), select=drawn)
     assert wrong(report) == []
@@ -70,13 +70,13 @@ def test_gradclip_conforms(backend: Framework, pytestconfig: pytest.Config) -> N
 
 @pytest.fixture(scope="module")
 def native_run(backend: Framework, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
-    """The command's exit status on the native, whose process of its own Paddle may crash, as it does; and the report."""
+    """Return the command's exit status and report for the native. Paddle may crash; the native runs in its own process."""
     path = tmp_path_factory.mktemp("native") / "report.json"
     return main(["conformance", f"native:{NATIVES[backend.name]}", "--json", str(path)]), path
 
 
 @pytest.mark.slow("a native that has changed, whose version is pinned here")
-@pytest.mark.needs("trains")  # NumPy clips nothing
+@pytest.mark.needs("trains")  # NumPy has no clip by norm
 @pytest.mark.needs("has_recorded_natives")
 def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native_run: tuple[int, Path]) -> None:
     target, (status, path) = native_target(NATIVES[backend.name]), native_run
@@ -93,7 +93,7 @@ def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native
 @pytest.mark.needs("trains")
 @pytest.mark.needs("has_recorded_natives")
 def test_the_recording_holds(backend: Framework, native_run: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """What the native does to the vectors is what is in their files."""
+    """The recorded outcomes are what the native does today."""
     _, path = native_run
     assert record(["--check", "--record", NATIVES[backend.name], "--report", str(path)]) == 0, capsys.readouterr().out
 
@@ -167,7 +167,7 @@ def test_trace_and_derivative(arrays: Any) -> None:
 
 def test_any_arrays_can_be_adapted(arrays: Any) -> None:
     class Few:
-        """Two methods are enough; what such arrays can hold is tried."""
+        """Two methods are enough: the suite finds the supported dtypes by trying them."""
 
         def make(self, values: Any, shape: Any, dtype: str) -> Any:
             if dtype != "float32":

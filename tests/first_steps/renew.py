@@ -1,6 +1,6 @@
-"""``python tests/first_steps/renew.py [FRAMEWORK ...]``: write what the first steps show, by default for every framework.
+"""``python tests/first_steps/renew.py [FRAMEWORK ...]``: write the transcripts of the first steps, by default for every framework.
 
-Each framework has a process of its own. Read what has changed before you commit it.
+Each framework runs in a separate process. Read the changes before you commit them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a stranger does first, by framework: the lines before, and the steps, most of them mistakes.
+"""A newcomer's first steps by framework: the setup lines, and the steps, most of them mistakes.
 
-``renew.py`` writes what each shows to a text file beside this one, for people to read; ``test_first_steps.py`` compares.
+``renew.py`` writes the output of each step to a text file beside this one, for review; ``test_first_steps.py`` compares.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Program(NamedTuple):
-    """A framework's first steps."""
+    """The first steps in one framework."""
 
     setup: str  #: defines ``grads``, a dictionary of two gradients, ``whole``, a tensor of integers, and ``rule``
     steps: list[tuple[str, str]]

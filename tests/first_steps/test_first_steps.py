@@ -1,4 +1,4 @@
-"""A stranger's first steps show what is written here; ``renew.py`` writes it again."""
+"""A newcomer's first steps print what the stored transcripts say; ``renew.py`` writes these again."""
 
 from __future__ import annotations
 

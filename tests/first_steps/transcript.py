@@ -1,4 +1,4 @@
-"""Lines of a stranger's first program, and what each one shows: its value, its warning or its error, in full."""
+"""Runs the lines of a first program, and records for each its value, warning or error in full."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-#: what depends on this machine: the frameworks that are installed
+#: this part depends on the machine: the installed frameworks
 _MACHINE = re.compile(r"(?<=installed backends: ).*")
 
 
 def transcript(setup: str, steps: Sequence[tuple[str, str]]) -> str:
-    """What a program prints, as an interactive session.
+    """Return what a program prints, formatted as an interactive session.
 
     Args:
-        setup: the lines before the first step, which are run again before each step: none sees what another has done.
-        steps: (what is wrong with it, the lines) of each.
+        setup: the lines before the first step; they run again before each step, so that no step sees another's effects.
+        steps: for each step, what is wrong with it, and its lines.
     """
     parts = [_shown(setup)]
     for title, source in steps:
@@ -28,7 +28,7 @@ def transcript(setup: str, steps: Sequence[tuple[str, str]]) -> str:
 
 
 def path_of(framework: str) -> Path:
-    """The reviewed text of a framework."""
+    """Return the path of a framework's reviewed text."""
     return HERE / f"{framework}.txt"
 
 
@@ -45,7 +45,7 @@ def _prompted(source: str) -> Iterator[str]:
 
 
 def _outcome(setup: str, source: str) -> str:
-    """The value of the last expression, after the warnings; or the error."""
+    """Return the warnings and the value of the last expression; or the error."""
     names: dict[str, Any] = {}
     exec(compile(setup, "<setup>", "exec"), names)
     *before, last = ast.parse(source.strip()).body

@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from frameworks.base import Framework, release
 
-jax.config.update("jax_enable_x64", True)  # or float64 would be float32; test_without_x64 is about that
+jax.config.update("jax_enable_x64", True)  # without it float64 becomes float32; test_without_x64 covers that
 
 
 class JaxFramework(Framework):
     name = "jax"
     packages = ("jax", "optax")
-    ulps = 4 if release(jax.__version__) >= [0, 10] else 8  # sums of older ones are less careful
-    has_layouts = hasattr(jax.experimental.layout, "Format")  # from 0.7 on; before, under another name, and it fails
+    ulps = 4 if release(jax.__version__) >= [0, 10] else 8  # older releases sum less accurately
+    has_layouts = hasattr(jax.experimental.layout, "Format")  # from 0.7 on; the older name fails
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     flushes_subnormals = True
     jits = ("jit",)
 
     def ulps_of(self, order: float) -> int:
-        """How far a norm of some order may be off under jit; before JAX 0.10 a sum that is not of squares is off by more."""
+        """The tolerance of a norm of this order under jit; before JAX 0.10 norms other than the Euclidean are less accurate."""
         return self.ulps if self.ulps == 4 or order == 2 else 12
 
     def make(self, values: Any, dtype: str = "float32") -> Any:

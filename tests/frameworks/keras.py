@@ -1,4 +1,4 @@
-"""Keras has no tensors of its own: this is the framework that it runs on, which ``KERAS_BACKEND`` names."""
+"""Keras has no tensors of its own: this is the framework that ``KERAS_BACKEND`` names."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ import numpy as np
 from frameworks.base import Framework
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Paddle warns while it is imported, of a missing ccache
+    warnings.simplefilter("ignore")  # Paddle warns of a missing ccache during its import
     import paddle
 
-EXACT = {"float16": "float32", "bfloat16": "float32"}  # what such values are fed and fetched as: NumPy has no bfloat16
+EXACT = {"float16": "float32", "bfloat16": "float32"}  # the dtypes for feeding and fetching such values: NumPy has no bfloat16
 
 _NUMBERS = itertools.count()
 
@@ -76,23 +76,23 @@ class PaddleFramework(Framework):
         return bool(tensor.is_selected_rows())
 
     def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-        def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the source of what it is given, and takes no lambda
+        def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the function's source, and accepts no lambda
             return function(tensors)
 
         static: Callable[[list[Any]], list[Any]]
-        if how == "to_static":  # by its source
+        if how == "to_static":  # translates the source
             static = paddle.jit.to_static(traced, full_graph=True)
             return static
-        if how == "to_static_sot":  # by its bytecode, which is the default
-            # under a new name, because Paddle takes two closures of one code for the same function
+        if how == "to_static_sot":  # translates the bytecode; the default
+            # a new name each time: Paddle takes two closures with the same code for one function
             code = traced.__code__.replace(co_name=f"traced_{next(_NUMBERS)}")
             static = paddle.jit.to_static(types.FunctionType(code, globals(), code.co_name, None, traced.__closure__))
-            # gradclip runs between programs, where a norm is a float
+            # here gradclip runs between two programs, where a norm is a float
             return lambda tensors: [paddle.to_tensor(x, "float64") if type(x) is float else x for x in static(tensors)]
         return lambda tensors: self._run(function, tensors)
 
     def _run(self, function: Callable[[list[Any]], list[Any]], tensors: list[Any]) -> list[Any]:
-        """Build a program that applies the function to what is fed, and run it."""
+        """Build a program that applies the function to its inputs, and run it."""
         names = [self.dtype(tensor) for tensor in tensors]
         paddle.enable_static()
         try:
@@ -121,7 +121,7 @@ class PaddleFramework(Framework):
         inputs = [tensor.detach().clone() for tensor in tensors]
         for tensor in inputs:
             tensor.stop_gradient = False
-        function([tensor.clone() for tensor in inputs]).backward()  # a leaf would stand for its own gradient
+        function([tensor.clone() for tensor in inputs]).backward()  # a leaf would be returned as its own gradient
         return [self.read(tensor.grad) for tensor in inputs]
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")  # these caches do not see that gradclip's sources have changed
+os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")  # these caches do not notice changes in gradclip's sources
 os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
 import numpy as np
@@ -15,8 +15,8 @@ from frameworks.base import Framework, release
 class TorchFramework(Framework):
     name = "torch"
     packages = ("torch",)
-    compiles = release(torch.__version__) >= [2, 5]  # before, torch.compile runs gradclip between two graphs
-    names_parameters = release(torch.__version__) >= [2, 6]  # optimizers know the names of their parameters
+    compiles = release(torch.__version__) >= [2, 5]  # before 2.5, torch.compile breaks the graph at gradclip
+    names_parameters = release(torch.__version__) >= [2, 6]  # from 2.6 on, optimizers know their parameters' names
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
     holds_gradients = True
@@ -62,12 +62,12 @@ class TorchFramework(Framework):
         return bool(tensor.is_sparse)
 
     def jit(self, how: str, function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-        torch.compiler.reset()  # each test compiles the same lines anew, which torch counts as recompilations
+        torch.compiler.reset()  # tests compile the same lines again, and torch counts these as recompilations
         return torch.compile(function, fullgraph=self.compiles, backend="aot_eager")
 
     def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
         inputs = [tensor.clone().requires_grad_() for tensor in tensors]
-        function([tensor.clone() for tensor in inputs]).backward()  # a leaf would stand for its own gradient
+        function([tensor.clone() for tensor in inputs]).backward()  # a leaf would be returned as its own gradient
         return [self.read(tensor.grad) for tensor in inputs]
 
 

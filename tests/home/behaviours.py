@@ -1,7 +1,7 @@
-"""What a native does beyond the recorded cases: one function a behaviour, run with the native's names and with gradclip's.
+"""Behaviours of the natives beyond the recorded cases: each is a function, run with the native's names and with gradclip's.
 
-A behaviour takes a namespace of functions and returns what is to be seen: tensors, numbers, texts, and lists, tuples and dicts
-of them. An exception is something to be seen too.
+A behaviour takes a namespace of functions and returns its observations: tensors, numbers, texts, and lists, tuples and
+dicts of them. A raised exception is an observation too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Seen = Callable[[SimpleNamespace], Any]
 
 @dataclass(frozen=True)
 class Behaviour:
-    native: str  #: as in the departures
+    native: str  #: the name in the table of departures
     name: str
     see: Seen
 
@@ -35,7 +35,7 @@ class Behaviours(list[Behaviour]):
     """The behaviours of one framework, in the order of their recording."""
 
     def of(self, native: str, name: str, **fixed: Any) -> Callable[[Seen], Seen]:
-        """Add one; ``fixed`` are arguments, so that one function can serve for several."""
+        """Register a behaviour; ``fixed`` are arguments, so that one function can serve for several."""
 
         def add(see: Seen) -> Seen:
             self.append(Behaviour(native, name, lambda api: see(api, **fixed)))
@@ -45,14 +45,14 @@ class Behaviours(list[Behaviour]):
 
 
 def replay(framework: Framework, behaviour: Behaviour, theirs: SimpleNamespace, ours: SimpleNamespace) -> None:
-    """Agree, or differ and be listed."""
+    """Both sides agree, or differ where a departure is listed."""
     sides = []
     for api in (theirs, ours):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 sides.append(Outcome(returned=behaviour.see(api)))
-            except Exception as error:  # which one is what the comparison is about
+            except Exception as error:  # the comparison covers the exception's type
                 sides.append(Outcome(error=error))
     native, own = sides
     if native.error is not None or own.error is not None:
@@ -77,7 +77,7 @@ def _unlike(framework: Framework, a: Any, b: Any) -> Iterator[str]:
 
 
 def warned(call: Callable[[], Any]) -> tuple[Any, bool]:
-    """What a call returned, and whether it warned its user."""
+    """Return what a call returned, and whether it warned."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         returned = call()
@@ -85,7 +85,7 @@ def warned(call: Callable[[], Any]) -> tuple[Any, bool]:
 
 
 def never_replayed(prefix: str, behaviours: Behaviours) -> list[tuple[str, str]]:
-    """The cases that are listed for a framework's natives and that no test replays: a name is misspelt there."""
+    """Return the cases that are listed for a framework's natives but that no test replays: their names are misspelt."""
     replayed = {(behaviour.native, behaviour.name) for behaviour in behaviours}
     listed = [(native, case) for of_natives in CASES.values() for native, cases in of_natives.items() for case in cases]
     return [

@@ -1,4 +1,4 @@
-"""What one call did, and in what two such outcomes differ."""
+"""The outcome of one call, and the differences between two outcomes."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import ml_dtypes
 import numpy as np
 from frameworks.base import Framework
 
-_BLOCK = 2**20  # elements compared at a time
+_BLOCK = 2**20  # the number of elements to compare at a time
 
 
 @dataclass
 class Outcome:
-    """What a native or gradclip made of a call."""
+    """The outcome of one call of the native or of gradclip."""
 
-    grads: list[Any] = field(default_factory=list)  #: tensors, and None where there is none
-    norm: Any = None  #: the norm that was returned, if any
-    returned: Any = None  #: the object that was returned; compared by type only
+    grads: list[Any] = field(default_factory=list)  #: tensors, or None for a missing gradient
+    norm: Any = None  #: the returned norm, if any
+    returned: Any = None  #: the returned object; only its type is compared
     error: Exception | None = None
 
 
 def outcome(call: Callable[[], Outcome]) -> Outcome:
-    """Run one side; its warnings are for other tests."""
+    """Run one side and ignore its warnings; other tests check these."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return call()
-        except Exception as error:  # which one is what the comparison is about
+        except Exception as error:  # the comparison covers the exception's type
             return Outcome(error=error)
 
 
 def differences(framework: Framework, native: Outcome, ours: Outcome, ulps: int) -> list[str]:
-    """Each thing in which gradclip differs from the native, in words; empty if they agree."""
+    """Describe each difference between gradclip and the native; empty if they agree."""
     if native.error is not None or ours.error is not None:
         return list(_errors(native, ours))
     return list(_results(framework, native, ours, ulps))
@@ -62,14 +62,14 @@ def _results(framework: Framework, native: Outcome, ours: Outcome, ulps: int) ->
 
 
 def _norm_differences(framework: Framework, native: Any, ours: Any) -> Iterator[str]:
-    if isinstance(ours, float) and native is not None:  # gradclip.clip's, wider than any native's
+    if isinstance(ours, float) and native is not None:  # the norm of gradclip.clip, in a wider dtype than any native's
         with np.errstate(over="ignore"):
             ours = framework.make(ours, framework.dtype(native))
     yield from tensor_differences(framework, native, ours, 4)
 
 
 def tensor_differences(framework: Framework, native: Any, ours: Any, ulps: int) -> Iterator[str]:
-    """In what two tensors, or two None, differ."""
+    """Describe the differences between two tensors, or two None."""
     if native is None or ours is None:
         if native is not ours:
             yield f"{native} and {ours}"
@@ -92,7 +92,7 @@ def tensor_differences(framework: Framework, native: Any, ours: Any, ulps: int) 
 
 
 def within(a: np.ndarray, b: np.ndarray, dtype: str, ulps: int) -> bool:
-    """Whether all elements of two arrays are that close in the ulp of a dtype, and NaN where the other is."""
+    """Whether all elements of two arrays are within that many ulp of a dtype, with NaN in the same places."""
     if a.dtype.kind == "c" or b.dtype.kind == "c":
         part = {"complex64": "float32", "complex128": "float64"}[dtype]
         return within(a.real, b.real, part, ulps) and within(a.imag, b.imag, part, ulps)
@@ -106,7 +106,7 @@ def within(a: np.ndarray, b: np.ndarray, dtype: str, ulps: int) -> bool:
 
 
 def spacing(x: np.ndarray, dtype: str) -> np.ndarray:
-    """The ulp of finite numbers, none of them negative: of the binade they lie in."""
+    """Return the ulp of finite, non-negative numbers: the spacing in their binade."""
     info = ml_dtypes.finfo(dtype)
     exponent = np.where(x > 0, np.maximum(np.frexp(x)[1] - 1, info.minexp), info.minexp)
     return np.ldexp(1.0, exponent - info.nmant)

@@ -1,4 +1,4 @@
-"""One recorded case against one native: they agree, or it is listed as a departure."""
+"""Replays one recorded case on one native: the two sides agree, or a departure lists the difference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from home.compare import Outcome, differences, outcome
 from vectors.cases import CASES, ORDERED, Array, Case, TensorLimit
 from vectors.departed import departure_of
 
-#: the natives that the cases are replayed on
+#: the natives that replay the cases
 WITH_CASES = (
     "torch.nn.utils.clip_grad_norm_",
     "tf.clip_by_norm",
@@ -23,33 +23,33 @@ WITH_CASES = (
     "optax.clip_by_global_norm",
     *(f"keras[{on}] {name}" for on in ("tensorflow", "torch", "jax") for name in ("clipnorm", "global_clipnorm")),
 )
-Run = Callable[..., Outcome]  #: (what holds the gradients, limit, **arguments)
+Run = Callable[..., Outcome]  #: (the objects that hold the gradients, limit, **arguments)
 
 
 @dataclass(frozen=True)
 class Native:
-    """A native function, and the gradclip function that stands for it on the same tensors."""
+    """A native function, and its gradclip equivalent on the same tensors."""
 
-    name: str  #: as in the departures
+    name: str  #: the name in the table of departures
     native: Run
     ours: Run
     ordered: bool = False  #: whether it takes norm_type and error_if_nonfinite
-    variant: str = ""  #: a further argument, of no effect on what departs
-    hold: Callable[[list[Any]], list[Any]] = list  #: from gradients to what the function takes: parameters, for some
-    held: Callable[[list[Any]], list[Any]] = list  #: and back
+    variant: str = ""  #: a further argument that does not affect the departures
+    hold: Callable[[list[Any]], list[Any]] = list  #: converts gradients to the function's arguments, parameters for some
+    held: Callable[[list[Any]], list[Any]] = list  #: the inverse of hold
 
     def __str__(self) -> str:
         return f"{self.name}({self.variant})" if self.variant else self.name
 
 
 def calls(*natives: Native) -> list[tuple[Native, Case]]:
-    """Every case of every native."""
+    """Return every case of every native."""
     assert all(native.name in WITH_CASES for native in natives)
     return [(native, case) for native in natives for case in CASES if native.ordered or case.natives != ORDERED]
 
 
 def gradients(framework: Framework, case: Case) -> list[Any]:
-    """New tensors for one call."""
+    """Return new tensors for one call."""
     made = [None if array is None else _tensor(framework, array) for array in case.arrays]
     return made * 2 if case.twice else made
 
@@ -60,7 +60,7 @@ def _tensor(framework: Framework, array: Array) -> Any:
     tensor = framework.make(array.values, array.dtype)
     if array.layout == "strided":
         return tensor[::2]
-    if array.layout == "transposed":  # TensorFlow's tensors have no T, and no strides either
+    if array.layout == "transposed":  # TensorFlow's tensors have neither T nor strides
         return tensor.T if hasattr(tensor, "T") else framework.make([list(row) for row in zip(*array.values, strict=True)])
     return tensor
 
@@ -70,12 +70,12 @@ def limit(framework: Framework, case: Case) -> Any:
 
 
 def needs_64_bits(case: Case) -> bool:
-    """JAX is run with 64 bits only where a gradient has them: with them it takes a NumPy float for a float64."""
+    """Whether a gradient has 64 bits. Only these cases run under JAX's x64 mode, which makes float64 of a NumPy float."""
     return any(array is not None and array.dtype in ("float64", "complex128", "int64") for array in case.arrays)
 
 
 def check(framework: Framework, native: Native, case: Case) -> None:
-    """Agree, or differ and be listed; and after an error nothing has changed."""
+    """Both sides agree, or a departure lists the difference; and a failed call changes nothing."""
 
     def side(run: Run) -> tuple[Outcome, list[Any]]:
         objects = native.hold(gradients(framework, case))
@@ -89,7 +89,7 @@ def check(framework: Framework, native: Native, case: Case) -> None:
 
 
 def judge(native: str, case: str, found: list[str]) -> None:
-    """Fail for a difference that is not listed, and for a listed one that is none."""
+    """Fail for a difference that is not listed, and for a listed one that does not occur."""
     listed = departure_of(native, case)
     if listed is None:
         assert not found, "; ".join(found)

@@ -1,4 +1,4 @@
-"""The comparison that the replay rests on can fail."""
+"""The comparison behind the replay can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of departures, the cases that are listed for each, and the page that shows the table."""
+"""The table of departures, the cases that each lists, and the page with the table."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def test_table() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    """Paste what ``python -c "import gradclip.departures as d; print(d.markdown())"`` prints between the two marks."""
+    """To renew the page, paste the output of ``python -c "import gradclip.departures as d; print(d.markdown())"`` between the marks."""
     assert (ROOT / "docs" / "departures.md").read_text("utf-8").partition(BEGIN)[2].partition(END)[0] == markdown()

@@ -1,4 +1,4 @@
-"""``gradclip conformance``: its targets, each in a process of its own, its files, and how it ends."""
+"""``gradclip conformance``: its targets, each in its own process, its files, and its exit status."""
 
 from __future__ import annotations
 
@@ -79,20 +79,20 @@ CLIPS = """
 
 @pytest.fixture
 def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with clips.py, which is the current one."""
+    """Return a folder with clips.py, as the working directory."""
     (tmp_path / "clips.py").write_text(textwrap.dedent(CLIPS))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def run(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """How it ended, and the report."""
+    """Return the exit status and the report."""
     status = main(["conformance", *arguments, "--json", "report.json"])
     return status, json.loads(Path("report.json").read_text())
 
 
 def statuses(report: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Of what was tried."""
+    """Return the status and the reason of each case that ran."""
     return {r["case"]: (r["status"], r["reason"]) for r in report["results"] if r["status"] != "unclaimed"}
 
 

@@ -1,4 +1,4 @@
-"""The engine: whatever a target does, and whatever it is, its report says so and the rest of the run goes on."""
+"""The engine: whatever a target is or does, the report says so and the run continues."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_is_not_claimed_is_not_tried() -> None:
     report = run(never, f"{CLIP}/*float16*")
     assert {result.status for result in report.results} == {"unclaimed"}
     assert all("float16" in result.message for result in report.results)
-    assert not report.conformant  # nothing has been shown
+    assert not report.conformant  # no case passed
 
 
 def test_operations_that_are_not_claimed_are_counted() -> None:

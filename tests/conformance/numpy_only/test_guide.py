@@ -39,7 +39,7 @@ def features() -> str:
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a console block, with its output."""
+    """Return each command of a console block, with its output."""
     _, *parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
     return list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -52,14 +52,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def output(command: str, folder: Path) -> str:
-    """The standard output of a command; progress goes to standard error."""
+    """Return the standard output of a command; progress goes to standard error."""
     return subprocess.run(
         ["sh", "-c", command], capture_output=True, cwd=folder, env=environment(folder), timeout=TIME_LIMIT
     ).stdout.decode()
 
 
 def prepared(folder: Path) -> Path:
-    """A folder with the files of the guide."""
+    """Return a folder with the files of the guide."""
     for example in EXAMPLES:
         shutil.copy(ROOT / example, folder)
     javascript.install(folder / "bin")
@@ -97,7 +97,7 @@ def test_the_python_of_the_guide_runs(folder: Path) -> None:
 
 
 def renewed(text: str, folder: Path) -> str:
-    """The guide with the output of its commands in a folder; output that differs only in times and versions stays."""
+    """Return the guide with the output of its commands in a folder; keep output that differs only in times and versions."""
 
     def one(command: str, printed: str) -> str:
         now = output(command, folder)

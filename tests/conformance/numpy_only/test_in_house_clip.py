@@ -1,4 +1,4 @@
-"""A clip as it is found in training code: the suite says what is wrong with it, and the mended one conforms."""
+"""A clip as training code often contains it: the suite says what is wrong with it, and the corrected one conforms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def conformance(file: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def explained(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """What the reader of the report sees of the faulty one, and the report itself."""
+    """Run the suite on the faulty clip, and return its explained output and the report."""
     file = tmp_path_factory.mktemp("report") / "report.json"
     done = conformance("clip.py", "--dialect", MEANT, "--json", str(file))
     assert done.returncode == 1, done.stderr
@@ -68,7 +68,7 @@ def test_the_report_shows_the_call_and_what_came_of_it() -> None:
 
 
 def test_what_it_fails_by_the_norm_it_passes_by_the_norm_of_each() -> None:
-    """It is a right clip of another kind: of each gradient by itself, but for the limits that it does not check."""
+    """It conforms as another clip, of each gradient by its own norm, except for the limits that it does not check."""
     done = conformance("clip.py", "--dialect", "keras.clipnorm", "--select", "*/A*")
     assert (done.returncode, "conforms" in done.stdout) == (0, True), done.stdout
 

@@ -1,4 +1,4 @@
-"""The vectors are of no language: an implementation in JavaScript reads them and is told what it is worth."""
+"""The vectors work in any language: an implementation in JavaScript reads them and gets a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of limits: ours keep it, and a limit that breaks a property is told of it, and of that alone."""
+"""The contract of limits: gradclip's limits keep it, and a limit that breaks one property gets a report of that property alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_ours_keep_it(name: str) -> None:
 
 
 class Good:
-    """The mean of the clipped norms, with all that belongs to it."""
+    """The mean of the clipped norms, with every method of a limit."""
 
     version = 1
 

@@ -1,4 +1,4 @@
-"""A third party's backend, of MLX, joins by its distribution alone, and conforms in all that it claims: every dialect."""
+"""A third party's backend for MLX needs only its distribution, and conforms in all that it claims: every dialect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "mlx_backend"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The distribution in a folder of its own, from a copy: a build leaves things in its sources."""
+    """Install a copy of the distribution into a folder: a build leaves files in its sources."""
     sources = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("sources") / EXAMPLE.name)
     target = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target)]
@@ -35,7 +35,7 @@ def run(arguments: list[str], installed: Path, **environment: str) -> subprocess
 
 
 def conformance(installed: Path, to: Path, *options: str, **environment: str) -> dict[str, Any]:
-    """The report on the example's target."""
+    """Return the report on the example's target."""
     xfails = EXAMPLE / "xfails.json"
     command = ["-m", "gradclip", "conformance", "gradclip_mlx_target:target", f"--xfails={xfails}", f"--json={to}", *options]
     done = run(command, installed, **environment)
@@ -45,7 +45,7 @@ def conformance(installed: Path, to: Path, *options: str, **environment: str) ->
 
 
 def test_it_conforms_in_every_operation(installed: Path, tmp_path: Path) -> None:
-    """Uncompiled, because MLX has a C++ compiler make each of some hundred kernels; the next test has some of them made."""
+    """It runs uncompiled, because MLX has a C++ compiler build some hundred kernels; the next test compiles a few."""
     report = conformance(installed, tmp_path / "report.json", MLX_DISABLE_COMPILE="1")
     (entry,) = report["targets"].values()
     assert entry["versions"]["mlx"]

@@ -1,4 +1,4 @@
-"""The suite is held against implementations that are wrong in one thing: each must be caught, and each check must catch one."""
+"""The suite catches every mutant, an implementation with one mistake, and every check catches at least one mutant."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gradclip.conformance.engine import new_report, run_plan
 from gradclip.conformance.result import Result
 from gradclip.conformance.target import OPERATIONS
 
-FILES = (coefficients, norms, containers, transforms)  # each adds its mutants when it is imported
+FILES = (coefficients, norms, containers, transforms)  # each module registers its mutants on import
 NAMES = [kind.__name__ for kind in MUTANTS]
 PLAN = plan()
 
 
 @functools.cache
 def results(kind: type[Reference], operation: str | None = None, large_vectors: bool = True) -> list[Result]:
-    """Every case of one target's operations, or of one of them."""
+    """Return the results of one target, for all its operations or for one."""
     operations = kind.operations if operation is None else (operation,)
     cases = [case for case in PLAN.cases if case.operation in operations]
     if not large_vectors:
@@ -37,7 +37,7 @@ def caught(kind: type[Reference]) -> list[Result]:
 
 
 def by_checks(kind: type[Reference]) -> set[str]:
-    """The checks that saw the mistake itself, and did not fail of an exception."""
+    """Return the checks that found the mistake itself; a check that failed with an exception does not count."""
     return {result.case.partition("/")[2] for result in caught(kind) if result.kind == "check" and not result.reason}
 
 
@@ -46,7 +46,7 @@ def by_checks(kind: type[Reference]) -> set[str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_right_implementation_passes(operation: str) -> None:
-    # the large vectors of the other norms are the same few arrays, and take most of the time
+    # the other norms' large vectors are the same few arrays, and take most of the time
     found = results(Reference, operation, large_vectors=operation == "torch.clip_grad_norm_")
     assert [f"{result.case}: {result.message}" for result in found if result.status not in ("pass", "unclaimed")] == []
     assert sum(result.status == "pass" for result in found) > 4 * sum(result.status == "unclaimed" for result in found)
@@ -72,7 +72,7 @@ def test_a_mutant_is_caught(kind: type[Reference]) -> None:
 
 @pytest.mark.parametrize("kind", MUTANTS, ids=NAMES)
 def test_a_mutant_is_wrong_in_one_thing(kind: type[Reference]) -> None:
-    """What fails everywhere would be caught by anything."""
+    """A mutant that fails everywhere would prove nothing about the checks."""
     tried = [result for result in results(kind) if result.status != "unclaimed"]
     assert sum(result.status == "pass" for result in tried) > len(tried) / 4
 
@@ -95,7 +95,7 @@ def test_there_are_mutants_of_every_operation() -> None:
 
 
 def test_print_the_kill_table() -> None:
-    """``pytest -s`` shows it: each mutant, by how many vectors it is caught, and by which checks."""
+    """``pytest -s`` prints for each mutant how many vectors catch it, and which checks."""
     width = max(map(len, NAMES))
     print(f"\n{'mutant':{width}}  vectors  checks")
     for kind in MUTANTS:

@@ -1,4 +1,4 @@
-"""The page of what the natives do, which is written from the recordings in the vectors."""
+"""The page about the natives is written from the recordings in the vectors."""
 
 from __future__ import annotations
 

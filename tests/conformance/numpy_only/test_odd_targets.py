@@ -1,4 +1,4 @@
-"""Targets that do what nobody expects: the report says so, in a form that can be shown, and never takes it for conformance."""
+"""Targets that behave unexpectedly: the report says so in printable form, and never calls that conformance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIP = "optax.clip"
 
 
 class Target:
-    """A clip by value, of lists."""
+    """A clip by value of lists."""
 
     name = "odd"
     claims: ClassVar[Any] = {CLIP: {"float32", "several", "functional"}}
@@ -50,7 +50,7 @@ def test_the_target_itself_conforms() -> None:
 
 
 class Skipped(BaseException):
-    """As pytest's is."""
+    """Like pytest's own, a BaseException."""
 
 
 class Mute(Exception):

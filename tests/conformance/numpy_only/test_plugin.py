@@ -1,4 +1,4 @@
-"""The pytest plugin and ``parametrize_with_checks``, in pytest runs of their own."""
+"""The pytest plugin and ``parametrize_with_checks``, each in a separate pytest run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Run:
         self.lines = self.out.splitlines()
 
     def outcomes(self) -> Counter[str]:
-        """How often pytest's summary has each word."""
+        """Return the count of each word in pytest's summary."""
         words = ("PASSED", "FAILED", "XFAIL", "SKIPPED", "ERROR")
         return Counter(word for line in self.lines if (word := line.partition(" ")[0]) in words and "test_it.py" in line)
 
@@ -68,7 +68,7 @@ def decorated(arguments: str) -> str:
 
 
 def outcome(name: str, **more: Any) -> Counter[str]:
-    """What the engine itself says of a target."""
+    """Return the engine's own outcome for a target."""
     scope: dict[str, Any] = {}
     exec(TARGETS, scope)
     return Counter(result.status for result in check_target(scope[name], dialects=[OPERATION], **more).results)
@@ -210,7 +210,7 @@ def test_html_without_jinja2_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_results_come_back_from_other_processes(tmp_path: Path) -> None:
-    """As pytest-xdist sends reports: through JSON."""
+    """pytest-xdist sends reports through JSON."""
     through = """
 import json, pytest
 @pytest.hookimpl(wrapper=True, trylast=True)

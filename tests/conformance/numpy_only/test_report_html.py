@@ -1,4 +1,4 @@
-"""The HTML report: what is in it, that it is safe and self-contained, and how Chromium shows it."""
+"""The HTML report: its content, that it is safe and self-contained, and how Chromium renders it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PHONE, DESKTOP = 390, 1280  #: pixels
 
 
 class Document(HTMLParser):
-    """The tags of a page, which must be closed in order."""
+    """Collects the tags of a page; they must be closed in order."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def document(html: str) -> Document:
 
 
 def crowded() -> Report:
-    """Many targets, some of long names; everything passes."""
+    """Return a report of many targets, some with long names; everything passes."""
     given = report()
     names = [f"a target of a long name, number {i}" for i in range(8)]
     operations = [*given.vector_versions, *(f"tensorflow.operation_{i}" for i in range(14))]
@@ -131,7 +131,7 @@ def test_the_page_opens_on_what_failed(html: str, document: Document) -> None:
 
 
 def one_target(*statuses: str) -> Report:
-    """A report of one target, some of whose results have these statuses in turn."""
+    """Return a report of one target whose first results have these statuses in turn."""
     cases = [(operation, f"{operation}/K{i}") for operation in report().vector_versions for i in range(30)]
     found = [Result("mine", *case, "check", statuses[i % len(statuses)], message="why") for i, case in enumerate(cases)]
     return dataclasses.replace(report(), targets={"mine": {}}, results=found)
@@ -141,7 +141,7 @@ def one_target(*statuses: str) -> Report:
 def test_in_chromium_the_first_screen_of_one_target_is_full(tmp_path: Path, statuses: tuple[str, ...]) -> None:
     shown = page(view(one_target(*statuses), FILES, CHECKS))
     found = chromium.measure(shown, tmp_path)
-    assert len(found["sections"]) == len(report().vector_versions)  # all are open
+    assert len(found["sections"]) == len(report().vector_versions)  # all sections are open
     assert found["bottom"] >= 720
     assert ("What failed" in shown) == ("fail" in statuses)
     assert ("What is declared to fail" in shown) == ("expected" in statuses)
@@ -185,7 +185,7 @@ def _light(colour: str) -> float:
 
 
 def contrast(a: str, b: str) -> float:
-    """As WCAG 2 defines it.
+    """Return the contrast ratio, as WCAG 2 defines it.
 
     >>> contrast("#000000", "#ffffff")
     21.0

@@ -1,4 +1,4 @@
-"""The report as text and as JSON, and the words that it uses."""
+"""The report as text and as JSON, and its wording."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_text_begins_with_what_failed_and_explains_each_kind_of_failure() ->
 
 
 def alone(*statuses: str) -> Report:
-    """A report of one target with a case of each of these statuses, of two operations."""
+    """Return a report of one target with a case of each of these statuses, from two operations."""
     names = [(operation, f"{operation}/{i}") for operation in (NORM, "optax.clip") for i in range(len(statuses))]
     cases = zip(names, 2 * statuses, strict=True)
     found = [Result("t", operation, case, "check", status, message="why") for (operation, case), status in cases]
@@ -218,7 +218,7 @@ def test_a_failure_without_words_says_its_reason(reason: str) -> None:
         (5e-324, "float64", "5e-324"),
         (-0.0, "float32", "-0"),
         (math.inf, "float32", "inf"),
-        (0.1, "float32", "0.1"),  # of no such dtype: as Python writes it
+        (0.1, "float32", "0.1"),  # no number of the dtype: shown as Python writes it
     ],
 )
 def test_a_number_has_the_digits_of_its_dtype(value: float, dtype: str, shown: str) -> None:

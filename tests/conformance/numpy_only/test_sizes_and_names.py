@@ -1,4 +1,4 @@
-"""Vector files that would fill the memory, files that are named as installed packages, and natives to be like."""
+"""Vector files too large for the memory, files with the names of installed packages, and natives to resemble."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clips of other packages, each as a target of the suite; a package is imported when its target is asked for."""
+"""The clips of other packages as targets of the suite; a package is imported when its target is requested."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PER_EXAMPLE = "optax.per_example_global_norm_clip"
 class Clip:
     """One clip of a package."""
 
-    package: str  #: the distribution on PyPI
-    name: str  #: as its users write it
-    operation: str  #: what it says that it does, or comes nearest to
+    package: str  #: the name of the distribution on PyPI
+    name: str  #: the name that its users write
+    operation: str  #: the operation that it documents, or the nearest one
     make: Callable[[], Target]
 
 
@@ -36,7 +36,7 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _alone(module: str, name: str) -> Any:
-    """The same of a package whose own import wants more than the clip does: torchvision, a trainer."""
+    """Import without running the package's ``__init__``: torchvision's, or a trainer's, imports more than the clip needs."""
     parents = module.split(".")[:-1]
     made = [
         ".".join(parents[: number + 1]) for number in range(len(parents)) if ".".join(parents[: number + 1]) not in sys.modules
@@ -95,7 +95,7 @@ def _torchopt() -> Target:
 
 
 class _Model(torch.nn.Module):
-    """Parameters that a package wants in a module."""
+    """A module with the parameters, for packages that require one."""
 
     def __init__(self, parameters: Iterable[Any]) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def _accelerate() -> Target:
 
 
 def _adaptive(clip: Callable[[list[Any], float, float], Any], name: str) -> Target:
-    """A clip relative to the parameters, which hold their gradients."""
+    """A clip relative to the parameters; these hold their gradients."""
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         held = []

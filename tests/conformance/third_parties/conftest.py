@@ -1,4 +1,4 @@
-"""The packages are installed where ``tox -e third-parties`` runs, and nowhere else."""
+"""``tox -e third-parties`` installs the packages; no other environment has them."""
 
 from __future__ import annotations
 

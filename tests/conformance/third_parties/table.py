@@ -1,4 +1,4 @@
-"""Make ``docs/third-parties.md`` from what the suite found (``found.json``) and what that does to training (``page.toml``)."""
+"""Makes ``docs/third-parties.md`` from the suite's results (``found.json``) and their effects on training (``page.toml``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "third-parties.md"
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Return the whole page."""
     found: dict[str, Any] = json.loads(FOUND.read_text(encoding="utf-8"))
     page: dict[str, Any] = tomllib.loads(FOUND.with_name("page.toml").read_text(encoding="utf-8"))
     lines = []

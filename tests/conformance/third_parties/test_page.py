@@ -1,4 +1,4 @@
-"""The page about other packages' clips is made of what the suite found."""
+"""The page about other packages' clips matches the suite's results."""
 
 from __future__ import annotations
 

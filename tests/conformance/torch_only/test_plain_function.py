@@ -1,4 +1,4 @@
-"""A clip as PyTorch's users write it, in place and with the norm returned, is put to the test by one command."""
+"""One command tests a clip as PyTorch's users write it: in place, and returning the norm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite finds about each clip: ``python -m conformance.third_parties.release.record`` writes it down."""
+"""``python -m conformance.third_parties.release.record`` writes down the suite's result for each clip."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["found"]
 
 
 def found(clip: Clip) -> dict[str, Any]:
-    """One clip, as it stands in ``found.json``."""
+    """Return one clip's entry for ``found.json``."""
     of_torch = clip.operation.startswith("torch.")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the packages' own code
+        warnings.simplefilter("ignore")  # from the packages' own code
         target = clip.make()
         report = check_target(target, dialects=[clip.operation])
         like = check_target(target, dialects=[clip.operation], like="native:torch") if of_torch else None

@@ -1,4 +1,4 @@
-"""The generator: its arithmetic against NumPy's, its formulas against the oracle's, its files against those that are there."""
+"""The generator: its arithmetic agrees with NumPy's, its formulas with the oracle's, its output with the stored files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_files_are_what_the_generator_writes(capsys: pytest.CaptureFixture[s
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files in a folder of their own, which the generator takes for those that are there."""
+    """Copy the files to a temporary folder, and let the generator use that."""
     monkeypatch.setattr(files, "VECTORS", tmp_path / "v1")
     monkeypatch.setattr(xfails, "XFAILS", tmp_path / "xfails")
     shutil.copytree(SHIPPED, tmp_path / "v1")
@@ -54,7 +54,7 @@ def test_a_changed_file_is_found_and_written_anew(copied: Path, capsys: pytest.C
     assert "keras.clipvalue.json is not what python tools/vectors writes" in capsys.readouterr().out
     assert main([]) == 0
     restored, original = (json.loads(text)["vectors"] for text in (path.read_text(encoding="utf-8"), before))
-    for vector in original + restored:  # what was recorded of a call that has changed is gone
+    for vector in original + restored:  # a changed call loses its recording
         vector.pop("native", None)
     assert restored == original
 
@@ -123,7 +123,7 @@ def test_rounds_as_numpy_does(x: float, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", KINDS)
 def test_rounds_once(dtype: str) -> None:
-    """A hair above the middle of two numbers: a number that float64 does not hold."""
+    """A number just above the midpoint of two neighbours; float64 cannot represent it."""
     bits = FORMATS[dtype][0]
     middle = 1 + mpmath.mpf(2) ** -bits
     assert rounded(middle, dtype) == 1.0

@@ -1,4 +1,4 @@
-"""Reading vector files: what is decoded, and what is said of a file that is broken."""
+"""Vector files are decoded, and broken ones raise errors that say why."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert first.expected[0].gradients == first.gradients
     assert not first.permitted
     assert first.parameters is None
-    assert load_vectors(tmp_path) == (file,)  # the folder
+    assert load_vectors(tmp_path) == (file,)  # the folder loads too
 
 
 def vector(**fields: Any) -> Vector:
@@ -100,7 +100,7 @@ Break = Callable[[Json], None]
 
 
 def at(*path: Any, value: Any) -> Break:
-    """A change at a place of the second vector."""
+    """Replace the value at a path in the second vector."""
 
     def change(file: Json) -> None:
         target = file["vectors"][1]

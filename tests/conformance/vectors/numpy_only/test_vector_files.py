@@ -1,4 +1,4 @@
-"""The vector files that gradclip comes with: of the form that the schema says, complete, and each number one of its dtype."""
+"""gradclip's vector files match the schema, are complete, and every number in them is representable in its dtype."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NORMS = [operation.name for operation in OPERATIONS if not operation.by_value]
 VALUES = [operation.name for operation in OPERATIONS if operation.by_value]
 every_operation = pytest.mark.parametrize("name", ARGUMENTS)
 
-#: what is listed as a departure and no vector can show: outcomes of other calls, or of more than one
+#: listed departures that no vector can show: they need other calls, or more than one
 NOT_OUTCOMES = re.compile(
     r"of a dict|derivative|foreach|axes \[0\]|to static|share a gradient|nn.Embedding|two replicas|exclude 0|legacy"
 )
@@ -67,7 +67,7 @@ def test_every_recorded_case_is_there(name: str) -> None:
 
 
 def listed() -> Iterator[Any]:
-    """Every native function of an operation, with each departure that is about it and the cases listed there."""
+    """Yield each native function of an operation, with each of its departures and the cases that these list."""
     natives = {native: operation.name for operation in OPERATIONS for native in operation.natives}
     for flag, departure in DEPARTURE_FLAGS.items():
         for native, cases in DEPARTED[departure.key].items():
@@ -125,11 +125,11 @@ def test_a_check_that_a_native_fails_is_declared_with_a_cause(native: str) -> No
         case: why for case, why in xfails.stored(native)[xfails.pattern_of(native)].items() if case.split("/")[1] in CHECKS
     }
     assert failed
-    assert {case: xfails.check_reason(case) for case in failed} == failed  # and not with what came of one run
+    assert {case: xfails.check_reason(case) for case in failed} == failed  # and the reason is not one run's output
 
 
 def literals(name: str) -> Iterator[tuple[str, Any]]:
-    """Every number of a file as it stands there, with its dtype."""
+    """Yield every number of a file as it is written, with its dtype."""
 
     def walk(json: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(json, dict) and "dtype" in json:
@@ -167,7 +167,7 @@ def test_an_unchanged_gradient_is_compared_to_the_bit() -> None:
 def test_what_no_formula_says_comes_from_a_native_or_is_a_convention() -> None:
     sources = {vector.id: vector.source for file in FILES.values() for vector in file.vectors}
     assert sources["torch.clip_grad_norm_/A1"] == {"kind": "closed form"}
-    assert sources["torch.clip_grad_norm_/E2"] == {"kind": "convention"}  # torch turns the gradients round
+    assert sources["torch.clip_grad_norm_/E2"] == {"kind": "convention"}  # torch reverses the sign of the gradients
     assert sources["paddle.clip_grad_norm_/J-3"]["kind"] == sources["torch.clip_grad_norm_/K1"]["kind"] == "recorded"
     assert sources["torch.clip_grad_norm_/K1"]["version"] == FILES["torch.clip_grad_norm_"].recorded_with["torch"]["torch"]
 
@@ -180,7 +180,7 @@ def test_where_devices_differ_several_outcomes_are_permitted() -> None:
 
 
 def test_a_file_is_read_by_anyone() -> None:
-    """With nothing but json, and what reads C99's hexadecimal floats."""
+    """A reader needs only json and a parser of C99's hexadecimal floats."""
     file = json.loads((SHIPPED / "torch.clip_grad_norm_.json").read_text(encoding="utf-8"))
     vector = next(vector for vector in file["vectors"] if vector["id"] == "A1")
     (gradient,), (outcome,) = vector["gradients"], vector["expected"]
