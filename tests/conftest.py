@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: list[pytest.Item], many: int) -> set[pytest.Item]:
-    """Return all but ``many`` of each function's items. The choice depends on names only, so it is the same on every machine."""
+    """Return all but ``many`` of each function's items. Names alone decide: the choice is the same on every machine."""
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)

@@ -1,4 +1,4 @@
-"""``python tests/first_steps/renew.py [FRAMEWORK ...]``: write the transcripts of the first steps, by default for every framework.
+"""``python tests/first_steps/renew.py [FRAMEWORK ...]``: write the transcripts, by default for every framework.
 
 Each framework runs in a separate process. Read the changes before you commit them.
 """

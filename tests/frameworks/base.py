@@ -80,7 +80,7 @@ class Framework:
         return parameter.grad
 
     def sparse(self, rows: list[int], values: Any, height: int) -> Any:
-        """Return a sparse gradient of ``height`` rows, duplicates not merged; raise NotImplementedError without sparse gradients."""
+        """Return a sparse gradient of ``height`` rows, duplicates not merged; NotImplementedError if there are none."""
         raise NotImplementedError
 
     def densify(self, sparse: Any) -> np.ndarray:

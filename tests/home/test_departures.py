@@ -44,5 +44,5 @@ def test_table() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    """To renew the page, paste the output of ``python -c "import gradclip.departures as d; print(d.markdown())"`` between the marks."""
+    """Renew the page between the marks by ``python -c "import gradclip.departures as d; print(d.markdown())"``."""
     assert (ROOT / "docs" / "departures.md").read_text("utf-8").partition(BEGIN)[2].partition(END)[0] == markdown()

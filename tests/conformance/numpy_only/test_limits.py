@@ -1,4 +1,4 @@
-"""The contract of limits: gradclip's limits keep it, and a limit that breaks one property gets a report of that property alone."""
+"""The contract of limits: gradclip's limits keep it, and a report names only the property that a limit breaks."""
 
 from __future__ import annotations
 
