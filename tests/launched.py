@@ -1,4 +1,4 @@
-"""What tests that start processes share: where those find the checks, and how a check's failure is written down."""
+"""Shared by tests that start processes: how a process finds the checks, and how a check's failure is recorded."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-TIME_LIMIT = 1200  #: seconds for a process: only a hung one takes as long, even where much else runs
+TIME_LIMIT = 1200  #: seconds for a process: only one that hangs takes this long, even on a busy machine
 
 
 def environment(**own: str) -> dict[str, str]:
-    """This process's, with the folder of the checks on the path, and the current one, which may have other sources, off it."""
+    """Return this process's environment, with the checks' folder on the path and the working directory off it."""
     paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"} | own
 
 
 def failure(check: Callable[[], None]) -> str:
-    """The traceback of a check that fails; "" of one that does not."""
+    """Return the traceback of a check that fails, or ""."""
     try:
         check()
     except Exception:

@@ -1,4 +1,4 @@
-"""Every limit that follows a run, with a short warm-up, for the tests of slots."""
+"""Every limit that follows a run, with a short warm-up, for the tests of the optimizers' slots."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gradclip.backends.jax import places
 
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The host passes for an accelerator. What was compiled before or here is not for the other."""
+    """Treat the host as an accelerator. Compiled functions from before and from here must not be mixed."""
     jax.clear_caches()
     monkeypatch.setattr(places, "is_host", lambda platform: False)
     yield

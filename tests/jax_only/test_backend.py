@@ -1,4 +1,4 @@
-"""What is JAX's own: weak types, accuracy at size, arrays that cannot be written, several devices, and no float64."""
+"""Specific to JAX: weak types, accuracy at size, immutable arrays, several devices, and no float64."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MILLION = {
 
 
 def in_a_process(script: str, **environment: str) -> None:
-    """Run a script of its own, every warning an error."""
+    """Run a script in a separate process, with every warning an error."""
     kept = {key: value for key, value in os.environ.items() if key not in ("JAX_ENABLE_X64", "XLA_FLAGS")}
     done = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", script], env=kept | environment, capture_output=True, text=True
@@ -132,7 +132,7 @@ def test_arrays_and_tracers_are_tensors() -> None:
 
 @pytest.mark.usefixtures("accelerator")
 def test_without_looking_as_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where looking costs a synchronisation, norm and coefficient stay arrays, and nothing reads one."""
+    """If reading costs a synchronisation, norm and coefficient stay arrays, and nothing reads one."""
     monkeypatch.setattr(JaxBackend, "tolist", lambda self, x: pytest.fail("a value was looked at"))
     grads = [framework.make([3.0, 4.0]), framework.make([0.0, 12.0], "bfloat16")]
     result = gradclip.clip(grads, torch.clip_grad_norm(6.5))
@@ -142,7 +142,7 @@ def test_without_looking_as_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_how_often_a_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the host once a gradient, on an accelerator never; jitted nothing is moved there either."""
+    """The host reads one value for each gradient, an accelerator none; under jit nothing is transferred either."""
     read: list[Any] = []
     as_array = np.asarray
 

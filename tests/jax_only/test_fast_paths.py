@@ -1,4 +1,4 @@
-"""Every fast path of the JAX backend is a second implementation: it agrees with the one that it stands in for."""
+"""Every fast path of the JAX backend is a second implementation: it agrees with the one that it replaces."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def agree(got: Any, want: Any, dtype: str) -> None:
 
 @pytest.fixture
 def the_reference_alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Without lanes from here on; a sum is what JAX itself offers."""
+    """Disable the lanes from here on, and use JAX's own sums."""
 
     def start() -> None:
         monkeypatch.setattr(JaxBackend, "lane", lambda self, tensors: None)
@@ -130,7 +130,7 @@ def test_by_value_what_fits_is_not_copied() -> None:
 def test_traced_with_and_without(
     name: str, scale: float, on_host: bool, monkeypatch: pytest.MonkeyPatch, the_reference_alone: Callable[[], None]
 ) -> None:
-    """Also as it is compiled for an accelerator, where there is no branch, and squares overflow as in optax."""
+    """It also agrees as compiled for an accelerator, without branches; there squares overflow as in optax."""
     if not on_host and scale != 1.0:
         scale = scale**0.5
     grads = gradients(name, "float32", scale)
@@ -154,7 +154,7 @@ def test_traced_with_and_without(
 
 
 def test_each_norm_beside_others_of_another_scale() -> None:
-    """Of tensors that are checked together one may be right as it is, and of a few elements none needs a branch."""
+    """Tensors that are checked together can each be right already, and small ones need no branch."""
     scales = [0.0, 1e30, 1.0, 1e-30]
     for size, branches in ((5000, 1), (100, 0)):
         grads = [framework.make(np.full(size, scale)) for scale in scales]
@@ -167,7 +167,7 @@ def test_each_norm_beside_others_of_another_scale() -> None:
 @pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), keras.clipnorm(1.0)], ids=["global", "each"])
 @pytest.mark.parametrize("scale", [1e30, 1e-30])
 def test_what_is_hardly_ever_needed_adds_few_sums(rule: Rule, scale: float) -> None:
-    """Each costs something in every call; and all of them are right, of sizes even and odd, small and large, of all dtypes."""
+    """The rare cases add few sums to a call, and all norms are right: even and odd sizes, small and large, several dtypes."""
     sizes = [6000] * 40 + [5001, 5001, 140_000, 140_000]
     rng = np.random.default_rng(0)
     grads = [framework.make(rng.normal(size=size) * scale) for size in sizes]
@@ -196,10 +196,10 @@ def test_zeros_have_no_other_large_gradient_read_again() -> None:
 
 
 def test_hundreds_of_gradients_are_scaled_by_one_function() -> None:
-    """XLA compiles equal functions once; they would differ if each took its coefficient out of a vector."""
+    """XLA compiles equal functions once; they would differ if each indexed its coefficient in a vector."""
     grads = [framework.make(np.ones(5000))] * 100
     text = jax.jit(lambda given: gradclip.clip([x + 0 for x in given], keras.clipnorm(1.0)).grads).lower(grads).as_text()
-    assert not re.search("stablehlo.concatenate.*xf", text)  # of numbers; older versions join indices
+    assert not re.search("stablehlo.concatenate.*xf", text)  # a concatenation of floats; older versions concatenate indices
 
 
 @pytest.mark.parametrize("name", ["global norm", "each norm"])
@@ -208,7 +208,7 @@ def test_hundreds_of_gradients_are_scaled_by_one_function() -> None:
 def test_where_no_part_of_a_function_can_be_in_float64(
     name: str, scale: float, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As before JAX 0.7, where it is not set to float64."""
+    """Before JAX 0.7 no part of a function could be set to float64."""
     monkeypatch.setattr(compiled_norm, "has_float64", lambda: False)
     jax.clear_caches()
     grads = gradients("a large one", dtype, scale)
@@ -241,7 +241,7 @@ def test_one_huge_and_many_tiny(size: int, order: float) -> None:
 
 @pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="before JAX 0.10 the compiled function holds copies, optax's too")
 def test_donated_memory_is_used_again() -> None:
-    """In the compiled function there is no copy of the gradients beside those that were given."""
+    """The compiled function makes no copy of the donated gradients."""
     grads = [framework.make(np.ones((512, 512))), framework.make(np.ones((512, 512))), framework.make(np.ones(2**18))]
     ours, theirs = (
         jax.jit(lambda g, f=f: f(g), donate_argnums=0).lower(grads).compile().memory_analysis()

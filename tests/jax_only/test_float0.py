@@ -1,4 +1,4 @@
-"""What JAX gives for the gradient of integers counts as a gradient that is not there, and stays where it is."""
+"""float0, JAX's gradient of integers, counts as a missing gradient and keeps its place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ W = jnp.array([3.0, 4.0])
 
 
 def gradients(w: Any) -> dict[str, Any]:
-    """A dictionary with a gradient, 3 and 4 for these weights, and one of integers."""
+    """Return a dictionary with a gradient, 3 and 4 for these weights, and a gradient of integers."""
     return jax.grad(lambda x: (x["i"] * x["w"] ** 2 / 2).sum(), allow_int=True)({"i": jnp.array([1, 1]), "w": w})
 
 
@@ -33,7 +33,7 @@ CONTAINERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def check(given: Any, clipped: Any) -> None:
-    """The gradient is clipped, and the others are what they were."""
+    """The gradient is clipped, and the others are unchanged."""
     before, after = jax.tree.leaves(given), jax.tree.leaves(clipped)
     assert jax.tree.structure(given) == jax.tree.structure(clipped)
     assert [x.dtype for x in before] == [x.dtype for x in after]

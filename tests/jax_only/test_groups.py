@@ -1,4 +1,4 @@
-"""Groups in an optax chain, and the names of a pytree."""
+"""Groups in an optax chain, and the names in a pytree."""
 
 from __future__ import annotations
 

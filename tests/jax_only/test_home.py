@@ -24,7 +24,7 @@ def native(grads: list[Any], limit: Any) -> Outcome:
 
 def ours(grads: list[Any], limit: Any) -> Outcome:
     result = gradclip.clip(grads, dialect.clip_by_global_norm(limit))
-    return Outcome(result.grads, float(result.norm), result.grads)  # optax's own norm of halves is a half
+    return Outcome(result.grads, float(result.norm), result.grads)  # optax's own norm of float16 gradients is float16
 
 
 CALLS = calls(Native("optax.clip_by_global_norm", native, ours))

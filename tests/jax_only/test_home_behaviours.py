@@ -1,4 +1,4 @@
-"""optax's own transformations against the optax dialect, in what the recorded cases leave out."""
+"""optax's own transformations against the optax dialect, in behaviours that the recorded cases omit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NAMES = ("clip_by_global_norm", "clip", "clip_by_block_rms", "adaptive_grad_clip
 
 
 def as_optax(name: str) -> Any:
-    """The transformation of a rule, by the native's name."""
+    """Return a rule's transformation, under the native's name."""
     return lambda *arguments, **named: gradient_transformation(getattr(dialect, name)(*arguments, **named))
 
 
 def per_example(grads: Any, limit: Any) -> Any:
-    """The native's result: the sum, and how many examples were clipped."""
+    """Return the native's result: the sum, and the number of clipped examples."""
     result = gradclip.clip(grads, dialect.per_example_global_norm_clip(limit))
     return result.grads, jnp.sum(result.coefficient < 1)
 
@@ -43,7 +43,7 @@ OURS = SimpleNamespace(
 )
 
 _LAYERS = "gradclip does not take over per_example_layer_norm_clip"
-#: what is recorded and has no counterpart here, and why
+#: recorded behaviours without a counterpart here, with the reason
 NOT_REPLAYED = {
     "numpy leaves": "NumPy arrays are a framework of their own to gradclip, and come back as NumPy arrays",
     "numpy f64 leaves without x64": "the same",
@@ -205,7 +205,7 @@ def _(api: Any) -> Any:
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
 def test_behaviour(behaviour: Behaviour) -> None:
-    with jax.enable_x64(False):  # as recorded
+    with jax.enable_x64(False):  # as in the recording
         replay(framework, behaviour, THEIRS, OURS)
 
 

@@ -1,6 +1,6 @@
-"""What an accelerator would be given: one program for a whole clip, no float64, no look at a value.
+"""What an accelerator would run: one program for a whole clip, no float64, no value read by the host.
 
-The host passes for an accelerator. Counted is what optax's own clip runs eagerly in the same way: every program of XLA.
+The host stands in for an accelerator. The counts are programs of XLA; optax's own clip runs eagerly in the same way.
 ``python -m jax_only.test_launches`` in the folder of the tests prints the table.
 """
 
@@ -36,11 +36,11 @@ OTHERS: dict[str, Callable[[float], Rule]] = {
     "each norm": keras.clipnorm,
 }
 COUNTS = (1, 10, 1000)
-SPARE = 4  # launches that gradclip may add
+SPARE = 4  # the number of launches that gradclip may add
 
 
 def launches(function: Callable[[], Any]) -> list[str]:
-    """The programs that a call runs, when all are compiled: JAX's fast way, which nobody can count, is switched off."""
+    """Return the programs that a compiled call runs; JAX's fast path is off, because its calls cannot be counted."""
     ran: list[str] = []
     call = pxla.ExecuteReplicated.__call__
 
@@ -64,7 +64,7 @@ def updated(transformation: optax.GradientTransformation, grads: list[jax.Array]
 
 
 def counted(name: str, count: int, dtype: str) -> tuple[int, int]:
-    """How many programs optax runs, and how many gradclip: clipped, and unclipped as well."""
+    """Return the number of programs of optax and of gradclip; clipping must not change it."""
     native, rule_of = PAIRS[name]
     grads = gradients(count, dtype)
     clipped, unclipped = (
@@ -82,7 +82,7 @@ def counted(name: str, count: int, dtype: str) -> tuple[int, int]:
     [
         *((count, "float32") for count in COUNTS),
         *((count, "bfloat16") for count in COUNTS[:-1]),
-    ],  # a thousand compile for a minute
+    ],  # a thousand gradients take a minute to compile
 )
 @pytest.mark.parametrize("name", PAIRS)
 def test_no_more_than_optax(name: str, count: int, dtype: str) -> None:
@@ -142,7 +142,7 @@ def test_no_value_is_looked_at(rule_of: Callable[[float], Rule], monkeypatch: py
 
 @pytest.mark.usefixtures("accelerator")
 def test_the_engine_is_for_the_rest() -> None:
-    """A gradient that is listed twice counts once, integers are refused by their names, a norm that is not finite is told."""
+    """A duplicate gradient counts once, an error names integer gradients, and a norm that is not finite raises."""
     x = jnp.float32([3.0, 4.0])
     assert gradclip.norm([x, x], torch.clip_grad_norm(1.0)) == 5.0
     with pytest.raises(TypeError, match="int32"):
@@ -164,7 +164,7 @@ def test_what_was_put_somewhere_stays_there() -> None:
 
 
 def table() -> list[str]:
-    """A row for each of optax's clips: the programs of optax and of gradclip."""
+    """Return a row for each of optax's clips: the programs of optax and of gradclip."""
     lines = ["| programs, eager | " + " | ".join(f"{count} gradients" for count in COUNTS) + " |"]
     lines.append("| --- |" + " --- |" * len(COUNTS))
     with mock.patch.object(places, "is_host", return_value=False):

@@ -1,4 +1,4 @@
-"""The monitor in JAX: nothing is looked at in a step, one transfer brings many, and ``scan`` carries its state."""
+"""The monitor in JAX: a step reads no value, one transfer brings many norms, and ``scan`` carries the state."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_without_a_monitor_there_is_no_state() -> None:
 
 
 def test_optax_skips_a_step_that_is_not_finite() -> None:
-    """As docs/monitor.md says."""
+    """docs/monitor.md says this."""
     optimizer = optax.apply_if_finite(optax.chain(gradient_transformation(RULE), optax.adam(0.1)), max_consecutive_errors=100)
     params = {"w": jnp.ones(2, "float32")}
     state = optimizer.init(params)
@@ -157,7 +157,7 @@ def test_optax_skips_a_step_that_is_not_finite() -> None:
 
 @pytest.mark.parametrize("jitted", [True, False])
 def test_the_state_of_the_optimizer_carries_a_limit_that_follows(jitted: bool) -> None:
-    """Under ``jit`` too, with a monitor, and in groups; the Adaptive itself stays as it is."""
+    """This holds under ``jit`` too, with a monitor, and in groups; the Adaptive object itself does not change."""
     sizes, adaptive = [0.5, 3.0, 4.0, math.nan, 5.0, 0.25, 30.0, 2.0] * 4, gradclip.Adaptive(limits.quantile(0.5, warmup=4))
     eager = gradclip.Adaptive(limits.quantile(0.5, warmup=4))
     optimizer = gradient_transformation([gradclip.Group(torch.clip_grad_norm(adaptive), "w")], monitor=True)
@@ -177,7 +177,7 @@ STEPS = np.exp(np.random.default_rng(1).normal(size=(30, 3)))
 
 @pytest.mark.parametrize("jitted", [True, False])
 def test_the_state_of_the_optimizer_carries_a_limit_for_each_gradient(jitted: bool) -> None:
-    """Its shapes are the same from the first step on, so that ``scan`` carries it."""
+    """Its shapes are constant from the first step on, so that ``scan`` can carry it."""
     eager = gradclip.Adaptive(limits.adagc(warmup=10))
     optimizer = gradient_transformation(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=10))))
     params = {"a": jnp.zeros(1, "float32"), "b": jnp.zeros(1, "float32"), "c": jnp.zeros(1, "float32")}
@@ -203,7 +203,7 @@ def test_the_state_of_the_optimizer_carries_a_limit_for_each_gradient(jitted: bo
 
 
 def test_any_limit_is_carried_through_jit() -> None:
-    """As docs/limits.md says: that for each gradient too."""
+    """docs/limits.md says this; it includes the limit for each gradient."""
     adaptive, eager = (gradclip.Adaptive(limits.adagc(warmup=10)) for _ in range(2))
 
     @jax.jit
@@ -219,7 +219,7 @@ def test_any_limit_is_carried_through_jit() -> None:
     assert adaptive.state == limits.adagc().init()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Orbax's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from Orbax itself
 def test_orbax_saves_the_state(tmp_path: Path) -> None:
     checkpoint = pytest.importorskip("orbax.checkpoint", reason="not in the environments of other versions")
     monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()

@@ -1,4 +1,4 @@
-"""optax's other clips against the optax dialect, in more values, containers and limits than are recorded."""
+"""optax's other clips against the optax dialect, with more values, containers and limits than the recordings."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_limits_that_are_arrays() -> None:
         with pytest.raises(ValueError):
             clip(framework.make([1.0, 2.0]))
     half = framework.make([3.0, 4.0], "bfloat16")
-    for limit in (framework.make(1.0), np.float64(1.0), framework.make(1.0, "float64")):  # optax raises for these
+    for limit in (framework.make(1.0), np.float64(1.0), framework.make(1.0, "float64")):  # optax raises for arrays
         result = gradclip.clip(half, dialect.clip_by_global_norm(limit)).grads
         assert within(framework.read(result), np.array([0.6, 0.8]), "bfloat16", 1)
 
@@ -110,7 +110,7 @@ RULES = [dialect.clip, dialect.clip_by_block_rms, dialect.adaptive_grad_clip, di
 
 @pytest.mark.parametrize("rule_of", RULES, ids=lambda rule: rule.__name__)
 def test_departures(rule_of: Any) -> None:
-    """A negative or NaN limit, with which optax clips to nonsense, is an error."""
+    """gradclip raises for a negative or NaN limit, for which optax returns wrong values."""
     for limit in (-1.0, NAN, framework.make(-1.0)):
         with pytest.raises(ValueError):
             gradclip.clip(framework.make([[3.0, 4.0]]), rule_of(limit), params=jnp.ones((1, 2)))
@@ -120,4 +120,4 @@ def test_limits_of_zero_and_infinity_of_the_root_mean_square() -> None:
     g = framework.make([3.0, 4.0])
     assert np.array_equal(gradclip.clip(g, dialect.clip_by_block_rms(0.0)).grads, [0.0, 0.0])
     assert np.array_equal(gradclip.clip(g, dialect.clip_by_block_rms(INF)).grads, g)
-    assert np.array_equal(gradclip.clip(g * 0, dialect.clip_by_block_rms(0.0)).grads, [0.0, 0.0])  # optax: NaN
+    assert np.array_equal(gradclip.clip(g * 0, dialect.clip_by_block_rms(0.0)).grads, [0.0, 0.0])  # optax returns NaN

@@ -1,4 +1,4 @@
-"""Containers: whatever is registered with JAX as a pytree keeps its type, its structure and its None."""
+"""Containers: every registered pytree keeps its type, its structure and its None."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradclip.dialects import optax, tensorflow, torch
 
 @jax.tree_util.register_pytree_node_class
 class Pair:
-    """A node with data of its own."""
+    """A node with auxiliary data."""
 
     def __init__(self, left: Any, right: Any, label: str) -> None:
         self.left, self.right, self.label = left, right, label
@@ -133,13 +133,13 @@ def test_what_is_no_gradient_is_refused() -> None:
         gradclip.clip({"w": p(), "name": "dense"}, rule)
     with pytest.raises(TypeError, match="Received: tensors of jax and of numpy"):
         gradclip.clip([p(), np.ones(2)], rule)
-    with pytest.raises(AttributeError, match=r"A number is no gradient\.\nReceived: 1\.0"):  # of the type that optax raises
+    with pytest.raises(AttributeError, match=r"A number is no gradient\.\nReceived: 1\.0"):  # optax raises the same type
         gradclip.clip(Pair(1.0, p(), "x"), rule)
     with pytest.raises(TypeError, match=r"dtype=key<fry>"):
         gradclip.clip([p(), jax.random.key(0)], rule)
     for dtype in (jnp.float8_e4m3fn, jnp.int32, jnp.bool_):
         with pytest.raises(TypeError, match=f"dtype={jnp.dtype(dtype)}"):
             gradclip.clip(Pair(p(), jnp.ones(2, dtype), "x"), rule)
-    if hasattr(jax, "new_ref"):  # from JAX 0.7 on
+    if hasattr(jax, "new_ref"):  # available from JAX 0.7 on
         with pytest.raises(TypeError, match="No backend knows tensors of type"):
             gradclip.clip(jax.new_ref(p()), rule)

@@ -1,4 +1,4 @@
-"""optax's slot: a rule of any dialect as a GradientTransformation."""
+"""A rule of any dialect as a GradientTransformation of optax."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradclip.dialects import keras, paddle, tensorflow, torch
 from gradclip.dialects import optax as dialect
 from gradclip.rule import Rule
 
-SHAPES = [(), (6,), (1, 3), (4, 3), (2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 3, 2)]  # every rank that optax has units for
+SHAPES = [(), (6,), (1, 3), (4, 3), (2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 3, 2)]  # every rank for which optax defines units
 NATIVES: dict[str, tuple[optax.GradientTransformation, Rule]] = {
     "clip": (optax.clip(0.5), dialect.clip(0.5)),
     "clip_by_block_rms": (optax.clip_by_block_rms(0.5), dialect.clip_by_block_rms(0.5)),
@@ -29,7 +29,7 @@ NATIVES: dict[str, tuple[optax.GradientTransformation, Rule]] = {
     "adaptive_grad_clip": (optax.adaptive_grad_clip(0.1), dialect.adaptive_grad_clip(0.1)),
     "adaptive_grad_clip(eps)": (optax.adaptive_grad_clip(0.1, eps=2.0), dialect.adaptive_grad_clip(0.1, eps=2.0)),
 }
-if not framework.has_recorded_natives:  # optax before 0.2.5 does less with the axes
+if not framework.has_recorded_natives:  # optax before 0.2.5 handles fewer axes
     NATIVES = {name: pair for name, pair in NATIVES.items() if not name.startswith("adaptive")}
 OTHERS = {
     "torch": torch.clip_grad_norm(0.5),
@@ -47,7 +47,7 @@ OTHERS = {
 
 
 def tree(shapes: list[tuple[int, ...]], seed: int, dtype: str = "float32") -> dict[str, Any]:
-    """Gradients above 0, so that adam's mean of several does not cancel."""
+    """Return positive gradients, so that adam's mean of several does not cancel."""
     rng = np.random.default_rng(seed)
     return {f"w{i}": framework.make(rng.uniform(0.1, 2.0, shape), dtype) for i, shape in enumerate(shapes)}
 
@@ -71,7 +71,7 @@ def test_a_chain_is_as_with_the_native(native: optax.GradientTransformation, rul
     for ours, want in zip(jax.tree.leaves((mine, my_state)), jax.tree.leaves((theirs, their_state)), strict=True):
         assert ours.dtype == want.dtype
         if "float" in str(want.dtype):
-            # twice what a clip may be off by: adam keeps squares
+            # twice the tolerance of a clip: adam stores squares
             assert ulps(framework.read(ours), framework.read(want), str(want.dtype)) <= 8
         else:
             assert np.array_equal(ours, want)
@@ -161,7 +161,7 @@ def test_empty_pytrees() -> None:
 
 def test_params_must_come_for_a_rule_relative_to_them() -> None:
     grads = framework.make([3.0, 4.0])
-    for kind in (TypeError, ValueError):  # optax's for a call without params, and for params=None
+    for kind in (TypeError, ValueError):  # optax's errors: without params, and for params=None
         with pytest.raises(kind) as error:
             gradient_transformation(dialect.adaptive_grad_clip(0.1)).update(grads, optax.EmptyState())
         assert str(error.value).splitlines() == [

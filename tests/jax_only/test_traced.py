@@ -1,4 +1,4 @@
-"""jit, vmap, grad and scan: every rule that JAX's own transformations may meet."""
+"""jit, vmap, grad and scan, with every rule that supports JAX's transformations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES: dict[str, Callable[[Any], Rule]] = {
 }
 GRADIENTS = [np.array([[3.0, -4.0, 1.0], [0.5, 2.0, -6.0]]), np.array([[1.0, 2.0, 7.0]])]
 PARAMS = [np.array([[1.0, 0.5, -2.0], [0.3, 1.0, 0.1]]), np.array([[0.5, 0.25, 1.0]])]
-STEP = 2.0**-17  # of the central differences, whose own error is about its square
+STEP = 2.0**-17  # the step of the central differences; their error is about its square
 
 
 @pytest.fixture(params=RULES.values(), ids=RULES)
@@ -74,7 +74,7 @@ def test_vmap_clips_each_by_itself(rule_of: Callable[[Any], Rule]) -> None:
 @pytest.mark.skipif(not hasattr(jax, "shard_map"), reason="before JAX 0.6 shard_map takes no function that has a rule for vmap")
 @pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), optax.clip_by_block_rms(1.0)], ids=["global", "each"])
 def test_vmap_branches_for_all_rows_together(rule: Rule) -> None:
-    """A branch for each row would be a selection, and all norms be computed twice."""
+    """A branch for each row would become a select, which computes both sides."""
     scales = np.array([[1.0, 1e30], [1e-30, 0.0]])
     rows = framework.make(np.random.default_rng(0).normal(size=(2, 2, 5000)) * scales[..., None])
     same = framework.make(np.full(6000, 1e-3))
@@ -103,7 +103,7 @@ def test_a_compiled_function_returns_a_result() -> None:
     assert isinstance(result, gradclip.ClipResult)
     assert ulps(framework.read(result.norm), np.array(13.0), "float32") <= 4
     assert_close(list(result.grads.values()), list(gradclip.clip(grads, rule).grads.values()))
-    for taken in (result, [result]):  # its norm is no gradient
+    for taken in (result, [result]):  # its norm is not a gradient
         with pytest.raises(TypeError, match=r"ClipResult"):
             gradclip.clip(taken, rule)
 
@@ -158,7 +158,7 @@ def test_derivative_at_zero_is_one(rule_of: Callable[[Any], Rule], dtype: str) -
 
 def test_derivative_at_zero_with_a_limit_of_zero_is_finite(rule_of: Callable[[Any], Rule]) -> None:
     zeros = tensors([np.zeros((2, 3)), np.zeros((1, 3))])
-    rule = rule_of(framework.make(0.0))  # a number would be refused by paddle's
+    rule = rule_of(framework.make(0.0))  # paddle's rule would refuse a Python number
     for derivative in jax.jit(jax.grad(lambda grads: sum(jnp.sum(g) for g in clipped(grads, rule))))(zeros):
         assert np.isfinite(framework.read(derivative)).all()
 
@@ -195,7 +195,7 @@ def test_derivative_where_squares_overflow_or_vanish(values: list[float]) -> Non
 
 
 def test_constants_of_a_traced_function_are_not_looked_at() -> None:
-    """An array that the function closes over has a value, but what is computed from it while tracing has none."""
+    """A captured array has a value; a value computed from it during tracing has none."""
     rule = torch.clip_grad_norm(1.0)
     for values in ([3.0, 4.0], [3e30, 4e30]):
         constant = framework.make(values)

@@ -1,4 +1,4 @@
-"""Small fits whose weights are as exact as the gradients: they begin at zero and every step has the same sign."""
+"""Small fits whose weights are as exact as the gradients: they start at zero, and all steps have the same sign."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def dense() -> Any:
 
 
 def fit(optimizer: Any, build: Callable[[], Any] = dense, *, steps: int = 3, **compiled: Any) -> Any:
-    """The model after some steps of eight examples."""
+    """Return the model after some steps on eight examples."""
     model = build()
     model.compile(optimizer, loss="mse", **compiled)
     return fit_on(model, steps)
@@ -39,12 +39,12 @@ def weights(model: Any) -> list[np.ndarray]:
 
 
 def distance(got: Any, want: Any) -> float:
-    """In ulp of float32, the largest of all weights."""
+    """Return the largest difference of any weight in ulp of float32."""
     return max(ulps(a, b, "float32") for a, b in zip(got, want, strict=True))
 
 
 def applied(optimizer: Any, *batches: list[Any], start: Any = None) -> list[list[float]]:
-    """What an optimizer with a learning rate of 1 takes off its variables for these gradients."""
+    """Return the change of the variables in one step with a learning rate of 1."""
     start = [np.zeros_like(gradient, "float32") for gradient in batches[0]] if start is None else start
     variables = [keras.Variable(np.array(value, "float32")) for value in start]
     for batch in batches:
@@ -53,6 +53,6 @@ def applied(optimizer: Any, *batches: list[Any], start: Any = None) -> list[list
 
 
 def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A script run in another process."""
+    """Run a script in another process."""
     command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A step of Keras's own clip and of gradclip's on two replicas, whose gradients are [3, 1] and [0.5, 4]: as JSON."""
+"""Prints as JSON one step of Keras's own clip and of gradclip's, on two replicas with the gradients [3, 1] and [0.5, 4]."""
 
 import json
 import os
@@ -17,7 +17,7 @@ strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
 def stepped(optimizer):
-    """What a step takes off the variable."""
+    """Return the change of the variable in one step."""
     with strategy.scope():
         variable = keras.Variable([0.0, 0.0])
         optimizer.build([variable])

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the Keras optimizer run and print what they say."""
+"""The examples in the Keras optimizer's docstrings run and print the documented output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example runs, and learns."""
+"""The example runs, and its loss falls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_keras_fit(capfd: pytest.CaptureFixture[str]) -> None:
     spec.loader.exec_module(example)
     losses = example.main(epochs=2)
     assert len(losses) == 4
-    assert losses == sorted(losses, reverse=True)  # the loaded model goes on where the other was
+    assert losses == sorted(losses, reverse=True)  # the loaded model continues from the saved one
     assert losses[-1] < 0.6
     assert "loaded: ClippedSGD, torch.clip_grad_norm" in capfd.readouterr().out
 

@@ -1,4 +1,4 @@
-"""A stranger's first steps with Keras show what is written in ``tests/first_steps/keras.txt``."""
+"""A newcomer's first steps with Keras print the text of ``tests/first_steps/keras.txt``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from first_steps.transcript import path_of, transcript
 
 def test_first_steps() -> None:
     shown = transcript(*PROGRAMS["keras"])
-    # on PyTorch Keras has an Adam of its own
+    # Keras has a separate Adam for PyTorch
     shown = shown.replace("keras.src.backend.torch.optimizers.torch_adam.Adam", "keras.src.optimizers.adam.Adam")
     assert shown == path_of("keras").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Keras's own clips against the keras dialect, in what the recorded cases leave out."""
+"""Keras's own clips against the keras dialect, in behaviours that the recorded cases omit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ours(name: str) -> Any:
 
 @functools.cache
 def replicas() -> dict[str, dict[str, list[float]]]:
-    """What two replicas take off a variable, by side and by option, in a process that has two devices."""
+    """Return the changes of a variable with two replicas, by side and by option; a process with two devices computes them."""
     done = python((Path(__file__).parent / "replicas.py").read_text("utf-8"))
     assert done.returncode == 0, done.stderr[-5000:]
     found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
@@ -43,7 +43,7 @@ THEIRS, OURS = (SimpleNamespace(**{name: side(name) for name in NAMES}, side=sid
 
 _CONSTRUCTOR = "what the constructor of Keras's optimizers checks and keeps; gradclip has a function for each"
 _NUMPY = "NumPy arrays are a framework of their own to gradclip, and come back as NumPy arrays"
-#: what is recorded and has no counterpart here, and why
+#: recorded behaviours without a counterpart here, with the reason
 NOT_REPLAYED = {
     "two kinds at once": _CONSTRUCTOR,
     "clipnorm=0 with global_clipnorm=1": _CONSTRUCTOR,
@@ -74,7 +74,7 @@ def sparse(name: str) -> Any:
     return see
 
 
-if BACKEND == "tensorflow":  # the only one on which Keras has sparse gradients
+if BACKEND == "tensorflow":  # the only framework on which Keras has sparse gradients
     for kind in NAMES:
         of(f"keras[{BACKEND}] {kind}", "IndexedSlices with duplicate rows")(sparse(kind))
         of(f"keras[{BACKEND}] {kind}", "two replicas")(lambda api, kind=kind: replicas()[api.side][kind])

@@ -1,4 +1,4 @@
-"""A Keras optimizer that clips by a rule: inside ``fit``, and equal to Keras where Keras has the rule."""
+"""A Keras optimizer that clips by a rule: it works inside ``fit``, and equals Keras where Keras has the rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradclip.dialects import keras as dialect
 from gradclip.dialects import optax, tensorflow, torch
 from gradclip.errors import GradclipError
 
-# NumPy 2 says this of Keras, wherever Keras reads one of its variables
+# NumPy 2 warns about Keras whenever Keras reads one of its variables
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 
 GLOBAL = dialect.global_clipnorm(0.1)
@@ -34,7 +34,7 @@ def test_equals_the_argument_of_keras(name: str, limit: float) -> None:
     rule = getattr(dialect, name)(limit)
     with_rule, native = fit(clipped(optimizers.SGD(0.1), rule)), fit(optimizers.SGD(0.1, **{name: limit}))
     assert distance(weights(with_rule), weights(native)) <= 4
-    assert max(np.abs(w).max() for w in weights(with_rule)) < 0.1 * 3 * limit * 1.0001  # and it did clip
+    assert max(np.abs(w).max() for w in weights(with_rule)) < 0.1 * 3 * limit * 1.0001  # the step was clipped
 
 
 Make = Callable[..., Any]
@@ -108,7 +108,7 @@ def test_the_step_is_that_of_the_formula(name: str) -> None:
 
 @pytest.mark.parametrize("around", [{}, {"gradient_accumulation_steps": 2}, {"loss_scale_factor": 8.0}], ids=str)
 def test_a_relative_rule_gets_the_parameters_of_its_gradients(around: dict[str, Any]) -> None:
-    """Keras leaves out what has no gradient, so that the places are not those of the optimizer's variables."""
+    """Keras drops variables without a gradient, so that positions differ from the optimizer's variables."""
     start = [[3.0, 4.0], [300.0, 400.0], [0.6, 0.8]]
     scale = around.get("loss_scale_factor", 1.0)
     batch = [[30.0 * scale, 40.0 * scale], None, [30.0 * scale, 40.0 * scale]]
@@ -135,7 +135,7 @@ def test_the_variables_of_the_model_do_not_become_the_optimizers() -> None:
 
 
 class Watched(optimizers.SGD):
-    """Notes what kind of gradient arrives at the update."""
+    """Records the type of each gradient at the update."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -163,13 +163,13 @@ def test_repeated_rows_of_an_embedding_are_added_up_before_the_norm(rule: Rule) 
     gradient, step = tables
     assert distance([step], [gradient * 0.1 / np.sqrt((gradient**2).sum())]) <= 4
     if ON == "tensorflow":
-        assert optimizer.kinds == {"IndexedSlices"}  # and was not made dense on the way
+        assert optimizer.kinds == {"IndexedSlices"}  # the gradient stayed sparse
 
 
-if ON == "tensorflow":  # elsewhere Keras has no sparse gradients
+if ON == "tensorflow":  # on other frameworks Keras has no sparse gradients
 
     def test_keras_itself_counts_repeated_rows_one_by_one(backend: Framework) -> None:
-        """Where gradclip departs from Keras."""
+        """gradclip departs from Keras here."""
         gradient = backend.sparse([1, 1], [[3.0], [3.0]], 3)
         (native,) = optimizers.SGD(1.0, clipnorm=1.0)._clip_gradients([gradient])
         (ours,) = clipped(optimizers.SGD(1.0), dialect.clipnorm(1.0))._clip_gradients([gradient])
@@ -185,7 +185,7 @@ def test_it_stays_the_optimizer_that_it_was() -> None:
     before = type(adam)
     got = clipped(adam, GLOBAL)
     assert got is adam
-    assert isinstance(got, before)  # on torch a class with fused updates, which a subclass of Adam would not get
+    assert isinstance(got, before)  # on torch this is a class with fused updates; a plain subclass of Adam would not get it
     assert isinstance(got, optimizers.Adam)
     assert (keras.ops.convert_to_numpy(got.learning_rate), got.beta_1, got.clip_rule) == (0.5, 0.8, GLOBAL)
     got.learning_rate = 0.25
@@ -221,7 +221,7 @@ def test_an_optimizer_that_has_trained_keeps_its_state() -> None:
 def test_two_clips_at_once_are_the_error_of_keras(name: str) -> None:
     with pytest.raises(ValueError, match=r"^Only one of `clipnorm`, `clipvalue` and `global_clipnorm` can be set"):
         optimizers.SGD(1.0, clipnorm=1.0, clipvalue=1.0)
-    native = optimizers.SGD(1.0, **{name: 0.0})  # also where it is off, as in Keras
+    native = optimizers.SGD(1.0, **{name: 0.0})  # also if it is off, as in Keras
     with pytest.raises(ValueError, match=f"^Only one of .* and a rule can be set.\nReceived: .*{name}=0.0"):
         clipped(native, GLOBAL)
     assert type(native) is type(optimizers.SGD(1.0))

@@ -1,4 +1,4 @@
-"""What a clipped optimizer records of its last step, on every backend, inside ``fit``."""
+"""A clipped optimizer records its last step, on every backend, inside ``fit``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.backends.keras import clipped
 from gradclip.dialects import keras as dialect
 from gradclip.dialects import optax, tensorflow
 
-# NumPy 2 says this of Keras, wherever Keras reads one of its variables
+# NumPy 2 warns about Keras whenever Keras reads one of its variables
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 
 
@@ -65,7 +65,7 @@ def test_in_fit(around: str) -> None:
     model = fit(optimizer)
     assert numbers(optimizer.last.norm)[0] > 1
     assert ulps(numbers(optimizer.last.coefficient), [0.1 / numbers(optimizer.last.norm)[0]], "float32") <= 8
-    if around != "moving average":  # after which Keras 3.15 on JAX cannot go on: two variables share a buffer, which it donates
+    if around != "moving average":  # Keras 3.15 on JAX cannot continue after it: two variables share a donated buffer
         before = numbers(optimizer.last.norm)
         fit_on(model, 3)
         assert numbers(optimizer.last.norm) != before

@@ -1,4 +1,4 @@
-"""Limits that follow the run, in ``model.fit`` and in compiled steps: the state is in variables of the optimizer."""
+"""Limits that follow the run, in ``model.fit`` and in compiled steps: the optimizer's variables store the state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rule_of(name: str) -> Any:
 
 
 def compiled(optimizer: Any, variables: list[Any]) -> Callable[[list[Any]], None]:
-    """A step that is traced, where the framework traces."""
+    """Compile a step, if the framework traces."""
     if ON == "tensorflow":
         import tensorflow as tf
 
@@ -51,7 +51,7 @@ def compiled(optimizer: Any, variables: list[Any]) -> Callable[[list[Any]], None
     return lambda grads: optimizer.apply(grads, variables)
 
 
-@pytest.mark.parametrize("traced", [True] if ON == "jax" else [True, False])  # where only the pure form works outside of fit
+@pytest.mark.parametrize("traced", [True] if ON == "jax" else [True, False])  # outside of fit JAX needs the stateless form
 @pytest.mark.parametrize("name", ALL)
 def test_a_step_is_clipped_as_eagerly_by_numpy(name: str, traced: bool) -> None:
     optimizer, monitor, reference = keras.optimizers.SGD(1.0), gradclip.Monitor(), rule_of(name)

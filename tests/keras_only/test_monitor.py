@@ -1,4 +1,4 @@
-"""A monitor in ``model.fit``, on each of Keras's frameworks: compiled or not, it counts what was clipped."""
+"""A monitor in ``model.fit``, on each of Keras's frameworks: compiled or not, it counts the clipped steps."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_steps_that_are_not_finite() -> None:
         4,
         3,
         1,
-    )  # the weights are NaN from there on
+    )  # from there on the weights are NaN
 
 
 def test_an_optimizer_that_is_built_has_no_room() -> None:
@@ -97,7 +97,7 @@ def test_an_optimizer_that_is_built_has_no_room() -> None:
 
 
 def test_a_loss_scale_optimizer_skips_a_step_that_is_not_finite() -> None:
-    """As docs/monitor.md says."""
+    """docs/monitor.md says this."""
     inner = clipped(keras.optimizers.Adam(0.1), torch.clip_grad_norm(1.0))
     optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=1.0)
     weight = keras.Variable([1.0, 2.0])
@@ -105,7 +105,7 @@ def test_a_loss_scale_optimizer_skips_a_step_that_is_not_finite() -> None:
     before = keras.ops.convert_to_numpy(weight.value)
     for bad, moves in ((0.5, True), (float("nan"), False)):
         grads = [keras.ops.convert_to_tensor([bad, 1.0])]
-        if keras.backend.backend() == "jax":  # where only the pure form works outside of fit
+        if keras.backend.backend() == "jax":  # outside of fit JAX needs the stateless form
             held = [variable.value for variable in optimizer.variables]
             (new,), others = optimizer.stateless_apply(held, grads, [weight.value])
             for variable, value in zip([weight, *optimizer.variables], [new, *others], strict=True):

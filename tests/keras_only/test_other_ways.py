@@ -1,6 +1,6 @@
-"""Why the clip is where it is: the other places in Keras, and what each would clip instead.
+"""Why gradclip clips at this place in Keras, and what the other places would clip instead.
 
-Everywhere the limit is a norm of 1 over all gradients, and the learning rate 1: the right step has a norm of 1.
+In each test the limit is a norm of 1 over all gradients, and the learning rate is 1: the right step has a norm of 1.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import gradclip
 from gradclip.backends.keras import clipped
 from gradclip.dialects import keras as dialect
 
-# NumPy 2 says this of Keras, wherever Keras reads one of its variables
+# NumPy 2 warns about Keras whenever Keras reads one of its variables
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 
 RULE = dialect.global_clipnorm(1.0)
-BATCHES = [[[6.0, 8.0]], [[0.0, 0.0]]]  # of mean [3, 4]
-SCALED = [[3.0 * 1024, 4.0 * 1024]]  # what backpropagation gives for [3, 4] after scale_loss
+BATCHES = [[[6.0, 8.0]], [[0.0, 0.0]]]  # their mean is [3, 4]
+SCALED = [[3.0 * 1024, 4.0 * 1024]]  # the gradient [3, 4] times the loss scale
 
 
 def clip(grads: Any) -> Any:
@@ -31,14 +31,14 @@ def clip(grads: Any) -> Any:
 
 
 class InApply(optimizers.SGD):
-    """The public method that takes the gradients."""
+    """Clips in the public method that receives the gradients."""
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         super().apply(clip(grads), trainable_variables)
 
 
 class Wrapper(optimizers.Optimizer):
-    """An optimizer around another, as LossScaleOptimizer is: it can only clip what it hands on."""
+    """An optimizer around another, like LossScaleOptimizer: it can only clip the gradients before it passes them on."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(learning_rate=0.0)
@@ -53,7 +53,7 @@ class Wrapper(optimizers.Optimizer):
 
 
 class InUpdateStep(optimizers.SGD):
-    """The public method that makes the update."""
+    """Clips in the public method that computes the update."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         super().update_step(clip([gradient])[0], variable, learning_rate)
@@ -94,7 +94,7 @@ def test_before_unscaling_the_limit_is_so_many_times_too_small(make: Any, step: 
 
 def test_a_wrapper_is_no_longer_the_optimizer_that_it_wraps() -> None:
     assert not isinstance(wrapper(), optimizers.SGD)
-    assert keras.ops.convert_to_numpy(wrapper().learning_rate) == 0.0  # callbacks would set that of the wrapper
+    assert keras.ops.convert_to_numpy(wrapper().learning_rate) == 0.0  # callbacks would set only the wrapper's
     assert isinstance(slot(), optimizers.SGD)
     assert keras.ops.convert_to_numpy(slot().learning_rate) == 1.0
 
@@ -113,7 +113,7 @@ if ON == "torch":
 
 
 def test_the_constructor_takes_no_rule_and_no_function() -> None:
-    for name in ("clip", "gradient_transformers"):  # the latter was Keras 2's
+    for name in ("clip", "gradient_transformers"):  # Keras 2 had the latter
         with pytest.raises(ValueError, match=r"Argument\(s\) not recognized"):
             optimizers.SGD(1.0, **{name: clip})
     with pytest.raises(TypeError, match="not supported between"):
@@ -121,7 +121,7 @@ def test_the_constructor_takes_no_rule_and_no_function() -> None:
 
 
 class Recorded(optimizers.SGD):
-    """Notes the norm of the gradients where a train_step hands them over, and where Keras clips."""
+    """Records the norm of the gradients as train_step passes them, and as Keras clips them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

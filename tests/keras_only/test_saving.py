@@ -1,4 +1,4 @@
-"""A clipped optimizer is saved and loaded with its model, rule included."""
+"""A clipped optimizer is saved and loaded with its model, including the rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradclip.backends.keras import clipped
 from gradclip.dialects import keras as dialect
 from gradclip.dialects import optax, paddle, tensorflow, torch
 
-# NumPy 2 says this of Keras, wherever Keras reads one of its variables
+# NumPy 2 warns about Keras whenever Keras reads one of its variables
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 
 GLOBAL = dialect.global_clipnorm(0.1)

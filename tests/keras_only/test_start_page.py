@@ -1,4 +1,4 @@
-"""docs/start.md: the section of Keras, on the framework that Keras runs on here."""
+"""The Keras section of docs/start.md, on the framework that Keras runs on here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Keras variable is named as what it is, on every framework that Keras runs on."""
+"""An error names a Keras variable as a variable, on every framework of Keras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks on several devices share: gradients, how they are divided, exact norms."""
+"""Shared by the checks on several devices: gradients, their specifications, exact norms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shard(tree: list[np.ndarray], mesh: jax.sharding.Mesh) -> list[jax.Array]:
 
 
 def exact(tree: list[np.ndarray], order: float) -> float:
-    """The norm over all elements, by a sum that rounds once; of order 0 the number of gradients that are not all zero."""
+    """Return the norm of all elements, by a sum that rounds once; of order 0, the number of gradients not all zero."""
     flat = np.abs(np.concatenate([x.astype("float64").ravel() for x in tree]))
     if order == 0:
         return float(sum(bool(np.any(x)) for x in tree))

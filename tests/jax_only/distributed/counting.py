@@ -1,4 +1,4 @@
-"""Collectives and bytes of a clip on 2 to 64 devices, read from what XLA compiles; nothing is run.
+"""Collectives and bytes of a clip on 2 to 64 devices, read from the programs that XLA compiles; nothing runs.
 
 ``XLA_FLAGS=--xla_force_host_platform_device_count=64 python -m jax_only.distributed.counting`` prints the table of
 ``docs/distributed.md``.
@@ -32,12 +32,12 @@ KINDS = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 
 class Collective(NamedTuple):
     kind: str
-    bytes: int  #: of its result
+    bytes: int  #: bytes of its result
     is_in_branch: bool
 
 
 def collectives(text: str) -> list[Collective]:
-    """Those of a compiled program, in the notation of XLA."""
+    """Return the collectives of a compiled program, from XLA's text."""
     branches = {name.strip(" %") for names in re.findall(r"branch_computations=\{(.*?)\}", text) for name in names.split(",")}
     branches |= set(re.findall(r"(?:true|false)_computation=%?([\w.\-]+)", text))
     found, computation = [], ""
@@ -51,7 +51,7 @@ def collectives(text: str) -> list[Collective]:
 
 
 def _bytes(shape: str) -> int:
-    """Of a shape such as ``(f32[], f32[64,2]{1,0})``."""
+    """Return the bytes of a shape such as ``(f32[], f32[64,2]{1,0})``."""
     return sum(
         WIDTHS[dtype] * math.prod(int(n) for n in lengths.split(",") if n)
         for dtype, lengths in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shape)
@@ -71,7 +71,7 @@ def mesh_of(*lengths: int) -> jax.sharding.Mesh:
 
 
 def gradients(mesh: jax.sharding.Mesh, *kinds: tuple[int, P]) -> list[jax.ShapeDtypeStruct]:
-    """So many gradients of each specification."""
+    """Return this many gradients of each specification."""
     return [
         jax.ShapeDtypeStruct((128, 128), jnp.float32, sharding=NamedSharding(mesh, spec))
         for count, spec in kinds
@@ -79,7 +79,7 @@ def gradients(mesh: jax.sharding.Mesh, *kinds: tuple[int, P]) -> list[jax.ShapeD
     ]
 
 
-#: name -> (the least number of devices, gradients for so many)
+#: name -> (the least number of devices, a function from a number of devices to gradients)
 LAYOUTS: dict[str, tuple[int, Callable[[int], list[jax.ShapeDtypeStruct]]]] = {
     "replicated gradients": (2, lambda size: gradients(mesh_of(size), (COUNT, P()))),
     "sharded along one axis": (2, lambda size: gradients(mesh_of(size), (COUNT, P("data")))),
@@ -115,12 +115,12 @@ def said(found: list[Collective]) -> str:
 
 
 def table() -> list[str]:
-    """The lines of the table: for each layout what gradclip and optax put into collectives on each device."""
+    """Return the lines of the table: for each layout the collectives and bytes of gradclip and optax on each device."""
     lines = ["| 10 gradients | devices | gradclip | optax |", "| --- | --- | --- | --- |"]
     for name, (least, layout) in LAYOUTS.items():
         lines += rows(name, least, layout)
     jax.clear_caches()
-    with mock.patch.object(places, "is_host", return_value=False):  # as on accelerators, where nobody may branch
+    with mock.patch.object(places, "is_host", return_value=False):  # as on accelerators, where a program must not branch
         lines += rows("sharded along one axis, on accelerators", 2, LAYOUTS["sharded along one axis"][1])
     jax.clear_caches()
     for size in (SIZES[0], SIZES[-1]):
@@ -129,7 +129,7 @@ def table() -> list[str]:
 
 
 def rows(name: str, least: int, layout: Callable[[int], list[jax.ShapeDtypeStruct]]) -> list[str]:
-    """The lines of a layout: one, unless the counts change with the number of devices."""
+    """Return the lines of a layout: one, unless the counts change with the number of devices."""
     found: dict[tuple[str, str], list[int]] = {}
     for size in (size for size in SIZES if size >= least):
         grads = layout(size)

@@ -1,4 +1,4 @@
-"""A process that dies, and what the other is told: ``python -m jax_only.distributed.dying HOST:PORT INDEX``."""
+"""A process dies, and the other gets an error: ``python -m jax_only.distributed.dying HOST:PORT INDEX``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from launched import TIME_LIMIT
 
 
 def alone(clip: Callable[[], Any]) -> dict[str, Any]:
-    """What a clip comes to that the other process takes no part in."""
+    """Return the error and the duration of a clip that the other process does not join."""
     began = time.monotonic()
     error: Exception | None = None
     try:
@@ -46,7 +46,7 @@ def main() -> None:
         os._exit(0)
     results = {"jit": alone(lambda: compiled(x)), "eager": alone(lambda: gradclip.clip(x, rule).grads)}
     print(json.dumps(results | {"grad": np.asarray(x.addressable_shards[0].data).tolist()}), flush=True)
-    os._exit(0)  # there is nobody left to say goodbye to
+    os._exit(0)  # the usual shutdown would wait for the dead process
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Groups of gradients that are divided over devices: their norms, and what XLA makes travel for them."""
+"""Groups of sharded gradients: their norms, and the collectives that XLA compiles for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = (2.0, 2.0, math.inf)
 
 
 def groups_of(orders: tuple[float, ...] = ORDERS) -> list[Group]:
-    """Two that overlap, and one that no other counts."""
+    """Return three groups; their counted gradients overlap."""
     first, second, third = (torch.clip_grad_norm(LIMIT, order) for order in orders)
     return [Group(first, ["0", "1"], counted="*"), Group(second, "2", counted=["2", "3"]), Group(third, ["4", "5"])]
 
@@ -47,7 +47,7 @@ def check_norms_under_jit_and_in_shard_map() -> None:
 
 
 def check_three_groups_are_one_collective_in_shard_map() -> None:
-    """A number from each device for each group. Three calls are three collectives, until XLA puts them together."""
+    """Each device sends one number for each group. Three calls are three collectives, unless XLA merges them."""
     given = [x for x in gradients() if len(x) % 8 == 0]
     rules = [torch.clip_grad_norm(LIMIT, order) for order in ORDERS]
     groups = [Group(rules[0], "0", counted="*"), Group(rules[1], "1", counted=["1", "2"]), Group(rules[2])]
@@ -63,7 +63,7 @@ def check_three_groups_are_one_collective_in_shard_map() -> None:
 
 
 def check_bounds_beside_a_norm_in_shard_map() -> None:
-    """Each device clips by value what it has; the norm is over all devices."""
+    """Each device clips its own part by value; the norm is over all devices."""
     given = [x for x in gradients() if len(x) % 8 == 0][:2]
     groups = [Group(torch.clip_grad_norm(LIMIT), "0", counted="*"), Group(optax.clip(0.25))]
     run = jax.shard_map(of_groups(groups, BOTH), mesh=mesh_of(), in_specs=(P(BOTH),), out_specs=(P(BOTH), [P(), None]))

@@ -1,4 +1,4 @@
-"""``shard_map``, ``pmap`` and ``vmap``, where each device sees its own part: the names of axes."""
+"""Axis names in ``shard_map``, ``pmap`` and ``vmap``, where each device sees its own part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gradclip.dialects import optax, tensorflow, torch
 
 
 def check_an_axis_name_in_shard_map() -> None:
-    """Of what is the same along an axis one copy counts."""
+    """A gradient that is replicated along an axis counts once."""
     for dtype, orders in (("float32", ORDERS), ("bfloat16", (2.0,))):
         whole = gradients(dtype)
         for order in orders:
@@ -36,7 +36,7 @@ def check_an_axis_name_in_shard_map() -> None:
 
 
 def check_what_travels_in_shard_map() -> None:
-    """One all-reduce of a number from each device, for all gradients that are split over the same axes."""
+    """All gradients that are split over the same axes share one all-reduce of one number from each device."""
     for order in (2.0, math.inf):
         function = clipped(torch.clip_grad_norm(LIMIT, order), BOTH)
         run = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=(P(BOTH),), out_specs=(P(BOTH), P())))
@@ -45,7 +45,7 @@ def check_what_travels_in_shard_map() -> None:
 
 
 def check_one_axis_of_two() -> None:
-    """Columns of the mesh that are models of their own: a norm for each."""
+    """Each column of the mesh is a model of its own, and has its own norm."""
     x = gradients()[3]
     function = lambda x: gradclip.norm([x], torch.clip_grad_norm(LIMIT), reduce="data")[None]  # noqa: E731
     norms = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=P("model", "data"), out_specs=P("model")))(x)
@@ -54,7 +54,7 @@ def check_one_axis_of_two() -> None:
 
 
 def check_without_a_record_of_what_differs() -> None:
-    """With ``check_vma=False`` every gradient is taken to be split."""
+    """With ``check_vma=False`` every gradient counts as split."""
     whole = [gradients()[4], gradients()[5]]
     for order in (2.0, -math.inf):
         function = clipped(torch.clip_grad_norm(LIMIT, order), BOTH)
@@ -73,7 +73,7 @@ def check_an_axis_name_in_pmap() -> None:
 
 
 def check_averaged_gradients_need_nothing() -> None:
-    """Data parallel: after pmean all devices have the same gradients, and a name changes nothing where JAX knows that."""
+    """Data parallel: after pmean all devices have the same gradients, and an axis name changes nothing if JAX knows that."""
     x = gradients()[3]
     want = exact([x.astype("float64").reshape(8, -1, 512).mean(0)], 2.0)
     for reduce in (None, BOTH):
@@ -113,7 +113,7 @@ def check_names_that_are_refused() -> None:
 
 
 def check_a_norm_for_each_gradient_in_shard_map() -> None:
-    """One collective for all that are split over the same axes, and none for what is whole."""
+    """All gradients that are split over the same axes share one collective; unsharded ones need none."""
     for dtype in ("float32", "bfloat16"):
         whole, rule = gradients(dtype), tensorflow.clip_by_norm(LIMIT)
         function = jax.shard_map(clipped(rule, BOTH), mesh=mesh_of(), in_specs=(SPECS,), out_specs=(SPECS, P()))
@@ -126,7 +126,7 @@ def check_a_norm_for_each_gradient_in_shard_map() -> None:
 
 
 def check_an_axis_name_in_vmap() -> None:
-    """A stack of parts, of which each is taken to be another."""
+    """Every element along a vmapped axis counts as a different part."""
     x = gradients()[3].reshape(8, -1)
     for order in ORDERS:
         function = jax.vmap(clipped(torch.clip_grad_norm(LIMIT, order), "i"), axis_name="i")
@@ -147,7 +147,7 @@ def check_an_axis_name_in_vmap() -> None:
 
 
 def check_vmap_in_shard_map() -> None:
-    """JAX itself adds up along an axis of vmap only where it keeps no record of what differs along the mesh."""
+    """JAX adds up along an axis of vmap only if it does not track varying axes of the mesh."""
     x = gradients()[3].reshape(8, 2, -1)
 
     def function(x: jax.Array, reduce: Any) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What each of several processes runs: ``python -m jax_only.distributed.processes HOST:PORT PROCESSES INDEX``."""
+"""Runs in each of several processes: ``python -m jax_only.distributed.processes HOST:PORT PROCESSES INDEX``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
     jax.config.update("jax_num_cpu_devices", 2)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, processes, index, initialization_timeout=TIME_LIMIT)
-    from jax_only.distributed import common  # makes arrays, which must not be before
+    from jax_only.distributed import common  # creates arrays on import, so it must come after initialize
 
     mesh = jax.make_mesh((processes, 2), common.BOTH, axis_types=(jax.sharding.AxisType.Auto,) * 2)
     assert (jax.process_count(), jax.device_count(), jax.local_device_count()) == (processes, 2 * processes, 2)
@@ -42,7 +42,7 @@ def main() -> None:
         assert not parts[3].is_fully_addressable
         for order in orders:
             rule, want = torch.clip_grad_norm(common.LIMIT, order), common.exact(whole, order)
-            # without jit each operation is a program, and they must not wait for one another
+            # without jit each operation is a separate program, and these must not deadlock
             for run in (jax.jit(common.clipped(rule)), common.clipped(rule), common.clipped(rule)):
                 grads, norm = run(parts)
                 common.near(norm, want)
@@ -59,7 +59,7 @@ def main() -> None:
     common.near(jax.jit(function)(parts)[1], common.exact(whole, 2.0))
 
     spoilt = np.ones((8, 4), "float32")
-    spoilt[7, 3] = math.nan  # on the last process
+    spoilt[7, 3] = math.nan  # in the last process's part
     tree = {"fine": place(np.ones((8, 4), "float32"), P("data")), "spoilt": place(spoilt, P("data"))}
     with pytest.raises(RuntimeError) as raised:
         gradclip.clip(tree, torch.clip_grad_norm(1.0, error_if_nonfinite=True))
@@ -71,8 +71,8 @@ def main() -> None:
 
 
 def follow(made: Callable[[float], jax.Array]) -> None:
-    """A monitor and a limit that follows the run see the norm of all processes, and agree on all: traced and not."""
-    sizes = [1.05, 2.05, 3.05, 50.0, math.nan, 2.05, 1.55, 4.05] * 2  # at no edge of a bin
+    """A monitor and a limit that follows the run see the norm over all processes, and all processes agree: traced and eager."""
+    sizes = [1.05, 2.05, 3.05, 50.0, math.nan, 2.05, 1.55, 4.05] * 2  # none of them on the edge of a bin
     limit = limits.quantile(0.5, warmup=3)
     alone = gradclip.Adaptive(limit)
     want = [float(alone.step(size)) for size in sizes]

@@ -1,4 +1,4 @@
-"""Sharded arrays, under jit and without: right for every specification, and no gradient travels."""
+"""Sharded arrays, under jit and eager: the results are right for every specification, and no gradient is transferred."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def check_norms_of_sharded_arrays_under_jit() -> None:
 
 @st.composite
 def divided(draw: st.DrawFn) -> tuple[tuple[int, ...], str, list[tuple[tuple[int, ...], P]]]:
-    """The lengths of a mesh of up to eight devices, a dtype, and gradients with any specification: shapes that it divides."""
+    """Draw a mesh of up to eight devices, a dtype, and gradients with any specification that divides their shapes."""
     lengths = draw(st.sampled_from([(8,), (4, 2), (2, 2, 2), (2, 3)]))
     made = []
     for _ in range(draw(st.integers(1, 4))):
         axes: list[list[str]] = [[] for _ in range(draw(st.integers(0, 3)))]
         for name in draw(st.permutations("abc"[: len(lengths)])):
             dimension = draw(st.integers(0, len(axes)))
-            if dimension < len(axes):  # else along no dimension
+            if dimension < len(axes):  # otherwise the axis shards no dimension
                 axes[dimension].append(name)
         sizes = dict(zip("abc", lengths, strict=False))
         shape = tuple(draw(st.integers(1, 5)) * math.prod(sizes[name] for name in names) for names in axes)
@@ -64,7 +64,7 @@ def divided(draw: st.DrawFn) -> tuple[tuple[int, ...], str, list[tuple[tuple[int
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(divided(), st.sampled_from([2.0, 2.0, math.inf, 1.0, 3.0]), st.integers(0, 2**32 - 1))
 def check_any_specification_gives_the_norm_of_the_whole(drawn: Any, order: float, seed: int) -> None:
-    """Under jit, and in shard_map along all axes; the gradients are those of an unsharded clip, to the last bit or two."""
+    """Under jit, and in shard_map along all axes, the gradients equal those of an unsharded clip up to the last bit or two."""
     lengths, dtype, made = drawn
     names = tuple("abc"[: len(lengths)])
     mesh = jax.make_mesh(lengths, names, axis_types=(AxisType.Auto,) * len(names), devices=jax.devices()[: math.prod(lengths)])
@@ -125,7 +125,7 @@ def check_what_overflows_in_one_place() -> None:
 
 
 def check_what_overflows_or_vanishes_in_some_gradients() -> None:
-    """One norm over all and one for each, whole and in parts: where a square is lost all take the branch that is careful."""
+    """A global norm and a norm for each, unsharded and in parts: if any square is lost, all devices take the careful branch."""
     rules = (optax_dialect.clip_by_global_norm(LIMIT), tensorflow.clip_by_norm(LIMIT))
     for dtype in ("float32", "bfloat16"):
         sets = []
@@ -148,7 +148,7 @@ def check_what_overflows_or_vanishes_in_some_gradients() -> None:
 
 
 def check_no_gradient_travels() -> None:
-    """All-reduces of numbers, one along each axis at a time, and however many gradients there are as many."""
+    """All-reduces carry numbers only, one along each axis at a time; their count does not depend on the number of gradients."""
     for order in (2.0, math.inf):
         found = []
         for times in (1, 4):
@@ -172,7 +172,7 @@ def check_the_count_sees_a_gather() -> None:
 
 
 def trained(place: Callable[[Any, P], Any]) -> tuple[list[float], list[np.ndarray]]:
-    """The norms of some steps with an optax chain, and the parameters that come of it."""
+    """Return the norms of some steps with an optax chain, and the final parameters."""
     generator = np.random.default_rng(1)
     params = [
         place(np.float32(generator.standard_normal((16, 32)) / 4), P(None, "model")),

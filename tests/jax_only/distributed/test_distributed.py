@@ -1,4 +1,4 @@
-"""Eight devices of one process, and two processes of two devices each, started for it."""
+"""Starts one process with eight devices, and two processes with two devices each."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_on_eight_devices(name: str) -> None:
 
 @pytest.mark.slow("a table that is out of date: what travels is held by the checks")
 def test_the_table_of_costs() -> None:
-    """Read from what XLA compiles for up to 64 devices."""
+    """The counts come from programs that XLA compiles for up to 64 devices."""
     command = [sys.executable, "-m", "jax_only.distributed.counting"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(64), check=True)
     assert DOCS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
 
 
 def two_processes(module: str, *arguments: str) -> list[str]:
-    """What each of two processes says that run a module, of which both succeed."""
+    """Run a module in two processes; return what each prints if both succeed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -70,12 +70,12 @@ def test_two_processes() -> None:
 
 
 def test_a_process_that_dies() -> None:
-    """The engine's own error, at once, and the gradients are what they were."""
+    """The engine raises its own error at once, and the gradients are unchanged."""
     found = json.loads(two_processes("dying")[0].splitlines()[-1])
     assert found["grad"] == [30.0, 40.0]
     for way in ("jit", "eager"):
         assert found[way]["error"] in ("JaxRuntimeError", "ValueError"), found
-        assert "by peer" in found[way]["text"], found  # that closed the connection, or reset it
+        assert "by peer" in found[way]["text"], found  # the peer closed or reset the connection
         assert found[way]["took"] < 10
 
 

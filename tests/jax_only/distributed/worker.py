@@ -1,4 +1,4 @@
-"""All checks on eight devices of one process, which is started for them; their failures are written to a file.
+"""Runs all checks on eight devices of one process, and writes their failures to a file.
 
 ``python -m jax_only.distributed.worker results.json docs/distributed.md``
 """
@@ -23,7 +23,7 @@ MODULES = (sharded, mapped, groups)
 
 
 def checks() -> dict[str, Callable[[], None]]:
-    """The functions called ``check_...``."""
+    """Return the functions called ``check_...``."""
     return {
         f"{module.__name__.rpartition('.')[2]}.{name}": function
         for module in MODULES
@@ -33,7 +33,7 @@ def checks() -> dict[str, Callable[[], None]]:
 
 
 def run_recipes(path: Path) -> None:
-    """The blocks of the documentation, each with what the first defines."""
+    """Run the blocks of the documentation, each with the names that the first defines."""
     section = path.read_text("utf-8").partition("\n## JAX")[2].partition("\n## ")[0]
     first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert recipes
