@@ -1,6 +1,6 @@
-"""``python missing_names.py torch``: what a backend does where its framework has not one of the private names that it uses.
+"""``python missing_names.py torch``: run a backend without each of the private names that it uses.
 
-For each of them the backend is loaded anew, with a ``versions`` file that asks for a name which nobody has; then it clips.
+For each name it loads the backend again, with a ``versions`` file that asks for a name that does not exist; then it clips.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from launched import failure
 from private_names import dotted, private
 from sources import SOURCES
 
-HALF = ([[1.5, 2.0], [[0.0, 6.0]]], 13.0)  #: what is left of [[3, 4], [[0, 12]]], and their norm
+HALF = ([[1.5, 2.0], [[0.0, 6.0]]], 13.0)  #: [[3, 4], [[0, 12]]] after the clip, and their norm
 
 
 def names(backend: str) -> list[str]:
-    """The private names of a backend's ``versions`` file, without the modules that they stand in; NumPy's has none."""
+    """Return the private names of a backend's ``versions`` file, without their modules; NumPy's has none."""
     if f"backends.{backend}.versions" not in SOURCES:
         return []
     return sorted({name.rpartition(".")[2] for name in private(_source(backend))})
@@ -35,7 +35,7 @@ def _source(backend: str) -> str:
 
 
 class Renamed(ast.NodeTransformer):
-    """The source of a ``versions`` file that asks for another name."""
+    """The syntax tree of a ``versions`` file that asks for another name."""
 
     def __init__(self, backend: str, name: str) -> None:
         self.name = name
@@ -63,13 +63,13 @@ class Renamed(ast.NodeTransformer):
 
 
 def without(backend: str, name: str) -> Any:
-    """gradclip, loaded anew, whose backend does without a name."""
+    """Load gradclip again, with a backend that lacks a name, and return it."""
     for module in [module for module in sys.modules if module.partition(".")[0] == "gradclip"]:
         del sys.modules[module]
-    gc.collect()  # the operators that were registered with torch go with what registered them
+    gc.collect()  # unregisters the operators that gradclip registered with torch
     versions = types.ModuleType(f"gradclip.backends.{backend}.versions")
     sys.modules[versions.__name__] = versions
-    # under its own path, by which Paddle leaves gradclip's code alone
+    # under its own path: Paddle recognises gradclip's code by that, and does not rewrite it
     path = str(SOURCES[f"backends.{backend}.versions"])
     exec(compile(ast.unparse(Renamed(backend, name).tree), path, "exec"), vars(versions))
     return importlib.import_module("gradclip")
@@ -80,14 +80,14 @@ def gradients(framework: Any) -> list[Any]:
 
 
 def check(framework: Any, grads: list[Any], norm: Any = 13.0) -> None:
-    """That gradients are half of what they were, and their norm is right."""
+    """Assert that gradients are half of their former values, and that their norm is right."""
     for got, want in zip(grads, HALF[0], strict=True):
         np.testing.assert_allclose(framework.read(got), want, rtol=1e-6)
     np.testing.assert_allclose(float(norm), HALF[1], rtol=1e-6)
 
 
 def clips(gradclip: Any, framework: Any) -> None:
-    """What every framework does: new, in place, what a parameter holds, sparse, traced and differentiated."""
+    """Clip in every way that a framework supports: functional, in place, parameters, sparse, traced, differentiated."""
     from gradclip.dialects import tensorflow
 
     rule = tensorflow.clip_by_global_norm(6.5)
@@ -107,7 +107,7 @@ def clips(gradclip: Any, framework: Any) -> None:
         sparse = framework.sparse([1, 1], [[3.0], [0.0]], 4)
         clipped = gradclip.clip([sparse, framework.make([4.0])], tensorflow.clip_by_global_norm(2.5)).grads
         assert framework.densify(clipped[0])[:, 0].tolist() == [0.0, 1.5, 0.0, 0.0]
-    for how in framework.jits if framework.name != "torch" else ():  # a minute of compiling, and no private name
+    for how in framework.jits if framework.name != "torch" else ():  # a minute to compile, and no private names
         check(framework, framework.jit(how, lambda grads: gradclip.clip(grads, rule).grads)(gradients(framework)))
     if framework.trains:
         total = framework.derivative(lambda xs: framework.sum(gradclip.clip(xs, rule).grads[0]), gradients(framework))
@@ -151,7 +151,7 @@ def of_torch(gradclip: Any, framework: Any) -> None:
     product = (weight * gradient).sum()
     gradclip.clip_([gradient], rule)
     assert "modified by an inplace operation" in failure(product.backward)
-    kinds, kernels.KINDS = kernels.KINDS, {}  # as where nothing was compiled, and on an accelerator
+    kinds, kernels.KINDS = kernels.KINDS, {}  # as without compiled kernels, and as on an accelerator
     try:
         clips(gradclip, framework)
         assert gradclip.clip_([x.clone()], tensorflow.clip_by_value(-3.0, 3.5)).grads[0].tolist() == [3.0, 3.5, 3.5]
@@ -189,8 +189,8 @@ def of_paddle(gradclip: Any, framework: Any) -> None:
     assert versions.topology() is None
     of_program(versions)
     on_host, lanes.on_host = lanes.on_host, lambda tensors: False
-    try:  # as if the tensors lay on an accelerator
-        # Paddle's operation divides halves on accelerators only
+    try:  # as if the tensors were on an accelerator
+        # Paddle's operation divides float16 on accelerators only
         for dtype in ("float32",) if versions.operations is paddle._C_ops else ("float32", "bfloat16"):
             for clip in (gradclip.clip, gradclip.clip_):
                 given = [framework.make([3.0, 4.0], dtype), framework.make([[0.0, 12.0]], dtype)]
@@ -203,7 +203,7 @@ def of_paddle(gradclip: Any, framework: Any) -> None:
 
 
 def of_program(versions: Any) -> None:
-    """A variable that keeps its value between the runs of a program."""
+    """Return a variable that keeps its value between runs of a program."""
     import paddle
 
     paddle.enable_static()
@@ -253,7 +253,7 @@ OWN: dict[str, Callable[[Any, Any], None]] = {
 
 
 def main(backend: str, *of: str) -> None:
-    """Print of each name what went wrong without it, as JSON."""
+    """Print as JSON what fails without each name."""
     framework = importlib.import_module(f"frameworks.{backend}").framework
     found = {}
     for name in of or names(backend):

@@ -1,4 +1,4 @@
-"""What the codemod's tests share."""
+"""Shared by the codemod's tests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["manual", "migrate", "options", "rewritten"]
 
 
 def options(**given: Any) -> Options:
-    """Options from what a test, or a TOML file, says: lists are sets."""
+    """Return options from the values in a test or a TOML file; lists become sets."""
     return Options(**{name: frozenset(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def migrate(source: str, **given: Any) -> Migrated:
-    """A source migrated, which is checked to be Python and stable after that."""
+    """Return the migrated source; it must be valid Python, and a second migration must not change it."""
     wanted = options(**given)
     migrated = migrate_source(textwrap.dedent(source).lstrip("\n"), wanted)
     compile(migrated.source.removeprefix("\ufeff"), "migrated", "exec")
@@ -28,10 +28,10 @@ def migrate(source: str, **given: Any) -> Migrated:
 
 
 def manual(migrated: Migrated) -> list[str]:
-    """The codes of the places that are left to a person."""
+    """Return the codes of the sites that need a person."""
     return [site.code for site in migrated.sites if site.outcome is Outcome.MANUAL]
 
 
 def rewritten(migrated: Migrated) -> list[str]:
-    """The codes of what is rewritten."""
+    """Return the codes of the rewritten sites."""
     return [site.code for site in migrated.sites if site.outcome is Outcome.REWRITTEN]

@@ -1,4 +1,4 @@
-"""The table against an installed framework: where its names are, their signatures, and what the natives do at the edges."""
+"""Compares the table with an installed framework: names, signatures, and the natives' behaviour in edge cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Gradients = list[Any]  # lists of numbers, or None
 Run = Callable[[Gradients, float], Gradients]
 
 INF = math.inf
-#: what gradclip and the native both do, in the words of ``natively``
+#: behaviour that gradclip and the native share, in the words of ``natively``
 SAME = {
     "off: nothing is clipped": "nothing is clipped",
     "a ValueError": "an error",
@@ -23,8 +23,8 @@ SAME = {
     "nothing changes": "nothing is clipped",
 }
 NONES = {
-    "a parameter without a gradient is left out": "stays",  # in the parameter
-    "a variable without a gradient is left out": "stays",  # in what the native clips, which is not handed any
+    "a parameter without a gradient is left out": "stays",  # the parameter keeps its None
+    "a variable without a gradient is left out": "stays",  # the native clip never receives the None
     "a pair without a gradient is left out": "left out",
     "it stays None": "stays",
     "an error: it takes one tensor": "error",
@@ -32,13 +32,13 @@ NONES = {
 
 
 def names(*roots: str) -> Iterator[tuple[str, str]]:
-    """The codes and names of the table that lie in these packages; a keyword's without the keyword."""
+    """Return the codes and names of the table in these packages; a name with a keyword loses the keyword."""
     seen = {(api.code, name.partition("(")[0]) for api in APIS for name in api.names}
     return (pair for pair in sorted(seen) if pair[1].partition(".")[0] in roots)
 
 
 def resolved(name: str) -> Any:
-    """What an installed framework has under a name; an AttributeError if nothing."""
+    """Return the object with this name; raise AttributeError if the installed framework lacks it."""
     parts = name.split(".")
     found, path = importlib.import_module(parts[0]), parts[0]
     for part in parts[1:]:
@@ -47,14 +47,14 @@ def resolved(name: str) -> Any:
             found = getattr(found, part)
             continue
         try:
-            found = importlib.import_module(path)  # a submodule that nobody has imported, or that hides
+            found = importlib.import_module(path)  # a submodule that is not imported yet, or that another name hides
         except ImportError:
             raise AttributeError(path) from None
     return found
 
 
 def missing(*roots: str) -> set[str]:
-    """The names that the installed framework has not."""
+    """Return the names that the installed framework lacks."""
     found = set()
     for _, name in names(*roots):
         try:
@@ -65,7 +65,7 @@ def missing(*roots: str) -> set[str]:
 
 
 def drifted(*roots: str) -> dict[str, str]:
-    """The names whose signature is another than the table says."""
+    """Return the names whose signature differs from the table's."""
     found = {}
     gone = missing(*roots)
     for code, name in names(*roots):
@@ -79,7 +79,7 @@ def drifted(*roots: str) -> dict[str, str]:
 
 
 def _bare(signature: inspect.Signature, only: str = "") -> list[tuple[Any, ...]]:
-    """Names, kinds and defaults; of a keyword no kind, because it may come by position too."""
+    """Return names, kinds and defaults; a keyword has no kind here, because it may be positional too."""
     if only:
         parameters = signature.parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -93,14 +93,14 @@ def _bare(signature: inspect.Signature, only: str = "") -> list[tuple[Any, ...]]
 
 
 def said(code: str) -> dict[str, str]:
-    """What ``gradclip explain`` says that the native does with limits at the edges, and with None."""
+    """Return what ``gradclip explain`` says about the native: limits in edge cases, and None."""
     edges = {edge.case: edge.native or SAME.get(edge.does, edge.does) for edge in explain(code).edges}
     edges["None"] = NONES[edges["None"]]
     return {case: does for case, does in edges.items() if case.startswith("limit") or case == "None"}
 
 
 def done(run: Run, cases: Any) -> dict[str, str]:
-    """What a native does in these cases, in the same words."""
+    """Run a native in these cases, and describe the results in the same words."""
     does = {"limit 0": zero, "limit inf": infinite, "limit < 0": negative, "None": none}
     return {case: does[case](run) for case in cases}
 
@@ -148,7 +148,7 @@ def none(run: Run) -> str:
 
 
 def tried(run: Run, gradients: Gradients, limit: float) -> Gradients | None:
-    """What a native makes of gradients; None for an error."""
+    """Return the native's result; None for an error."""
     try:
         return run(gradients, limit)
     except Exception:

@@ -1,7 +1,7 @@
-"""Sources that are run before and after they are migrated: the same gradients come out, to 4 ulp.
+"""Sources run before and after their migration, and must give the same gradients, to 4 ulp.
 
-Such a source makes ``RAW``, its gradients before they are clipped, and ``GRADIENTS``, what becomes of them: lists of arrays.
-It may make ``NORMS`` too.
+Such a source defines ``RAW``, its gradients before the clip, and ``GRADIENTS``, those after it: lists of arrays.
+It may define ``NORMS`` too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["agree", "run", "same"]
 
 
 def run(source: str) -> dict[str, Any]:
-    """The names that a source makes."""
+    """Run a source, and return its names."""
     names: dict[str, Any] = {"__name__": "executed"}
     exec(compile(textwrap.dedent(source), "executed", "exec"), names)
     return names
 
 
 def same(got: Any, want: Any) -> None:
-    """Arrays that agree to 4 ulp of their dtype."""
+    """Assert that the arrays agree to 4 ulp of their dtype."""
     assert len(got) == len(want)
     for one, other in zip(got, want, strict=True):
         one, other = np.asarray(one), np.asarray(other)
@@ -34,7 +34,7 @@ def same(got: Any, want: Any) -> None:
 
 
 def agree(source: str, codes: list[str], **options: Any) -> dict[str, Any]:
-    """Run a source before and after: what is rewritten, and the names of the second run."""
+    """Run a source before and after its migration; return the migrated source's names."""
     source = textwrap.dedent(source).lstrip("\n")
     migrated = migrate(source, **{"norms": True, **options})
     assert rewritten(migrated) == codes

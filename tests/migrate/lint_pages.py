@@ -1,4 +1,4 @@
-"""The programs on the pages of the linter's rules: the first goes wrong as is said, and the second does not."""
+"""The programs on the linter's pages: the first fails as the page says, and the second does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGES = Path(__file__).parents[2] / "docs" / "lint"
 
 
 def programs(code: str) -> tuple[str, str]:
-    """The failing and the mended program of a page."""
+    """Return the failing and the corrected program of a page."""
     wrong, right = re.findall(r"```python\n(.*?)```", (PAGES / f"{code}.md").read_text(encoding="utf-8"), re.DOTALL)
     return wrong, right
 
@@ -24,7 +24,7 @@ def framework(code: str) -> str:
 
 
 def of(name: str) -> list[str]:
-    """The rules whose programs are of a framework."""
+    """Return the rules whose programs use the framework."""
     return [code for code in RULES if framework(code) == name]
 
 
@@ -33,6 +33,6 @@ def check(code: str) -> None:
     wrong, right = programs(code)
     for program, codes in ((wrong, [code]), (right, [])):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's own, of an empty generator
+            warnings.simplefilter("ignore")  # torch warns about an empty generator
             exec(compile(program, code, "exec"), {"__name__": "program"})
         assert [site.code for site in migrate_source(program, Options(lint=True)).sites if site.code in RULES] == codes

@@ -1,4 +1,4 @@
-"""What stands in for the codemod where the runner is tested: it finds ``old`` and writes ``new``."""
+"""Replaces the codemod in the runner's tests: it finds ``old`` and writes ``new``."""
 
 from __future__ import annotations
 

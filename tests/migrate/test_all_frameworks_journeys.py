@@ -1,6 +1,6 @@
-"""From one framework's convention to another's: the same numbers from the source's own clip and from what it becomes.
+"""A migration from one framework's convention to another's keeps the numbers.
 
-What a person is told to write is run as it is told.
+Where the migration advises a person to write a line, the test runs that line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import frameworks.jax
-import frameworks.paddle  # before TensorFlow: loaded after it, paddle crashes
+import frameworks.paddle  # before TensorFlow: Paddle crashes if it loads later
 import frameworks.tensorflow
 import frameworks.torch
 import jax
@@ -35,12 +35,12 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 VALUES = [np.linspace(-1.0, 2.0, 12, dtype="float32").reshape(3, 4), np.linspace(-1.0, 3.0, 5, dtype="float32")]
 
-# Keras reads its variables without the argument of NumPy 2
+# Keras reads its variables without NumPy 2's copy argument
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 
 
 def advice(source: str, to: str) -> str:
-    """The line that a person is told to write in the place of the one call of a source."""
+    """Return the line that the migration advises for the only call of a source."""
     migrated = migrate(source, to=to)
     (site,) = migrated.sites
     line = site.advice.removeprefix("Write: ")
@@ -65,7 +65,7 @@ CALLS = [
 
 
 class Model:
-    """Parameters that hold the gradients, of torch or of Paddle."""
+    """Parameters with these gradients, of torch or of Paddle."""
 
     def __init__(self, framework: str) -> None:
         if framework == "torch":
@@ -84,7 +84,7 @@ class Model:
 
 
 def native(call: str) -> list[np.ndarray[Any, Any]]:
-    """What torch's own clip makes of the gradients."""
+    """Return the result of torch's own clip."""
     model = Model("torch")
     exec(call, {"torch": torch, "model": model})
     return model.gradients()
@@ -184,7 +184,7 @@ def by_tensorflow(line: str) -> list[np.ndarray[Any, Any]]:
 
 
 PLACES = {"torch": by_torch, "paddle": by_paddle, "jax": by_jax, "tensorflow": by_tensorflow}
-# a clip in its own place, and the same as the one call of a source
+# a clip in an optimizer's slot, and the equivalent call in a source
 OBJECTS = [
     ("paddle", "grad_clip={}", "import paddle\nclip = {}\n", "paddle.nn.ClipGradByNorm(1.5)"),
     ("paddle", "grad_clip={}", "import paddle\nclip = {}\n", "paddle.nn.ClipGradByGlobalNorm(clip_norm=1.5)"),

@@ -1,4 +1,4 @@
-"""The table: that it is consistent, that its targets exist, that what it calls equivalent is, and that it misses nothing.
+"""The table: it is consistent, its targets exist, its equivalents are equivalent, and it misses none.
 
 ``*_only/test_table.py`` compare it with the frameworks.
 """
@@ -28,7 +28,7 @@ from gradclip.migrate.model import FRAMEWORKS as SOURCES
 from gradclip.rule import Rule, Scope
 
 PREFIXES = {"GT1": "torch", "GF2": "tensorflow", "GK3": "keras", "GP4": "paddle", "GL4": "paddle", "GO5": "optax jax"}
-OWN = {"optax": "jax"}  # the key of a framework among the targets
+OWN = {"optax": "jax"}  # the key in ``targets`` for the framework's own
 TARGETS = [(api, framework, target) for api in APIS for framework, target in api.targets.items()]
 NATIVE = [(api, framework, target) for api, framework, target in TARGETS if framework != "gradclip"]
 
@@ -103,7 +103,7 @@ def test_a_target_is_there(api: Api, framework: str, target: Target) -> None:
         assert spec
         assert spec.origin
         origin = Path(spec.origin)
-        sources = origin.parent.iterdir() if origin.stem == "__init__" else [origin]  # no framework is imported here
+        sources = origin.parent.iterdir() if origin.stem == "__init__" else [origin]  # this test imports no framework
         trees = [ast.parse(path.read_text("utf-8")) for path in sources if path.suffix == ".py"]
         assert function in {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
 
@@ -160,7 +160,7 @@ CASES: tuple[list[np.ndarray], ...] = tuple(
 
 
 def clipped(rule: Rule, gradients: list[np.ndarray]) -> list[bytes]:
-    """What a rule makes of gradients, bit for bit; one NaN is as good as another."""
+    """Return a rule's results as bytes; all NaN count as equal."""
     found = gradclip.clip(gradients, rule, params=[np.ones_like(g) for g in gradients]).grads
     return [np.where(np.isnan(g), NAN, g).tobytes() for g in found]
 
@@ -170,7 +170,7 @@ def differ(one: Rule, other: Rule) -> bool:
 
 
 def call_of(api: Api) -> str:
-    """A call with ordinary arguments."""
+    """Return a call with ordinary arguments."""
     values = {"clip_value_min": "-1.0", "min": "-1.0", "min_value": "-1.0", "max_value": "1.0"}
     name = api.names[0].partition("(")[0]
     if api.keyword:
@@ -189,7 +189,7 @@ def call_of(api: Api) -> str:
 
 @pytest.mark.parametrize(("api", "framework", "target"), NATIVE, ids=ids)
 def test_an_equivalent_clips_to_the_same(api: Api, framework: str, target: Target) -> None:
-    """The line of code of each target, with ordinary arguments: its rule does the same, run by gradclip on NumPy's arrays."""
+    """Each target's line of code has an equivalent rule; gradclip runs it on NumPy's arrays with ordinary arguments."""
     call = find(call_of(api))
     (_, found) = equivalents(call, to=framework) if "gradclip" in api.targets else (None, *equivalents(call, to=framework))
     assert found.mark != NONE, found
@@ -206,14 +206,14 @@ def test_an_equivalent_clips_to_the_same(api: Api, framework: str, target: Targe
 
 @pytest.mark.parametrize(("api", "framework", "target"), TARGETS, ids=ids)
 def test_only_what_has_no_arithmetic_is_exact(api: Api, framework: str, target: Target) -> None:
-    """A norm is rounded, by each framework in its own way: exact is what takes none, or is the very same function."""
+    """Each framework rounds a norm in its own way: only a clip without a norm, or the very same function, is exact."""
     function = dialect_function(api)
     if target.exact and "same function" not in target.note:
         assert function is not None
         assert find(call_of(api)).rule.scope is Scope.VALUE  # type: ignore[union-attr]
 
 
-# These do more than their rule: one is given the norm, the others add noise.
+# These do more than their rule: one takes a known norm, the others add noise.
 MORE = ("GT105", "GO508", "GO509")
 WITHOUT = [
     (api, framework)
@@ -226,7 +226,7 @@ WITHOUT = [
 
 @pytest.mark.parametrize(("api", "framework"), WITHOUT, ids=ids)
 def test_no_equivalent_is_missed(api: Api, framework: str) -> None:
-    """Where the table has none, each of the framework's rules clips something to other numbers."""
+    """If the table has no equivalent, each of the framework's rules clips some gradients to different numbers."""
     rule = find(call_of(api)).rule
     assert rule is not None
     module = {"jax": "optax"}.get(framework, framework)
@@ -239,7 +239,7 @@ def test_no_equivalent_is_missed(api: Api, framework: str) -> None:
 
 
 def test_torch_and_optax_differ_by_more_than_rounding() -> None:
-    """The numeric example of an inequivalence: 1e-6 in the denominator is two ulp of float32 at a norm of 5, and 14 at 0.5."""
+    """The numbers behind one inequivalence: 1e-6 in the denominator is 2 ulp of float32 at a norm of 5, and 14 at 0.5."""
     for norm, limit, least in ((5.0, 1.0, 2), (0.5, 0.1, 14)):
         gradient = np.array([0.6 * norm, 0.8 * norm], np.float32)
         torch = gradclip.clip(gradient, dialects.torch.clip_grad_norm(limit)).grads

@@ -1,4 +1,4 @@
-"""The codemod beyond single patterns: what it reads, what it refuses, what it is told to leave, and what it imports."""
+"""The codemod beyond single patterns: what it reads, refuses, skips on request, and imports."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_new_lines_end_as_the_others_do(newline: str) -> None:
         "import torch\nfrom x import y\n\n# c\ntorch.nn.utils.clip_grad_norm_(y, 0)\ntorch.nn.utils.clip_grad_norm_(y, 1)\n"
     )
     migrated = migrate(source.replace("\n", newline), annotate=True)
-    assert migrated.source.count(newline) == source.count("\n") + 2  # an import and a comment
+    assert migrated.source.count(newline) == source.count("\n") + 2  # one for an import, one for a comment
     assert "\n" not in migrated.source.replace(newline, "")
 
 
@@ -170,7 +170,7 @@ def test_a_star_import_before_the_import_of_a_name_does_not_bind_it() -> None:
     ],
 )
 def test_imports_come_where_python_takes_them(source: str) -> None:
-    migrated = migrate(source)  # compiled there
+    migrated = migrate(source)  # migrate checks that the result compiles
     assert len(rewritten(migrated)) == 1
     names = {"f": object, "p": [], "x": False, "__name__": "migrated"}
     if "optax" not in source:

@@ -1,7 +1,7 @@
-"""Before and after: a folder of ``pairs/`` for each pattern, and what each of its places comes to.
+"""Before and after: each folder of ``pairs/`` has a pattern and the outcome at each of its sites.
 
 A pair is ``before.py``, ``after.py`` if anything changes, and ``pair.toml``: options by their names, and the sites as
-``line:column code outcome``. To add one, write ``before.py`` and run this test: it says what it got.
+``line:column code outcome``. To add a pair, write ``before.py`` and run this test: it prints the result.
 """
 
 from __future__ import annotations

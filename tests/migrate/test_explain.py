@@ -1,4 +1,4 @@
-"""``gradclip explain``: what is said of one call, the command, and the page made from the table."""
+"""``gradclip explain``: the text for one call, the command, and the page that the table generates."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def edge(text: str, case: str) -> tuple[str, str]:
 
 
 def test_the_edges() -> None:
-    """``*_only/test_table.py`` run the natives at these."""
+    """``*_only/test_table.py`` run the natives in these cases."""
     assert edge("tf.clip_by_global_norm(g, 1.0)", "infinity") == ("every element that the norm covers becomes NaN", "")
     assert edge("optax.clip_by_global_norm(1.0)", "infinity") == ("finite elements become 0, infinite ones NaN", "")
     assert edge("paddle.nn.ClipGradByGlobalNorm(1.0, 'g', True)", "NaN") == ("nothing that the norm covers is clipped", "")
@@ -104,7 +104,7 @@ def test_the_edges() -> None:
 
 
 def test_what_the_natives_do_is_in_the_departures_too() -> None:
-    """A departure that is about an edge and a native has its few words."""
+    """A departure about an edge case and a native has a short text."""
     keys = {key: case for case, key in words.EDGES.items() if key}
     lacking = []
     for api, departure in itertools.product(APIS, DEPARTURES):

@@ -1,4 +1,4 @@
-"""``gradclip explain``: which call of the table a text names, and what it is called with."""
+"""``gradclip explain``: the call of the table that a text names, and the arguments in it."""
 
 from __future__ import annotations
 

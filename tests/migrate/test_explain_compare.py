@@ -1,4 +1,4 @@
-"""``gradclip explain A B``: two conventions side by side, and rules on plain numbers."""
+"""``gradclip explain A B``: two conventions side by side, and rules on a list of numbers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_two_names_of_one_thing() -> None:
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(DIALECTS, 2)))
 def test_an_example_shows_any_difference(one: str, other: str) -> None:
-    """Whether two rules differ decides whether there is an example; and gradclip on arrays says so too."""
+    """An example exists exactly if two rules differ; gradclip on arrays confirms that."""
     found = compare(one, other)
     rules = [_rule(find(name)) for name in (one, other)]
     same_rule = all(

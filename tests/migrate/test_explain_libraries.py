@@ -1,4 +1,4 @@
-"""``gradclip explain``: known norms, the clips of libraries, and what is set for all parameters."""
+"""``gradclip explain``: known norms, the clips of libraries, and global settings."""
 
 from __future__ import annotations
 

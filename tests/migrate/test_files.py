@@ -1,4 +1,4 @@
-"""Which files are found, and what is said of those that are not."""
+"""The search for files, and the messages about files that it cannot use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tree = Callable[..., None]
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    """Make files below the working directory: a name, or a name and its text."""
+    """Make files below the working directory; each argument is a name, or a name and its text."""
     monkeypatch.chdir(tmp_path)
 
     def make(*names: str, **texts: str) -> None:
@@ -216,7 +216,7 @@ def test_folders_nested_deeper_than_the_stack(tree: Tree, tmp_path: Path) -> Non
     os.chdir(tmp_path)
     (found,) = read(".")
     assert found == "d/" * 1500 + "x.py"
-    while os.path.isdir("d/d"):  # pytest's own clean-up is recursive
+    while os.path.isdir("d/d"):  # pytest's own cleanup is recursive
         os.rename("d/d", "e")
         for name in os.listdir("d"):
             os.unlink(f"d/{name}")

@@ -1,4 +1,4 @@
-"""However a source is written: what is no part of an edit stays byte for byte, and what it says stays the same."""
+"""In any formatting, an edit changes no other byte, and the rewritten source has the same meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrate.codemods import options
 
 from gradclip.migrate.codemod import migrate_source
 
-# an import, and what the function is called by then
+# an import, and the function's name under that import
 SPELLINGS = [
     ("import torch", "torch.nn.utils.clip_grad_norm_"),
     ("import torch as th", "th.nn.utils.clip_grad_norm_"),
@@ -53,7 +53,7 @@ inner = st.lists(space, min_size=6, max_size=6)
 
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[str, str, str, str]:
-    """What is imported, the text before the function's name, the name as it is written, the text after it."""
+    """Draw an import, the text before the function's name, the name as written, and the text after it."""
     imported, name = draw(st.sampled_from(SPELLINGS))
     others = draw(st.sampled_from(OTHERS))
     limit = draw(st.sampled_from(LIMITS))
@@ -81,7 +81,7 @@ def source(imported: str, start: str, before: str, name: str, after: str, end: s
 def test_only_the_name_and_the_imports_change(parts: tuple[str, str, str, str], start: str, end: str, newline: str) -> None:
     imported, before, name, after = parts
     old = source(imported, start, before, name, after, end).replace("\n", newline)
-    assume(is_python(old))  # no backslash before a comment, no line break where nothing is open
+    assume(is_python(old))  # a backslash before a comment, or a line break outside of brackets, is a syntax error
 
     new = migrate_source(old, options()).source
 
@@ -101,7 +101,7 @@ def test_comments_within_a_name_stay(parts: tuple[str, str, str, str], gaps: lis
     gap = itertools.cycle(gaps)
     name = "(" + "".join(token + next(gap) for token in re.split(r"(\.)", name)) + ")"
     old = source(imported, "", before, name, after, "\n")
-    assume(is_python(old))  # no backslash before a comment, no line break where nothing is open
+    assume(is_python(old))  # a backslash before a comment, or a line break outside of brackets, is a syntax error
 
     new = migrate_source(old, options()).source
 
@@ -166,7 +166,7 @@ def is_python(text: str) -> bool:
 
 
 def said(text: str) -> str:
-    """What a source says, but for its imports and with one name for the function."""
+    """Return the source's syntax tree as text, without imports and with one name for the function."""
 
     class OneName(ast.NodeTransformer):
         def visit_Import(self, node: ast.Import) -> None:

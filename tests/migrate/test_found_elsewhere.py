@@ -1,4 +1,4 @@
-"""What the codemod must not break or miss: imports that others want, functions that are replaced, clips in other words."""
+"""What the codemod must not break or miss: imports for other files, replaced functions, clips in other forms."""
 
 from __future__ import annotations
 

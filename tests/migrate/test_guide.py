@@ -1,6 +1,6 @@
-"""The guide: every command in it runs on the project that it speaks of, and prints what it says.
+"""The guide: each of its commands runs on the example project, and prints the output in the guide.
 
-``PYTHONPATH=tests python tests/migrate/test_guide.py`` writes what the commands print today into the guide.
+``PYTHONPATH=tests python tests/migrate/test_guide.py`` writes the current output of the commands into the guide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command of the console blocks, with what is printed below it."""
+    """Return each command of the console blocks, with the output below it."""
     for block in BLOCK.findall(text):
         _, *parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
         yield from zip(parts[::2], parts[1::2], strict=True)
@@ -45,7 +45,7 @@ def output(command: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy, which the commands of the guide change one after the other."""
+    """Return a copy of the project; the commands of the guide change it one after the other."""
     return Path(shutil.copytree(PROJECT, tmp_path_factory.mktemp("guide") / "project"))
 
 
@@ -62,7 +62,7 @@ def test_the_guide_has_the_three_journeys() -> None:
 
 
 def renewed(text: str, folder: Path) -> str:
-    """The guide with what its commands print in a folder."""
+    """Return the guide with the output of its commands in a folder."""
 
     def block(found: re.Match[str]) -> str:
         parts = [f"$ {command}\n{output(command, folder)}" for command, _ in commands(found[0])]

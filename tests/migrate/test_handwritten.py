@@ -1,4 +1,4 @@
-"""Clips by norm that are written out, in the forms that people write, and what only looks like one."""
+"""Handwritten clips by norm, in common forms, and code that only resembles one."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def codes(source: str) -> list[str]:
 
 @pytest.mark.parametrize("name", CLIPS)
 def test_a_clip_is_found_once(name: str) -> None:
-    others = {"GM112", "GM209"}  # torch.clamp of the coefficient; what is no clip, and not imported here
+    others = {"GM112", "GM209"}  # torch.clamp of the coefficient; a custom function without its import
     assert [code for code in codes(CLIPS[name]) if code not in others] == ["GM402"]
 
 

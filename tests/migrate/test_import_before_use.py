@@ -21,7 +21,7 @@ CLIP = "torch.nn.utils.clip_grad_norm_([], 1.0)"
 
 
 class Anything(ModuleType):
-    """A module in which every name is there, and every call is counted."""
+    """A module that has every name and records every call."""
 
     __path__: ClassVar[list[str]] = []
     calls: ClassVar[list[str]] = []
@@ -37,7 +37,7 @@ class Anything(ModuleType):
 
 
 class Finder:
-    """Imports of frameworks, of their modules and of gradclip get such a module."""
+    """Returns such a module for imports of frameworks, of their modules and of gradclip."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
@@ -64,7 +64,7 @@ def stubbed() -> list[str]:
 
 
 def run(cells: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Run cells, or one module, in one namespace with stubs; the calls that were made."""
+    """Run cells, or one module, in one namespace with stubs; return the recorded calls."""
     Anything.calls = []
     with monkeypatch.context() as patch:
         for name in stubbed():
@@ -74,7 +74,7 @@ def run(cells: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
         try:
             for cell in cells:
                 exec(compile(cell, "cell", "exec"), names)
-        finally:  # a NameError is what some tests wait for, and no stub may outlive it
+        finally:  # some tests expect a NameError, and must still remove their stubs
             for name in stubbed():
                 del sys.modules[name]
     return [call for call in Anything.calls if call.startswith("gradclip")]

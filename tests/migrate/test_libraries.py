@@ -1,4 +1,4 @@
-"""Clips of other libraries: each is said once, with advice that can be followed."""
+"""Clips of other libraries: each is reported once, with advice that a user can follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gradclip lint``: mistakes and nothing else, exempted, chosen and written in every form."""
+"""``gradclip lint`` reports mistakes and nothing else; it can exempt and select rules, and write every format."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ RULE = closed(
     help=TEXT,
     defaultConfiguration=closed("", level=LEVEL),
 )
-#: what SARIF 2.1.0 (OASIS, sections 3.13 to 3.58) says of the properties that are written here, all of which it closes
+#: SARIF 2.1.0 (OASIS, sections 3.13 to 3.58) for the properties that gradclip writes; additional ones are errors
 SARIF = closed(
     "version runs",
     **{"$schema": {"type": "string", "format": "uri"}},

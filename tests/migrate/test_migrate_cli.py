@@ -1,4 +1,4 @@
-"""The command ``gradclip migrate``: what it prints, what it writes, and what it ends with."""
+"""The command ``gradclip migrate``: its output, the files that it writes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gradclip.migrate.runner import FileResult, Place
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a codemod that finds ``old``."""
+    """Return the working directory, with a codemod that finds ``old``."""
     monkeypatch.setattr("gradclip.migrate.codemod.migrate_source", stand_in.migrate_source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -44,7 +44,7 @@ def migrate(*arguments: str) -> int:
 
 
 def command(*arguments: str, stdin: bytes = b"", folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """The command in a process of its own, and with the codemod that there is."""
+    """Run the command in a separate process, with the real codemod."""
     environment = {**os.environ, "COLUMNS": "80", **variables}
     line = [sys.executable, "-P", "-m", "gradclip", "migrate", *arguments]
     return subprocess.run(line, input=stdin, capture_output=True, cwd=folder, env=environment, timeout=TIME_LIMIT)

@@ -1,4 +1,4 @@
-"""Notebooks: the cells are one program, magics stay, and every byte that no edit touches is as it was."""
+"""Notebooks: the cells form one program, magics stay, and an edit changes no other byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEXT = "__gradclip_cell_{}__"
 
 
 def notebook(*cells: Any, **metadata: Any) -> dict[str, Any]:
-    """A notebook of code cells, each a string, a list of lines, or a whole cell."""
+    """Return a notebook of code cells; each is a string, a list of lines, or a complete cell."""
     made = [
         cell if isinstance(cell, dict) else {"cell_type": "code", "metadata": {}, "outputs": [], "source": cell}
         for cell in cells

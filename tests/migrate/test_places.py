@@ -1,4 +1,4 @@
-"""Where nodes lie in a text: each name where its letters are, in any block."""
+"""The positions of nodes in a text: each name is where its letters are, in any block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hook that other repositories can name: it is what pre-commit takes, and its command does what it says."""
+"""The pre-commit hook for other repositories: pre-commit accepts it, and its command works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of a run say of each other: sparse gradients of a program, and what star imports bind."""
+"""How the files of a run inform each other: sparse gradients of a program, and names that star imports bind."""
 
 from __future__ import annotations
 

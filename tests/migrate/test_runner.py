@@ -1,4 +1,4 @@
-"""One file: what is read, what is written, and what is said when it cannot be."""
+"""One file: how the runner reads and writes it, and what it reports if it cannot."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_source_that_cannot_be_migrated_is_one_line(source: str, said: str, li
 
 
 def test_a_source_that_this_python_refuses_is_not_rewritten_though_the_codemod_could(tmp_path: Path) -> None:
-    result = write(file(tmp_path, b"return old\n"))  # outside of a function: Python's parser reads it
+    result = write(file(tmp_path, b"return old\n"))  # outside of a function: only Python's parser accepts it
     assert (result.error, result.written) == ("does not parse: 'return' outside function", False)
 
 
@@ -229,7 +229,7 @@ def test_a_file_that_has_changed_meanwhile_is_not_written(how: str, tmp_path: Pa
     path = file(tmp_path, b"old\n")
 
     def migrate(source: str, options: Options) -> Migrated:
-        if how == "replaced":  # by the same bytes
+        if how == "replaced":  # with the same bytes
             os.replace(file(tmp_path, b"old\n", "other"), path)
         elif how == "gone":
             path.unlink()

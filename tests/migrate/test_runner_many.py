@@ -1,4 +1,4 @@
-"""Many files: in order, a few at a time, and none of them stops the rest."""
+"""Many files: results come in order, several files run at a time, and no file stops the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUEST = Request(Options())
 
 
 def made(folder: Path, count: int, **contents: str) -> list[Found]:
-    """So many files; ``f7="..."`` gives the seventh another content."""
+    """Make this many files; ``f7="..."`` gives the seventh another content."""
     found = []
     for i in range(count):
         path = folder / f"f{i}.py"
@@ -129,10 +129,10 @@ def test_the_processes_end_with_their_parent(end: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     names = [one.path for one in made(tmp_path, 40)]
     command = [sys.executable, str(tmp_path / "script.py"), *names]
-    here = environment(PYTHONPATH=str(Path(gradclip.__file__).parents[1]))  # what is tested, wherever the script is
+    here = environment(PYTHONPATH=str(Path(gradclip.__file__).parents[1]))  # the tested sources, wherever the script is
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=here) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         getattr(process, end)()
-        process.communicate(timeout=30)  # what is printed ends when the last process that could print has ended
+        process.communicate(timeout=30)  # the pipe closes when the last process with it has ended
     assert process.returncode

@@ -1,4 +1,4 @@
-"""Settings files: what a trainer clips by is reported, and no byte changes."""
+"""Settings files: the codemod reports a trainer's clip settings, and changes no byte."""
 
 from __future__ import annotations
 

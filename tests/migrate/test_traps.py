@@ -1,4 +1,4 @@
-"""The 16 traps of the catalogue: where each speaks up, and the look-alike about which it must not."""
+"""The 16 traps of the catalogue: the code that triggers each, and similar code that must not."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ FIRES = {
         "GM116",
         TORCH + "model.tie_weights()\nclip_grad_norm_([*a.parameters(), *b.parameters()], 1.0)\n",
     ),
-    # a framework that is no more
+    # an obsolete framework
     "TensorFlow 1": ("GM117", TF + "with tf.Session() as s:\n    grads, _ = tf.clip_by_global_norm(grads, 1.0)\n"),
     "fluid": ("GM117", "import paddle.fluid as fluid\nclip = fluid.clip.GradientClipByNorm(1.0)\n"),
     "one weight twice": ("GM116", TORCH + "clip_grad_norm_([w, w], 1.0)\n"),
@@ -345,7 +345,7 @@ def test_a_look_alike_sets_off_no_trap(code: str, source: str) -> None:
 
 def test_every_trap_of_the_catalogue_is_tried_in_both_ways() -> None:
     traps = {code for code in CODES if code.startswith("GM1")}
-    elsewhere = {"GM102", "GM112"}  # below
+    elsewhere = {"GM102", "GM112"}  # these have tests below
     assert {code for code, _ in FIRES.values()} == traps - elsewhere
     assert SILENT.keys() == traps - elsewhere
 

@@ -12,7 +12,7 @@ import pages
 import pytest
 from pages import ROOT
 
-ALONE = "docs/zh/articles.md"  # has no English page; tests/test_articles_page.py runs it
+ALONE = "docs/zh/articles.md"  # this page has no English version; tests/test_articles_page.py runs it
 CHINESE = {"README.md": "README.zh.md"} | {
     f"docs/{path.name}": f"docs/zh/{path.name}" for path in sorted(pages.DOCS.glob("zh/*.md")) if path.name != "articles.md"
 }
@@ -23,7 +23,7 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e\d+)?")
 
 
 def blocks(text: str) -> list[str]:
-    """The code in order: Python without comments and layout, commands without comments, output as it is."""
+    """Return the code in order: Python without comments and layout, commands without comments, output unchanged."""
     found = []
     for _, language, code, indented in BLOCK.findall(text):
         if language == "python":
@@ -40,18 +40,18 @@ def prose(text: str) -> str:
 
 
 def spans(text: str) -> Counter[str]:
-    """The code within sentences, on one line."""
+    """Return the inline code, each on one line."""
     return Counter(re.sub(r"\s+", " ", span) for span in SPAN.findall(prose(text)))
 
 
 def numbers(text: str) -> set[str]:
-    """The numbers in sentences and tables, in the units that both languages have."""
+    """Return the numbers in sentences and tables, in the units that both languages use."""
     bare = re.sub(r"\]\([^)]*\)", "", SPAN.sub("", prose(text)))
     return set(NUMBER.findall(re.sub(r"(\d+) million", lambda found: f"{int(found[1]) * 100}", bare)))
 
 
 def links(page: str, text: str) -> Counter[str]:
-    """Where the links lead, with the English page for a Chinese one, and without what each page calls its headings."""
+    """Return the targets of the links, with the English page for a Chinese one, and without the fragments."""
     english = {there: here for here, there in CHINESE.items()}
     found = Counter[str]()
     for link in (a or b for a, b in LINK.findall(SPAN.sub("", prose(text)))):
@@ -65,7 +65,7 @@ def links(page: str, text: str) -> Counter[str]:
 
 
 def broken(text: str) -> list[str]:
-    """Line breaks beside Chinese characters, which a browser shows as spaces."""
+    """Return line breaks beside Chinese characters: a browser would show them as spaces."""
     wide = "[\u3001-\u301f\u4e00-\u9fff\uff01-\uff5e]"
     return re.findall(rf"^(?![#|]).*{wide}\n *(?!\d+\. )[\w\[（“].*", prose(text), re.MULTILINE)
 

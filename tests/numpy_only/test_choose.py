@@ -1,4 +1,4 @@
-"""Which limit: the numbers are those of NumPy, the warnings come where they apply, and every form of a log is read."""
+"""The choice of a limit: its numbers agree with NumPy's, its warnings come where they apply, and it reads every log format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The pages on the monitor and on limits: their blocks run, one after the other, and print what the page says.
+"""The pages on the monitor and on limits: their blocks run in order, and print the output on the page.
 
-``PYTHONPATH=tests python tests/numpy_only/test_choosing_page.py`` writes what they print today into the pages.
+``PYTHONPATH=tests python tests/numpy_only/test_choosing_page.py`` writes the current output into the pages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def gradients_of_a_run() -> Iterator[list[Any]]:
 
 
 def run(page: str) -> str:
-    """The page with what its blocks print."""
+    """Return the page with the current output of its blocks."""
     return pages.run((DOCS / page).read_text(encoding="utf-8"), page, {"gradients_of_a_run": gradients_of_a_run})
 
 

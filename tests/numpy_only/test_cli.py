@@ -1,4 +1,4 @@
-"""The command: its output, its exit codes, and what it makes of a framework that is broken."""
+"""The command: its output, its exit codes, and its behaviour with a broken framework."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gradclip.commands import children, cli, inventory
 
 
 def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, where nothing of this checkout is in the current folder."""
+    """Run the command in a separate process; its working directory contains nothing of this checkout."""
     environment = {**os.environ, "COLUMNS": "80", **variables}
     command = [sys.executable, "-m", "gradclip", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
 def fake(folder: Path, module: str, text: str) -> str:
-    """A folder with a module that hides the installed one; for PYTHONPATH."""
+    """Return a folder for PYTHONPATH, with a module that hides the installed one."""
     path = folder / "fakes"
     path.mkdir(exist_ok=True)
     (path / f"{module}.py").write_text(text)
@@ -35,7 +35,7 @@ def fake(folder: Path, module: str, text: str) -> str:
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
-    """Let the registry know these modules alone, so that one framework is asked and not five."""
+    """Restrict the registry to these modules, so that it imports one framework and not five."""
     monkeypatch.setattr(registry, "_SOURCES", {name: registry._sources()[name] for name in modules})
 
 
@@ -87,7 +87,7 @@ def test_every_command_says_how_it_ends(command: str, capsys: pytest.CaptureFixt
 
 
 def test_the_examples_are_of_the_commands() -> None:
-    """Their options are right; what they would do is tested with each command."""
+    """This test checks their options only; each command has tests for its effects."""
     for command, (_, example, *_) in cli._COMMANDS.items():
         arguments = shlex.split(example)[1:]
         assert arguments[0] == command
@@ -159,7 +159,7 @@ def test_a_framework_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, caps
 def test_whether_there_are_compiled_loops(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(registry, "_SOURCES", {"no_such_framework": "no_such_backend:Backend"})
     for are_there, line in ((True, "yes"), (False, "no: installed without a C compiler, slower on a CPU")):
-        if not are_there:  # an import of it fails, as where it is missing
+        if not are_there:  # its import fails, as if it were not installed
             monkeypatch.setitem(sys.modules, "gradclip.backends.host._kernels", None)
         assert cli.main(["backends"]) == 0
         assert capsys.readouterr().out.endswith(f"\n\ncompiled loops: {line}\n")
@@ -285,7 +285,7 @@ def test_the_command_imports_no_framework_itself(tmp_path: Path) -> None:
         "from gradclip.commands import cli; cli.main([])\n"
         "new = set(sys.modules) - before\n"
         "bad = {'numpy', 'torch', 'tensorflow', 'paddle', 'jax', 'rich', 'sklearn'} & set(sys.modules)\n"
-        # what takes longest to import, and only some commands need
+        # the slowest imports; only some commands need them
         "bad |= {'importlib.metadata', 'gradclip.migrate', 'gradclip.conformance', 'gradclip.commands.demo'} & new\n"
         "sys.exit(f'imported: {bad}' if bad else 0)"
     )

@@ -1,4 +1,4 @@
-"""Colours are for terminals, and off with ``NO_COLOR``: seen on a terminal of the system's own."""
+"""Commands print colours on terminals only, and never with ``NO_COLOR``: a pseudo-terminal shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from launched import TIME_LIMIT
 
-pty = pytest.importorskip("pty")  # Windows has none
+pty = pytest.importorskip("pty")  # Windows has no pty
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 COMMANDS = {
@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def on_a_terminal(arguments: list[str], folder: Path, **variables: str) -> bytes:
-    """What a command writes to a terminal."""
+    """Return what a command writes to a terminal."""
     ours, theirs = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     command = [sys.executable, "-m", "gradclip", *arguments]
@@ -33,7 +33,7 @@ def on_a_terminal(arguments: list[str], folder: Path, **variables: str) -> bytes
     while True:
         try:
             part = os.read(ours, 65536)
-        except OSError:  # Linux's word for the end of it
+        except OSError:  # Linux raises this at the end
             break
         if not part:
             break
@@ -44,7 +44,7 @@ def on_a_terminal(arguments: list[str], folder: Path, **variables: str) -> bytes
 
 
 def colours(written: bytes) -> set[bytes]:
-    """The colours of the foreground and the background; bold and dim are none."""
+    """Return the foreground and background colours; bold and dim do not count."""
     codes = [code for sequence in COLOUR.findall(written) for code in sequence[2:-1].split(b";")]
     return {code for code in codes if code.isdigit() and (30 <= int(code) <= 49 or 90 <= int(code) <= 107)} - {b"39", b"49"}
 

@@ -1,4 +1,4 @@
-"""The demo: it trains, compares, says what it found, and says so too when something is wrong."""
+"""The demo trains, compares and reports its findings, including failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess
 
 
 def made_up(*names: str, steps: int = 3) -> demo.Outcome:
-    """What the demo would find where all frameworks send the same numbers."""
+    """Return the demo's outcome for frameworks that all report the same numbers."""
     runs = []
     for name in names:
         run = demo.Run(name, version="1.0", seconds=0.5)
@@ -42,7 +42,7 @@ def made_up(*names: str, steps: int = 3) -> demo.Outcome:
 
 
 def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
-    """A story whose training without a clip is lost at the last step, and the others are not."""
+    """Return a story in which only the training without a clip diverges, at its last step."""
     story = Story([Training(""), *(Training(str(call)) for call in demo.RULES)])
     for number in range(len(story.trainings)):
         for step in range(steps):
@@ -75,7 +75,7 @@ def test_the_story_is_of_a_training_that_explodes_without_a_clip_and_learns_with
         assert len(training["loss"]) == 300
         assert training["loss"][-1] < 0.3 * training["loss"][0]
         assert training["accuracy"] > 0.85
-        assert max(training["norm"]) > 1  # it clips
+        assert max(training["norm"]) > 1  # so the clip acts
 
 
 def test_the_gradients_of_the_story_are_right() -> None:
@@ -221,7 +221,7 @@ def test_one_number_that_is_off_is_disagreement() -> None:
 
 def test_a_coefficient_that_all_agree_on_and_that_is_not_the_formula_is_disagreement() -> None:
     outcome = made_up("numpy", "torch")
-    for run in outcome.runs:  # torch's epsilon left out
+    for run in outcome.runs:  # as if torch omitted its epsilon
         run.histories[0].norm[2], run.histories[0].coefficient[2] = [0.5], [0.25 / 0.5]
     assert outcome.largest <= demo.BOUND
     assert not outcome.good

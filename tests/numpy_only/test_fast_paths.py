@@ -1,4 +1,4 @@
-"""The fast paths: with each of them taken out, the results are the same; and they take next to no memory."""
+"""Without any one of the fast paths the results are the same; and the fast paths need almost no memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_order(order: float, dtype: str) -> None:
 
 @pytest.mark.usefixtures("compiled")
 def test_bounds_that_cross() -> None:
-    """The lower one counts, as in the formula."""
+    """The lower bound wins, as in the formula."""
     for dtype in ("float32", "bfloat16"):
         g = framework.make([-9.0, 0.0, 9.0, math.nan], dtype)
         for clip in (gradclip.clip, gradclip.clip_):
@@ -72,12 +72,12 @@ def test_bounds_that_cross() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["global norm", "global norm, p = 1", "each norm", "value"])
 def test_memory_in_place(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less than 1 % of 16 Mi elements, in one large and many small arrays, by two threads."""
+    """They need less than 1 % of 16 Mi elements, in one large and many small arrays, with two threads."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     part = framework.make(np.random.default_rng(4).normal(size=2**20), dtype)
     grads = [np.tile(part, 15), *np.split(part.copy(), 2**8)]
     rule = RULES[name](0.01)
-    gradclip.clip_([g[:1].copy() for g in grads], rule)  # what is made once
+    gradclip.clip_([g[:1].copy() for g in grads], rule)  # makes the objects that gradclip caches
     tracemalloc.start()
     try:
         gradclip.clip_(grads, rule)
@@ -143,7 +143,7 @@ def test_results_that_share_memory_are_apart(arrays: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_gaps_change_no_result(dtype: str) -> None:
-    """Bounds and zeros are those of an array without gaps."""
+    """Bounds and zeros match those of a contiguous array."""
     values = np.array([-5.0, -0.0, 0.0, 3.0, 1.0, np.inf, 65504.0, 1e-7, np.nan], dtype)
     gaps = np.zeros((values.size, 2), dtype)[:, 0]
     gaps[...] = values

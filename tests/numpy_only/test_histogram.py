@@ -1,4 +1,4 @@
-"""The bins of the histogram: every float has its own, subnormal ones too. In frameworks that flush these they are zeros."""
+"""The bins of the histogram: every float has one, subnormal ones too. Frameworks that flush subnormals count them as zeros."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_bin_holds_what_lies_between_its_edges(norm: float) -> None:
 
 def test_the_edges_are_the_least_floats_of_their_bins() -> None:
     for k in range(-8 * 1074, 8 * 1024):
-        assert bin_of(edge(k)) == k or edge(k) < 2.0**-1060, k  # among the least subnormals some bins hold no float
+        assert bin_of(edge(k)) == k or edge(k) < 2.0**-1060, k  # some bins of the least subnormals contain no float
     assert edge(8 * 1024) == math.inf
     exact = Histogram()
     exact.add(5e-324)

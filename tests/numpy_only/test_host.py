@@ -1,4 +1,4 @@
-"""NumPy's arrays by several threads: the same results as by one, also in a process that was interrupted or forked."""
+"""Several threads give the same results as one on NumPy's arrays, also after an interrupt or a fork."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def threads_of_three() -> int:
 
 
 def norm_of(x: Any, count: Callable[[], int] = threads_of_three) -> float:
-    """The Euclidean norm by the compiled loops, of a float32 array."""
+    """Return the Euclidean norm of a float32 array from the compiled loops."""
     return math.sqrt(kernels.squares([x], None, kernels.KINDS["float32"], count)[0])
 
 
@@ -78,7 +78,7 @@ def test_as_many_threads_as_the_environment_allows(monkeypatch: pytest.MonkeyPat
     ):
         monkeypatch.setenv(name, value)
         assert threads.allowed() == count
-    for value in ("0", "-1", "many", "²", "99"):  # of no meaning, or more than there are
+    for value in ("0", "-1", "many", "²", "99"):  # invalid values, or more threads than cores
         monkeypatch.setenv("MKL_NUM_THREADS", value)
         assert threads.allowed() == 8
 
@@ -95,8 +95,8 @@ def test_new_memory_begins_at_a_multiple_of_64_bytes(shape: tuple[int, ...], dty
 
 
 def in_a_process(*lines: str, **variables: str) -> str:
-    """What it prints, which has to end in two minutes and to say nothing else."""
-    # not measured: coverage's tracer takes a lock in Python, which an interrupt leaves locked
+    """Return the output of code that must end within two minutes and write nothing to standard error."""
+    # without coverage: its tracer takes a lock in Python, and an interrupt leaves that locked
     unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     command, environment = [sys.executable, "-P", "-c", "\n".join(lines)], {**unmeasured, **variables}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
@@ -129,7 +129,7 @@ def test_no_thread_stays() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how much memory a process has is limited as on Linux")
 def test_where_there_are_no_more_threads() -> None:
-    """As where there is no memory for another one's stack."""
+    """The system refuses another thread, as without memory for its stack."""
     printed = in_a_process(
         "import resource, threading, numpy as np",
         "from gradclip.backends.host import kernels",
@@ -146,7 +146,7 @@ def test_where_there_are_no_more_threads() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such timer")
 def test_interrupts() -> None:
-    """Some 2,000 of them, at any moment of a clip; afterwards all still works, and nobody waits for anything."""
+    """About 2,000 interrupts hit clips at any moment; afterwards clips still work, and no thread deadlocks."""
     printed = in_a_process(
         "import signal, numpy as np, gradclip",
         "x = np.ones(1 << 20, np.float32)",
@@ -172,7 +172,7 @@ def test_interrupts() -> None:
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
 def test_a_forked_process() -> None:
-    """It clips, also one that is forked off while another thread is in the midst of a clip."""
+    """It clips, even if another thread is clipping at the time of the fork."""
     x = np.ones(1 << 20, np.float32)
     ended = threading.Event()
 

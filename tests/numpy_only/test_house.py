@@ -1,4 +1,4 @@
-"""The drawing of the house is current, and is what the imports say."""
+"""The drawing of the architecture is current, and matches the imports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_imports_itself_in_a_circle_is_refused() -> None:
 
 def test_imports_for_type_checkers_do_not_count() -> None:
     source = "if TYPE_CHECKING:\n    from gradclip.lane import Lane\nimport gradclip.rule, os\n"
-    source += "from gradclip.commands import children\n"  # which stands alone
+    source += "from gradclip.commands import children\n"  # it uses nothing of gradclip
     assert set(house.imports(source)) == {"rule"}
 
 

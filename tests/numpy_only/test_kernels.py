@@ -1,4 +1,4 @@
-"""The compiled loops by themselves: every number of half precision, every length near a block, and what is no gradient."""
+"""The compiled loops alone: every float16 and bfloat16 number, every length near a block, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.backends.host import _kernels, kernels
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
 HALVES = [name for name in DTYPES if name.endswith("16")]
 LENGTHS = [0, 1, 7, 31, 32, 33, 63, 64, 65, 1000, (1 << 11) - 1, 1 << 11, (1 << 11) + 1, 3 * (1 << 11) + 5]
-EVERY = np.arange(1 << 16, dtype=np.uint16)  # the bits of every half
+EVERY = np.arange(1 << 16, dtype=np.uint16)  # the bits of every float16
 
 
 def buffer(x: np.ndarray) -> np.ndarray:
@@ -36,7 +36,7 @@ def between(x: np.ndarray, lower: float, upper: float) -> np.ndarray:
 
 
 def same(got: np.ndarray, want: np.ndarray) -> bool:
-    """To the bit, but for which NaN it is."""
+    """Bit for bit equal, except for the payload of a NaN."""
     are_nan = np.isnan(want.astype(np.float64))
     bits = f"u{got.itemsize}"
     return bool(
@@ -52,7 +52,7 @@ def test_every_dtype_is_known(dtype: str) -> None:
 @pytest.mark.parametrize("times", [1, 32, 33])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_the_square_of_every_half(dtype: str, times: int) -> None:
-    """By itself, and among as many as are added side by side."""
+    """Each alone, and as many as the kernel adds in parallel."""
     values = EVERY.view(DTYPES[dtype])
     found = _kernels.squares(list(np.repeat(EVERY[:, None], times, axis=1)), None, kernels.KINDS[dtype])
     with np.errstate(invalid="ignore"):
@@ -63,7 +63,7 @@ def test_the_square_of_every_half(dtype: str, times: int) -> None:
 @pytest.mark.parametrize("factor", [1.0, 1 / 3, 0.999, 2.0**-8, 1e-4, 1e-30, 3.7, 0.0, math.inf, math.nan])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_every_half_times_a_number(dtype: str, factor: float) -> None:
-    """All together, and each by itself."""
+    """All together, and each alone."""
     values = EVERY.view(DTYPES[dtype])
     want = (values.astype(np.float32) * np.float32(factor)).astype(values.dtype)
     alone = np.empty_like(EVERY)
@@ -75,7 +75,7 @@ def test_every_half_times_a_number(dtype: str, factor: float) -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", HALVES)
 def test_every_float32_near_a_tie_is_rounded_to_even(dtype: str) -> None:
-    """The numbers half way between two halves, and their neighbours, as products of halves near 1 and numbers near those."""
+    """Products of halves near 1 and factors near them give the midpoints between two halves, and the midpoints' neighbours."""
     one = np.ones(1, DTYPES[dtype])
     values = EVERY.view(DTYPES[dtype]).astype(np.float32)
     ties = (values[:-1] / 2 + values[1:] / 2)[np.isfinite(values[:-1]) & np.isfinite(values[1:])]
@@ -100,7 +100,7 @@ def test_every_half_between_two_bounds(dtype: str, bounds: tuple[float, float]) 
 @pytest.mark.parametrize("size", LENGTHS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_length(dtype: str, size: int) -> None:
-    """Against exact sums; beyond the end nothing is read that counts, and nothing is written."""
+    """The norms match exact sums; the loops neither count nor write elements beyond the end."""
     rng = np.random.default_rng(size)
     memory = rng.normal(size=size + 40).astype(DTYPES[dtype])
     x, rest = memory[:size], memory[size:].copy()
@@ -121,7 +121,7 @@ def test_every_length(dtype: str, size: int) -> None:
 )
 @pytest.mark.parametrize("dtype", HALVES)
 def test_every_half_between_bounds(dtype: str, bounds: tuple[float, float]) -> None:
-    """As in float32, where no zero is below the other, and what is clipped is the bound."""
+    """As in float32: no zero is below the other, and a clipped element equals the bound."""
     x = EVERY.view(DTYPES[dtype])
     wide, (lower, upper) = x.astype(np.float32), np.array(bounds, np.float32)
     want = np.where(wide > upper, upper, np.where(wide < lower, lower, wide)).astype(DTYPES[dtype])
@@ -135,7 +135,7 @@ def test_every_half_between_bounds(dtype: str, bounds: tuple[float, float]) -> N
 )
 @pytest.mark.parametrize("dtype", HALVES)
 def test_which_halves_fit(dtype: str, bounds: tuple[float, float]) -> None:
-    """One that is between, as float32 compares them, is no NaN, and would not be written by ``clamp``."""
+    """A half fits if it is between the bounds in float32 and not NaN; ``clamp`` would not change it."""
     with np.errstate(over="ignore"):
         lower, upper = np.array(bounds, DTYPES[dtype]).astype(np.float32)
     wide = EVERY.view(DTYPES[dtype]).astype(np.float32)
@@ -157,7 +157,7 @@ def test_one_that_does_not_fit_wherever_it_is(dtype: str, size: int) -> None:
 @pytest.mark.parametrize("offset", range(1, 8))
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_at_any_address(dtype: str, offset: int) -> None:
-    """Not only where elements of this size usually begin; and nothing before or beyond is written."""
+    """Also at addresses that elements usually do not have; the loops write nothing before or after."""
     kind, x = kernels.KINDS[dtype], np.random.default_rng(0).normal(size=2500).astype(DTYPES[dtype])
     memory = np.full(x.nbytes + 16, 7, np.uint8)
     end = offset + x.nbytes
@@ -175,7 +175,7 @@ def test_at_any_address(dtype: str, offset: int) -> None:
 @pytest.mark.parametrize("most", [0.25, 100.0], ids=["everywhere", "in-places"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bounds_in_place_of_what_is_large(dtype: str, most: float) -> None:
-    """The same numbers whether most of it fits, or little of it."""
+    """The results are the same whether many elements exceed the bounds or few."""
     size = (1 << 21) // np.dtype(DTYPES[dtype]).itemsize + 37
     x = np.random.default_rng(0).normal(size=size).astype(DTYPES[dtype])
     x[[0, 511, 512, size // 2, size - 38, size - 1]] = [200, -200, math.inf, -math.inf, math.nan, 300]
@@ -207,7 +207,7 @@ def test_what_several_threads_take_parts_of(part: int) -> None:
 def test_a_sum_is_the_same_for_any_number_of_threads(dtype: str) -> None:
     x = np.random.default_rng(0).normal(size=(1 << 20) + 77).astype(DTYPES[dtype])
     (alone,) = _kernels.squares([buffer(x)], None, kernels.KINDS[dtype])
-    for count in (-1, 0, 1, 2, 3, 5, 1 << 40):  # of which less than one is one, and more than there are parts is as many
+    for count in (-1, 0, 1, 2, 3, 5, 1 << 40):  # less than one means one, more than there are parts means that many
         assert _kernels.squares([buffer(x)], None, kernels.KINDS[dtype], lambda: count, 1, kernels.PART) == [alone]  # noqa: B023
 
 
@@ -217,7 +217,7 @@ def test_little_work_is_done_here() -> None:
 
 
 def test_memory_that_is_written_twice_is_written_in_order() -> None:
-    """By one thread, also where it is only in part the same."""
+    """One thread writes it, also if it overlaps only partly."""
     x = np.ones(1000, np.float32)
     for other in (x, x[5:], x[:1]):
         x[:] = 1
@@ -235,7 +235,7 @@ def test_who_is_asked_for_the_number_of_threads_fails() -> None:
         with pytest.raises(error):
             _kernels.multiply([x], [x], None, 0, 0.5, threads, 9, 2)
         assert x.tolist() == [3.0] * len(x)
-        x.append(3.0)  # nothing holds on to it
+        x.append(3.0)  # nothing refers to it any more
 
 
 @pytest.mark.parametrize("value", [1e30, 1e-30, 1e-45, 3.4e38])
@@ -315,4 +315,4 @@ def test_what_is_no_gradient_is_refused_and_nothing_written(call: tuple[Any, ...
     with pytest.raises((TypeError, ValueError, OverflowError, BufferError, IndexError)):
         loop(*arguments)
     assert X.tolist() == READ_ONLY.tolist() == [1.0] * 4
-    memoryview(X).release()  # nothing holds on to it
+    memoryview(X).release()  # nothing refers to it any more

@@ -1,4 +1,4 @@
-"""The drawing of docs/dialects.md is current, and shows what gradclip gives."""
+"""The drawing of docs/dialects.md is current, and shows gradclip's results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_stale_drawing_is_found_and_renewed(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_what_is_written_in_it_is_calculated_by_hand() -> None:
-    """a = (2.4, 1), b = (-0.3, 0.9): norms 2.6 and 0.9487, of both 2.7677; root mean squares 1.8385 and 0.6708."""
+    """a = (2.4, 1), b = (-0.3, 0.9): norms 2.6 and 0.9487, together 2.7677; root mean squares 1.8385 and 0.6708."""
     texts = [x.text for x in ElementTree.parse(meanings.PICTURE).iter() if (x.get("class") or "").endswith("-text")]
     one, each, value, rms = zip(texts[::2], texts[1::2], strict=True)
     assert one == ("a = (0.87, 0.36)", "b = (-0.11, 0.33)")

@@ -1,4 +1,4 @@
-"""The monitor's picture: of one size, in colours that everybody tells apart, with what it says it shows."""
+"""The monitor's picture: its size is fixed, its colours suit colour-blind readers, and it shows what its text says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(norms: list[float], limit: float) -> gradclip.Monitor:
 
 
 def pixels(path: Path, colour: str) -> int:
-    """How many pixels of a picture have a colour, of any opacity above one half on white."""
+    """Count the pixels of a colour, blended onto white with any opacity above one half."""
     image, wanted = np.asarray(imread(path))[..., :3], np.array(to_rgb(colour))
     return int(sum((np.abs(image - (1 - a * (1 - wanted))).max(axis=-1) < 0.01).sum() for a in (1.0, 0.9, 0.8, 0.7, 0.6)))
 
@@ -42,7 +42,7 @@ def test_the_picture_shows_what_was_clipped_and_what_was_not_finite(tmp_path: Pa
 
 
 def test_the_colours_differ_in_lightness_too() -> None:
-    """So that nobody needs to see colours to tell them apart."""
+    """They can be told apart without seeing colours."""
     light = [float(np.dot(to_rgb(c), (0.2126, 0.7152, 0.0722))) for c in (picture.LIMIT, picture.NORM, picture.CLIPPED)]
     assert min(np.diff(light)) > 0.2
 

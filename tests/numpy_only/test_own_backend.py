@@ -1,4 +1,4 @@
-"""A third party's framework joins by entry point, or by ``gradclip.register``; every scope of rule then runs on its tensors."""
+"""A third party's framework joins by entry point or by ``gradclip.register``; every scope of rule then runs on its tensors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(code: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def copied(to: Path) -> Path:
-    """The example's own folder, without what a build leaves in it."""
+    """Return a copy of the example's folder, without build files."""
     return Path(shutil.copytree(EXAMPLE, to, ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__")))
 
 
@@ -72,7 +72,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(done: subprocess.CompletedProcess[str]) -> None:
-    """What toytensor's tensors became is what NumPy's arrays become."""
+    """Assert that toytensor's results equal NumPy's."""
     assert done.returncode == 0, done.stderr
     toy: dict[str, list[Any]] = json.loads(done.stdout)
     assert list(toy) == list(RULES)
@@ -132,14 +132,14 @@ class Own(gradclip.Backend):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is registered by a test is gone after it."""
+    """Remove a test's registrations after it."""
     monkeypatch.setattr(registry, "_SOURCES", dict(registry._sources()))
     monkeypatch.setattr(registry, "_backends", dict(registry._backends))
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_backend_that_is_registered_is_the_one_that_is_used() -> None:
-    """Not another of its class."""
+    """gradclip uses that instance, not another of its class."""
     first, second = Own("first"), Own("second")
     gradclip.register("aaa", first)
     gradclip.register("bbb", second)
@@ -174,7 +174,7 @@ def test_a_framework_with_several_modules_has_one_backend() -> None:
 
 
 def test_a_name_that_gradclip_does_not_know_is_warned_of() -> None:
-    """A method by an old name, or in another spelling, would never be called."""
+    """gradclip would never call a method under an old or misspelt name."""
     with pytest.warns(GradclipWarning) as warned:
         type("Mine", (Own,), {"is_parameter": lambda self, x: True, "holds_gradient": True, "_helper": None})
     assert str(warned[0].message) == (

@@ -1,4 +1,4 @@
-"""The pages: how long they may be, that their links lead somewhere, and that their numbers are those of the benchmarks."""
+"""The pages keep their maximal length, their links work, and their numbers come from the benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = pages.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
-CODE = re.compile(r"^( *)```.*?^\1```$|^    .*?$|`[^`\n]*`", re.MULTILINE | re.DOTALL)  # has brackets that are no links
+CODE = re.compile(r"^( *)```.*?^\1```$|^    .*?$|`[^`\n]*`", re.MULTILINE | re.DOTALL)  # code has brackets that are not links
 
 
 @pytest.mark.parametrize(("page", "most"), [("README.md", 1000), ("CONTRIBUTING.md", 400)])
@@ -22,7 +22,7 @@ def test_the_page_is_short(page: str, most: int) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of a page's headings."""
+    """Return GitHub's anchors for a page's headings."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""The playable page's Python, without a browser: its backend gives what NumPy's gives, and its answers are gradclip's."""
+"""The playable page's Python, without a browser: its backend matches NumPy's, and its answers match gradclip's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIMITS = ("1.0", "0", "inf", "1e-3", "1e300")
 
 
 def rules() -> list[tuple[str, dict[str, str]]]:
-    """Every rule of every dialect, with its parameters' first values, then with others."""
+    """Return every rule of every dialect, with its parameters' first values, then with others."""
     described = [rule for dialect in json.loads(answers.catalogue()) for rule in dialect["rules"]]
     found = []
     for rule in described:
@@ -52,7 +52,7 @@ def value(text: str) -> Any:
 
 
 def by_numpy(name: str, arguments: dict[str, str], gradients: list[str], params: list[str]) -> Any:
-    """What gradclip does to NumPy's arrays, or the text of its error."""
+    """Return gradclip's result on NumPy's arrays, or the text of its error."""
     dialect, _, function = name.partition(".")
     arrays, owners = ([np.array(value(text), float) for text in texts] for texts in (gradients, params))
     try:

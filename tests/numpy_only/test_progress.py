@@ -1,4 +1,4 @@
-"""``--progress``: what a run prints that others run beside."""
+"""``--progress``: the output of a run that shares the terminal with others."""
 
 from __future__ import annotations
 

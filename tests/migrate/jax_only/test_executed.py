@@ -1,4 +1,4 @@
-"""Updates of optax, before and after they are migrated; and the optimizer's state, which checkpoints hold."""
+"""Updates of optax, before and after their migration; also the optimizer's state, which checkpoints contain."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def transformation(make: Any) -> drift.Run:
 def per_example(gradients: drift.Gradients, limit: float) -> drift.Gradients:
     tree = [None if g is None else jnp.asarray([g]) for g in gradients]
     flat, _ = optax.per_example_global_norm_clip([g for g in tree if g is not None], limit)
-    clipped = iter(_lists(flat))  # a list of leaves, whatever the tree
+    clipped = iter(_lists(flat))  # a list of leaves, for any tree
     return [None if g is None else next(clipped) for g in tree]
 
 

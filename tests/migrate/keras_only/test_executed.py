@@ -1,14 +1,14 @@
-"""A step of training with Keras, on the framework that it runs on, before and after it is migrated."""
+"""A training step with Keras, on the framework that it runs on, before and after the migration."""
 
 from __future__ import annotations
 
 import pytest
 from migrate.executed import agree
 
-# NumPy 2 says this of Keras, wherever Keras reads one of its variables
+# NumPy 2 warns about Keras whenever Keras reads one of its variables
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 
-# Gradients that no rounding of the weights moves, and a step of a length that shows them: plain descent from zeros.
+# Plain gradient descent from zeros: the step shows the gradients, and the weights round none of them away.
 STEP = """
 import keras
 import numpy as np

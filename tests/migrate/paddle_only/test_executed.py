@@ -1,4 +1,4 @@
-"""A step of training with Paddle, before and after it is migrated."""
+"""A training step with Paddle, before and after the migration."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_iterator_is_clipped_only_where_that_change_is_allowed() -> None:
     source = STEP.format(imports="", clip="None", before="nn.utils.clip_grad_norm_((p for p in parameters), 1.0)")
     assert manual(migrate(source)) == ["GM101"]
     before, after = run(source), run(migrate(source, allow_semantic_change=True).source)
-    same(before["GRADIENTS"], before["RAW"])  # Paddle's clips nothing
+    same(before["GRADIENTS"], before["RAW"])  # Paddle's call clips nothing
     assert 0.99 < sum((gradient**2).sum() for gradient in after["GRADIENTS"]) < 1
 
 
@@ -76,7 +76,7 @@ def test_an_iterator_is_clipped_only_where_that_change_is_allowed() -> None:
     ],
 )
 def test_the_legacy_names_come_to_the_same_in_paddle_and_in_gradclip(legacy: str, code: str) -> None:
-    """There is no ``paddle.fluid`` to run the source itself in."""
+    """Current Paddle has no ``paddle.fluid``, so the source itself cannot run."""
     source = STEP.format(imports="import paddle.fluid as fluid", clip=legacy, before="")
     forms = [migrate(source, to=to, ignore=["GM117"]) for to in ("paddle", "gradclip")]
     assert [rewritten(form) for form in forms] == [[code], [code]]

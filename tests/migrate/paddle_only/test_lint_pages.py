@@ -1,4 +1,4 @@
-"""The pages of the linter's rules whose programs are of this framework."""
+"""The linter's pages whose programs use this framework."""
 
 from __future__ import annotations
 

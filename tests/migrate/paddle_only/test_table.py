@@ -1,4 +1,4 @@
-"""The migration table against Paddle, which has no ``paddle.fluid`` any more."""
+"""The migration table against Paddle, which no longer has ``paddle.fluid``."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_edges(code: str, run: drift.Run) -> None:
 
 
 def test_a_value_that_is_no_bound() -> None:
-    """The table has no edges for a call of two bounds; gradclip refuses what Paddle does."""
+    """The table has no edge cases for a call with two bounds; gradclip refuses the same bounds as Paddle."""
     for limit in (0.0, -1.0):
         with pytest.raises(AssertionError):
             paddle.nn.ClipGradByValue(limit)

@@ -1,4 +1,4 @@
-"""A step of training with TensorFlow, before and after it is migrated."""
+"""A training step with TensorFlow, before and after the migration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The migration table against TensorFlow, and Keras on it."""
+"""The migration table against TensorFlow, and against Keras on TensorFlow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def together(gradients: drift.Gradients, limit: float) -> drift.Gradients:
 
 def keyword(name: str) -> drift.Run:
     def run(gradients: drift.Gradients, limit: float) -> drift.Gradients:
-        given = [tf.constant(g) for g in gradients if g is not None]  # what apply_gradients filters before it clips
+        given = [tf.constant(g) for g in gradients if g is not None]  # apply_gradients drops None before it clips
         clipped = iter(keras.optimizers.SGD(**{name: limit})._clip_gradients(given))
         return [None if g is None else next(clipped).numpy().tolist() for g in gradients]
 
@@ -47,7 +47,7 @@ def keyword(name: str) -> drift.Run:
 
 
 def test_the_names_are_there() -> None:
-    older = (".legacy.", ".experimental.", "tensorflow.python.keras.", "tensorflow.compat.v1.keras.")  # had not every class
+    older = (".legacy.", ".experimental.", "tensorflow.python.keras.", "tensorflow.compat.v1.keras.")  # lacked classes
     missing = drift.missing("tensorflow", "keras")
     assert {name for name in missing if not any(part in name for part in older)} == GONE
 
@@ -84,7 +84,7 @@ def test_the_edges(code: str, run: drift.Run) -> None:
 
 
 def test_the_average_norm_is_a_limit_times_the_size() -> None:
-    """What the table says of a function that no rule describes."""
+    """The table states this of a function that no rule describes."""
     gradient = tf.constant([3.0, 4.0, 12.0, 0.0])
     old = tf.compat.v1.clip_by_average_norm(gradient, 1.5)
     assert old.numpy() == pytest.approx(tf.clip_by_norm(gradient, 1.5 * 4).numpy(), rel=1e-6)

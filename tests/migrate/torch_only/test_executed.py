@@ -1,4 +1,4 @@
-"""A step of training with torch, before and after it is migrated."""
+"""A training step with torch, before and after the migration."""
 
 from __future__ import annotations
 
