@@ -1,6 +1,6 @@
-"""What is right: the documented formula of every dialect function in float64 (mpmath for the extremes), and distances in ulp.
+"""The reference results: the documented formula of every dialect function in float64 (mpmath for extremes), and errors in ulp.
 
-Independent of gradclip on purpose: nothing is imported from it.
+It imports nothing from gradclip, so that both are independent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REAL = {"complex64": "float32", "complex128": "float64"}
 
 
 def ulp(values: Any, dtype: str) -> np.ndarray:
-    """The distance between neighbouring numbers of ``dtype`` at ``values``."""
+    """Return the distance between neighbouring numbers of ``dtype`` at ``values``."""
     bits, least = FORMATS[REAL.get(dtype, dtype)]
     magnitude = np.abs(np.asarray(values, np.float64))
     _, exponent = np.frexp(np.where(magnitude > 0, magnitude, 2.0**least))
@@ -29,7 +29,7 @@ def ulp(values: Any, dtype: str) -> np.ndarray:
 
 
 def ulps(got: Any, want: Any, dtype: str) -> float:
-    """The largest distance in ulp of ``dtype``; infinite where one is NaN or infinite and the other is not the same."""
+    """Return the largest error in ulp of ``dtype``; infinite if only one value is NaN, or infinities differ."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape, f"shape {got.shape} for {want.shape}"
     if got.dtype.kind == "c" or want.dtype.kind == "c":
@@ -43,7 +43,7 @@ def ulps(got: Any, want: Any, dtype: str) -> float:
 
 
 def norm(x: np.ndarray, p: float, axes: tuple[int, ...] | None = None) -> np.ndarray:
-    """The p-norm, exactly enough: in float64, and by mpmath where that would overflow or vanish."""
+    """Return the p-norm, in float64, or by mpmath if float64 would overflow or underflow."""
     a = np.abs(x)
     if axes is not None:
         rows = _last(a, axes)
@@ -77,7 +77,7 @@ def total(grads: Arrays, p: float) -> float:
 
 
 def ratio(n: Any, limit: float, eps: float = 0.0, floor: float = 0.0) -> np.ndarray:
-    """1 where the norm (plus eps) is within the limit, else the limit over it."""
+    """Return 1 if the norm (plus eps) is within the limit, else the limit divided by it."""
     d = np.asarray(n, np.float64) + eps
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(d < limit, 1.0, limit / np.maximum(d, floor))
@@ -155,7 +155,7 @@ def _torch(p: float) -> Callable[..., Any]:
     return lambda grads, limit: _global(grads, limit, p, 1e-6)
 
 
-#: every dialect function; the limit is put in by ``cases``
+#: every dialect function; ``cases`` adds the limit
 CASES: list[tuple[str, Case]] = [
     *(("max_norm", _case("torch", "clip_grad_norm", _torch(p), norm_type=p)) for p in (2.0, 1.0, 3.0, 0.5, 0.0, math.inf)),
     ("clip_value", _case("torch", "clip_grad_value", lambda g, v: _value(g, -v, v), "real")),

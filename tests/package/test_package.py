@@ -1,4 +1,4 @@
-"""What a user has: a clone, the wheel, the sdist and the editable install, each made from a copy of the sources."""
+"""What a user installs: a clone, the wheel, the sdist and the editable install, each made from a copy of the sources."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ print(gradclip.__version__)
 print("backends" in sys.modules)
 """
 
-#: the variables of somebody who types a command in a clone: nothing keeps the current folder off the path
+#: the variables of a user who runs a command in a clone: the working directory stays on the path
 TYPED = {"PYTHONPATH": "", "PYTHONSAFEPATH": ""}
-#: what lets a clone import ``gradclip.backends``
+#: with this link a clone can import ``gradclip.backends``
 LINK = Path("gradclip", "backends")
-#: the compiled loops, and what editors know of them
+#: the compiled loops, and their type stubs
 KERNELS = {"gradclip/backends/host/_kernels.abi3.so", "gradclip/backends/host/_kernels.pyi"}
 
 
@@ -42,20 +42,20 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
 
 
 def built(source: Path, kind: str, to: Path, **variables: str) -> Path:
-    """The one file of this kind that a build of ``source`` leaves."""
+    """Build ``source``, and return the one file of this kind."""
     run(sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", to, source, cwd=source, **variables)
     (file,) = to.iterdir()
     return file
 
 
 def copied(folder: Path, to: Path) -> Path:
-    """A copy without what a build leaves; a link stays a link."""
+    """Return a copy without build files; a link stays a link."""
     left = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*.so")
     return Path(shutil.copytree(folder, to, symlinks=True, ignore=left))
 
 
 def members(sdist: Path) -> list[str]:
-    """The names in an sdist, without those of folders."""
+    """Return the names in an sdist, without folders."""
     with tarfile.open(sdist) as archive:
         return [member.name.partition("/")[2] for member in archive if not member.isdir()]
 
@@ -69,7 +69,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what git would hand over, so that no build leaves anything in the checkout."""
+    """Return a copy of the files in git, so that no build changes the checkout."""
     folder = tmp_path_factory.mktemp("source") / "gradclip"
     folder.mkdir()
     for name in ("gradclip", "backends", "tests", "examples"):
@@ -81,7 +81,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def without_link(source: Path, tmp_path: Path) -> Path:
-    """The sources as a checkout on a system without symbolic links has them: the link is a text file."""
+    """Return the sources as a system without symbolic links checks them out: the link is a text file."""
     folder = copied(source, tmp_path / "source")
     (folder / LINK).unlink()
     (folder / LINK).write_text("../backends", encoding="utf-8")
@@ -100,7 +100,7 @@ def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has the wheel, and what pip installs of its own accord for it: nothing else."""
+    """Return an environment with the wheel and its required dependencies only."""
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=False)
     interpreter = folder / "bin" / "python"
@@ -110,7 +110,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has nothing."""
+    """Return an environment without packages."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False)
     return folder / "bin" / "python"
@@ -145,7 +145,7 @@ def test_a_clone_needs_no_install(source: Path, bare: Path) -> None:
 
 
 def test_a_clone_asks_its_frameworks(source: Path, bare: Path) -> None:
-    """Each is asked in a process of its own, which finds the clone too."""
+    """A subprocess asks each framework, and finds the clone too."""
     packages = {**TYPED, "PYTHONPATH": str(Path(numpy.__file__).parents[1])}
     printed = run(bare, "-m", "gradclip", "backends", "--json", cwd=source, **packages)
     entries = {entry["name"]: entry for entry in json.loads(printed)["backends"]}
@@ -169,7 +169,7 @@ def test_the_metadata(wheel: Path) -> None:
     assert (fields["Name"], fields["Version"], fields["License-Expression"]) == ("gradclip", version, "Apache-2.0")
     assert f"gradclip-{version}.dist-info/licenses/LICENSE" in files
     required = fields.get_all("Requires-Dist") or []
-    assert all("extra ==" in requirement for requirement in required)  # nothing without an extra
+    assert all("extra ==" in requirement for requirement in required)  # every requirement belongs to an extra
     extras = set(fields.get_all("Provides-Extra") or [])
     assert extras == {*FRAMEWORKS, "keras", "demo", "migrate", "conformance", "monitor", "all"}
     everything = next(requirement for requirement in required if requirement.startswith("gradclip["))
@@ -206,7 +206,7 @@ def test_the_compiled_loops_need_nothing(python: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_compiler(source: Path, wheel: Path, tmp_path: Path) -> None:
-    """All but the compiled loops is installed, and clips."""
+    """Everything except the compiled loops is installed, and clips."""
     without = built(copied(source, tmp_path / "source"), "wheel", tmp_path / "wheel", CC="no-such-compiler")
     assert contents(wheel).keys() - contents(without).keys() == {"gradclip/backends/host/_kernels.abi3.so"}
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target", tmp_path / "site", without, cwd=tmp_path)
@@ -219,7 +219,7 @@ grads = [np.full(9, 2.0, dtype) for dtype in ("float16", "float32", "float64")]
 print(kernels.KINDS, gradclip.clip_grad_norm_(grads, 1.0), round(float(grads[1][0]), 4))
 """
     paths = tmp_path / "site", Path(numpy.__file__).parents[1]
-    printed = run(sys.executable, "-I", "-S", "-c", code, *paths, cwd=tmp_path)  # -S: what is installed here counts for nothing
+    printed = run(sys.executable, "-I", "-S", "-c", code, *paths, cwd=tmp_path)  # -S hides the installed packages
     assert printed.split() == ["{}", "10.392304845413264", "0.1925"]
 
 

@@ -1,4 +1,4 @@
-"""Imports Paddle before the tests of this folder do, because its import warns, and a warning is an error here."""
+"""Imports Paddle before the tests of this folder do: its import warns, and here a warning is an error."""
 
 from __future__ import annotations
 

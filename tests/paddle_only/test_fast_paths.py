@@ -1,4 +1,4 @@
-"""The lane of the host's memory: what is special to Paddle, and to tensors that are large or of other layouts."""
+"""The host lane of Paddle: its special cases, large tensors, and unusual memory layouts."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ pytestmark = pytest.mark.usefixtures("compiled")
 
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done piece by piece, and what is done to large tensors, is done to some that are soon computed."""
+    """Lower the thresholds for blocks and large tensors, so that small tensors reach these paths."""
     monkeypatch.setattr(lanes, "_PIECE", BLOCK)
     monkeypatch.setattr(lanes, "_LARGE", LARGE)
 
 
 def gradients(name: str, dtype: str) -> list[Any]:
-    """The last one is transposed, where it is a matrix."""
+    """Return gradients; the last one is transposed, if it is a matrix."""
     rng = np.random.default_rng(0)
     made = [framework.make(rng.standard_normal(shape), dtype) for shape in SHAPES[name]]
     return [*made[:-1], made[-1].t()] if made[-1].ndim == 2 else made
@@ -65,7 +65,7 @@ def clipped(grads: list[Any], rule: Rule, in_place: bool) -> tuple[list[Any], An
 @pytest.mark.parametrize("limit", [0.01, 1e6], ids=["clipped", "not clipped"])
 @pytest.mark.parametrize("form", ["in place", "new", "object"])
 def test_by_several_threads(form: str, limit: float, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which Paddle takes where ``OMP_NUM_THREADS`` says so."""
+    """Paddle takes the number of threads from ``OMP_NUM_THREADS``."""
     monkeypatch.setattr(kernels, "LARGE", 1 << 10)
     monkeypatch.setattr(kernels, "PART", 1 << 8)
     monkeypatch.setattr(threads, "cores", lambda: 2)
@@ -90,7 +90,7 @@ def test_by_several_threads(form: str, limit: float, name: str, dtype: str, monk
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RULES)
 def test_many_that_are_transposed(name: str, dtype: str) -> None:
-    """Which are whole, and in another order than their elements."""
+    """Transposed tensors fill their memory, but in another order."""
     rng = np.random.default_rng(1)
     values = [rng.standard_normal((5, 7)) for _ in range(MANY + 2)]
     transposed = [framework.make(v.T.copy(), dtype).t() for v in values]
@@ -98,7 +98,7 @@ def test_many_that_are_transposed(name: str, dtype: str) -> None:
     expected, _ = clipped([framework.make(v, dtype) for v in values], RULES[name](0.5), False)
     by_object = gradclip.ClipGradByNorm(0.5)([(None, framework.make(v.T.copy(), dtype).t()) for v in values])
     for this, wanted, (_, other), value in zip(found, expected, by_object, values, strict=True):
-        assert ulps(this, wanted, dtype) <= (8 if dtype == "float64" else 1)  # the squares are added in another order
+        assert ulps(this, wanted, dtype) <= (8 if dtype == "float64" else 1)  # another order of summation
         assert np.array_equal(np.sign(framework.read(other)), np.sign(value))
 
 
@@ -168,7 +168,7 @@ def test_zeros_keep_their_sign(size: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("bounds", [(-0.5, 0.25), (-math.inf, 0.25), (0.0, 0.0), (0.1, 0.2), (-1e300, 1e300)], ids=str)
 def test_every_element_is_clipped_alike(bounds: tuple[float, float], dtype: str) -> None:
-    """Wherever it lies: operations take several at a time, and the rest one by one."""
+    """The position of an element makes no difference: vector operations take several at a time, the rest go one by one."""
     values = np.array([math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0, 1e-40, -7.0, 0.3], dtype)
     rule = tensorflow.clip_by_value(*bounds)
     for size in (1, 7, 37, LARGE + 5):
@@ -186,7 +186,7 @@ def test_every_element_is_clipped_alike(bounds: tuple[float, float], dtype: str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("bounds", [(2.0, None), (0.0, -2.0), (3.0, 0.5)])
 def test_by_value_an_optimizer_is_given_the_gradient_itself(bounds: tuple[float, float | None], dtype: str) -> None:
-    """Where nothing of it is clipped, which a NaN or the last element can say, and the compiled loops see that."""
+    """If no element is clipped, it gets the same object; the compiled loops check that, also for a NaN and the last element."""
     upper, lower = bounds[0], -bounds[0] if bounds[1] is None else bounds[1]
     inside = (upper + lower) / 2
     for size, transposed in ((BLOCK, False), (LARGE, False), (LARGE, True)):
@@ -204,7 +204,7 @@ def test_by_value_an_optimizer_is_given_the_gradient_itself(bounds: tuple[float,
 
 
 def test_bounds_that_cross() -> None:
-    """The lower one counts, as in the formula."""
+    """The lower bound wins, as in the formula."""
     for size in (4, LARGE):
         for clip in (gradclip.clip, gradclip.clip_):
             x = paddle.full([size], 9.0)

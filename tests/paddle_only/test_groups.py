@@ -1,4 +1,4 @@
-"""Groups by the names of Paddle's parameters, in pairs and in the slot of an optimizer."""
+"""Groups by the names of Paddle's parameters, in pairs and in an optimizer's slot."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_in_the_slot_of_an_optimizer() -> None:
 
 @pytest.mark.parametrize("missing", ["a gradient", "a parameter group", "need_clip"])
 def test_a_pattern_may_match_nothing_in_a_step(missing: str) -> None:
-    """What the slot is given is not all that the groups are for."""
+    """The slot may receive only some of the parameters that the patterns are for."""
     held = parameters()
     if missing == "a gradient":
         held[2].clear_gradient(False)

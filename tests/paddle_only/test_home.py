@@ -14,11 +14,11 @@ from vectors.cases import Case
 import gradclip
 from gradclip.dialects import paddle as dialect
 
-of_any_dtype = paddle.base.framework.EagerParamBase.from_tensor  # create_parameter makes no complex ones
+of_any_dtype = paddle.base.framework.EagerParamBase.from_tensor  # create_parameter makes no complex parameters
 
 
 def hold(grads: list[Any]) -> list[Any]:
-    """Parameters with these gradients, one for one object; Paddle copies a gradient that is assigned."""
+    """Return parameters with these gradients, one for each distinct object; Paddle copies an assigned gradient."""
     made: dict[int, Any] = {}
     for gradient in grads:
         if gradient is not None and id(gradient) not in made:
@@ -42,7 +42,7 @@ def ours(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
 
 
 def pairs(make: Any) -> Run:
-    """A clip of (parameter, gradient) pairs, made with its limit."""
+    """Adapt a clip of (parameter, gradient) pairs that is constructed with its limit."""
 
     def run(grads: list[Any], limit: Any) -> Outcome:
         returned = make(limit)([(paddle.zeros([1]), g) for g in grads])

@@ -1,4 +1,4 @@
-"""Paddle's own clips against gradclip's classes and the paddle dialect, in what the recorded cases leave out."""
+"""Paddle's own clips against gradclip's classes and the paddle dialect, in behaviours that the recorded cases omit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OURS = SimpleNamespace(
 
 _BELOW = "the operation below ClipGradByNorm, which the cases replay"
 _F20 = "case F20 replays the clips of 2**25 ones"
-#: what is recorded and has no counterpart here, and why
+#: recorded behaviours without a counterpart here, with the reason
 _CRASHES = (
     "reads memory that is not there: the process crashes more often than it raises; test_selected_rows.py has gradclip's side"
 )
@@ -152,7 +152,7 @@ def weight(need_clip: bool = True) -> Any:
 
 
 def each(see: Any) -> Any:
-    """A behaviour of all three classes, by the name of the function."""
+    """Register a behaviour for all three classes, under the function's name."""
     for name in CLASSES:
         of(f"paddle.nn.{name}", see.__name__.replace("_", " "), kind=name)(lambda api, kind: see(getattr(api, kind)))
     return see

@@ -1,4 +1,4 @@
-"""What Paddle's slots tell of their last clip, in dynamic mode and in a program."""
+"""Paddle's slots record their last clip, in dynamic mode and in a program."""
 
 from __future__ import annotations
 

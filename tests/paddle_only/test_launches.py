@@ -1,4 +1,4 @@
-"""What a clip launches on an accelerator, counted on the host: gradients there pass for an accelerator's."""
+"""The launches of a clip on an accelerator, counted on the host, whose tensors stand in for an accelerator's."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ import gradclip
 from gradclip.backends.paddle import PaddleBackend, lanes, launches, versions
 from gradclip.dialects import keras, tensorflow, torch
 
-#: operators of Paddle that are several kernels on a GPU: clip_by_norm reduces, and then writes the product; Paddle 3.3,
+#: kernels on a GPU for one operator of Paddle: clip_by_norm reduces, then writes the product; Paddle 3.3,
 #: paddle/phi/kernels/gpu/clip_by_norm_kernel.cu. check_finite_and_unscale inverts its divisor first; gpu/amp_kernel.cu
 SEVERAL = {"clip_by_norm": 2, "check_finite_and_unscale_": 2}
-DTYPES = ("float32", "bfloat16")  # the host has no kernels for the products of float16
+DTYPES = ("float32", "bfloat16")  # the host cannot multiply float16
 
 
 def divided_on_the_host(halves: list[Any], divisor: Any) -> None:
-    """As :func:`versions.divide_` for bfloat16, which Paddle has on accelerators only; without an operation of Paddle."""
+    """Do what :func:`versions.divide_` does for bfloat16. Paddle's operation needs an accelerator, so NumPy computes it."""
     factor = np.float32(1) / np.frombuffer((ctypes.c_float * 1).from_address(divisor.data_ptr()), np.float32)
     for x in halves:
         size = math.prod(x.shape)
@@ -45,7 +45,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def made(found: collections.Counter[str]) -> Iterator[None]:
-    """Counts the dtypes that operations return, and the calls of what is done here without Paddle."""
+    """Count the dtypes that operations return, and the calls that replace Paddle's operations here."""
 
     def watched(operation: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -69,7 +69,7 @@ def made(found: collections.Counter[str]) -> Iterator[None]:
 
 
 def launched(call: Callable[[], Any]) -> tuple[int, collections.Counter[str]]:
-    """How many kernels a call launches, as Paddle's profiler has them, and what it makes."""
+    """Return how many kernels a call launches, according to Paddle's profiler, and the result dtypes."""
     kernels: collections.Counter[str] = collections.Counter()
     found: collections.Counter[str] = collections.Counter()
     with made(found):
@@ -95,9 +95,9 @@ def gradients(count: int, dtype: str) -> list[Any]:
 
 PARAMETER = paddle.zeros([3])
 RULES = {"global": torch.clip_grad_norm(0.5), "each": keras.clipnorm(0.5), "p = 1": torch.clip_grad_norm(0.5, 1.0)}
-#: clip_by_norm has the coefficient in its second kernel, and returns neither that nor the norm, which are tensors of gradclip's
-#: result; those are a dozen launches for any number of gradients. A half is converted on the way, three times for each.
-#: The least of two numbers, which keeps a NaN, is three launches in Paddle 3.0
+#: clip_by_norm computes the coefficient in its second kernel, and returns neither it nor the norm; gradclip returns both as
+#: tensors, in a dozen launches for any number of gradients. A half needs three conversions each.
+#: In Paddle 3.0 the smaller of two numbers takes three launches if it must keep a NaN
 OLD = 0 if versions.minimum is paddle.minimum else 2
 MORE = {"global": 4 + OLD, "each": 14 + OLD}
 CLIPS = {"global": "ClipGradByGlobalNorm", "each": "ClipGradByNorm"}
@@ -111,7 +111,7 @@ def test_no_more_than_the_native(scope: str, count: int, dtype: str, limit: floa
     native, ours = getattr(paddle.nn, CLIPS[scope])(limit), getattr(gradclip, CLIPS[scope])(limit)
     given = [(PARAMETER, x) for x in gradients(count, "float32")]
     theirs, _ = launched(lambda: native(given))
-    if dtype != "float32" and scope == "global":  # the host lacks the kernels
+    if dtype != "float32" and scope == "global":  # the host has no such kernels
         theirs += count + 1  # Paddle converts the norm, and the coefficient for each gradient
     given = [(PARAMETER, x) for x in gradients(count, dtype)]
     mine, dtypes = launched(lambda: ours(given))
@@ -124,7 +124,7 @@ def test_no_more_than_the_native(scope: str, count: int, dtype: str, limit: floa
 @pytest.mark.parametrize("dtype", [*DTYPES, "float64"])
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_what_it_computes(rule: gradclip.Rule, dtype: str, in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is what the reference computes, and nobody looks at a value."""
+    """The results equal the reference's, and the host reads no value."""
     rng = np.random.default_rng(0)
     values = [rng.normal(size=shape) for shape in ((3, 4), (5,), (), (40, 41))]
     clip = gradclip.clip_ if in_place else gradclip.clip
@@ -159,7 +159,7 @@ def an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rule", [*RULES.values(), tensorflow.clip_by_norm(0.5, axes=[0])], ids=[*RULES, "axes"])
 def test_programs_for_accelerators(rule: gradclip.Rule, dtype: str) -> None:
-    """No float64 but for float64, and no branch, for which an accelerator waits."""
+    """A program has no float64 unless the gradients do, and no branch: an accelerator would synchronise."""
     rng = np.random.default_rng(0)
     fed = [rng.normal(size=shape).astype(dtype) for shape in ((3, 4), (5,), (400, 401))]
     texts = []

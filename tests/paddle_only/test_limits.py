@@ -1,4 +1,4 @@
-"""A limit that follows the run inside of Paddle's static programs: they carry its state from run to run."""
+"""A limit that follows the run, in Paddle's static programs: they keep its state from run to run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rule_of(name: str) -> Any:
 
 
 class Program:
-    """Two weights of which a step takes their clipped gradients."""
+    """A program with two weights; a step subtracts their clipped gradients."""
 
     def __init__(self, rule: Any, monitor: Any = None) -> None:
         self.main, startup = paddle.static.Program(), paddle.static.Program()
@@ -44,7 +44,7 @@ class Program:
         self.executor.run(startup)
 
     def step(self, sizes: np.ndarray, fetched: Any = None) -> list[np.ndarray]:
-        """The clipped gradients, or what else is fetched."""
+        """Run a step, and return the clipped gradients, or what is fetched."""
         weights = [paddle.static.global_scope().find_var(f"w{i}").get_tensor() for i in range(2)]
         for weight in weights:
             weight.set(START, paddle.CPUPlace())

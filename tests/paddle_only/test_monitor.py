@@ -1,4 +1,4 @@
-"""The monitor in Paddle's ``grad_clip=``: in dynamic mode it is told of each step, in a static program the program counts."""
+"""The monitor in Paddle's ``grad_clip=``: it counts each step, in dynamic mode and in a static program."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_program_with_groups() -> None:
 
 
 def test_the_numbers_of_steps_in_to_static() -> None:
-    """Inside of a step that ``to_static`` runs the clip is run as it is, and tells the monitor."""
+    """In a step under ``to_static`` the clip runs as plain Python, and updates the monitor."""
     monitor, weight = gradclip.Monitor(), paddle.create_parameter([1], "float32")
     clip = grad_clip(torch.clip_grad_norm(1.0), monitor=monitor)
     optimizer = paddle.optimizer.SGD(0.0, parameters=[weight], grad_clip=clip)
@@ -117,7 +117,7 @@ def test_pairs_have_norms_and_not_those_of_their_parameters() -> None:
 
 
 def test_a_step_that_is_not_finite_is_left_out() -> None:
-    """As docs/monitor.md says; GradScaler does nothing on the CPU."""
+    """docs/monitor.md says this; GradScaler does nothing on the CPU."""
     weight = paddle.create_parameter([1], "float32")
     optimizer = paddle.optimizer.Adam(0.1, parameters=[weight])
     before = weight.numpy().copy()

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface
 
 
 def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Like MNIST: 784 pixels, most of them black. The first is brighter, so that more of its gradients are clipped."""
+    """Return batches like MNIST: 784 pixels, most of them black. The first is brighter, so that its gradients are larger."""
     rng = np.random.default_rng(0)
     for brightness in (30.0, 5.0, 1.0):
         pixels = np.where(rng.random((32, 784)) < 0.8, 0.0, rng.random((32, 784))) * brightness
@@ -47,7 +47,7 @@ def initial() -> list[np.ndarray]:
 
 
 def network() -> Callable[[Any, Any], Any]:
-    """The loss of a 784-128-64-10 classifier with relu, relu and softmax."""
+    """Return the loss of a 784-128-64-10 classifier with relu, relu and softmax."""
     values = initial()
     attributes = [paddle.ParamAttr(initializer=paddle.nn.initializer.Assign(value)) for value in values]
     layers = [paddle.nn.Linear(*values[i].shape, attributes[i], attributes[i + 1]) for i in (0, 2, 4)]
@@ -156,7 +156,7 @@ def test_a_program_is_what_it_is_in_dynamic_mode(rule: gradclip.Rule, dtype: str
 @pytest.mark.parametrize("each", [True, False])
 @pytest.mark.parametrize("limit", [0.5, 3.5, 1e9])
 def test_small_gradients_of_one_shape_are_stacked(shapes: list[tuple[int, ...]], each: bool, limit: float) -> None:
-    """In fewer operations than there are gradients, in the order in which they were given, and to the bit if not clipped."""
+    """They take fewer operations than there are gradients, keep their order, and stay bit for bit the same if not clipped."""
     rng, operations = np.random.default_rng(0), []
     fed = [(rng.standard_normal(shape) * (i + 1) / 4).astype(np.float32) for i, shape in enumerate(shapes)]
     rule = paddle_dialect.clip_grad_by_norm(limit) if each else paddle_dialect.clip_grad_by_global_norm(limit)
@@ -183,7 +183,7 @@ def test_small_gradients_of_one_shape_are_stacked(shapes: list[tuple[int, ...]],
 def test_a_large_gradient_is_read_in_blocks(
     shape: tuple[int, ...], size: float, has_derivative: bool, on_host_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal elements, whose sum drifts most; also where their squares overflow, or vanish, in float32."""
+    """A sum of equal elements drifts most; their squares may also overflow or underflow in float32."""
     monkeypatch.setattr(program, "ON_HOST_ONLY", on_host_only)
     array = np.full(shape, size, np.float32)
 
@@ -199,10 +199,10 @@ def test_a_large_gradient_is_read_in_blocks(
 
 @pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), tensorflow.clip_by_norm(1.0)], ids=["global", "each"])
 def test_a_large_gradient_is_not_overwritten_while_it_is_read(rule: gradclip.Rule) -> None:
-    """A program may let its last operation on a value write over it; the norm reads it as rows of the same memory."""
+    """A program may let the last operation on a value reuse its memory; the norm reads that memory as rows."""
 
     def build(g: Any) -> list[Any]:
-        made = g + 1  # what a program is fed itself it never overwrites
+        made = g + 1  # a program never overwrites its own inputs
         measured = gradclip.norm([made], rule)
         return [measured[0] if isinstance(measured, list) else measured, paddle.nn.functional.relu(made)]
 
@@ -236,7 +236,7 @@ def test_the_derivative_of_a_large_norm(count: int) -> None:
 
 
 def test_unclipped_to_the_bit() -> None:
-    """Also where the process has used a 0 before, for which a program then takes any -0 of an operation."""
+    """It holds even after the process used a 0: then a program treats any -0 in an operation as that 0."""
     gradient = np.array([[0.0, -0.0, 1e-40], [0.5, -0.25, 0.1]], np.float32)
     run(lambda g: [paddle.scale(g, 2.0, bias=0.0)], gradient)
     for rule in (torch.clip_grad_norm(9.0), tensorflow.clip_by_norm(9.0, axes=[0]), optax.clip(9.0)):
@@ -246,7 +246,7 @@ def test_unclipped_to_the_bit() -> None:
 
 @pytest.mark.parametrize("limit", [1.0 + 2**-40, 1.0 - 2**-40])
 def test_a_limit_of_a_program_has_64_bits(limit: float) -> None:
-    """A Python number beside a float64 value of a program is a float32 to Paddle."""
+    """Paddle makes a Python number a float32, even beside a float64 value of a program."""
     (got,) = run(lambda g: gradclip.clip([g], tensorflow.clip_by_norm(limit)).grads, np.array([1.0]))
     assert got == min(limit, 1.0)
 
@@ -261,7 +261,7 @@ def test_every_element_is_clipped_by_value(bounds: tuple[float, float], dtype: s
         g.stop_gradient = not has_derivative
         return [gradclip.clip(g, tensorflow.clip_by_value(*bounds)).grads]
 
-    for shift in range(len(values)):  # several are clipped at a time, and the rest one by one
+    for shift in range(len(values)):  # vector operations clip several at a time, the rest go one by one
         array = np.resize(np.roll(values, shift), 37)
         wanted = np.maximum(np.minimum(array, bounds[1]), bounds[0]).astype(dtype)
         for known in (True, False):
@@ -286,7 +286,7 @@ def test_a_finite_float64_has_a_finite_norm(values: list[float], order: float) -
 
 
 def test_pairs_of_a_program() -> None:
-    """As append_backward returns them: no drop-in needed."""
+    """append_backward returns pairs, and clip accepts them without a drop-in."""
     with static_mode():
         program, startup = paddle.static.Program(), paddle.static.Program()
         with paddle.static.program_guard(program, startup):
@@ -336,7 +336,7 @@ def test_the_derivative_in_a_program(rule: gradclip.Rule) -> None:
 
 
 def test_a_gradient_with_a_history() -> None:
-    """What ``create_graph=True`` leaves in ``.grad`` is clipped as a function of the parameter; a plain one is not recorded."""
+    """With ``create_graph=True`` a clipped ``.grad`` stays a function of the parameter; other gradients are not recorded."""
     parameter = paddle.create_parameter([2], "float64", default_initializer=paddle.nn.initializer.Assign(np.array([1.0, 2.0])))
     (gradient,) = paddle.grad((parameter**3).sum(), [parameter], create_graph=True)
     clipped = gradclip.clip(gradient, tensorflow.clip_by_norm(1.0)).grads
@@ -356,7 +356,7 @@ def test_a_gradient_with_a_history() -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["in a new process", "after another call"])
 @pytest.mark.parametrize("full_graph", [True, False])
 def test_to_static_calls_it_as_it_is(call: str, first: bool, full_graph: bool, tmp_path: Path) -> None:
-    """Also where that is the first call of all, and so loads the backend."""
+    """It also works as the very first call, which loads the backend."""
     lines = ["import warnings", "with warnings.catch_warnings():", "    warnings.simplefilter('ignore')", "    import paddle"]
     lines += ["import gradclip", "from gradclip.dialects import torch", "RULE = torch.clip_grad_norm(1.0)"]
     lines += ["warnings.simplefilter('error')", "def traced(a, b):", f"    return gradclip.{call}"]
@@ -371,7 +371,7 @@ def test_to_static_calls_it_as_it_is(call: str, first: bool, full_graph: bool, t
 
 
 def test_to_static_in_its_default_mode() -> None:
-    """Between two programs, whatever the result: what Paddle takes for an operation may return no dataclass."""
+    """It breaks the graph for any result type: Paddle lets no function that it treats as an operation return a dataclass."""
     a, b = paddle.to_tensor([3.0, 4.0]), paddle.to_tensor([12.0])
 
     def whole(a: Any, b: Any) -> Any:

@@ -1,4 +1,4 @@
-"""SelectedRows, the gradients of ``nn.Embedding(sparse=True)``: as their dense counterparts, and never made dense."""
+"""SelectedRows, the gradients of ``nn.Embedding(sparse=True)``: clipped like their dense counterparts, and never made dense."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradclip.dialects import optax, tensorflow, torch
 IDS = [1, 3, 1]  # a duplicate row: the gradient of row 1 is [6, 8]
 UPSTREAM = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 DENSE = np.array([[0.0, 0.0], [6.0, 8.0], [0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])
-NORM = float(np.linalg.norm(DENSE))  # 11.18; of the rows unmerged 9.54
+NORM = float(np.linalg.norm(DENSE))  # 11.18; without merging the rows 9.54
 OURS = {
     "ClipGradByNorm": lambda: gradclip.ClipGradByNorm(2.0),
     "ClipGradByGlobalNorm": lambda: gradclip.ClipGradByGlobalNorm(2.0),
@@ -30,7 +30,7 @@ OURS = {
 
 @pytest.fixture(params=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The dtype that layers make their parameters of."""
+    """The default dtype of layers' parameters."""
     before = paddle.get_default_dtype()
     paddle.set_default_dtype(request.param)
     yield request.param
@@ -48,7 +48,7 @@ def backward(embedding: Any, dtype: str = "float32") -> None:
     (embedding(paddle.to_tensor(IDS)) * paddle.to_tensor(UPSTREAM, dtype=dtype)).sum().backward()
 
 
-# not Adam: Paddle's own takes other steps for SelectedRows than for the same dense gradient, with or without a clip
+# no Adam: Paddle's own steps for SelectedRows differ from those for the same dense gradient, with or without a clip
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "SGD": lambda **k: paddle.optimizer.SGD(0.5, **k),
     "Momentum": lambda **k: paddle.optimizer.Momentum(0.5, **k),

@@ -1,4 +1,4 @@
-"""What the checks share: distributed tensors, exact norms, agreement between processes, and the collectives that were run."""
+"""Shared by the checks: distributed tensors, exact norms, agreement between processes, and counted collectives."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def world() -> dist.ProcessMesh:
 
 @functools.cache
 def square() -> dist.ProcessMesh:
-    """Two by two of four processes."""
+    """Return a mesh of four processes, two by two."""
     return dist.ProcessMesh([[0, 1], [2, 3]], dim_names=["dp", "tp"])
 
 
 def random(shape: Sequence[int], seed: int, dtype: str = "float32") -> paddle.Tensor:
-    """The same on every process, and exactly of the dtype."""
+    """Return the same tensor on every process; the dtype represents its values exactly."""
     return paddle.to_tensor(np.random.default_rng(seed).standard_normal(shape), "float32").astype(dtype)
 
 
 def placed(x: paddle.Tensor, mesh: Any, *placements: Any) -> paddle.Tensor:
     if x.dtype not in (paddle.bfloat16, paddle.float16):
         return dist.shard_tensor(x, mesh, list(placements))
-    wide = dist.shard_tensor(x.astype("float32"), mesh, list(placements))  # Paddle 3.3.1 cuts no halves on a CPU
+    wide = dist.shard_tensor(x.astype("float32"), mesh, list(placements))  # on a CPU Paddle 3.3.1 cannot split halves
     return versions.dtensor_from_local(wide._local_value().astype(x.dtype), mesh, list(placements))
 
 
 def addends(x: paddle.Tensor, mesh: Any) -> paddle.Tensor:
-    """A tensor that is the sum of what the processes of a mesh of one dimension hold."""
+    """Return a tensor that is the sum of the processes' local tensors, on a mesh of one dimension."""
     mine = x * (1.0 + dist.get_rank())
     return versions.dtensor_from_local(mine, mesh, [Partial()])
 
@@ -51,12 +51,12 @@ def array(x: paddle.Tensor) -> np.ndarray:
 
 
 def exact(tensors: Sequence[paddle.Tensor], order: float = 2.0) -> float:
-    """The norm over all elements, in arithmetic of 120 bits."""
+    """Return the norm over all elements, computed with 120 bits."""
     return float(oracle.norm(np.concatenate([array(x).ravel() for x in tensors]), order))
 
 
 def agree(value: Any) -> None:
-    """All processes have the same, to the bit."""
+    """Assert that all processes have the same value, bit for bit."""
     found: list[Any] = []
     dist.all_gather_object(found, repr(value))
     assert len(set(found)) == 1, found
@@ -68,14 +68,14 @@ def close(got: Any, want: Any, dtype: str = "float32", at_most: float = 4) -> No
 
 
 def local(x: paddle.Tensor) -> np.ndarray:
-    """What this process holds of a gradient, and nothing of an empty part."""
+    """Return this process's part of a gradient; nothing for an empty part."""
     held = x._local_value() if x.is_dist() else x
     return array(held) if held._is_initialized() else np.zeros(held.shape)
 
 
 @contextlib.contextmanager
 def traffic() -> Iterator[list[int]]:
-    """The bytes that this process puts into each collective that gradclip runs."""
+    """Record the bytes that this process puts into each collective of gradclip."""
     sent: list[int] = []
     gather, reshard = dist.all_gather, dist.reshard
 
@@ -97,7 +97,7 @@ def traffic() -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def as_on_a_device() -> Iterator[None]:
-    """Where a look at a value is not free all is done with tensors: here by saying that it is not."""
+    """Compute everything with tensors, as where reading a value costs a synchronisation."""
     looks = PaddleBackend.is_concrete
     PaddleBackend.is_concrete = lambda self, tensors: False
     try:

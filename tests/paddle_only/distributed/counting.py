@@ -1,4 +1,4 @@
-"""Collectives and bytes of a clip of distributed tensors on two processes, counted.
+"""Counts the collectives and bytes of a clip of distributed tensors on two processes.
 
 ``python -m paddle.distributed.launch --nproc_per_node 2 counting.py results.md`` writes the table of ``docs/distributed.md``.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.update(GLOG_v="4")  # Paddle's own log, read once while it is imported, names each collective that its C++ runs
+os.environ.update(GLOG_v="4")  # Paddle logs each collective of its C++ code; it reads this once, on import
 
 import frameworks.paddle  # noqa: F401  (its import warns)
 import paddle
@@ -28,7 +28,7 @@ PLACEMENTS = {"sharded (`Shard`)": Shard(0), "replicated (`Replicate`)": Replica
 
 
 def made(placement: Any) -> list[tuple[Any, Any]]:
-    """So many parameters of four elements, with gradients."""
+    """Return this many parameters of four elements, with gradients."""
     x, pairs = paddle.ones([4]), []
     for _ in range(COUNT):
         p = placed(paddle.create_parameter([4], "float32"), world(), Replicate() if placement.is_partial() else placement)
@@ -38,7 +38,7 @@ def made(placement: Any) -> list[tuple[Any, Any]]:
 
 
 def logged(call: Callable[[], Any]) -> int:
-    """How many collectives Paddle logs in a call."""
+    """Count the collectives that Paddle logs in a call."""
     with tempfile.TemporaryFile() as log:
         kept = os.dup(2)
         os.dup2(log.fileno(), 2)
@@ -71,7 +71,7 @@ def main() -> None:
     lines += [row(name, placement) for name, placement in PLACEMENTS.items()]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.barrier()  # if one process exits while another still sends, the other aborts
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A process that dies before a clip: what the other is told, and when.
+"""A process dies before a clip: the error that the other gets, and when.
 
 ``python -m paddle.distributed.launch --nproc_per_node 2 dying.py results.json``
 """
@@ -23,9 +23,9 @@ def main() -> None:
     dist.init_parallel_env()
     rule, group = dialect.clip_grad_norm(1.0), dist.get_group()
     gradient = paddle.to_tensor([30.0, 40.0])
-    gradclip.norm([gradient], rule, reduce=group)  # with both it goes well
+    gradclip.norm([gradient], rule, reduce=group)  # with both processes it succeeds
     if dist.get_rank() == 1:
-        time.sleep(1)  # until the other waits
+        time.sleep(1)  # until the other process waits
         os._exit(0)
     began, told = time.monotonic(), ""
     try:
@@ -34,7 +34,7 @@ def main() -> None:
         told = f"{type(error).__name__}: {error}"
     results = {"told": told, "took": time.monotonic() - began, "gradient": gradient.tolist()}
     Path(sys.argv[1]).write_text(json.dumps(results), encoding="utf-8")
-    os._exit(0)  # there is nobody left to say goodbye to
+    os._exit(0)  # the usual shutdown would wait for the dead process
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Models under Paddle's own engines, trained as the same model in one process."""
+"""Models under Paddle's own engines match the same model, trained in one process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT = 0.05
 
 
 def net() -> paddle.nn.Layer:
-    """The same weights on every process."""
+    """Return a model with the same weights on every process."""
     model = paddle.nn.Sequential(paddle.nn.Linear(8, 12), paddle.nn.ReLU(), paddle.nn.Linear(12, 4))
     for seed, p in enumerate(model.parameters()):
         p.set_value(random(p.shape, seed) * 0.5)
@@ -38,7 +38,7 @@ def batches(count: int = 3) -> list[paddle.Tensor]:
 
 
 def mine(x: paddle.Tensor) -> paddle.Tensor:
-    """This process's share of a batch."""
+    """Return this process's share of a batch."""
     return x.chunk(dist.get_world_size())[dist.get_rank()]
 
 
@@ -50,14 +50,14 @@ def train(model: Any, optimizer: Any, data: list[Any]) -> None:
 
 
 def trained(clip: Any) -> list[np.ndarray]:
-    """The parameters of the model that one process trains."""
+    """Return the parameters that one process trains alone."""
     model = net()
     train(model, paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=clip), batches())
     return [array(p) for p in model.parameters()]
 
 
 def alike(parameters: list[Any], wanted: list[np.ndarray], tolerance: float = 2e-5) -> None:
-    """Adam turns the sign of a gradient near 0 into a step, so that it cannot be ulps."""
+    """Compare with a tolerance, not in ulp: Adam turns the sign of a gradient near 0 into a step."""
     for p, want in zip(parameters, wanted, strict=True):
         np.testing.assert_allclose(array(dist.unshard_dtensor(p) if p.is_dist() else p), want, rtol=0, atol=tolerance)
 
@@ -66,7 +66,7 @@ def alike(parameters: list[Any], wanted: list[np.ndarray], tolerance: float = 2e
 
 
 def check_data_parallel_needs_nothing() -> None:
-    """It has averaged the gradients before the clip: each process's own norm is that of all."""
+    """Paddle averages the gradients before the clip: each process's own norm is the norm of all."""
     for clip in (
         gradclip.ClipGradByGlobalNorm(LIMIT),
         grad_clip(dialect.clip_grad_norm(LIMIT)),
@@ -88,7 +88,7 @@ def check_data_parallel_in_the_loop() -> None:
     with traffic() as sent:
         norm = gradclip.clip_grad_norm_(model.parameters(), LIMIT)
     assert sent == []
-    close(float(norm), wanted, at_most=64)  # an average of means rounds otherwise than the mean
+    close(float(norm), wanted, at_most=64)  # a mean of means is rounded differently
     agree(float(norm))
     close(exact([p.grad for p in model.parameters()]), LIMIT, at_most=64)
 
@@ -105,7 +105,7 @@ def distributed(placements: Callable[[Any], Any]) -> paddle.nn.Layer:
 
 
 def sharded_steps(clip: Any, stage: Any, batch: Any) -> list[Any]:
-    """Train with ``shard_optimizer`` on batches that are placed so; the parameters."""
+    """Train with ``shard_optimizer`` on batches with these placements; return the parameters."""
     model = distributed(lambda p: Replicate())
     inner = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=clip)
     optimizer = dist.shard_optimizer(inner, stage and stage("x"))
@@ -114,7 +114,7 @@ def sharded_steps(clip: Any, stage: Any, batch: Any) -> list[Any]:
 
 
 def check_shard_optimizer() -> None:
-    """Gradients in parts: gradclip's classes, and any rule, in the slot."""
+    """Gradients in shards: gradclip's classes, and any rule, in the slot."""
     dist.auto_parallel.set_mesh(world())
     for stage in (None, dist.ShardingStage1, dist.ShardingStage2):
         for clip in (
@@ -126,7 +126,7 @@ def check_shard_optimizer() -> None:
 
 
 def check_shard_optimizer_on_split_batches() -> None:
-    """Gradients that are sums over the processes until the optimizer wants them."""
+    """The gradients are partial sums until the optimizer needs them."""
     for clip in (
         gradclip.ClipGradByGlobalNorm(LIMIT),
         grad_clip(dialect.clip_grad_norm(LIMIT)),
@@ -136,7 +136,7 @@ def check_shard_optimizer_on_split_batches() -> None:
 
 
 class Scale(paddle.nn.Layer):
-    """Of weights that no sum runs along, because a CPU cannot scatter sums."""
+    """Its weights need no sum over a split dimension: a CPU has no reduce-scatter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ def check_split_weights() -> None:
 
 
 def check_parameters_that_are_not_to_be_clipped() -> None:
-    """``need_clip=False``, set before the parameter is split: no part of the norm, on any process, and left as it is."""
+    """With ``need_clip=False``, set before the split, a parameter counts in no norm on any process, and is not clipped."""
     whole = [random((4, 2), seed) for seed in range(3)]
     together, apart = exact([whole[0], whole[2]]), [exact([x]) for x in whole]
     for clip, norms in (
@@ -206,7 +206,7 @@ def check_parameters_that_are_not_to_be_clipped() -> None:
 
 
 def check_a_fused_rule_is_refused() -> None:
-    """``shard_optimizer`` says on any clip object that gradients are fused, and only Paddle's own listens."""
+    """``shard_optimizer`` marks any clip object for fused gradients, and only Paddle's own objects support them."""
     clip = grad_clip(dialect.clip_grad_norm(LIMIT))
     clip.should_comm_on_shard_dim = True
     p = paddle.create_parameter([2], "float32")
@@ -219,7 +219,7 @@ def check_a_fused_rule_is_refused() -> None:
 
 @contextlib.contextmanager
 def hybrid(**degrees: int) -> Iterator[Any]:
-    """Fleet's hybrid parallel mode, which warns of much."""
+    """Enter fleet's hybrid parallel mode; it emits many warnings."""
     strategy = fleet.DistributedStrategy()
     strategy.hybrid_configs = {"dp_degree": 1, "mp_degree": 1, "pp_degree": 1, "sharding_degree": 1} | degrees
     with warnings.catch_warnings():
@@ -232,7 +232,7 @@ def hybrid(**degrees: int) -> Iterator[Any]:
 
 
 def fleet_steps(clip: Any) -> tuple[Any, list[Any]]:
-    """Train; the object that is in the slot then, and the parameters."""
+    """Train, and return the clip object in the slot and the parameters."""
     model = net()
     inner = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=clip)
     optimizer = fleet.distributed_optimizer(inner)
@@ -241,7 +241,7 @@ def fleet_steps(clip: Any) -> tuple[Any, list[Any]]:
 
 
 def check_2_fleet_knows_the_class() -> None:
-    """Paddle's optimizer takes gradclip's class for its own, and puts the one in its place that knows the groups."""
+    """Paddle's optimizer accepts gradclip's class as its own, and replaces it by the clip that knows the groups."""
     wanted = trained(gradclip.ClipGradByGlobalNorm(LIMIT))
     with hybrid(sharding_degree=dist.get_world_size()):
         found, parameters = fleet_steps(gradclip.ClipGradByGlobalNorm(LIMIT))
@@ -251,7 +251,7 @@ def check_2_fleet_knows_the_class() -> None:
 
 
 def check_2_fleet_and_any_rule() -> None:
-    """Whose norm is over all gradients needs the group, and is refused without; by each one's own norm it does not."""
+    """A global norm needs the group, and raises without it; a norm for each gradient does not."""
     rule = dialect.clip_grad_norm(LIMIT)
     wanted, by_each = trained(grad_clip(rule)), trained(gradclip.ClipGradByNorm(LIMIT))
     with hybrid(sharding_degree=dist.get_world_size()) as groups:
@@ -263,7 +263,7 @@ def check_2_fleet_and_any_rule() -> None:
 
 
 def check_2_pipeline_degrees() -> None:
-    """Each process has a stage: Paddle's object in the slot has the norm of both, and so has the group in ``reduce=``."""
+    """Each process has a stage: Paddle's object in the slot computes the norm of both, and so does the group in ``reduce=``."""
     n, rank = dist.get_world_size(), dist.get_rank()
     gradients = [random((3, 2), seed) for seed in range(n)]
     with hybrid(pp_degree=n) as groups:
@@ -275,11 +275,11 @@ def check_2_pipeline_degrees() -> None:
         (_, got), *_ = ours([(p, gradients[rank])])
         (_, native), *_ = theirs([(p, gradients[rank].clone())])
     close(array(got), array(gradients[rank]) * LIMIT / exact(gradients))
-    np.testing.assert_allclose(array(native), array(got), rtol=3e-6)  # theirs adds 1e-6 to the norm
+    np.testing.assert_allclose(array(native), array(got), rtol=3e-6)  # Paddle adds 1e-6 to the norm
 
 
 def check_2_weights_in_parts_beside_replicas() -> None:
-    """Tensor parallel of fleet: a bias is the same on every process, so that no group has the norm."""
+    """Tensor parallel in fleet: every process has the same bias, so that no group can compute the norm."""
     n, p = dist.get_world_size(), paddle.create_parameter([2], "float32")
     with hybrid(mp_degree=n) as groups:
         for reduce in (None, groups.get_model_parallel_group()):
@@ -304,6 +304,6 @@ def check_2_what_does_not_run_on_a_cpu() -> None:
         with pytest.raises(AssertionError, match="Only support xpu, gpu and custom_device now, but this is cpu"):
             parallel(batches()[0])
     dist.auto_parallel.set_mesh(world())
-    for stage in (dist.ShardingStage1, dist.ShardingStage2, dist.ShardingStage3):  # of sums over processes
+    for stage in (dist.ShardingStage1, dist.ShardingStage2, dist.ShardingStage3):  # from partial sums
         with pytest.raises((NotImplementedError, OSError), match="Unimplemented cpu kernel for CReduceScatterOp"):
             sharded_steps(gradclip.ClipGradByGlobalNorm(LIMIT), stage, Shard(0))

@@ -1,4 +1,4 @@
-"""A process whose gradient is NaN, and one that has none: all do the same, and nobody waits for ever."""
+"""One process has a NaN gradient, or none: all processes raise or return alike, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.errors import NonFiniteError
 
 
 def spoilt(value: float) -> dict[str, paddle.Tensor]:
-    """Gradients of which the last process has one such value, in ``b``."""
+    """Return gradients; on the last process ``b`` has one such value."""
     bad = np.ones(8, np.float32)
     bad[-1] = value
     made = {"a": paddle.ones([8]), "b": paddle.to_tensor(bad), "c": paddle.ones([4])}

@@ -1,4 +1,4 @@
-"""The norm of gradients in parts is that of the whole ones, and each part is scaled by it."""
+"""The norm of sharded gradients equals that of the full ones, and each shard is scaled by it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wholes(dtype: str = "float32") -> list[Any]:
 
 
 def split(tensors: list[Any]) -> list[Any]:
-    """Split by rows, by columns, and not at all."""
+    """Gradients split by rows, by columns, and not at all."""
     mesh = world()
     return [placed(tensors[0], mesh, Shard(0)), placed(tensors[1], mesh, Shard(0))] + [
         placed(x, mesh, Replicate()) for x in tensors[2:]
@@ -81,7 +81,7 @@ def check_with_tensors_as_on_a_device() -> None:
 
 
 def clips_as_whole(make: Callable[[], list[Any]], tensors: list[Any], rule: Any, dtype: str = "float32") -> None:
-    """Clip in place and into new tensors; each part is that of the whole ones clipped."""
+    """Clip in place and into new tensors; each shard equals that of the clipped full gradient."""
     want = gradclip.clip(tensors, rule).grads
     given = make()
     fresh = gradclip.clip(given, rule).grads
@@ -112,7 +112,7 @@ def check_each_part_is_scaled() -> None:
 
 
 def check_an_empty_part() -> None:
-    """A row less than there are processes: Paddle 3.3.1 makes such a part where the others have one row each."""
+    """With one row fewer than processes, Paddle 3.3.1 makes one part empty, and the others have one row each."""
     n = dist.get_world_size()
     x = random((n - 1, 3), 5)
     rule = dialect.clip_grad_norm(0.5)
@@ -127,7 +127,7 @@ def check_an_empty_part() -> None:
 
 
 def check_sums_over_processes() -> None:
-    """The gradients of replicated parameters, which Paddle sums only when the optimizer wants them."""
+    """The gradients of replicated parameters: Paddle sums them only when the optimizer needs them."""
     n = dist.get_world_size()
     x = [random((4, 3), 6), random((5,), 7)]
     whole = [v * float(n * (n + 1) / 2) for v in x]
@@ -143,7 +143,7 @@ def check_sums_over_processes() -> None:
 
 
 def check_parameters() -> None:
-    """``clip_grad_norm_`` on parameters; one without a gradient, and one listed twice."""
+    """``clip_grad_norm_`` on parameters, also on one without a gradient and on one listed twice."""
     layer, plain = paddle.nn.Linear(4, 8), paddle.nn.Linear(4, 8)
     for of in (layer, plain):
         of.weight.set_value(random((4, 8), 1))
@@ -156,7 +156,7 @@ def check_parameters() -> None:
     plain(x).square().sum().backward()
     wanted = [p.grad for p in plain.parameters()]
     norm = gradclip.clip_grad_norm_([*layer.parameters(), layer.weight, unused], 0.5)
-    close(float(norm), exact(wanted), at_most=64)  # the products themselves differ: other shapes
+    close(float(norm), exact(wanted), at_most=64)  # the gradients themselves differ: other shapes
     agree(float(norm))
     close(gradclip.norm(layer.parameters(), dialect.clip_grad_norm(1.0)), 0.5, at_most=64)
 
@@ -176,7 +176,7 @@ def check_4_meshes_of_two_dimensions() -> None:
 
 
 def check_4_several_meshes_and_a_whole_tensor() -> None:
-    """Half of the layers on two processes, half on the others, as Paddle's pipelines have them."""
+    """Half of the layers are on two processes, half on the others, as in Paddle's pipelines."""
     stages = [dist.ProcessMesh([0, 1], dim_names=["x"]), dist.ProcessMesh([2, 3], dim_names=["x"])]
     x = [random((4, 3), 1), random((2, 5), 2), random((7,), 3)]
     rule = dialect.clip_grad_norm(0.5)

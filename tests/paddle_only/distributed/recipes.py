@@ -1,4 +1,4 @@
-"""The recipes of ``docs/distributed.md``, one after the other, each on models of its own.
+"""Runs the recipes of ``docs/distributed.md`` one after the other, each on its own models.
 
 ``python -m paddle.distributed.launch --nproc_per_node 4 recipes.py docs/distributed.md``
 """
@@ -22,14 +22,14 @@ from gradclip.dialects import torch as dialect
 
 
 def scale_on_a_cpu() -> None:
-    """Paddle's ``GradScaler`` does nothing on a CPU, which has all of its operations: tell it that this is a device."""
+    """Paddle's ``GradScaler`` is disabled on a CPU, although a CPU has all of its operations: pretend that this is a device."""
     device = SimpleNamespace(is_gpu_place=lambda: True)
     grad_scaler._dygraph_tracer = lambda: SimpleNamespace(_expected_place=device)
     warnings.filterwarnings("ignore", "amp_guard can only be enabled", UserWarning)
 
 
 def check_a_step(names: dict[str, Any], recipe: str) -> None:
-    """Another step on the last gradients moves the parameters by the limit times the learning rate, all processes together."""
+    """Another step on the last gradients moves all processes' parameters by the limit times the learning rate."""
     parameters = (names.get("model") or names["part"]).parameters()
     before = [p.detach().clone() for p in parameters]
     names["optimizer"].step()
@@ -53,7 +53,7 @@ def main() -> None:
         names = dict(shared)
         exec(compile(recipe, recipe.partition("\n")[0], "exec"), names)
         check_a_step(names, recipe)
-    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.barrier()  # if one process exits while another still sends, the other aborts
     if dist.get_rank() == 0:
         print(f"{len(recipes)} recipes")
 

@@ -1,4 +1,4 @@
-"""``reduce=``: gradients of which each process has its own, as in pipeline parallelism."""
+"""``reduce=``: each process has different gradients, as in pipeline parallelism."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradclip.errors import ArgumentError
 
 
 def stages() -> list[list[object]]:
-    """The gradients of each process; the last has none."""
+    """Return the gradients of each process; the last has none."""
     n = dist.get_world_size()
     return [[random((3, rank + 1), rank), random((4,), rank + 10)] for rank in range(n - 1)] + [[]]
 
@@ -33,7 +33,7 @@ def check_a_group_and_a_mesh() -> None:
                 got = gradclip.norm(mine, dialect.clip_grad_norm(1.0, norm_type=order), reduce=reduce)
             assert sent == [8]
             close(got, exact(flat, order))
-            agree(float(np.float32(got)))  # of a process without a gradient a Python number, because it has no framework
+            agree(float(np.float32(got)))  # without gradients the norm is a Python number, because no framework is known
 
 
 def check_a_clip_with_a_group() -> None:
@@ -58,7 +58,7 @@ def check_a_function() -> None:
 
 
 def check_a_monitor_and_a_limit_that_follows() -> None:
-    """They see the reduced norm: all processes count the same, and have the same limit at each step."""
+    """They see the reduced norm: all processes have the same counts, and the same limit at each step."""
     monitor, adaptive = gradclip.Monitor(every=5), gradclip.Adaptive(limits.quantile(0.5, warmup=3))
     alone = gradclip.Adaptive(limits.quantile(0.5, warmup=3))
     mine = stages()[dist.get_rank()] or [random((2,), 99) * 0]
@@ -105,7 +105,7 @@ def check_not_a_member() -> None:
 
 
 def check_4_split_stages() -> None:
-    """Two stages of two processes, each gradient split over those of its stage."""
+    """Two stages of two processes; both processes of a stage share each of its gradients."""
     rank = dist.get_rank()
     mesh = dist.ProcessMesh([0, 1] if rank < 2 else [2, 3], dim_names=["x"])
     x = [random((4, 3), 1), random((2, 5), 2)]

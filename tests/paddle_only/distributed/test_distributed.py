@@ -1,4 +1,4 @@
-"""Real processes, started as a user starts them: by ``python -m paddle.distributed.launch``, on gloo."""
+"""Real processes on gloo, started by ``python -m paddle.distributed.launch``, as users start them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOCS = TESTS.parent / "docs" / "distributed.md"
 
 
 def launch(processes: int, *arguments: str) -> str:
-    """What the processes say, when all have ended well."""
+    """Start the processes, and return their results if all exit normally."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-P", "-m", "paddle.distributed.launch", f"--nproc_per_node={processes}"]
         command += ["--log_dir", folder, *arguments]
@@ -49,7 +49,7 @@ def test_on_processes(processes: int, name: str) -> None:
 
 
 def test_a_process_that_dies() -> None:
-    """The engine's own error, at once, and nothing is half scaled."""
+    """The engine raises its own error at once, and no gradient is partly scaled."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
         launch(2, str(Path(worker.__file__).with_name("dying.py")), str(path))

@@ -1,4 +1,4 @@
-"""What each process of a launch runs: all checks, one after the other, their failures written to a file.
+"""Runs in each process of a launch: all checks one after the other; their failures go to a file.
 
 ``python -m paddle.distributed.launch --nproc_per_node 2 worker.py results.json``
 """
@@ -21,10 +21,10 @@ MODULES = (norms, reducing, faults, engines)
 
 
 def checks(processes: int) -> dict[str, Callable[[], None]]:
-    """The checks for so many processes: functions called ``check_...``, or ``check_4_...`` for four only.
+    """Return the checks for this number of processes: functions called ``check_...``, or ``check_4_...`` for four only.
 
-    And ``check_2_...`` for two: what makes groups. Paddle 3.3.1's ``new_group`` on gloo finds the addresses of an earlier group
-    now and then, with more than two processes nearly each time, and waits for ever.
+    ``check_2_...`` is for two only: these checks make groups. On gloo, Paddle 3.3.1's ``new_group`` sometimes reads the
+    addresses of an earlier group and waits for ever; with more than two processes it does so nearly each time.
     """
     found = {}
     for module in MODULES:
@@ -46,7 +46,7 @@ def main() -> None:
         failures[name] = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")
-    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.barrier()  # if one process exits while another still sends, the other aborts
 
 
 if __name__ == "__main__":
