@@ -1,4 +1,4 @@
-"""Paddle's static programs, built and run."""
+"""Builds and runs Paddle's static programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def static_mode() -> Iterator[None]:
 
 
 def run(build: Callable[..., list[Any]], *fed: np.ndarray, known: bool = True) -> list[np.ndarray]:
-    """Build a program on what is fed, whose first lengths may be unknown to it, and fetch what the function returns."""
+    """Build a program with these inputs, whose first lengths may be unknown, and return the function's fetched results."""
     with static_mode():
         program = paddle.static.Program()
         with paddle.static.program_guard(program):

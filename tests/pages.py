@@ -1,4 +1,4 @@
-"""Pages with code: their blocks of Python run one after the other, and print what the block of text below each says."""
+"""Pages with code: their Python blocks run in order, and each prints the text block below it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```\n(?:\n\1```text\n(.*?)^\1```\n)
 
 
 def section(page: Path, title: str) -> str:
-    """What a page has under a heading of the second level."""
+    """Return the text under a heading of the second level."""
     return page.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def run(text: str, name: str, names: dict[str, Any]) -> str:
-    """The text with what its blocks print today.
+    """Return the text with the current output of its blocks.
 
     Args:
-        text: of a page.
-        name: of the page, for tracebacks.
-        names: what the first block can use; the names that the blocks define are added.
+        text: the text of a page.
+        name: the page's name, for tracebacks.
+        names: the names for the first block; each block adds the names that it defines.
     """
 
     def printed(block: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The private names in a source: what it takes from elsewhere that is not meant to be taken."""
+"""Finds the private names of other packages in a source."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 __all__ = ["dotted", "private"]
 
-# Modules that are private, or not kept from version to version, though no underscore says so.
+# These modules are private, or change between versions, although no underscore says so.
 PRIVATE = ("tensorflow.python", "tensorflow.core", "jax.extend", "jax.interpreters", "paddle.base")
 # Named tuples have these: https://docs.python.org/3/library/collections.html#collections.namedtuple
 PYTHON = {"_asdict", "_fields", "_make", "_replace"}
 
 
 def private(source: str, own: frozenset[str] = frozenset()) -> list[str]:
-    """The private names that a source takes from elsewhere: in imports, as attributes, and as texts for ``getattr``."""
+    """Return the private names in a source that others define: in imports, as attributes, and as strings for ``getattr``."""
     tree = ast.parse(source)
     aliases = [name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
     modules = {name.asname: name.name for name in aliases if name.asname}
@@ -24,7 +24,7 @@ def private(source: str, own: frozenset[str] = frozenset()) -> list[str]:
 
 
 def _names(node: ast.AST, modules: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What one node names, from a module on where it can be told, and the parts of it that the node adds."""
+    """Yield the names in one node, with their module if it is known, and the parts that this node adds."""
     if isinstance(node, ast.Import):
         yield from ((name.name, tuple(name.name.split("."))) for name in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] != "gradclip":
@@ -46,7 +46,7 @@ def dotted(node: ast.expr, modules: dict[str, str]) -> str:
 
 
 def _is_private(name: str, parts: list[str]) -> bool:
-    """By an underscore; a name with two on both sides is Python's or a protocol's, but for TensorFlow's ``__internal__``."""
+    """An underscore makes it private. Dunder names are Python's or a protocol's, except TensorFlow's ``__internal__``."""
     if name.partition(".")[0] in sys.stdlib_module_names:
         return False
     if any(f"{name}.".startswith(f"{module}.") for module in PRIVATE):

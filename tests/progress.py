@@ -1,6 +1,6 @@
-"""``pytest --progress NAME``: lines that begin with the name, in place of a letter for each test.
+"""``pytest --progress NAME``: prints lines that begin with the name, instead of a letter for each test.
 
-tox runs environments at the same time, and shows what they print as it comes: their letters would mix.
+tox runs several environments at once and shows their output as it comes: the letters would mix.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Generator
 
 import pytest
 
-SECONDS = 20.0  #: between two lines
+SECONDS = 20.0  #: seconds between two lines
 
 
 class Progress:
-    """Says how many tests there are, every few seconds how many have ended, and each failure at once."""
+    """Prints the number of tests, every few seconds the number of finished ones, and each failure at once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,7 +24,7 @@ class Progress:
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._reporter: pytest.TerminalReporter = session.config.pluginmanager.getplugin("terminalreporter")
-        self._reporter.showfspath = False  # no names of files either
+        self._reporter.showfspath = False  # nor the files' names
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._all = len(session.items)
@@ -34,12 +34,12 @@ class Progress:
     def pytest_report_teststatus(
         self, report: pytest.TestReport
     ) -> Generator[None, tuple[str, str, str], tuple[str, str, str]]:
-        """No letter and no word while tests run, only the category, which is counted; the summary is as ever."""
+        """Hide the letter and the word while tests run, and keep the category for the counts; the summary is unchanged."""
         category, letter, word = yield
         return (category, letter, word) if self._is_over else (category, "", "")
 
     def pytest_sessionfinish(self) -> None:
-        self._is_over = True  # before the summary is written
+        self._is_over = True  # this runs before the summary
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sources() -> dict[str, Path]:
-    """The modules by name without ``gradclip.``, found without importing a backend: ``rglob`` follows no link."""
+    """Return the path of each module, by name without ``gradclip.``, without importing backends: ``rglob`` follows no link."""
     found = {}
     for package in ("gradclip", "gradclip.backends"):
         spec = util.find_spec(package)

@@ -1,4 +1,4 @@
-"""docs/accelerators.md: its tables are what is counted today, and its example runs.
+"""docs/accelerators.md: its tables match the current counts, and its example runs.
 
 ``PYTHONPATH=tests:tools python tests/test_accelerators_page.py torch`` prints a framework's table, to paste between its marks.
 """
@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "accelerators.md").read_text(encoding="utf-8")
 COUNTS = (1, 1000)
-Row = tuple[str, str, list[tuple[int | None, int]]]  #: function, dtype, and for each count what the native and gradclip issue
+Row = tuple[str, str, list[tuple[int | None, int]]]  #: function, dtype, and (native, gradclip) for each count
 
 
 def of_torch(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
@@ -59,13 +59,13 @@ def of_paddle(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
 
 def of_jax(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
     patch.setattr(launches.places, "is_host", lambda platform: False)
-    given = [launches.gradients(count, "float32") for count in COUNTS]  # alone: to compile a thousand takes half a minute
+    given = [launches.gradients(count, "float32") for count in COUNTS]  # once only: a thousand take half a minute to compile
 
     def counted(clip: Any) -> list[int]:
         return [len(launches.launches(launches.updated(clip, grads))) for grads in given]
 
     ours = [counted(launches.gradient_transformation(rule_of(1e-3))) for _, rule_of in launches.PAIRS.values()]
-    launches.jax.clear_caches()  # a program that another test ran would take JAX's fast way, which is not counted
+    launches.jax.clear_caches()  # programs from other tests would take JAX's fast path, which cannot be counted
     for (name, (native, _)), mine in zip(launches.PAIRS.items(), ours, strict=True):
         yield f"optax.{name}", "float32", list(zip(counted(native(1e-3)), mine, strict=True))
 
@@ -91,7 +91,7 @@ def test_the_table(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each block of Python, one after the other."""
+    """Run each block of Python, in order."""
     import numpy as np
 
     names: dict[str, Any] = {"grads": [np.array([3.0, 4.0]), np.array([0.0, 12.0])], "step": 100}

@@ -10,7 +10,7 @@ from typing import Any
 
 import frameworks.jax
 import frameworks.numpy
-import frameworks.paddle  # before TensorFlow: loaded after it, paddle crashes
+import frameworks.paddle  # before TensorFlow: Paddle crashes if it loads later
 import frameworks.tensorflow
 import frameworks.torch
 import numpy as np
@@ -59,9 +59,9 @@ def test_the_numbers_are_those_of_numpy(framework: Framework, rule: Rule) -> Non
     assert found[2] is None
     for tensor, array, values in zip(found[:2], expected[:2], VALUES, strict=True):
         assert type(tensor) is type(framework.make(0.0))
-        terms = np.abs(array) if rule.scope is not Scope.EXAMPLE else np.ones_like(array)  # as exact as what is summed
+        terms = np.abs(array) if rule.scope is not Scope.EXAMPLE else np.ones_like(array)  # the tolerance of the summed terms
         assert np.all(np.abs(framework.read(tensor) - array) <= 4 * np.spacing(terms))
-        assert not np.array_equal(array, values)  # it was clipped
+        assert not np.array_equal(array, values)  # the rule clipped it
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.permutations(ALL, 2)), ids=lambda framework: framework.name)

@@ -1,6 +1,6 @@
-"""docs/zh/articles.md: the examples of the articles run and print what the page says.
+"""docs/zh/articles.md: the examples of the articles run and print the output on the page.
 
-``PYTHONPATH=tests python tests/test_articles_page.py torch`` writes what a framework's sections print today into the page.
+``PYTHONPATH=tests python tests/test_articles_page.py torch`` writes the current output of a framework's sections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def titles(backend: str) -> list[str]:
     return [NUMPY, *TITLES.get(backend, [])]
 
 
-@pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")  # append_backward of Paddle itself
+@pytest.mark.filterwarnings("ignore:Tensor do not have 'place' interface:UserWarning")  # Paddle's append_backward warns
 def test_the_sections_print_what_they_say(pytestconfig: pytest.Config) -> None:
     for title in titles(pytestconfig.getoption("--backend")):
         text = pages.section(PAGE, title)

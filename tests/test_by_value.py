@@ -1,4 +1,4 @@
-"""Clipping by value beyond floats with numbers for bounds: integers, which floats lack most of, and tensors or lists."""
+"""Clipping by value beyond floats with scalar bounds: integers, most of which floats lack, and tensors or lists as bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frameworks.base import Framework
 import gradclip
 from gradclip.dialects import tensorflow, torch
 
-DTYPES = ("int8", "uint8", "int16", "int32", "int64")  # those that every framework has and compares
+DTYPES = ("int8", "uint8", "int16", "int32", "int64")  # the dtypes that every framework has and compares
 
 
 def ends(dtype: str) -> tuple[int, int]:
@@ -107,7 +107,7 @@ def test_arrays_of_numpy_as_bounds(backend: Framework) -> None:
 
 
 def test_numbers_too_large_for_int32_become_int64() -> None:
-    got = gradclip.clip_by_value([2**40, 3], 5, 2**50)  # a tensor of TensorFlow where that is imported, else of NumPy
+    got = gradclip.clip_by_value([2**40, 3], 5, 2**50)  # a tensor of TensorFlow if that is imported, else of NumPy
     assert np.asarray(got).tolist() == [2**40, 5]
     assert "int32" in str(np.asarray(gradclip.clip_by_value((1, 2), 0, 1)).dtype)
     assert "int32" in str(np.asarray(gradclip.clip_by_value([(1, 2)], 0, 1)).dtype)

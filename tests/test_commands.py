@@ -1,4 +1,4 @@
-"""The commands on this run's framework; what is the same for all of them is in ``numpy_only``."""
+"""The commands on this run's framework; ``numpy_only`` covers what all frameworks share."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def test_the_demo_agrees_with_numpy_and_is_a_training(backend: Framework, capsys
         assert {len(norms) for norms in history["norm"]} == {4 if rule["scope"] == "tensor" else 1}
         assert history["loss"][-1] < 0.6 * history["loss"][0]
         assert history["accuracy"] > 0.7
-        assert min(map(min, history["coefficient"])) < 0.3  # it does clip
+        assert min(map(min, history["coefficient"])) < 0.3  # the demo clips
         assert all(not math.isnan(norm) for norms in history["norm"] for norm in norms)

@@ -1,4 +1,4 @@
-"""What gradients come in: Python's containers, iterators, parameters; the same container comes out."""
+"""Containers of gradients: Python's containers, iterators, parameters; the result has the same container."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_same_container(backend: Framework, container: Any) -> None:
     assert result.norm == 5.0
 
     clipped, norm = gradclip.clip_by_global_norm(tree, 1.0)
-    assert type(clipped) is (list if isinstance(tree, tuple) else type(tree))  # a list for a tuple, as in TensorFlow
+    assert type(clipped) is (list if isinstance(tree, tuple) else type(tree))  # a list replaces a tuple, as in TensorFlow
     assert leaves(backend, clipped) == leaves(backend, result.grads)
     assert float(norm) == float(gradclip.global_norm(tree)) == 5.0
 
@@ -152,7 +152,7 @@ def test_a_limit_a_row(backend: Framework) -> None:
 
 
 class Named:
-    """A mapping in all but name, as ``torch.nn.ParameterDict`` is."""
+    """Has a mapping's methods without being one, like ``torch.nn.ParameterDict``."""
 
     def __init__(self, tensors: dict[str, Any]) -> None:
         self.tensors = tensors
@@ -170,7 +170,7 @@ class Named:
 def test_mappings_that_are_no_dicts(backend: Framework) -> None:
     tensors = {"a": backend.make([3.0]), "b": backend.make([4.0])}
     assert gradclip.norm(Named(tensors), RULE) == 5.0
-    if backend.name == "jax":  # to which it is a leaf until it is registered as a pytree
+    if backend.name == "jax":  # JAX treats it as a leaf until it is registered as a pytree
         with pytest.raises(TypeError, match=r"To jax this is no container.\nReceived: collections.UserDict\nHint: pass a dict"):
             gradclip.clip(UserDict(tensors), RULE)
         return
@@ -181,7 +181,7 @@ def test_mappings_that_are_no_dicts(backend: Framework) -> None:
 
 
 def test_parameters_are_found_by_their_place(backend: Framework) -> None:
-    """Not by their order: a dict of parameters may be in another."""
+    """gradclip matches parameters by key, not by order: a dict of parameters may have another order."""
     rule = optax.adaptive_grad_clip(1.0)
     grads = {"a": backend.make([30.0]), "b": [backend.make([40.0])]}
     for params in (
@@ -196,11 +196,11 @@ def test_parameters_are_found_by_their_place(backend: Framework) -> None:
 
 
 def test_the_same_gradient_twice(backend: Framework) -> None:
-    """It counts once, and where that is done in place it is scaled once."""
+    """It counts once, and an in-place clip scales it once."""
     gradient, other = backend.make([3.0, 0.0]), backend.make([3.0, 0.0])
     assert gradclip.norm([gradient, {"again": gradient}], RULE) == 3.0
     assert ulps(np.float64(gradclip.norm([gradient, other], RULE)), 18**0.5, "float32") <= 1
-    flat = backend.make([3.0, 4.0])  # parts of one memory, as of a bucket, are not the same; nor is what has no memory
+    flat = backend.make([3.0, 4.0])  # views of one buffer are not the same gradient; nor are tensors without memory
     assert gradclip.norm([flat[:1], flat[1:], backend.make([]), backend.make([])], RULE) == 5.0
     clipped = gradclip.ClipGradByGlobalNorm(1.0)([("w", gradient), ("w", gradient), ("w", None)])
     assert [name for name, _ in clipped] == ["w", "w"]
@@ -226,7 +226,7 @@ def test_arrays_that_cannot_be_written_are_clipped_into_new_ones() -> None:
 
 
 class TestParameters:
-    """Frameworks whose parameters hold their gradient; in the others the gradients themselves are passed."""
+    """Frameworks whose parameters hold their gradient; others get the gradients themselves."""
 
     def test_gradients_are_clipped_in_place(self, backend: Framework) -> None:
         grads = [backend.make([3.0, 4.0]), None, backend.make([1.0, 2.0])]
@@ -273,7 +273,7 @@ class TestParameters:
     )
     @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
     def test_a_parameter_and_its_gradient_are_the_same(self, backend: Framework, listed: Any, sparse: bool) -> None:
-        """Also where each look at ``.grad`` is a new object, as in Paddle."""
+        """It holds even if each access to ``.grad`` makes a new object, as in Paddle."""
         gradient = backend.sparse([1, 1], [[1.0, 4.0], [2.0, 0.0]], 2) if sparse else backend.make([[0.0, 0.0], [3.0, 4.0]])
         parameter = backend.parameter(gradient)
         assert gradclip.norm(listed(backend, parameter), RULE) == 5.0
@@ -316,5 +316,5 @@ class TestParameters:
     @pytest.mark.needs("holds_gradients")
     def test_relative_to_the_parameters_that_hold_the_gradients(self, backend: Framework) -> None:
         parameter = backend.parameter(backend.make([3.0, 4.0]))
-        gradclip.clip_([parameter], optax.adaptive_grad_clip(1.0))  # a parameter of zeros counts as 1e-3
+        gradclip.clip_([parameter], optax.adaptive_grad_clip(1.0))  # optax counts a parameter of zeros as 1e-3
         assert ulps(backend.read(backend.gradient(parameter)), [0.0006, 0.0008], "float32") <= 4

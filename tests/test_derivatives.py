@@ -40,7 +40,7 @@ WEIGHTS = [np.array([[0.3, -1.1, 0.7], [0.9, 0.4, -0.2]]), np.array([[0.5, 0.25]
 
 
 def weighted(backend: Framework, rule: gradclip.Rule) -> Callable[[list[Any]], Any]:
-    """A weighted sum of what is clipped, so that no direction is like another."""
+    """Return a weighted sum of the clipped gradients, so that no direction is like another."""
 
     def loss(grads: list[Any]) -> Any:
         clipped = gradclip.clip(grads, rule).grads
@@ -54,7 +54,7 @@ def weighted(backend: Framework, rule: gradclip.Rule) -> Callable[[list[Any]], A
 
 
 def slopes(loss: Callable[[list[np.ndarray]], float], points: list[np.ndarray], step: float = 1e-5) -> list[np.ndarray]:
-    """Central differences in float64."""
+    """Return central differences in float64."""
     results = []
     for i, point in enumerate(points):
         slope = np.zeros_like(point)
@@ -102,7 +102,7 @@ def test_no_nan_at_zero(backend: Framework, rule: gradclip.Rule, dtype: str) -> 
 
 @pytest.mark.parametrize("rule", [tensorflow.clip_by_norm(5.0), optax.clip_by_global_norm(5.0)], ids=str)
 def test_at_the_limit(backend: Framework, rule: gradclip.Rule) -> None:
-    """Where both branches meet the slope is that of what is not clipped; TensorFlow and optax take the other."""
+    """At the limit the slope is that of the unclipped side; TensorFlow and optax take the other."""
     (slope,) = backend.derivative(
         lambda grads: backend.sum(gradclip.clip(grads, rule).grads[0]), [backend.make([3.0, 4.0], "float64")]
     )

@@ -45,7 +45,7 @@ def sample(shapes: list[tuple[int, ...]], dtype: str, seed: int = 0) -> list[np.
 
 
 def fits(case: Case, shapes: list[tuple[int, ...]], dtype: str) -> bool:
-    """Whether the function is defined for such gradients."""
+    """Whether the function is defined for gradients of this dtype and shape."""
     return not (
         ("real" in case.needs and dtype in REAL)
         or ("rank" in case.needs and () in shapes)
@@ -67,7 +67,7 @@ def check(
     dtypes: list[Any],
     params: Any,
 ) -> None:
-    """The result is the formula's within 4 ulp of each dtype, its norm within 4 ulp of at least float32."""
+    """The result is within 4 ulp of the formula in each dtype, its norm within 4 ulp of at least float32."""
     arguments = (exact, limit, params) if "params" in case.needs else (exact, limit)
     want, want_norm = case.formula(*arguments)
     got = list(result.grads)
@@ -78,7 +78,7 @@ def check(
             continue
         assert framework.dtype(mine) == dtype
         distance = ulps(framework.read(mine), theirs, dtype)
-        if "batch" in case.needs:  # its sum over the examples may cancel, so that the error is that of the terms
+        if "batch" in case.needs:  # a sum over the examples may cancel, so that the error is relative to its terms
             terms, _ = case.formula([None if g is None else np.abs(g) for g in exact], limit)
             distance = float(np.max(np.abs(framework.read(mine) - theirs) / ulp(terms[i], dtype), initial=0.0))
         assert distance <= 4, f"{distance} ulp: {mine} for {theirs}"
@@ -161,7 +161,7 @@ def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
 def test_traced(backend: Framework, limit_name: str, case: Case, how: str, limit: float) -> None:
-    """The gradients and the norms that come out of a traced function."""
+    """A traced function returns the gradients and the norms."""
     check_traced(backend, limit_name, case, how, limit, "float32")
 
 

@@ -1,4 +1,4 @@
-"""The examples in the docstrings, in the README and in docs/dialects.md run and print what they say."""
+"""The examples in the docstrings, in the README and in docs/dialects.md run and print the documented output."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_the_examples_of_the_backend(pytestconfig: pytest.Config) -> None:
         made += [importlib.import_module(module.name) for module in inside]
     found = list(map(doctest.testmod, made))
     assert not any(result.failed for result in found)
-    assert name in ("numpy", "tensorflow") or any(result.attempted for result in found)  # those two have no function for users
+    assert name in ("numpy", "tensorflow") or any(result.attempted for result in found)  # those two have no functions for users
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/dialects.md"])
 def test_the_examples_of_the_page(page: str) -> None:
-    """Each block of Python, one after the other, with NumPy's arrays for what they name and do not make."""
+    """Run each block of Python in order; NumPy's arrays stand for undefined names."""
     text = (pages.ROOT / page).read_text("utf-8")
     held = [np.array([[3.0, 4.0]])]
     model = SimpleNamespace(parameters=lambda: held, named_parameters=lambda: [("decoder.weight", held[0])])

@@ -1,4 +1,4 @@
-"""Bad input: the exception's type, the text of its message, and every gradient as it was."""
+"""Bad input: the exception's type, the text of its message, and unchanged gradients."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_function_among_the_tensors(backend: Framework) -> None:
 
 
 def test_names_among_the_tensors(backend: Framework) -> None:
-    """What ``model.named_parameters()`` gives."""
+    """``model.named_parameters()`` gives these."""
     g = backend.make([3.0, 4.0])
     for grads in ([("w", g)], iter([("w", g)]), [g, "w"], "w", b"w"):
         with pytest.raises(
@@ -185,7 +185,7 @@ def test_a_model_instead_of_its_parameters(backend: Framework) -> None:
 def test_two_frameworks_in_one_call(backend: Framework) -> None:
     other = np.array([1.0]) if backend.name != "numpy" else None
     if other is None:
-        import ml_dtypes  # its scalars are NumPy's own kind, so that they are no second framework
+        import ml_dtypes  # its scalars count as NumPy's, so they are no second framework
 
         assert gradclip.norm([np.array([3.0]), ml_dtypes.bfloat16(4.0)], torch.clip_grad_norm(1.0)) == 5.0
         return

@@ -1,4 +1,4 @@
-"""The examples of this run's framework are run, and train."""
+"""The examples of this run's framework run, and train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def losses(result: Any) -> list[list[float]]:
-    """The losses of each training that an example returns."""
+    """Return the losses of each training in an example's result."""
     return list(result.values()) if isinstance(result, dict) else [result]
 
 
@@ -35,7 +35,7 @@ def test_the_runs_that_explode_survive_and_are_seen(backend: Framework, monkeypa
 
 
 def check_the_run(monitor: Any) -> None:
-    """What was put in on purpose was seen, and clipped to a limit that follows the run."""
+    """The report shows the spikes in the example; the clip bounds them by a limit that follows the run."""
     found = monitor.report()
     assert (found["steps"], found["not_finite"], found["not_finite_first_step"], found["not_finite_last_step"]) == (
         160,

@@ -1,4 +1,4 @@
-"""The figures that must come out on every framework: published examples and hand calculations."""
+"""Figures that every framework must reproduce: published examples and hand calculations."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ STEPPED = [0.5000039339065552, 0.5001624822616577, 0.5014532804489136, 0.5119910
 
 
 def hand_written() -> list[float]:
-    """The gradients of the four layers by the chain rule."""
+    """Return the gradients of the four layers by the chain rule."""
     activations, upstream, gradients = [0.1], 0.0, []
     for _ in range(4):
         activations.append(1 / (1 + math.exp(-0.5 * activations[-1])))

@@ -1,4 +1,4 @@
-"""The first clip of a process imports no more of gradclip than the backend: a fork might find an import half done."""
+"""The first clip of a process imports nothing of gradclip but the backend: a fork might find an import half done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for some of the gradients, several in one call: what they clip, what they read, and what they refuse."""
+"""Rules for some of the gradients, several in one call: their clips, their reads, and their errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_counts_and_what_is_scaled(backend: Framework, order: float) -> Non
 
 
 def test_several_groups(backend: Framework) -> None:
-    """One that counts all, one of its own, one a norm for each, and one that nothing is for."""
+    """One group counts all gradients, one its own, one has a norm for each gradient, and one counts gradients of others."""
     for dtype in backend.dtypes:
         groups = [
             Group(optax.clip_by_global_norm(1.0), "encoder.*", counted=["*"]),
@@ -114,12 +114,12 @@ def test_a_limit_relative_to_the_parameters(backend: Framework) -> None:
     by_place = [Group(rule, "0"), Group(optax.adaptive_grad_clip(0.2), "1")]
     listed, of_list = ([tree[n] for n in ENCODER[:2]] for tree in (gradients(backend), params))
     want = gradclip.clip(listed, by_place, params=of_list).grads
-    got = gradclip.clip(listed, by_place, params=iter(of_list)).grads  # which is read once, for both groups
+    got = gradclip.clip(listed, by_place, params=iter(of_list)).grads  # the iterator is read once, for both groups
     assert [backend.read(x).tolist() for x in got] == [backend.read(x).tolist() for x in want]
 
 
 def test_dtypes_together(backend: Framework) -> None:
-    """A norm over wide gradients is as right as they are, also of what another group counts as well."""
+    """A norm over wide dtypes keeps their accuracy, even if another group counts the gradients too."""
     given = gradients(backend) | {
         "head": backend.make(np.array(0.1), "float64"),
         "decoder.bias": backend.make([0.3], "float32"),
@@ -166,7 +166,7 @@ def make(backend: Framework, grads: list[np.ndarray | None]) -> list[Any]:
 
 
 def equal(backend: Framework, got: list[Any], want: list[Any]) -> None:
-    """To the bit."""
+    """Assert equality, bit for bit."""
     assert len(got) == len(want)
     for g, w in zip(got, want, strict=True):
         assert (g is None) == (w is None)
@@ -224,7 +224,7 @@ def test_traced(backend: Framework) -> None:
 
 @pytest.mark.needs("trains")
 def test_derivatives(backend: Framework) -> None:
-    """Of overlapping groups, against central differences of the same in NumPy."""
+    """The derivatives of overlapping groups match central differences in NumPy."""
     points = [np.array([1.0, 2.0, -3.0]), np.array([2.0, -1.0, 0.5]), np.array([0.1, 0.2, 0.3])]
     weights = [np.array([0.3, -1.1, 0.7]), np.array([0.5, 0.25, -2.0]), np.array([1.0, 2.0, 3.0])]
     groups = [Group(optax.clip_by_global_norm(1.0), "0", counted=["0", "1"]), Group(tensorflow.clip_by_norm(0.5), "1")]
@@ -248,7 +248,7 @@ def test_derivatives(backend: Framework) -> None:
 
 
 def test_a_function_reduces_all_groups_at_once(backend: Framework) -> None:
-    """It gets a vector, with the sum of powers of each group; twice that is as if two processes had the same."""
+    """The function gets a vector with each group's sum of powers; doubling it simulates two equal processes."""
     seen = []
 
     def reduce(powers: Any) -> Any:
@@ -273,7 +273,7 @@ def test_a_function_reduces_all_groups_at_once(backend: Framework) -> None:
 
 
 def test_rules_that_need_no_reduction_beside_one_that_does(backend: Framework) -> None:
-    """The function gets what it would get for that group alone, once."""
+    """The function gets the same value as for that group alone, once."""
     seen = []
 
     def reduce(power: Any) -> Any:
@@ -296,7 +296,7 @@ def test_rules_that_need_no_reduction_beside_one_that_does(backend: Framework) -
 
 
 def test_known_norms_are_checked(backend: Framework) -> None:
-    """Those of each group, also of one that scales nothing here."""
+    """The norms of each group are checked, even if it scales nothing here."""
     whole, each = optax.clip_by_global_norm(1.0), tensorflow.clip_by_norm(0.5)
     cases: list[tuple[list[Group], list[Any], type[Exception], str]] = [
         ([Group(each, "decoder.*")], [[6.0, 3.0]], ValueError, "one norm for each gradient(.|\n)*2 norms and 5 gradients"),

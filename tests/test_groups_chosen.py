@@ -1,4 +1,4 @@
-"""Rules for some of the gradients: which ones, what is read of them, when they are written, and what is refused."""
+"""Rules for some of the gradients: which gradients, how often they are read, when they are written, and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_overlapping_groups_read_each_gradient_once(backend: Framework) -> None:
 
 
 def test_what_no_group_selects_is_left_alone(backend: Framework) -> None:
-    """Not read, whatever is in it: integers are an error else."""
+    """gradclip does not read it, whatever its values: integers would raise."""
     odd = backend.make(np.array([7, 8]), "int32")
     given = gradients(backend) | {"steps": odd, "spoilt": backend.make([np.nan])}
     group = Group(optax.clip_by_global_norm(1.0), "encoder.*")
@@ -82,7 +82,7 @@ def test_nothing_is_written_before_all_is_checked(backend: Framework) -> None:
 
 
 def chosen(backend: Framework, tree: Any, selection: Any) -> list[float]:
-    """The values that a selection zeroes, of gradients with one element each."""
+    """Return the values that a selection zeroes, in gradients with one element each."""
     owner = find(backend.make([1.0]))
     assert owner is not None
     before = [backend.read(x).item() for _, x in owner.containers.walk(tree)]
@@ -153,7 +153,7 @@ def test_gaps_and_iterators(backend: Framework) -> None:
 
 
 def test_a_gradient_listed_twice(backend: Framework) -> None:
-    """It is chosen by either name, counts once and is scaled once."""
+    """Either name selects it, it counts once, and it is scaled once."""
     tied = backend.make([3.0, 4.0])
     tree = {"embedding": tied, "head": tied, "other": backend.make([12.0])}
     for selection in ("embedding", "head"):
@@ -185,7 +185,7 @@ def test_sparse(backend: Framework) -> None:
 
 
 def test_per_example(backend: Framework) -> None:
-    """The first axis goes where a rule sums over examples, and stays elsewhere."""
+    """A rule that sums over examples drops the first axis; other gradients keep it."""
     x = np.array([[3.0, 4.0], [0.0, 0.5]])
     tree = {"a": backend.make(x), "b": backend.make(x)}
     result = gradclip.clip(tree, Group(optax.per_example_global_norm_clip(1.0), "a"))

@@ -1,4 +1,4 @@
-"""``grad_clip=``: gradclip's classes and any rule, in dynamic mode, in programs and under to_static, beside Paddle's own."""
+"""``grad_clip=``: gradclip's classes and any rule in dynamic mode, in programs and under to_static, against Paddle's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WEIGHTS = [np.array([[3.0, -4.0]]), np.array([0.5, 0.25]), np.array([[6.0], [8.0
 
 
 def test_a_native_name_that_is_gradclips_before_its_first_use() -> None:
-    """The natives are told by what they derive from: by their names, gradclip's class would be its own base."""
+    """gradclip finds the natives by their base class: by name it would find its own class, and derive it from itself."""
     code = (
         "import paddle, gradclip\n"
         "for name in ('ClipGradByNorm', 'ClipGradByGlobalNorm', 'ClipGradByValue'):\n"
@@ -50,21 +50,21 @@ def test_a_native_name_that_is_gradclips_before_its_first_use() -> None:
 
 
 def parameters(frozen: int | None = 3) -> list[Any]:
-    """Parameters of zeros; one is not to be clipped."""
+    """Return parameters of zeros; one has ``need_clip=False``."""
     zeros = paddle.nn.initializer.Constant(0.0)
     attributes = [paddle.ParamAttr(initializer=zeros, need_clip=i != frozen) for i in range(4)]
     return [paddle.create_parameter(list(w.shape), "float32", attr=a) for w, a in zip(WEIGHTS, attributes, strict=True)]
 
 
 def loss_of(weights: list[Any], scale: Any = 1.0) -> Any:
-    """What has the gradients WEIGHTS times the scale."""
+    """Return a loss whose gradients are WEIGHTS times the scale."""
     terms = [(weights[i] * paddle.to_tensor(WEIGHTS[i].astype(np.float32))).sum() * scale for i in range(4)]
     return terms[0] + terms[1] + terms[2] + terms[3]
 
 
 def dynamic(clip: Any, optimizer: Callable[..., Any], steps: int) -> list[np.ndarray]:
     weights = parameters()
-    unused = paddle.create_parameter([2], "float32")  # has no gradient
+    unused = paddle.create_parameter([2], "float32")  # gets no gradient
     trainer = optimizer(parameters=[*weights, unused], grad_clip=clip)
     for step in range(steps):
         loss_of(weights, 1.0 + step).backward()
@@ -140,7 +140,7 @@ OPTIMIZERS = {
 @classes
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_steps_are_the_native_s(mode: Any, name: str, arguments: tuple[float, ...], optimizer: Any) -> None:
-    if mode is static and name == "ClipGradByValue":  # Paddle 3.3's own is not implemented in static programs
+    if mode is static and name == "ClipGradByValue":  # Paddle 3.3 does not implement its own in static programs
         with pytest.raises(NotImplementedError):
             mode(paddle.nn.ClipGradByValue(*arguments), optimizer, 3)
         want = dynamic(paddle.nn.ClipGradByValue(*arguments), optimizer, 3)
@@ -148,7 +148,7 @@ def test_steps_are_the_native_s(mode: Any, name: str, arguments: tuple[float, ..
         want = mode(getattr(paddle.nn, name)(*arguments), optimizer, 3)
     got = mode(getattr(gradclip, name)(*arguments), optimizer, 3)
     for mine, theirs in zip(got, want, strict=True):
-        assert ulps(mine, theirs, "float32") <= 8  # three steps, each of an optimizer's own arithmetic
+        assert ulps(mine, theirs, "float32") <= 8  # three steps of each optimizer's own arithmetic
 
 
 @modes
@@ -159,7 +159,7 @@ def test_any_rule(mode: Callable[..., Any]) -> None:
         assert ulps(-after, want, "float32") <= 2
     rows = mode(grad_clip(tensorflow.clip_by_norm(1.0, axes=[0])), sgd, 1)
     assert ulps(-rows[0], [[1.0, -1.0]], "float32") <= 2
-    adaptive = mode(grad_clip(optax.adaptive_grad_clip(0.5)), sgd, 1)  # parameters of zeros count as 1e-3
+    adaptive = mode(grad_clip(optax.adaptive_grad_clip(0.5)), sgd, 1)  # optax counts a parameter of zeros as 1e-3
     assert ulps(-adaptive[0], [[0.3e-3, -0.4e-3]], "float32") <= 2
     assert ulps(-adaptive[3], WEIGHTS[3], "float32") == 0
 
@@ -172,7 +172,7 @@ def test_a_rule_that_changes_shapes() -> None:
 
 
 def test_pairs_hold_their_parameters() -> None:
-    """For a rule that is relative to them; one that is not to be clipped is left out."""
+    """A relative rule reads the parameters in the pairs; it does not clip those with ``need_clip=False``."""
     weights = [paddle.create_parameter([2], "float32", attr=paddle.ParamAttr(need_clip=i != 0)) for i in range(2)]
     weights[1].set_value(paddle.to_tensor([0.6, 0.8]))
     pairs = [(w, paddle.to_tensor([3.0, 4.0])) for w in weights]
@@ -181,7 +181,7 @@ def test_pairs_hold_their_parameters() -> None:
     assert ulps(clipped[1].numpy(), [0.6, 0.8], "float32") <= 2
 
 
-@pytest.mark.filterwarnings(r"ignore:\s*Non compatible API:Warning")  # Paddle 3.2, of its own sparse tensors
+@pytest.mark.filterwarnings(r"ignore:\s*Non compatible API:Warning")  # Paddle 3.2's own sparse tensors raise it
 def test_coo_gradients_are_refused() -> None:
     sparse = paddle.sparse.sparse_coo_tensor([[0, 1]], [3.0, 4.0], [4])
     with pytest.raises(TypeError, match=r"dense or SelectedRows.\nReceived: a sparse COO .*\nHint: call x.to_dense"):
@@ -212,7 +212,7 @@ def test_pairs_as_the_native(name: str, arguments: tuple[float, ...], which: Cal
             assert a.stop_gradient == b.stop_gradient
     for (p, a), (q, b) in zip(mine_in, theirs_in, strict=True):
         assert p.need_clip == q.need_clip == need_clip
-        if a is not None:  # both write to what they are given, or neither does
+        if a is not None:  # both write to their arguments, or neither does
             assert ulps(framework.read(a), framework.read(b), "float32") <= 1
 
 
@@ -245,7 +245,7 @@ def test_it_is_a_paddle_clip(name: str, arguments: tuple[float, ...]) -> None:
 
 
 def test_ours_in_the_place_of_paddles() -> None:
-    """Put there before the first of them is made: in a process of its own."""
+    """A separate process replaces the classes before it makes the first object."""
     script = """if True:
         import paddle, gradclip
         from paddle.nn import clip
@@ -286,7 +286,7 @@ def test_rules_can_be_copied_and_shown() -> None:
 
 @pytest.mark.skipif(release(paddle.__version__) < [3, 2], reason="Paddle 3.0 reduces such norms in static programs only")
 def test_sharded_norms_are_left_to_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sharded optimizers set this on the clip, and only Paddle's own clip reduces the norm over their groups."""
+    """Paddle's sharded optimizers set this on the clip, and only Paddle's own clip reduces the norm over their groups."""
     clip = gradclip.ClipGradByGlobalNorm(1.0)
     clip.should_comm_on_shard_dim = True
     clip.sharding_group = "group"

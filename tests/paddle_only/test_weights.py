@@ -1,4 +1,4 @@
-"""What is no gradient is never written: leaves that want a gradient, buffers, states, losses."""
+"""gradclip never writes to a tensor that is not a gradient: leaves that require a gradient, buffers, states, losses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_gradient_is_no_leaf_though_it_wants_a_derivative() -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_leaf_without_a_gradient_is_not_written(rule: gradclip.Rule) -> None:
-    """It may be a weight, or a ``.grad`` that an operation has used: Paddle does not tell them apart."""
+    """It may be a weight, or a ``.grad`` that an operation used: Paddle does not distinguish them."""
     used = leaf().grad
     assert not (used * 1).stop_gradient
     for x in (paddle.to_tensor([3.0, 4.0], stop_gradient=False), used):
@@ -90,7 +90,7 @@ def test_a_leaf_without_a_gradient_is_not_written(rule: gradclip.Rule) -> None:
             gradclip.clip_([x], rule)
         assert x.tolist() == before
         assert gradclip.norm(x, RULE) == 5.0
-        gradclip.clip_([x.detach()], rule)  # as the hint says
+        gradclip.clip_([x.detach()], rule)  # the hint says so
         assert x.norm().item() <= 1
 
 

@@ -1,4 +1,4 @@
-"""Which Paddle tensors the lane of the host's memory carries, which the reference, and how much memory a clip takes."""
+"""Which Paddle tensors use the host lane, which use the reference, and how much memory a clip needs."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_one_gradient_twice_goes_by_the_reference() -> None:
     ],
     ids=["expanded", "strided", "rows", "COO", "complex", "integer", "empty", "recorded", "parameter"],
 )
-@pytest.mark.filterwarnings(r"ignore:\s*Non compatible API:Warning")  # Paddle 3.2, of its own sparse tensors
+@pytest.mark.filterwarnings(r"ignore:\s*Non compatible API:Warning")  # Paddle 3.2's own sparse tensors raise it
 def test_what_goes_by_the_reference(make: Callable[[], Any]) -> None:
     assert lane(make(), paddle.ones([2])) is None
 
 
 def test_a_weight_beside_a_gradient_goes_by_the_reference() -> None:
-    """Where nothing is recorded too: the lane vouches that all can be written if one can."""
+    """Even under no_grad: the lane assumes that all tensors can be written if one can."""
     weight = paddle.to_tensor([3.0, 4.0], stop_gradient=False)
     (weight * 2).sum().backward()
     with paddle.no_grad():
@@ -66,7 +66,7 @@ def test_a_weight_beside_a_gradient_goes_by_the_reference() -> None:
 
 
 def test_several_dtypes_and_a_dtype_that_is_another_object() -> None:
-    """As it is in Paddle 3.0 to 3.2, where each tensor makes an object for its dtype."""
+    """In Paddle 3.0 to 3.2 each tensor has its own object for its dtype."""
     assert lane(paddle.ones([2]), paddle.ones([2], "bfloat16")).dtype == "float32"
     found = lane(paddle.ones([2]), paddle.ones([2], "float64"))
     assert (found.dtype, sorted(found.kinds)) == ("float64", ["float32", "float64"])
@@ -86,7 +86,7 @@ def test_several_dtypes_and_a_dtype_that_is_another_object() -> None:
 
 
 def test_a_transposed_matrix() -> None:
-    """As the gradient of an embedding is that is used as ``embedding.weight.t()`` too."""
+    """An embedding has such a gradient if the model also uses ``embedding.weight.t()``."""
     weight = paddle.create_parameter([5, 3], "float32")
     paddle.matmul(paddle.ones([2, 3]), weight.t()).sum().backward()
     assert not weight.grad.is_contiguous()
@@ -98,7 +98,7 @@ def test_a_transposed_matrix() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", RULES)
 def test_memory_in_place(name: str, dtype: str) -> None:
-    """Less than 1 % of 8 Mi elements, in one large and many small tensors."""
+    """A clip needs less than 1 % of 8 Mi elements, in one large and many small tensors."""
     grads: list[Any] = [paddle.full([127 * 2**16], 0.5, dtype), *(paddle.full([2**9], 0.5, dtype) for _ in range(2**7))]
     rule = RULES[name]
     core = paddle.base.core

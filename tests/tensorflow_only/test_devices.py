@@ -1,4 +1,4 @@
-"""Gradients on several devices in one list: two logical devices of a CPU, in a process of their own."""
+"""Gradients on several devices in one list: two logical devices of a CPU, in a separate process."""
 
 from __future__ import annotations
 

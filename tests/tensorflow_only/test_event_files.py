@@ -1,4 +1,4 @@
-"""TensorBoard's event files are read as TensorFlow writes them."""
+"""gradclip reads TensorBoard's event files as TensorFlow writes them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gradclip.commands.logs import LogError, read_log
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two files of one run, as after a restart."""
+    """Write two files of one run, as a restart does."""
     for steps in (range(3), range(3, 5)):
         writer = tf.summary.create_file_writer(str(tmp_path / f"from {steps.start}"))
         with writer.as_default():
             for step in steps:
-                tf.summary.write("loss", 9.0 - step, step)  # what tf.summary.scalar writes; that needs tensorboard
+                tf.summary.write("loss", 9.0 - step, step)  # writes what tf.summary.scalar does; that needs tensorboard
                 tf.summary.write("train/grad_norm", math.nan if step == 2 else 0.5 * step, step)
                 tf.summary.write("note", "no number", step)
         writer.close()
@@ -32,7 +32,7 @@ def test_the_scalars_of_a_tag_come_in_the_order_of_their_steps(folder: Path) -> 
     assert read_log(str(folder), "loss") == [9.0, 8.0, 7.0, 6.0, 5.0]
     (file,) = (folder / "from 3").iterdir()
     assert read_log(str(file)) == [1.5, 2.0]
-    file.write_bytes(file.read_bytes()[:-5])  # while it is being written
+    file.write_bytes(file.read_bytes()[:-5])  # as while TensorFlow writes it
     assert read_log(str(file), "loss") == [6.0, 5.0]
 
 

@@ -1,4 +1,4 @@
-"""What is done block by block, or to large tensors only, by the lanes of TensorFlow; tests/test_lanes.py has the rest."""
+"""TensorFlow's lanes for blocks and for large tensors; tests/test_lanes.py covers the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = [make(limit) for make in RULES.values() for limit in (0.01, 1e30)]
 
 @pytest.fixture
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done to large tensors is done to some that are soon computed."""
+    """Lower the thresholds, so that small tensors reach the paths for large ones."""
     for name, size in (("_TINY", SMALL), ("_FEW", 4 * SMALL), ("_SOME", 8 * SMALL)):
         monkeypatch.setattr(graphs, name, size)
     monkeypatch.setattr(lanes, "_PIECE", LARGE)
@@ -110,7 +110,7 @@ def test_exact_norms_along_an_axis(axis: int, xla: bool) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bounds_that_cross_and_what_is_no_number(dtype: str) -> None:
-    """The lower bound counts, as in the formula."""
+    """The lower bound wins, as in the formula."""
     for size in (4, 2 * LARGE):
         x = framework.make([-9.0, 0.0, math.nan, *[9.0] * (size - 3)], dtype)
         got = framework.read(gradclip.clip(x, tensorflow.clip_by_value(2.0, -2.0)).grads)

@@ -60,13 +60,13 @@ def clipper(rule: gradclip.Rule) -> Callable[..., Any]:
 def assert_same(got: Any, want: Any, name: str) -> None:
     for mine, theirs in zip(tf.nest.flatten(got), tf.nest.flatten(want), strict=True):
         mine, theirs = np.asarray(mine), np.asarray(theirs)
-        # a shape of ones for a norm over axes of which nobody knew how many there are
+        # if the number of axes is unknown, a norm over axes gets a shape of ones
         assert ulps(mine.reshape(theirs.shape), theirs, "float32") <= 4, name
 
 
 @pytest.mark.parametrize(("spec", "compiled"), [(LENGTHS, False), (RANK, False), (RANK, True)], ids=["lengths", "rank", "xla"])
 def test_unknown_static_shape(spec: Any, compiled: bool) -> None:
-    """All rules in one function, because XLA takes long to compile each."""
+    """One function has all rules, because XLA takes long to compile each."""
 
     @tf.function(input_signature=[spec] * 2, jit_compile=compiled)
     def traced(*grads: Any) -> Any:
@@ -89,7 +89,7 @@ def test_rules_that_need_the_rank(name: str, compiled: bool) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["function", "xla"])
 def test_nan_is_found_when_compiled(compiled: bool) -> None:
-    """XLA's own maximum on a CPU drops it."""
+    """XLA's own maximum drops NaN on a CPU."""
     traced = tf.function(clipper(torch.clip_grad_norm(1.0, "inf")), jit_compile=compiled)
     for place in (0, 5, 999):
         values = np.ones(1000, np.float32)
@@ -117,7 +117,7 @@ def test_unclipped_is_the_input_to_the_bit(compiled: bool) -> None:
 
 
 def test_limit_is_a_tensor_of_another_dtype() -> None:
-    """TensorFlow promotes nothing by itself."""
+    """TensorFlow does not promote dtypes."""
     mixed = [framework.make(GRADIENTS[0], "float16"), framework.make(GRADIENTS[1], "float64")]
     want = gradclip.clip(mixed, tensorflow.clip_by_global_norm(0.5)).grads
 
@@ -133,7 +133,7 @@ def test_limit_is_a_tensor_of_another_dtype() -> None:
 
 
 def test_autograph_does_not_rewrite_gradclip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which takes seconds: only the user's own function is rewritten."""
+    """Rewriting it takes seconds: AutoGraph rewrites the user's own function only."""
     rewritten: set[tuple[str, ...]] = set()
     dtype = TensorFlowBackend.dtype
 
@@ -171,7 +171,7 @@ def test_session(name: str) -> None:
 def test_text_of_tensorflow_1() -> None:
     """``clip_by_norm`` of TensorFlow 1 multiplied by the lesser of two reciprocals: the same function.
 
-    Within 2 ulp where the text is evaluated in float64; in float32 its own four roundings come on top.
+    The results agree within 2 ulp if its text is evaluated in float64; in float32 its four roundings add to that.
     """
 
     def version_1(t: Any, clip_norm: float) -> Any:
@@ -207,7 +207,7 @@ def weights() -> list[np.ndarray]:
 
 
 def projected(rule: gradclip.Rule) -> Callable[[list[Any]], Any]:
-    """One number from the clipped gradients, which depends on every element."""
+    """Reduce the clipped gradients to one number that depends on every element."""
 
     def project(grads: list[Any]) -> Any:
         clipped = gradclip.clip(grads, rule).grads
@@ -222,7 +222,7 @@ WRAPS = {"eager": lambda f: f, "function": tf.function, "xla": lambda f: tf.func
 @pytest.mark.parametrize(("wrap", "limit"), [("eager", 0.5), ("eager", 100.0), ("function", 0.5), ("xla", 0.5)])
 @pytest.mark.parametrize("name", DERIVED)
 def test_derivative(name: str, limit: float, wrap: str) -> None:
-    """Equal to finite differences of the fourth order, whose own error is about 1e-12."""
+    """They equal finite differences of the fourth order, whose own error is about 1e-12."""
     make, arguments = DERIVED[name]
     function = projected(make(limit, **arguments))
     points = [np.random.default_rng(i).normal(size=(2, 3)) + 3 for i in range(2)]
@@ -245,7 +245,7 @@ def test_derivative_at_zero(name: str, wrap: str) -> None:
     make, arguments = DERIVED[name]
     zeros = [tf.zeros((2, 3), tf.float64), tf.zeros((2, 3), tf.float64)]
     first, second = framework.derivative(WRAPS[wrap](projected(make(1.0, **arguments))), zeros)
-    assert np.array_equal(first, weights()[0])  # so small a gradient is not clipped
+    assert np.array_equal(first, weights()[0])  # such a small gradient is not clipped
     assert np.array_equal(second, weights()[1])
 
 
@@ -258,7 +258,7 @@ def test_forward_derivative() -> None:
 
 @pytest.mark.parametrize("size", [6, 40_002], ids=["few", "many"])
 def test_slopes_by_value_in_a_function(size: int) -> None:
-    """In both modes 1 between the bounds, and 0 elsewhere, where there is a NaN too."""
+    """In both modes the slope is 1 between the bounds, and 0 elsewhere, also for a NaN."""
     x = tf.constant(np.tile([0.5, 1.0, -1.0, 2.0, np.nan, -3.0], size // 6), tf.float32)
     expected = np.tile([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], size // 6)
 
@@ -285,7 +285,7 @@ def test_by_value_by_xla_to_the_bit(dtype: str, lower: float, upper: float) -> N
     bits = np.arange(1 << 16, dtype=np.uint16)
     x = bits.view(kind) if dtype != "float32" else (bits.astype(np.uint32) << 16 | bits).view(kind)
     with np.errstate(invalid="ignore"):
-        x = x[~np.isnan(x)]  # of a NaN it is the kind that stays, and no bits of it
+        x = x[~np.isnan(x)]  # a NaN stays a NaN, but may change its bits
     got = tf.function(lambda x: gradclip.clip_by_value(x, lower, upper), jit_compile=True)(x)
     wide, low, high = x.astype(np.float64), np.float64(kind(lower)), np.float64(kind(upper))
     want = np.where((wide >= low) & (wide <= high), x, np.maximum(np.minimum(wide, high), low).astype(kind))

@@ -15,7 +15,7 @@ import gradclip
 
 
 def each(function: Any) -> Run:
-    """A function of one tensor, for each of several."""
+    """Adapt a function of one tensor to several."""
 
     def run(grads: list[Any], limit: Any) -> Outcome:
         return Outcome([None if g is None else function(g, limit) for g in grads])
@@ -24,7 +24,7 @@ def each(function: Any) -> Run:
 
 
 def together(function: Any) -> Run:
-    """A function of several tensors, which returns them and their norm."""
+    """Adapt a function of several tensors that returns them and their norm."""
 
     def run(grads: list[Any], limit: Any) -> Outcome:
         returned = function(grads, limit)

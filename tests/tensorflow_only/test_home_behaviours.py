@@ -1,4 +1,4 @@
-"""TensorFlow's own functions against gradclip's drop-ins, in what the recorded cases leave out."""
+"""TensorFlow's own functions against gradclip's drop-ins, in behaviours that the recorded cases omit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THEIRS = SimpleNamespace(
 )
 OURS = SimpleNamespace(**{name: getattr(gradclip, name) for name in vars(THEIRS)})
 
-#: what is recorded and has no counterpart here, and why
+#: recorded behaviours without a counterpart here, with the reason
 NOT_REPLAYED = {
     "input numpy f64": "NumPy arrays are a framework of their own to gradclip, and come back as NumPy arrays",
     "new object returned even if unclipped": "a tensor cannot be written, so that which object comes back makes no difference",
@@ -34,7 +34,7 @@ BEHAVIOURS = Behaviours()
 of = BEHAVIOURS.of
 
 ROWS = [[-3.0, 0.0, 0.0], [4.0, 0.0, 3.0]]  # norms 3 and 5
-SLICES = ([0, 2, 2], [[3.0, 0.0], [2.0, 0.0], [2.0, 0.0]], 4)  # norm 5, of the rows as they are 4.123
+SLICES = ([0, 2, 2], [[3.0, 0.0], [2.0, 0.0], [2.0, 0.0]], 4)  # norm 5; without merging the rows 4.123
 
 
 def rows() -> Any:

@@ -1,6 +1,6 @@
-"""What is issued for eager tensors on an accelerator, counted against TensorFlow's own functions, and that float64 is not used.
+"""Operations on an accelerator's eager tensors, counted and compared with TensorFlow's own functions; none uses float64.
 
-There is no accelerator here: tensors on the host pass for those of one. Each eager operation is one launch or less.
+Tensors on the host stand in for an accelerator's. Each eager operation is one launch or less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import gradclip
 from gradclip.backends.tensorflow import TensorFlowBackend, lanes
 from gradclip.dialects import tensorflow
 
-SPARE = 4  #: operations that gradclip may take more, whatever the number of gradients
+SPARE = 4  #: the number of additional operations for gradclip, for any number of gradients
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "global": (tf.clip_by_global_norm, gradclip.clip_by_global_norm),
     "each": (
@@ -40,7 +40,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def issued(call: Callable[[], Any]) -> tuple[int, set[str]]:
-    """How many eager operations a call issues, and the dtypes of what they return."""
+    """Return the number of eager operations in a call, and the dtypes of their results."""
     count, dtypes = 0, set()
 
     def callback(op_type: str, inputs: Any, attrs: Any, outputs: Any, *args: Any, **others: Any) -> None:
@@ -77,7 +77,7 @@ def test_no_more_than_natively(name: str, count: int, dtype: str, clips: bool) -
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_large_halves_take_two_more_each(dtype: str) -> None:
-    """TensorFlow multiplies no half in float32, and to join large ones would take the memory of several copies."""
+    """TensorFlow cannot multiply halves in float32, and concatenating large ones would need the memory of several copies."""
     native, ours = FUNCTIONS["global"]
     grads = [framework.make(np.full((257, 257), 0.1), dtype) for _ in range(10)]
     theirs, _ = issued(lambda: native(grads, 1.0))
@@ -102,7 +102,7 @@ def test_as_on_the_host(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_that_operations_are_counted() -> None:
-    """A count that forgets operations proves nothing."""
+    """A counter that misses operations would prove nothing."""
     assert issued(lambda: tf.sqrt(tf.constant(2.0)) + 1.0)[0] == 2
     assert issued(lambda: tf.cast(tf.constant(2.0), tf.float64))[1] == {"float64"}
 
@@ -111,7 +111,7 @@ def test_that_operations_are_counted() -> None:
 
 
 def traced(call: Callable[[list[Any]], Any], grads: list[Any], jit: bool = False) -> tuple[Any, list[Any]]:
-    """What a traced function returns, and the operations of its graph."""
+    """Return the results of a traced function, and the operations of its graph."""
     function = tf.function(call, jit_compile=jit)
     graph = function.get_concrete_function(grads).graph
     inner = [op for name in graph._functions for op in graph._get_function(name).graph.get_operations()]
@@ -131,7 +131,7 @@ def an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("count", [1, 10, 200])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_graphs_for_accelerators(name: str, count: int, dtype: str) -> None:
-    """No float64, no branch, which waits for the host; and of float32 no more than natively."""
+    """A graph has no float64 and no branch, which would wait for the host; float32 needs no more operations than the native."""
     grads = gradients(count, dtype)
     for limit in (0.25, 1e4):
         native, ours = (partial(f, limit=limit) for f in FUNCTIONS[name])

@@ -59,7 +59,7 @@ def test_sparse_is_as_dense(name: str, dtype: str) -> None:
     assert isinstance(sparse.grads, tf.IndexedSlices)
     assert sparse.grads.dtype == dtype
     assert ulps(framework.densify(sparse.grads), framework.read(dense.grads), dtype) <= 1
-    if name not in ("value", "axes 1"):  # whose norms are those of the rows that are there
+    if name not in ("value", "axes 1"):  # these rules use the norms of the rows that are present
         assert ulps(norms(sparse), norms(dense), "float32") <= 1
 
 
@@ -70,7 +70,7 @@ def test_sparse_when_traced(name: str, how: str) -> None:
     (got,) = framework.jit(how, lambda grads: [gradclip.clip(grads[0], rule).grads])([slices()])
     want = gradclip.clip(slices(), rule).grads
     assert isinstance(got, tf.IndexedSlices)
-    assert sorted(got.indices.numpy()) == [0, 2]  # nobody may look, so that the rows are merged whether or not it is clipped
+    assert sorted(got.indices.numpy()) == [0, 2]  # no value may be read here, so the rows are merged even if nothing is clipped
     assert ulps(framework.densify(got), framework.densify(want), "float32") <= 2
 
 
@@ -94,7 +94,7 @@ def test_sparse_without_a_dense_shape() -> None:
 
 
 def test_duplicates_are_added_in_float32() -> None:
-    values = framework.make([[2048.0], [1.0], [1.0], [1.0]], "float16")  # one by one in float16 it would stay 2048
+    values = framework.make([[2048.0], [1.0], [1.0], [1.0]], "float16")  # added one by one in float16 it would stay 2048
     gradient = framework.sparse([1, 1, 1, 1], values, 2)
     assert framework.densify(gradclip.clip(gradient, torch.clip_grad_norm(1.0, 1.0)).grads)[1] == 1.0
     assert gradclip.clip(gradient, torch.clip_grad_norm(1.0)).norm == 2052.0  # 2051 in float16
@@ -145,7 +145,7 @@ def test_variable_in_place() -> None:
     for how in (lambda f: f, tf.function, lambda f: tf.function(f, jit_compile=True)):
         variables = [tf.Variable(values, trainable=False, dtype=tf.float32) for values in ([3.0, 0.0], [4.0])]
         how(lambda: gradclip.clip_(variables, torch.clip_grad_norm(1.0)).grads)()  # noqa: B023
-        assert ulps(np.concatenate([v.numpy() for v in variables]), [0.6, 0.0, 0.8], "float32") <= 12  # its epsilon of 1e-6
+        assert ulps(np.concatenate([v.numpy() for v in variables]), [0.6, 0.0, 0.8], "float32") <= 12  # torch's epsilon of 1e-6
     assert gradclip.clip_([variables[0], variables[0]], tensorflow.clip_by_value(-0.5, 0.25)).grads[0] is variables[0]
     assert list(variables[0].numpy()) == [0.25, 0.0]
 
@@ -163,7 +163,7 @@ def test_variable_by_value() -> None:
 def test_variables_as_parameters() -> None:
     gradient = tf.constant([[3.0, 1.0], [4.0, 1.0]])
     rule = optax.adaptive_grad_clip(0.5)
-    want = [[0.3, 0.35355339059327373], [0.4, 0.35355339059327373]]  # half of each column's norm, 1
+    want = [[0.3, 0.35355339059327373], [0.4, 0.35355339059327373]]  # half of each column's norm, which is 1
     weights = [[0.6, 0.0], [0.8, 1.0]]
     for parameter in (tf.Variable(weights), keras.Variable(weights), tf.Variable(weights, dtype=tf.float64)):
         assert ulps(gradclip.clip([gradient], rule, params=[parameter]).grads[0].numpy(), want, "float32") <= 4
@@ -197,7 +197,7 @@ class Field:
 
 
 class Attrs:
-    """What attrs makes of a class, as far as ``tf.nest`` looks."""
+    """An attrs class, as far as ``tf.nest`` checks."""
 
     __attrs_attrs__: ClassVar[list[Field]] = [Field("a"), Field("b")]
 
@@ -206,7 +206,7 @@ class Attrs:
 
 
 class Custom:
-    """A class of ``tf.nest``'s own protocol."""
+    """A class that implements ``tf.nest``'s protocol."""
 
     def __init__(self, label: str, *parts: Any) -> None:
         self.label, self.parts = label, parts
@@ -239,7 +239,7 @@ def test_nest() -> None:
     assert type(got[1][0]) is Attrs
     assert got[1][0].a is None
     assert got["custom"].label == "label"
-    assert tree["z"].kernel[0] is three  # the container itself is as it was
+    assert tree["z"].kernel[0] is three  # the container itself is unchanged
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_looking_is_free_unless_recorded(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not backend.is_concrete([x])
         with tape.stop_recording():
             assert backend.is_concrete([x])
-    monkeypatch.setitem(sys.modules, "tensorflow.python.eager.record", None)  # a TensorFlow that has moved it
+    monkeypatch.setitem(sys.modules, "tensorflow.python.eager.record", None)  # as in a TensorFlow that has moved it
     spec = importlib.util.spec_from_file_location("gradclip.backends.moved", versions.__file__)
     assert spec is not None
     assert spec.loader is not None
@@ -316,7 +316,7 @@ def test_clip_by_value() -> None:
     bounds = tf.constant([0.5, 9.0, 9.0, np.nan], tf.float64)
     with pytest.raises(ValueError, match="A bound must be a number, not NaN"):
         gradclip.clip_by_value(x, -3.0, bounds)
-    traced = tf.function(lambda x, bounds: gradclip.clip_by_value(x, -3.0, bounds))(x, bounds)  # where nobody may look
+    traced = tf.function(lambda x, bounds: gradclip.clip_by_value(x, -3.0, bounds))(x, bounds)  # no value may be read here
     assert np.array_equal(traced, [0.5, -3.0, np.nan, np.nan], equal_nan=True)
     assert np.array_equal(gradclip.clip_by_value(x, 4.0, 1.0), [4.0, 4.0, np.nan, 4.0], equal_nan=True)
     half = gradclip.clip_by_value(framework.make([1.0, 7e4], "bfloat16"), -1.0, 0.3)
@@ -325,7 +325,7 @@ def test_clip_by_value() -> None:
 
 @pytest.mark.parametrize("shape", [(1 << 21, 2), (2, 1 << 20, 2), (2, 1 << 21)])
 def test_sums_stay_accurate(shape: tuple[int, ...]) -> None:
-    """TensorFlow's own sum over leading axes is a running one."""
+    """TensorFlow's own sum over leading axes accumulates one by one."""
     values = np.random.default_rng(0).random(shape, np.float32)
     axes = tuple(range(len(shape) - 1)) if len(shape) == 2 and shape[0] > 2 else (1,)
     got = gradclip.clip(tf.constant(values), tensorflow.clip_by_norm(1.0, axes=axes)).norm

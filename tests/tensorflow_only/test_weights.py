@@ -1,4 +1,4 @@
-"""What is no gradient is never written: trainable variables, in TensorFlow and in Keras."""
+"""gradclip never writes to a tensor that is not a gradient: trainable variables, in TensorFlow and in Keras."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_keras_is_never_written(mistake: str, call: Callable[[Any], Any]) -> Non
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_pairs_of_gradient_and_variable(rule: gradclip.Rule) -> None:
-    """As ``optimizer.apply_gradients`` takes them: the weights would count in the norm."""
+    """``optimizer.apply_gradients`` takes such pairs: their weights would count in the norm."""
     pairs = [(tf.constant([3.0, 4.0]), tf.Variable([3.0, 4.0], name="kernel"))]
     with pytest.raises(TypeError) as raised:
         gradclip.clip(pairs, rule)

@@ -1,6 +1,6 @@
-"""Collectives and bytes of a step on 2 to 4 replicas, without a clip, with gradclip's and with the native: in traced graphs.
+"""Counts collectives and bytes of a step on 2 to 4 replicas, with no clip, gradclip's and the native, in traced graphs.
 
-``python -m tensorflow_only.distributed.counting`` prints the table of ``docs/distributed.md``. Nothing is run.
+``python -m tensorflow_only.distributed.counting`` prints the table of ``docs/distributed.md``. Nothing runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUM = tf.distribute.ReduceOp.SUM
 KINDS = ("Collective", "Nccl")
 Clip = Callable[[list[tf.Tensor]], list[tf.Tensor]]
 
-#: none, gradclip's, the native's
+#: no clip, gradclip's, the native's
 CLIPS: tuple[Clip, ...] = (
     list,
     lambda grads: gradclip.clip_by_global_norm(grads, LIMIT)[0],
@@ -39,7 +39,7 @@ OPTIMIZERS: tuple[Callable[[], Any], ...] = (
 
 
 def gradients() -> list[tf.Tensor]:
-    """Those of one replica."""
+    """Return the gradients of one replica."""
     number = tf.distribute.get_replica_context().replica_id_in_sync_group
     return [tf.fill([4], tf.cast(number, tf.float32) + i) for i in range(COUNT)]
 
@@ -60,7 +60,7 @@ def in_keras(strategy: tf.distribute.Strategy, make: Callable[[], Any]) -> Calla
     return lambda: strategy.run(lambda: optimizer.apply(gradients(), variables))
 
 
-#: name -> (a step, the clips in it)
+#: name -> (a step, the clips to count in it)
 STEPS: dict[str, tuple[Callable[..., Callable[[], Any]], tuple[Callable[..., Any], ...]]] = {
     "in the replica, after `all_reduce`": (in_the_replica, CLIPS),
     "after the replicas, and `strategy.reduce` of each gradient": (after_the_replicas, CLIPS),
@@ -69,7 +69,7 @@ STEPS: dict[str, tuple[Callable[..., Callable[[], Any]], tuple[Callable[..., Any
 
 
 def counted(step: Callable[[], Any]) -> str:
-    """The collectives of the first replica, with the bytes that it puts into them."""
+    """Return the collectives of the first replica, with the bytes that it sends."""
     graph = tf.function(step, autograph=False).get_concrete_function().graph
     inner = [node.op for function in graph.as_graph_def().library.function for node in function.node_def]
     assert not any(kind.startswith(KINDS) for kind in inner), "a collective in a branch"
@@ -80,12 +80,12 @@ def counted(step: Callable[[], Any]) -> str:
 
 
 def _is_collective(op: tf.Operation) -> bool:
-    """Whether this is a collective, or a sum of what lies on several devices."""
+    """Whether an operation is a collective, or a sum over several devices."""
     return op.type.startswith(KINDS) or (op.type == "AddN" and len({x.op.device for x in op.inputs}) > 1)
 
 
 def table() -> list[str]:
-    """The lines of the table."""
+    """Return the lines of the table."""
     lines = ["| where | replicas | without a clip | gradclip | native |", "| --- | --- | --- | --- | --- |"]
     for name, (step, clips) in STEPS.items():
         rows: dict[tuple[str, ...], list[int]] = {}

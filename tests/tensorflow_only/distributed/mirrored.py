@@ -1,4 +1,4 @@
-"""Checks on two replicas, in a process that is started for them.
+"""Checks on two replicas, in a separate process.
 
 ``python -m tensorflow_only.distributed.mirrored results.json docs/distributed.md``
 """
@@ -38,7 +38,7 @@ Step = Callable[[list[tf.Variable], tf.Tensor, gradclip.Rule], Any]
 
 @functools.cache
 def strategy() -> tf.distribute.Strategy:
-    """One for all: collectives of several on the same devices would be taken for each other by TensorFlow."""
+    """Return the only strategy: TensorFlow would confuse the collectives of several on the same devices."""
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
@@ -53,10 +53,10 @@ def variables() -> list[tf.Variable]:
 
 
 def gradients(model: list[tf.Variable], x: tf.Tensor) -> list[Any]:
-    """Of these examples' part of the mean over eight; the last gradient is sparse, with rows that are there twice."""
+    """Return these examples' part of the mean over eight; the last gradient is sparse, with duplicate rows."""
     rows = tf.cast(tf.abs(x[:, 0]) * 3, tf.int32)
     with tf.GradientTape() as tape:
-        # silu has a derivative of its own, as a sum over replicas has
+        # silu has a custom gradient; so has a sum over replicas
         out = tf.nn.silu(x @ model[0] + model[1]) + tf.gather(model[2], rows)
         loss = tf.reduce_sum(tf.square(out)) / 40
     return tape.gradient(loss, model)
@@ -77,7 +77,7 @@ def on_one_device(rule: gradclip.Rule) -> list[np.ndarray]:
 
 
 def on_replicas(rule: gradclip.Rule, way: Step, *, eagerly: bool = False) -> list[np.ndarray]:
-    """The variables after some steps, each replica with half of the examples."""
+    """Return the variables after some steps; each replica has half of the examples."""
     both = strategy()
     with both.scope():
         model = variables()
@@ -148,7 +148,7 @@ def before_the_sum(model: list[tf.Variable], x: Any, rule: gradclip.Rule) -> Non
 
 
 def update(model: list[tf.Variable], grads: list[Any]) -> None:
-    """From every replica the same."""
+    """Apply the same update from every replica."""
 
     def merged(both: tf.distribute.Strategy, grads: list[Any]) -> None:
         for variable, g in zip(model, grads, strict=True):
@@ -206,7 +206,7 @@ def can_be_told_that_it_is_meant() -> None:
 
 
 def warns_of_what_cannot_be_known() -> None:
-    """Eager tensors do not tell where they come from."""
+    """Eager tensors do not show their origin."""
     with pytest.warns(gradclip.errors.GradclipWarning, match=WARNING):
         on_replicas(RULES[0], before_the_sum, eagerly=True)
     with pytest.warns(gradclip.errors.GradclipWarning, match=WARNING):
@@ -215,7 +215,7 @@ def warns_of_what_cannot_be_known() -> None:
 
 
 def eager_tensors_do_not_tell() -> None:
-    """Where this fails, an eager tensor shows that it was summed: look for that in ``backends/tensorflow/distributed.py``."""
+    """If this fails, eager tensors show that they were summed: use that in ``backends/tensorflow/distributed.py``."""
 
     def seen(x: tf.Tensor) -> tuple[Any, ...]:
         return type(x), x.device, x.backing_device, vars(x), dir(x)
@@ -230,7 +230,7 @@ def eager_tensors_do_not_tell() -> None:
 
 
 def measures_in_a_replica() -> None:
-    """A norm is no clip, and one that is known is the caller's."""
+    """A norm alone is not a clip, and the caller is responsible for a known norm."""
 
     def way(model: list[tf.Variable], x: Any, rule: gradclip.Rule) -> None:
         def replica(x: tf.Tensor) -> None:
@@ -266,7 +266,7 @@ CHECKS = [
 
 
 def run_recipes(path: Path) -> None:
-    """The blocks of the documentation, each with what the first defines."""
+    """Run the blocks of the documentation, each with the names that the first defines."""
     section = path.read_text("utf-8").partition("\n## TensorFlow")[2].partition("\n## ")[0]
     first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     shared: dict[str, Any] = {}

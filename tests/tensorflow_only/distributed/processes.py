@@ -1,6 +1,6 @@
-"""One of two processes of a ``MultiWorkerMirroredStrategy``: a monitor and a following limit see the summed gradient.
+"""Runs in each of two processes of a ``MultiWorkerMirroredStrategy``: a monitor and a following limit see the summed gradient.
 
-``TF_CONFIG=... python -m tensorflow_only.distributed.processes`` prints what they saw, as JSON.
+``TF_CONFIG=... python -m tensorflow_only.distributed.processes`` prints their values as JSON.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import gradclip
 from gradclip import limits
 from gradclip.dialects import torch
 
-SIZES = [1.05, 2.05, 3.05, 50.0, math.nan, 2.05, 1.55, 4.05] * 2  # at no edge of a bin
-SHARES = [0.25, 0.75]  # of a gradient, on each process
+SIZES = [1.05, 2.05, 3.05, 50.0, math.nan, 2.05, 1.55, 4.05] * 2  # none of them on the edge of a bin
+SHARES = [0.25, 0.75]  # each process's share of a gradient
 
 
 def summed(size: tf.Tensor) -> tf.Tensor:
-    """A gradient of this size, of which each replica has a share."""
+    """Return a gradient of this size; each replica contributes a share."""
     context = tf.distribute.get_replica_context()
     share = tf.gather(tf.constant(SHARES), context.replica_id_in_sync_group)
     return context.all_reduce(tf.distribute.ReduceOp.SUM, share * size)

@@ -1,4 +1,4 @@
-"""Two replicas on two logical devices, which only a process that has not used TensorFlow yet can make: one is started."""
+"""Two replicas on two logical devices; only a process that has not used TensorFlow yet can create them, so one starts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_check_is_left_out() -> None:
 
 @pytest.mark.slow("a table that is out of date: what travels is held by the checks")
 def test_the_table_of_costs() -> None:
-    """Counted in a process of its own, which has four devices."""
+    """A separate process with four devices counts."""
     done = run("-m", "tensorflow_only.distributed.counting")
     assert done.returncode == 0, done.stderr[-5000:]
     written = DOCS.read_text("utf-8").partition("<!-- in the graph -->\n")[2].partition("<!-- /in the graph -->")[0]
@@ -75,7 +75,7 @@ def free_ports(many: int) -> list[int]:
 
 
 def test_two_processes() -> None:
-    """A monitor and a limit that follows the run are the same on both, and what one process alone would have."""
+    """A monitor and a limit that follows the run agree on both processes, and with those of a single process."""
     workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
     config = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}} for i in range(2)]
     command = [sys.executable, "-m", "tensorflow_only.distributed.processes"]

@@ -1,4 +1,4 @@
-"""``fit`` under ``tf.distribute``: on two replicas the model of one device."""
+"""``fit`` under ``tf.distribute``: two replicas train the same model as one device."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_it_is_the_model_that_keras_trains_on_one_device(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["global_clipnorm", "clipnorm", "clipvalue"])
 def test_what_keras_trains_depends_on_the_number_of_replicas(name: str) -> None:
-    """It clips each replica's gradients, and sums then. Where this fails, Keras has mended it: say so in the documentation."""
+    """Keras clips each replica's gradients before it sums them. If this fails, Keras has fixed it: update the documentation."""
     assert difference(name, "native, one", "native, two") > 1e-3
 
 
