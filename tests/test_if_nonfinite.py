@@ -1,4 +1,4 @@
-"""A norm that is not finite: propagated, raised, or its gradients become zeros, by selection and without a look."""
+"""A norm that is not finite propagates, raises, or makes its gradients zero, by a select that reads no value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may import whom, and that gradclip imports no framework."""
+"""Which modules may import which, and that gradclip imports no framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "tensorflow", "paddle", "jax", "jax
 
 
 def frameworks_after(code: str) -> set[str]:
-    """The frameworks that a fresh interpreter has imported after some code."""
+    """Return the frameworks that a new interpreter has imported after some code."""
     code += "\nimport sys; print(*(name.partition('.')[0] for name in sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     return set(done.stdout.split()) & set(FRAMEWORKS)
@@ -41,7 +41,7 @@ def test_a_framework_that_is_imported_would_be_seen() -> None:
 
 # ---- the direction of the imports ---------------------------------------------------------------------------------------
 
-# What each module of the core imports of the others: of those above it in this table alone, so that nothing goes round.
+# The core modules that each core module imports: only ones above it in this table, so that there is no cycle.
 CORE: dict[str, set[str]] = {
     "errors": set(),
     "dtypes": set(),
@@ -96,10 +96,10 @@ CORE: dict[str, set[str]] = {
         "spelling",
     },
 }
-# For type checkers alone: a lane calculates by means of a backend, which says what lane tensors take.
+# Imports for type checkers only: a lane calculates with a backend, and the backend declares the lane's tensors.
 FOR_TYPES = {"backend": {"lane"}}
-# The migration helper takes dialects, rules and coefficients as data; the conformance suite and the demo's trainers what is
-# public. The command line stands on top of it all, and nothing imports it but for one module, which imports nothing.
+# The migration helper uses dialects, rules and coefficients as data; the conformance suite and the demo's trainers use public
+# names. No module imports the command line, except for ``children``, which imports nothing itself.
 MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
@@ -110,7 +110,7 @@ ROOMS: dict[str, set[str]] = {
 
 # ---- the backends ---------------------------------------------------------------------------------------------------------
 
-# A framework's folder -> what it is made of. No other framework's, and of the core what is below the engine.
+# A framework's folder -> the packages that it may import. It imports no other folder, and only the core below the engine.
 FOLDERS = {
     "host": {"numpy"},
     "numpy": {"numpy", "ml_dtypes"},
@@ -137,7 +137,7 @@ BELOW = {
         "tracing",
     ),
 }
-# Slots, and operators that hide a whole clip, stand above the engine. Of their folder only __init__ may import them.
+# Slots, and operators that hide a whole clip, depend on the engine. Only __init__ of their folder may import them.
 ON_TOP = {
     *("backends.torch.step", "backends.torch.operator"),
     *(f"backends.keras.{name}" for name in ("__init__", "carried", "monitored", "saving")),
@@ -151,7 +151,7 @@ ON_TOP = {
 }
 ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "limits", "monitor", "registry"}
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
-# What is neither of gradclip nor of the standard library, by module or package: nothing for the rest.
+# Third-party packages that a module or package imports; all others import none.
 THIRD_PARTY = {
     "commands.report": {"rich"},
     "conformance.parametrize": {"pytest"},
@@ -183,7 +183,7 @@ THIRD_PARTY = {
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Every module that a source names in an import, inside functions too; a relative one as ``.``."""
+    """Return every module that a source imports, inside functions too; a relative one as ``.``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -228,7 +228,7 @@ def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
 
 
 class _AtRunTime(ast.NodeTransformer):
-    """Leaves out what only type checkers read."""
+    """Removes the imports for type checkers."""
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
         return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else self.generic_visit(node)
@@ -258,7 +258,7 @@ def test_the_modules_are_found() -> None:
 
 
 def test_nothing_goes_round() -> None:
-    """Each module of the core imports what stands above it in the table, and its row says no more than what it imports."""
+    """Each module of the core imports only modules above it in the table, and its row lists exactly its imports."""
     rooms = list(CORE)
     for place, (room, row) in enumerate(CORE.items()):
         assert row <= set(rooms[:place])

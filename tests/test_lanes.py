@@ -1,4 +1,4 @@
-"""Every lane against the reference: the same clip with the framework's lanes and without them, eager and traced."""
+"""Every lane against the reference: a clip gives the same results with and without the framework's lanes, eager and traced."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES: dict[str, Callable[[float], Rule]] = {
 
 @contextmanager
 def the_reference_alone(backend: Framework) -> Iterator[None]:
-    """Without the framework's lanes."""
+    """Disable the framework's lanes."""
     owner = find(backend.make([1.0]))
     assert owner is not None
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +55,7 @@ def several_dtypes(backend: Framework) -> list[Any]:
 
 
 def odd(backend: Framework) -> list[Any]:
-    """What a fast way may not take, in one list."""
+    """Return one list of gradients that no fast path may take."""
     rng = np.random.default_rng(2)
     twice = backend.make(rng.normal(size=(3, 5)))
     strided = backend.strided(rng.normal(size=(70, 300)), "bfloat16")
@@ -63,7 +63,7 @@ def odd(backend: Framework) -> list[Any]:
 
 
 def huge(backend: Framework) -> list[Any]:
-    """Squares that leave float32 both ways."""
+    """Return gradients whose squares overflow and underflow in float32."""
     rng = np.random.default_rng(3)
     return [backend.make(rng.normal(size=n) * 1e24) for n in SIZES] + [backend.make(rng.normal(size=9) * 1e-30)]
 
@@ -83,7 +83,7 @@ def compared(backend: Framework, got: list[Any], want: list[Any], given: list[An
         dtype = backend.dtype(was)
         assert backend.dtype(mine) == dtype
         assert ulps(backend.read(mine), backend.read(theirs), dtype) <= 4
-        if limit >= 1:  # nothing is clipped
+        if limit >= 1:  # the limit clips nothing
             assert backend.read(mine).tobytes() == backend.read(was).tobytes()
 
 

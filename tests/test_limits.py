@@ -1,4 +1,4 @@
-"""Limits that follow the run: their formulas are those that were published, on every backend, eager and traced."""
+"""Limits that follow the run: they match their published formulas on every backend, eager and traced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALL: dict[str, Any] = {
 
 
 def run(limit: Any, norms: list[float]) -> Iterator[tuple[float, float]]:
-    """The norm after the clip and the limit, step by step."""
+    """Return the norm after the clip and the limit, step by step."""
     state = limit.init()
     for norm in norms:
         most = limit.limit(state)
@@ -48,7 +48,7 @@ def run(limit: Any, norms: list[float]) -> Iterator[tuple[float, float]]:
 
 
 def zclip(norms: list[float], alpha: float = 0.97, z0: float = 2.5, eps: float = 1e-6) -> Iterator[float]:
-    """As in the code of its authors, with the buffer."""
+    """ZClip as its authors' code computes it, with the buffer."""
     mean = var = math.nan
     for i, n in enumerate(norms):
         if i < 25:
@@ -204,7 +204,7 @@ def test_in_two_stages_it_is_observed_once(backend: Framework) -> None:
 
 
 def test_a_traced_clip_says_how(backend: Framework) -> None:
-    """Paddle's to_static runs the clip as it is, between two programs: there nothing is traced."""
+    """Paddle's to_static runs the clip as plain Python between two programs; nothing is traced there."""
     for how in backend.jits:
         adaptive = gradclip.Adaptive(limits.quantile(0.9))
         rule = dialect.clip_grad_norm(adaptive)

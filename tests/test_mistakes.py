@@ -1,4 +1,4 @@
-"""What people pass in the place of gradients and of rules: each message names it, and says what to pass instead."""
+"""Common mistakes in place of gradients and rules: each message names the mistake, and says what to pass instead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 TORCH = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
-NO_RULES: dict[str, tuple[Any, str, str]] = {  # name -> (what is no rule, what is received, the hint)
+NO_RULES: dict[str, tuple[Any, str, str]] = {  # name -> (the wrong rule, the text after Received, the hint)
     "a number": (0.5, "0.5", f"name the rule of the limit: {TORCH.replace('1.0', '0.5')}."),
     "nothing": (None, "None", f"a dialect's function returns one: {TORCH}. gradclip.Group(rule, 'encoder.*') is for some"),
     "a rule, not called": (torch.clip_grad_norm, "the function clip_grad_norm", f"call it: {TORCH}."),
@@ -66,12 +66,12 @@ def test_numbers_among_the_tensors(backend: Framework, number: Any) -> None:
 
 
 class Owner:
-    """What a stranger's objects have in common with those of the frameworks."""
+    """Has the attributes that frameworks' objects have too."""
 
     param_groups: ClassVar[list[Any]] = []
 
     def step(self) -> None:
-        """An optimizer's."""
+        """An optimizer has this method."""
 
     def parameters(self) -> list[Any]:
         return []
@@ -80,12 +80,12 @@ class Owner:
         return []
 
     def other(self) -> None:
-        """A method that nobody knows."""
+        """An unknown method."""
 
 
 class Other:
     def other(self) -> None:
-        """A method that nobody knows."""
+        """An unknown method."""
 
 
 def test_methods_that_were_not_called(backend: Framework) -> None:
@@ -114,7 +114,7 @@ def test_rules_and_results_among_the_gradients(backend: Framework) -> None:
 
 
 class Made(NamedTuple):
-    """As optax's transformations, and haiku's models."""
+    """Like optax's transformations, and haiku's models."""
 
     init: Any
     update: Any

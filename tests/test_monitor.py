@@ -1,4 +1,4 @@
-"""The monitor: its numbers are those of NumPy, whatever comes; it keeps nothing that grows, and loses nothing."""
+"""The monitor: its numbers match NumPy's for any input; it does not grow, and loses nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradclip.dialects import keras, optax
 from gradclip.dialects import torch as dialect
 from gradclip.monitor.section import WINDOWS
 
-OFF = 2.0 ** (1 / 16)  # the factor by which the middle of a bin can be off
+OFF = 2.0 ** (1 / 16)  # the factor by which the midpoint of a bin can be off
 ANY = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=False)
 NORMS = st.one_of(st.floats(2.0**-100, 2.0**100), st.sampled_from([0.0, math.nan, math.inf, 1e-37, 3e38, 1.0]))
 
@@ -36,7 +36,7 @@ def told(norms: list[float], limit: float | None = 1.0, **options: Any) -> gradc
 
 
 def same(one: dict[str, float], other: dict[str, float]) -> None:
-    """The same names; the same numbers but for the order in which they were added up."""
+    """The names are equal; the numbers are equal up to the order of their summation."""
     assert one.keys() == other.keys()
     for name, x in one.items():
         assert x == pytest.approx(other[name], rel=1e-12, nan_ok=True), name
@@ -144,7 +144,7 @@ def test_each_norm_counts_of_a_rule_with_a_norm_for_each_gradient(backend: Frame
 
 
 def test_norms_in_the_container_of_the_gradients(backend: Framework) -> None:
-    """Also where somebody has looked at the result before, which makes a container of what was a list."""
+    """It also works after an earlier access to the result, which turns the list into a container."""
     grads = {"b": gradients(backend, 4.0)[0], "a": [None, gradients(backend, 0.5)[0]]}
     for look in (False, True):
         monitor = gradclip.Monitor()
@@ -187,7 +187,7 @@ def test_groups_have_a_section_each(backend: Framework) -> None:
 
 
 def test_a_clipped_norm_is_in_the_bin_of_its_limit() -> None:
-    """Though rounding may leave it just below."""
+    """Rounding may leave it just below."""
     norms = np.random.default_rng(0).uniform(1.0, 100.0, size=300).tolist()
     assert told(norms, 1.0).report()["norm_after_p10"] == pytest.approx(1.0, rel=1e-12)
 
@@ -211,7 +211,7 @@ def test_five_lines() -> None:
 
 def test_the_share_of_each_gradient(backend: Framework) -> None:
     monitor, other = gradclip.Monitor(each=2, every=3), gradclip.Monitor()
-    for step in range(5):  # measured are steps 0, 2 and 4
+    for step in range(5):  # steps 0, 2 and 4 are measured
         sizes = {"a": 3.0, "b": 4.0 if step % 2 == 0 else 99.0, "c": 0.0}
         monitor.update(
             gradclip.clip({k: backend.make(np.array([x])) for k, x in sizes.items()}, optax.clip_by_global_norm(1.0))
@@ -241,7 +241,7 @@ def explosive(backend: Framework, value: float) -> dict[str, Any]:
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("rule", [optax.clip_by_global_norm(1.0), keras.clipnorm(1.0)])
 def test_the_culprits_are_found_once(backend: Framework, bad: float, rule: Any) -> None:
-    """Without a word where looking is free, else where each gradient is measured before the clip."""
+    """The monitor finds them alone if reading is free; otherwise it measures each gradient before the clip."""
     for monitor in (gradclip.Monitor(each=1), gradclip.Monitor(each=1, every=1)):
         for value in (1.0, bad, 1.0):
             grads = explosive(backend, value)
@@ -258,7 +258,7 @@ def test_the_culprits_are_found_once(backend: Framework, bad: float, rule: Any) 
 
 
 def test_a_monitor_that_knows_no_culprit_looks_for_one(backend: Framework) -> None:
-    """From the step on at which it has read a norm that is not finite; and no longer than that."""
+    """It starts after it has read a norm that is not finite, and stops once it has found the gradients."""
     monitor, rule = gradclip.Monitor(each=1000, every=1), optax.clip_by_global_norm(1.0)
     monitor.update(math.nan, limit=1.0)
     for _ in range(3):
@@ -298,7 +298,7 @@ def test_gradients_that_a_clip_has_spoilt_blame_nobody(backend: Framework) -> No
 
 def test_a_step_that_raised_is_measured_anew(backend: Framework) -> None:
     monitor = gradclip.Monitor(each=1)
-    monitor.measure(explosive(backend, math.nan))  # and then the clip raises
+    monitor.measure(explosive(backend, math.nan))  # then the clip raises
     monitor.measure(explosive(backend, 2.0))
     monitor.update(4.0, limit=1.0)
     assert [seen.measured for seen in monitor.gradients()] == [1] * 4

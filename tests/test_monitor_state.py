@@ -1,4 +1,4 @@
-"""The pure form of the monitor: eager and traced it counts what the monitor counts."""
+"""The functional form of the monitor: eager and traced, it has the same counts as the monitor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nested(tensors: list[Any], like: Any) -> Any:
 
 
 def run(backend: Framework, rule: Any, steps: list[list[float]], way: str = "") -> tuple[Any, gradclip.Monitor]:
-    """The state after some steps, eager or traced, and a monitor that was told of the same."""
+    """Return the state after some steps, eager or traced, and a monitor that saw the same steps."""
     monitor = gradclip.Monitor()
     groups = len(rule) if isinstance(rule, list) else None
     template = state = monitor.init(like=backend.make(0.0), groups=groups)
@@ -98,7 +98,7 @@ def test_norms_along_axes_and_for_examples(backend: Framework) -> None:
 @settings(max_examples=30)
 @given(st.lists(st.floats(2.0**-120, 2.0**120, width=32), max_size=20))
 def test_every_bin_is_the_same(norms: list[float]) -> None:
-    """With NumPy, whose arithmetic this process has in any case."""
+    """It uses NumPy, because every test process has it."""
     monitor = gradclip.Monitor()
     state = monitor.init(like=np.zeros(()))
     for norm in norms:
@@ -116,7 +116,7 @@ def test_the_edges_in_float32() -> None:
 
 
 def test_sums_of_a_long_run_do_not_stand_still() -> None:
-    """One float32 would stay where it is at 2**24 times the norm."""
+    """A single float32 would stop growing at 2**24 times the norm."""
     monitor = gradclip.Monitor()
     state = monitor.init(like=np.zeros(()))
     section = state["sections"][0]
@@ -128,7 +128,7 @@ def test_sums_of_a_long_run_do_not_stand_still() -> None:
 
 
 def test_a_state_read_each_epoch(tmp_path: Any) -> None:
-    """Merged one after the other, states are stretches of one run."""
+    """Merging the states in order gives the same as one run."""
     whole, monitor = gradclip.Monitor(), gradclip.Monitor()
     for sizes in ([0.5, math.nan, 2.0], [3.0, 0.1], []):
         state = monitor.init(like=np.zeros(()))

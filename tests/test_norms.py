@@ -1,4 +1,4 @@
-"""How right a norm is: long ones, of any order, of what is huge, tiny or infinite, and over an axis."""
+"""The accuracy of norms: many elements, any order, huge, tiny or infinite values, and norms over an axis."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_accuracy_of_long_norms(backend: Framework, size: int, kind: str, order:
 @pytest.mark.parametrize("order", [-1.0, -2.0, -3.0, -10.0, 0.1, 10.0])
 @pytest.mark.parametrize("size", [1e20, 1.0, 1e-20])
 def test_any_order(backend: Framework, order: float, size: float) -> None:
-    """Powers neither overflow nor vanish on the way to a norm that float32 holds."""
+    """Powers neither overflow nor underflow if float32 can represent the norm."""
     tensor = backend.make(np.array([3.0, -4.0, 5.0, 3.5]) * size)
     exact = np.abs(backend.read(tensor))
     want = float(exact.min() * np.sum((exact / exact.min()) ** order) ** (1 / order))
@@ -50,7 +50,7 @@ def test_any_order(backend: Framework, order: float, size: float) -> None:
     assert ulps(gradclip.norm([tensor], rule), want, "float32") <= 4
     for how in backend.jits:
         (got,) = backend.jit(how, lambda grads: [gradclip.norm(grads, rule)])([tensor])
-        # a power of 1 / order multiplies an error
+        # the power 1 / order multiplies a relative error
         assert ulps(backend.read(got), want, "float32") <= 4 / min(abs(order), 1), how
 
 
@@ -72,7 +72,7 @@ def test_any_order(backend: Framework, order: float, size: float) -> None:
 def test_negative_orders_of_infinite_gradients(
     backend: Framework, values: list[list[float]], smallest: float, order: float, dtype: str
 ) -> None:
-    """What is infinite counts nothing beside a finite number, and is infinite alone; torch has the same."""
+    """An infinite element adds nothing to a finite one, and a norm of infinities alone is infinite; torch does the same."""
     if dtype not in backend.dtypes:
         return
     grads = [backend.make(value, dtype) for value in values]

@@ -1,4 +1,4 @@
-"""Norms that are known already and limits that are tensors: refused as the rule's own would be, where looking is free."""
+"""Known norms and tensors as limits: invalid ones raise as the rule's own would, if reading their values is free."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_limits_of_another_shape(backend: Framework) -> None:
 
 @pytest.mark.parametrize(("value", "limit"), [(1e36, 2e-38), (3e38, 2e-38), (1e30, 1e-30), (1e20, 1e-20), (1e10, 2e-38)])
 def test_a_coefficient_that_no_float32_is_near(backend: Framework, value: float, limit: float) -> None:
-    """It may be smaller than the square of the least normal number, and what comes of it is not."""
+    """The coefficient may be below the square of the least normal number, although the clipped gradient is not."""
     for dtype in sorted({"float32", "bfloat16"}.intersection(backend.dtypes)):
         x = backend.make([value, 0.0], dtype)
         want = backend.read(backend.make([limit, 0.0], dtype))

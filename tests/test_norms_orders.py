@@ -1,4 +1,4 @@
-"""The experiment of docs/choosing.md on every backend: one gradient has a norm of each order, and they are other numbers."""
+"""The experiment of docs/choosing.md on every backend: one gradient has a different norm for each order."""
 
 from __future__ import annotations
 

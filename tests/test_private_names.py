@@ -1,4 +1,4 @@
-"""The private names of a framework stand in its ``versions`` file only, each with what is done where it is missing."""
+"""Only a framework's ``versions`` file uses private names, each with a fallback for releases that lack it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from missing_names import names
 from private_names import dotted, private
 from sources import SOURCES
 
-# What has no versions file, and why it needs private names all the same.
+# Modules without a versions file that need private names all the same, and why.
 ELSEWHERE = {
     "backends.keras.__init__": "it overrides the two private methods in which Keras clips, and raises where Keras has them not",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
@@ -32,7 +32,7 @@ ELSEWHERE = {
 
 @functools.cache
 def _defined(module: str) -> frozenset[str]:
-    """The names that a module defines: functions, classes, variables, and attributes of its own objects."""
+    """Return the names that a module defines: functions, classes, variables, and attributes of its own objects."""
     found = set()
     for node in ast.walk(ast.parse(SOURCES[module].read_text("utf-8"))):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -45,7 +45,7 @@ def _defined(module: str) -> frozenset[str]:
 
 
 def _own(module: str) -> frozenset[str]:
-    """The names that are defined in gradclip where a module may get them from: its room, the core and the host's loops."""
+    """Return gradclip's names that a module may use: those of its own package, of the core and of the host's loops."""
 
     def room(name: str) -> str:
         return ".".join(name.split(".")[:2]) if name.startswith("backends.") else "core"
@@ -104,7 +104,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def failures(*arguments: str) -> dict[str, str]:
-    """What goes wrong without each of some names, or of all, in a process that loads the backend anew for each."""
+    """Return the failures without each of some names; a separate process loads the backend again for each."""
     command = [sys.executable, str(TESTS / "missing_names.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment())
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Properties that hold for every rule that scales, for any gradients."""
+"""Properties of every rule that scales, for any gradients."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ RULES: dict[str, Any] = {
 }
 rules = pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
 
-# magnitudes that float32 holds with all their bits, and whose products with a coefficient it holds as well
+# float32 represents these magnitudes, and their products with a coefficient, without losing bits
 numbers = st.floats(2.0**-40, 2.0**40, width=32) | st.floats(-(2.0**40), -(2.0**-40), width=32) | st.just(0.0)
-shapes = st.sampled_from([(), (0,), (1,), (5,), (2, 3), (3, 1), (2, 1, 3)])  # few: XLA compiles each anew
+shapes = st.sampled_from([(), (0,), (1,), (5,), (2, 3), (3, 1), (2, 1, 3)])  # few shapes: XLA compiles each
 arrays = shapes.flatmap(lambda shape: hnp.arrays(np.float32, shape, elements=numbers))
 gradients = st.lists(arrays | st.none(), min_size=1, max_size=4).filter(lambda grads: any(g is not None for g in grads))
 bounds = st.floats(0, 100, width=32, allow_subnormal=False)
@@ -54,7 +54,7 @@ def read(backend: Framework, grads: list[Any]) -> list[np.ndarray | None]:
 
 
 def norms_of(rule: gradclip.Rule, grads: list[np.ndarray | None]) -> list[float]:
-    """The norm or norms that the rule limits, in float64."""
+    """Return the norm or norms that the rule limits, in float64."""
     each = [float(norm(g.astype(np.float64), 2.0)) for g in grads if g is not None]
     return [math.hypot(*each)] if rule.scope is gradclip.Scope.GLOBAL else each
 
@@ -95,7 +95,7 @@ def test_order_does_not_matter(backend: Framework, make_rule: Any, grads: list[A
 @rules
 @given(grads=gradients, limit=limits)
 def test_idempotent(backend: Framework, make_rule: Any, grads: list[Any], limit: float) -> None:
-    """Clipping twice is clipping once, but for torch's epsilon, which takes a little more each time."""
+    """Clipping twice equals clipping once, except that torch's epsilon shrinks the gradient a little more each time."""
     rule = make_rule(limit)
     once = gradclip.clip(make(backend, grads), rule).grads
     twice = read(backend, gradclip.clip(once, rule).grads)
@@ -108,7 +108,7 @@ def test_idempotent(backend: Framework, make_rule: Any, grads: list[Any], limit:
 @rules
 @given(grads=gradients, limit=limits, exponent=st.integers(-8, 8))
 def test_scales_with_the_gradient(backend: Framework, make_rule: Any, grads: list[Any], limit: float, exponent: int) -> None:
-    """Gradients and limit times a power of two give the result times it, but for torch's epsilon, which has a scale."""
+    """Scaling gradients and limit by a power of two scales the result, except for torch's epsilon, which is absolute."""
     factor = 2.0**exponent
     plain = read(backend, gradclip.clip(make(backend, grads), make_rule(limit)).grads)
     scaled_grads = [None if g is None else g * np.float32(factor) for g in grads]
@@ -139,7 +139,7 @@ def test_by_value(backend: Framework, grads: list[Any], lower: float, upper: flo
 @rules
 @pytest.mark.parametrize("limit", [1.0, 100.0], ids=["clipped", "unclipped"])
 def test_no_aliasing(backend: Framework, make_rule: Any, limit: float) -> None:
-    """What a functional form returns can be written without changing what it was given."""
+    """Writing to the result of a functional form does not change the input."""
     grads = make(backend, [np.array([3.0, 4.0]), np.array([[0.5]])])
     before = read(backend, grads)
     result = gradclip.clip(grads, make_rule(limit)).grads
@@ -163,7 +163,7 @@ def test_twice_in_a_list_counts_once(backend: Framework, make_rule: Any) -> None
 @rules
 @pytest.mark.parametrize("values", [[np.nan, 1.0], [np.inf, 1.0], [-np.inf, np.nan]])
 def test_not_finite(backend: Framework, make_rule: Any, values: list[float]) -> None:
-    """NaN spreads over what shares a norm; an infinity becomes NaN and the rest 0, or NaN too in TensorFlow's global clip."""
+    """NaN spreads to all gradients that share a norm; an infinity becomes NaN, the rest 0 (TensorFlow's global clip: NaN)."""
     rule = make_rule(1.0)
     grads = [backend.make(values), backend.make([3.0, 4.0])]
     first, second = read(backend, gradclip.clip(grads, rule).grads)

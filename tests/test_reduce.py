@@ -1,4 +1,4 @@
-"""``reduce=`` with a function, on every framework: as if other processes held gradients too."""
+"""``reduce=`` with a function, on every framework: it simulates other processes with gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gradients(backend: Framework, dtype: str = "float32") -> list[Any]:
 
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, 0.5, 0.0, math.inf, -math.inf, -1.0])
 def test_a_function_gets_the_sum_of_powers_and_returns_that_of_all(backend: Framework, order: float) -> None:
-    """Two processes with the same gradients: twice the sum, the same maximum."""
+    """Two processes have the same gradients: the sum doubles, the maximum stays."""
     seen = []
 
     def reduce(power: Any) -> Any:
@@ -50,7 +50,7 @@ def test_a_function_may_return_a_number(backend: Framework) -> None:
 
 
 def test_a_power_that_overflows(backend: Framework) -> None:
-    """The caller is given an infinity, and the norm is what comes of it."""
+    """The function gets an infinity, and the norm follows from its result."""
     huge = [backend.make(np.array([1e300]), "float64")]
     assert gradclip.norm(huge, dialect.clip_grad_norm(1.0), reduce=lambda power: power) == math.inf
 
@@ -74,7 +74,7 @@ def test_the_drop_ins(backend: Framework) -> None:
 
 
 def test_traced(backend: Framework) -> None:
-    """A function that is traced: nobody looks at the sum."""
+    """A traced function reduces the sum, and gradclip reads no value."""
     for how in backend.jits:
         rule = dialect.clip_grad_norm(0.5)
 

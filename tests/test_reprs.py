@@ -1,4 +1,4 @@
-"""What rules and results show of themselves: a line, whatever they hold."""
+"""The reprs of rules and results fit on one line, whatever they contain."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_result_in_a_trace(backend: Framework) -> None:
     seen: list[str] = []
     for how in backend.jits:
         if how == "compile":
-            continue  # torch.compile would have to trace the text
+            continue  # torch.compile would have to trace the repr
 
         def traced(grads: list[Any]) -> list[Any]:
             result = gradclip.clip(grads, optax.clip_by_global_norm(1.0))

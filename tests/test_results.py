@@ -1,4 +1,4 @@
-"""What a clip returns: results that nobody else writes, and the norm and the coefficient as tensors of the framework."""
+"""The results of a clip: no other object writes to them, and norm and coefficient are tensors of the framework."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ RULES = {
 
 
 def numbers(result: gradclip.ClipResult) -> list[Any]:
-    """The norms and the coefficients, out of their containers."""
+    """Return the norms and the coefficients, without their containers."""
     found = [result.norm, result.coefficient]
     return [x for n in found for x in (n.values() if isinstance(n, dict) else [n]) if x is not None]
 
@@ -121,7 +121,7 @@ def test_the_container_may_change_afterwards(backend: Framework) -> None:
 
 
 def test_a_result_keeps_no_gradient(backend: Framework) -> None:
-    given = OrderedDict(a=backend.make([3.0, 4.0]))  # to a dict there is no weak reference
+    given = OrderedDict(a=backend.make([3.0, 4.0]))  # a plain dict has no weak references
     result = gradclip.clip(given, RULES["global"])
     gone = weakref.ref(given)
     del given
@@ -179,7 +179,7 @@ def test_norms_of_what_is_no_gradient() -> None:
 
 
 def test_norms_of_a_model(backend: Framework) -> None:
-    """What has named_parameters(), as models of torch and Paddle do."""
+    """Has named_parameters(), like models of torch and Paddle."""
 
     class Model:
         def named_parameters(self) -> Iterator[tuple[str, Any]]:

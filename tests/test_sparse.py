@@ -1,4 +1,4 @@
-"""Sparse gradients: duplicate rows are merged before the norm, the result is sparse, and nothing is made dense."""
+"""Sparse gradients: duplicate rows are merged before the norm, the result is sparse, and no gradient is made dense."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import gradclip
 from gradclip.dialects import optax, tensorflow, torch
 
 ROWS, VALUES, HEIGHT = [0, 2, 2], [[3.0, 0.0], [2.0, 1.0], [2.0, -1.0]], 4
-DENSE = np.array([[3.0, 0.0], [0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])  # norm 5; 4.36 if the rows are not merged
+DENSE = np.array([[3.0, 0.0], [0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])  # norm 5; without merging the rows 4.36
 
 
 pytestmark = pytest.mark.needs("has_sparse")
@@ -75,7 +75,7 @@ def test_bounds_must_let_zero_be(backend: Framework) -> None:
 
 
 def test_large_height_stays_sparse(backend: Framework) -> None:
-    """A table that would not fit into memory."""
+    """A dense tensor of this height would not fit into memory."""
     gradient = backend.sparse(ROWS, VALUES, 2**40)
     result = gradclip.clip([gradient], optax.clip_by_global_norm(1.0))
     assert result.norm == 5.0

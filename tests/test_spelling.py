@@ -1,4 +1,4 @@
-"""Names in another spelling are found; of others it is said what was meant."""
+"""gradclip accepts other spellings of a name; for unknown names the error suggests the nearest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_name_that_is_like_no_other() -> None:
         gradclip.xyzzy  # noqa: B018
     assert str(caught.value) == "gradclip has no xyzzy."
     for module in (gradclip, gradclip.dialects, torch):
-        assert not hasattr(module, "__wrapped__")  # asked for by Python's own tools
+        assert not hasattr(module, "__wrapped__")  # Python's own tools ask for it
         assert not hasattr(module, "_repr_html_")
     with pytest.raises(ImportError, match="cannot import name 'clip_grad_nrom'"):
         from gradclip.dialects.torch import clip_grad_nrom  # noqa: F401

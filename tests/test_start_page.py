@@ -1,6 +1,6 @@
-"""docs/start.md: the section of each framework runs and prints what it says; and the imports of docs/slots.md.
+"""docs/start.md: each framework's section runs and prints its output; also the imports of docs/slots.md.
 
-``PYTHONPATH=tests python tests/test_start_page.py torch`` writes what a framework's section prints today into the page.
+``PYTHONPATH=tests python tests/test_start_page.py torch`` writes the current output of a framework's section into the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def test_the_section_prints_what_it_says(pytestconfig: pytest.Config) -> None:
 def test_every_section_is_a_framework_s() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert all(f"\n## {title}\n" in text for title in TITLES.values())
-    assert text.count("\n## ") == len(TITLES) + 1  # and where to go from here
+    assert text.count("\n## ") == len(TITLES) + 1  # one more: the next steps
 
 
 def test_the_import_of_the_slot(pytestconfig: pytest.Config) -> None:
@@ -32,7 +32,7 @@ def test_the_import_of_the_slot(pytestconfig: pytest.Config) -> None:
     imports = dict(rows)
     assert imports.keys() == {"Paddle", "JAX", "PyTorch", "Keras"}
     title = TITLES[pytestconfig.getoption("--backend")]
-    assert (title in imports) == (title not in ("NumPy", "TensorFlow"))  # these have no slot
+    assert (title in imports) == (title not in ("NumPy", "TensorFlow"))  # these two have no slot
     if title in imports:
         exec(imports[title])
 

@@ -1,4 +1,4 @@
-"""Which versions of the frameworks gradclip works with: one table, with which the extras and the page agree."""
+"""The supported versions of the frameworks: one table, and the extras and the page agree with it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gradclip import floors
 from gradclip.errors import GradclipError, VersionError
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"paddle": "paddlepaddle"}  # what a module is installed by, where that has another name
-TENSORFLOW = "tensorflow_cpu"  # what the tests install; the extra asks for tensorflow, which has the same versions
+PACKAGES = {"paddle": "paddlepaddle"}  # the distribution of a module, if its name differs
+TENSORFLOW = "tensorflow_cpu"  # the distribution for the tests; the extra requires tensorflow, which has the same versions
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ TENSORFLOW = "tensorflow_cpu"  # what the tests install; the extra asks for tens
         ("torch", "2.5.0a0+git1234", "between"),
         ("torch", "99.0", "newer"),
         ("jax", "0.4.34", "below"),
-        ("jax", "0.10.2", "tested"),  # not before 0.4, as texts are compared
-        ("paddle", "0.0.0", "unknown"),  # built from its sources
+        ("jax", "0.10.2", "tested"),  # a comparison of strings would put it before 0.4
+        ("paddle", "0.0.0", "unknown"),  # built from source
         ("paddle", "3.0.0rc1", "tested"),
         ("torch", "main", "unknown"),
         ("mlx", "0.1", "unknown"),
@@ -63,11 +63,11 @@ def test_the_table_is_in_order(module: str) -> None:
     known = floors.FRAMEWORKS[module]
     numbers = [floors._release(version) for version in (known.floor, *known.tested)]
     assert numbers == sorted(numbers)
-    assert known.tested[0].startswith(known.floor)  # the floor is one that the tests ran on
+    assert known.tested[0].startswith(known.floor)  # the tests ran on the lowest version
 
 
 def ran(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return the output of a new interpreter."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIME_LIMIT, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -85,11 +85,11 @@ def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
         "        load()\n"
         "    except VersionError as error:\n"
         "        print(str(error).splitlines()[1])\n"
-        "print(name in [backend.name for backend in registry.loaded()])\n"  # but it does not disturb the others
+        "print(name in [backend.name for backend in registry.loaded()])\n"  # it does not affect the others
         "get, asked = registry.get, []\n"
         "registry.get = lambda module: (asked.append(module), get(module))[1]\n"
         "list(registry.loaded())\n"
-        "print(name in asked)\n"  # and is not asked again
+        "print(name in asked)\n"  # gradclip does not ask it again
     )
     assert out.splitlines()[-4:] == [f"Received: {backend.name}.__version__='0.0.1'"] * 2 + ["False"] * 2
 
@@ -103,7 +103,7 @@ def test_the_extras_ask_for_the_floors() -> None:
     assert {module: asked[PACKAGES.get(module, module)] for module in floors.FRAMEWORKS} == {
         module: known.floor for module, known in floors.FRAMEWORKS.items()
     }
-    for requirement in itertools.chain(*extras.values()):  # an upper bound needs a failure that is known
+    for requirement in itertools.chain(*extras.values()):  # an upper bound needs a known failure
         assert re.fullmatch(r"[\w-]+(>=[\d.]+)?|gradclip\[.*\]", requirement), requirement
 
 
@@ -115,7 +115,7 @@ def test_the_tests_run_on_what_they_are_said_to() -> None:
 
 
 def packages_of(environment: str) -> set[str]:
-    """What ``tox.ini`` installs in one of the environments of other versions: a line is ``factors: requirement``."""
+    """Return what ``tox.ini`` installs in an environment with other versions; a line is ``factors: requirement``."""
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini", "utf-8")
     (section,) = (name for name in tox.sections() if name.endswith("-{floor,latest}"))

@@ -1,4 +1,4 @@
-"""Every public function, for what a user may pass by mistake: a weight, a state or a loss stays as it is to the bit."""
+"""Every public function on wrong arguments: a weight, a state or a loss stays the same, bit for bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _of_rules(function: Callable[..., Any], *arguments: Any) -> dict[str, Callab
     }
 
 
-#: a name -> a call of a public function of whatever a user passes
+#: name -> a call of a public function on the user's argument
 CALLS: dict[str, Callable[[Any], Any]] = {
     **_of_rules(gradclip.clip),
     **_of_rules(gradclip.clip_),
@@ -46,10 +46,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def keeps(call: Callable[[Any], Any], given: Any, values: Callable[[], list[np.ndarray[Any, Any]]]) -> None:
-    """Call a function of what a user passes, whatever comes of it: the values that must not change are the same bits after."""
+    """Call a function, which may raise, and assert that these values do not change, bit for bit."""
     before = [np.array(x, copy=True) for x in values()]
     with contextlib.suppress(GradclipError, TypeError, ValueError, RuntimeError), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch's too, of a .grad that it will not fill
+        warnings.simplefilter("ignore", UserWarning)  # torch warns too, about the .grad of a non-leaf
         call(given)
     after = values()
     assert all(x.tobytes() == y.tobytes() for x, y in zip(before, after, strict=True))

@@ -1,4 +1,4 @@
-"""``torch.compile``: a training step is compiled once, and its norms are as exact as those of the eager path."""
+"""``torch.compile`` compiles a training step once, and its norms are as exact as the eager path's."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @torch._dynamo.config.patch(error_on_recompile=True)
 def test_a_training_step_is_compiled_once(clip: Clip) -> None:
-    """Although ``zero_grad`` drops the gradients, so that those of each step are new objects."""
+    """It holds although ``zero_grad`` drops the gradients, so that each step has new objects."""
     torch._dynamo.utils.counters.clear()
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     parameters = list(net.parameters())
     step = torch.compile(lambda: clip(parameters), fullgraph=True, backend="eager")
-    kept = []  # so that no gradient gets the address of one before
+    kept = []  # so that no gradient reuses an earlier address
     for scale in range(1, 7):
         net.zero_grad(set_to_none=True)
         net(torch.randn(5, 4)).mul(scale).sum().backward()
@@ -88,7 +88,7 @@ BY_ONE_OPERATOR: dict[str, tuple[Clip, str]] = {
 
 @pytest.mark.parametrize(("clip", "name"), BY_ONE_OPERATOR.values(), ids=BY_ONE_OPERATOR)
 def test_dynamo_reads_little(clip: Clip, name: str) -> None:
-    """What it reads of gradclip it checks in each call."""
+    """Dynamo guards every name that it traces in gradclip, in each call."""
     parameters = [torch.nn.Parameter(torch.zeros(n)) for n in (2, 3)]
     for p in parameters:
         p.grad = torch.ones_like(p)
@@ -118,7 +118,7 @@ def test_other_parameters_are_no_reason_to_compile_again() -> None:
 def test_what_is_listed_twice_counts_once() -> None:
     p, q, r = (torch.nn.Parameter(torch.zeros(2)) for _ in range(3))
     p.grad = q.grad = torch.tensor([3.0, 4.0])
-    r.grad = torch.tensor([3.0, 4.0])  # another one, although equal
+    r.grad = torch.tensor([3.0, 4.0])  # another object, although equal
     clip = torch.compile(lambda: gradclip.clip_grad_norm_([p, p, q, r], 1.0), fullgraph=True, backend="eager")
     assert ulps(clip().numpy(), np.array(50**0.5), "float32") <= 1
     for x in (p, r):
@@ -126,7 +126,7 @@ def test_what_is_listed_twice_counts_once() -> None:
 
 
 @pytest.mark.drawn(4)
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import warns
 @pytest.mark.parametrize("shapes", [[(3 * 2**19 + 5,)], [(1000, 301), (7,), (2**18,)]], ids=["one", "several"])
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
 def test_exact_norms(order: float, shapes: list[tuple[int, ...]]) -> None:
@@ -143,7 +143,7 @@ def test_exact_norms(order: float, shapes: list[tuple[int, ...]]) -> None:
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_exact_norms_along_an_axis(axis: int) -> None:
-    """A sum over a leading axis is a running one as well."""
+    """A sum over a leading axis accumulates one by one too."""
     rule = tensorflow.clip_by_norm(1.0, axes=[axis])
     norm = torch.compile(lambda x: gradclip.norm(x, rule), fullgraph=True, dynamic=False)
     x = np.full((2**18, 3), 0.1, np.float32)

@@ -1,4 +1,4 @@
-"""On an accelerator a clip looks at no value: that would make the host wait for the device."""
+"""On an accelerator a clip reads no value: the host would have to synchronise with the device."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parameters_of(dtypes: list[torch.dtype], devices: list[str]) -> Parameters:
 
 
 class NoLook(TorchDispatchMode):
-    """Raises where a value of a tensor is made one of Python's, which on an accelerator waits."""
+    """Raises if a tensor's value becomes a Python number; on an accelerator that synchronises."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         looks = (torch.ops.aten._local_scalar_dense, torch.ops.aten.is_nonzero, torch.ops.aten.equal, torch.ops.aten.nonzero)
@@ -70,7 +70,7 @@ class NoLook(TorchDispatchMode):
 
 @pytest.fixture
 def as_if_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors of the host, of which the backend believes that looking at them is not free."""
+    """Make reading tensors on the host count as a synchronisation."""
     monkeypatch.setattr(TorchBackend, "is_concrete", lambda self, tensors: False)
     monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
 
@@ -115,7 +115,7 @@ def test_cuda_notices_a_look(no_synchronisation: Callable[[], None]) -> None:
 def test_no_synchronisation(
     clip: Clip, dtypes: list[torch.dtype], limit: float, no_synchronisation: Callable[[], None]
 ) -> None:
-    """Twice: what is done only the first time, such as making a context, may wait."""
+    """The first of two calls may synchronise, for example to create a context."""
     expected, got = (parameters_of(dtypes, [device] * 3) for device in ("cpu", "cuda"))
     clip(parameters_of(dtypes, ["cuda"] * 3), limit)
     no_synchronisation()
@@ -128,7 +128,7 @@ def test_no_synchronisation(
 
 @needs_cuda
 def test_mixed_devices() -> None:
-    """From the host to the device and back a copy waits; the result is right all the same."""
+    """A copy between host and device synchronises; the result is still right."""
     expected, got = (parameters_of(DTYPES["float32"], devices) for devices in (["cpu"] * 3, ["cuda", "cpu", "cuda"]))
     norms = [gradclip.clip_grad_norm_(ps, 0.01) for ps in (expected, got)]
     torch.testing.assert_close(norms[1].cpu(), norms[0])

@@ -1,4 +1,4 @@
-"""The lanes of eager tensors: what goes where, and what is hard for each."""
+"""The lanes of eager tensors: which tensors each one takes, and the hard cases of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradclip.dialects import torch as dialect
 
 
 def test_a_bound_beyond_one_of_several_dtypes() -> None:
-    """float16 has no 1e5, and the first dtype of several is not that of all."""
+    """float16 cannot represent 1e5, and the other gradients may differ from the first one's dtype."""
     grads = [torch.tensor([2e5, -2e5, 1.0]), torch.tensor([6e4, -math.inf, 1.0], dtype=torch.float16)]
     gradclip.clip_(grads, dialect.clip_grad_value(1e5))
     assert grads[0].tolist() == [1e5, -1e5, 1.0]
@@ -27,7 +27,7 @@ def test_a_bound_beyond_one_of_several_dtypes() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("shapes", [[(2**22 + 77,)], [(2**17 + 3,), (5000,), (100,)] * 9, [(100, 7)] * 400], ids=str)
 def test_equal_elements(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> None:
-    """Whose float32 sums all round the same way."""
+    """Running float32 sums of them always round in the same direction."""
     for value in (0.1, 0.37, 3.3e-3):
         grads = [torch.full(shape, value, dtype=dtype) for shape in shapes]
         exact = float(grads[0].ravel()[0]) * math.sqrt(sum(map(torch.Tensor.numel, grads)))
@@ -78,7 +78,7 @@ def test_a_misaligned_address() -> None:
 
 @pytest.mark.parametrize("clip", [gradclip.clip, gradclip.clip_])
 def test_the_negative_bit(clip: Callable[..., gradclip.ClipResult]) -> None:
-    """Of several elements, whose memory holds the negatives."""
+    """The memory of such a tensor contains the negated elements."""
     for rule, want in (
         (dialect.clip_grad_norm(1.0), [-0.588348, 0.784464, -0.196116]),
         (dialect.clip_grad_value(1.0), [-1.0, 1, -1]),
@@ -102,7 +102,7 @@ def test_forward_mode_keeps_the_tangent() -> None:
 
 
 def test_memory_that_holds_the_negative() -> None:
-    """As that of the imaginary part of a conjugate does."""
+    """The imaginary part of a conjugate is such a tensor."""
     by_norm, by_value = dialect.clip_grad_norm(1.0), dialect.clip_grad_value(1.0)
     for clip, rule in ((gradclip.clip, by_norm), (gradclip.clip, by_value), (gradclip.clip_, by_value)):
         x = torch.tensor([3.0 + 4.0j]).conj().imag
@@ -118,7 +118,7 @@ def test_zeros_without_memory() -> None:
 
 
 def test_two_tensors_in_one_place_are_scaled_twice() -> None:
-    """As torch scales them, and not by two threads at once."""
+    """torch scales them twice too; two threads must not scale them at once."""
     x = torch.ones(1 << 21)
     gradclip.clip_([x, x.view(2, -1)], dialect.clip_grad_norm(0.5))
     assert (x == x[0]).all()
@@ -127,6 +127,6 @@ def test_two_tensors_in_one_place_are_scaled_twice() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_traced_is_recorded() -> None:
-    """By ``torch.jit.trace``, which has to see each operation."""
+    """``torch.jit.trace`` must see each operation."""
     traced = torch.jit.trace(lambda x: gradclip.clip_([x.clone()], dialect.clip_grad_value(1.0)).grads[0], torch.ones(3))
     assert traced(torch.full([3], 5.0)).tolist() == [1.0] * 3

@@ -74,7 +74,7 @@ def test_the_step_hook_knows_the_names_that_the_optimizer_knows() -> None:
 
 
 def test_the_recipes() -> None:
-    """Each block of the documentation, with what the first defines."""
+    """Run each block of the documentation, with the names that the first defines."""
     text = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text("utf-8")
     section = text.partition("\n## Which gradients")[2].partition("\n## ")[0]
     first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
@@ -101,7 +101,7 @@ def test_the_recipes() -> None:
             if limit is None:
                 assert all(torch.equal(held[name].grad, raw[name]) for name in chosen), recipe
             else:
-                assert ulps(left.norm().item(), limit, "float32") <= 200, (recipe, pattern)  # of epsilon
+                assert ulps(left.norm().item(), limit, "float32") <= 200, (recipe, pattern)  # for the epsilon
         if "clip_grad_value" in recipe:
             biases = [name for name in held if name.endswith("bias")]
             assert all(torch.equal(held[name].grad, raw[name].clamp(-0.01, 0.01)) for name in biases)

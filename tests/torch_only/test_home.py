@@ -15,7 +15,7 @@ import gradclip
 
 
 def hold(grads: list[Any]) -> list[Any]:
-    """Tensors with these gradients, one for one object; they require none, so that the gradients may be of any dtype."""
+    """Return tensors with these gradients, one for each distinct object; without requires_grad, any dtype is allowed."""
     made: dict[int, Any] = {}
     for gradient in grads:
         if gradient is not None:

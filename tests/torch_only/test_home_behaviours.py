@@ -1,4 +1,4 @@
-"""torch's own functions against gradclip's drop-ins, in what the recorded cases leave out."""
+"""torch's own functions against gradclip's drop-ins, in behaviours that the recorded cases omit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grad
 THEIRS = SimpleNamespace(**{name: getattr(torch.nn.utils, name) for name in FUNCTIONS})
 OURS = SimpleNamespace(**{name: getattr(gradclip, name) for name in FUNCTIONS})
 
-#: what is recorded and has no counterpart here, and why
+#: recorded behaviours without a counterpart here, with the reason
 NOT_REPLAYED = {
     "quirk: reciprocal-then-multiply": "the last bit of a coefficient; case B1 replays what comes of it",
     "deprecated clip_grad_norm (no underscore)": "gradclip takes over no deprecated name",

@@ -1,4 +1,4 @@
-"""What the optimizers' hooks tell of their last clip."""
+"""The optimizers' hooks record their last clip."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _NoLook(TorchDispatchMode):
 @pytest.mark.needs("names_parameters")
 @pytest.mark.parametrize("fused", [True, False])
 def test_on_another_device_nobody_looks(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last result is on the device; to keep it is no synchronisation."""
+    """The last result stays on the device; recording it needs no synchronisation."""
     from gradclip.backends.torch import lanes
 
     monkeypatch.setattr(lanes, "is_on_host", lambda x: False)

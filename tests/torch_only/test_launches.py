@@ -1,6 +1,6 @@
-"""What an accelerator would be given: as few operations as torch's own functions issue, no float64, no look at a value.
+"""What an accelerator would run: as few operations as torch's own functions, no float64, no value read by the host.
 
-Counted with a dispatch mode, on fake tensors of a device and on tensors of the host that pass for an accelerator's. ``python
+A dispatch mode counts on fake tensors of a device, and on host tensors that stand in for an accelerator's. ``python
 tests/torch_only/test_launches.py`` prints the table of docs/accelerators.md.
 """
 
@@ -30,7 +30,7 @@ DTYPES = {
 DEVICES = ("cuda", "mps", "xpu", "xla", "meta")
 Call = Callable[[list[Any]], Any]
 
-#: gradclip's function and torch's; those that torch has not are measured against its clip of one norm over all
+#: gradclip's function and torch's; if torch has none, its clip by one norm over all
 CALLS: dict[str, tuple[Call, Call]] = {
     "clip_grad_norm_": (
         lambda ps: gradclip.clip_grad_norm_(ps, 1.0),
@@ -67,7 +67,7 @@ WITHOUT_A_NATIVE = {
 
 
 class Counting(TorchDispatchMode):
-    """Counts operations, and refuses a look at a value; "no_float64" refuses tensors of float64 too."""
+    """Counts operations, and raises if a value is read; "no_float64" raises for float64 tensors too."""
 
     def __init__(self, allows_float64: bool) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Counting(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += function.namespace != "prim"  # what a fake tensor is asked, as its device, is no operation
+        self.count += function.namespace != "prim"  # a query of a fake tensor, such as its device, is not an operation
         assert function not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default), "a look at a value"
         result = function(*args, **(kwargs or {}))
         if not self.allows_float64:
@@ -101,7 +101,7 @@ def counted(call: Call, ps: list[Any], allows_float64: bool) -> int:
 
 @contextmanager
 def on(device: str) -> Iterator[str]:
-    """Fake tensors of a device; or for "host" the host's own, taken for an accelerator's."""
+    """Yield a device for fake tensors; or for "host" the host, treated as an accelerator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lanes, "is_on_host", lambda x: False)
         if device == "host":
@@ -112,11 +112,11 @@ def on(device: str) -> Iterator[str]:
 
 
 def counts(name: str, count: int, dtypes: list[torch.dtype], device: str, gradient: float = 3.0) -> tuple[int, int]:
-    """The operations of gradclip's function and of torch's."""
+    """Return the number of operations of gradclip's function and of torch's."""
     ours, native = CALLS[name]
     with on(device) as place:
         found = counted(ours, parameters(count, dtypes, place, gradient), torch.float64 in dtypes)
-    with on("host") as place:  # torch takes no foreach=True on some devices, where it issues an operation for each gradient
+    with on("host") as place:  # on some devices torch lacks foreach, and runs an operation for each gradient
         return found, counted(native, parameters(count, dtypes, place, gradient), True)
 
 
@@ -128,7 +128,7 @@ def counts(name: str, count: int, dtypes: list[torch.dtype], device: str, gradie
 @pytest.mark.parametrize("gradient", [3.0, 1e-9], ids=["clipped", "fits"])
 def test_as_few_as_the_native(name: str, dtypes: list[torch.dtype], device: str, gradient: float) -> None:
     if device in ("mps", "xla") and torch.float64 in dtypes:
-        return  # mps has none
+        return  # mps has no float64
     found = {count: counts(name, count, dtypes, device, gradient) for count in (1, 10, 100)}
     for ours, native in found.values():
         assert ours <= native + 4, found
@@ -148,7 +148,7 @@ def test_of_thousands(count: int) -> None:
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("device", ["host", "cuda", "mps"])
 def test_without_a_native(call: Call, dtypes: list[torch.dtype], device: str) -> None:
-    """A dozen operations, and for each further dtype two."""
+    """A dozen operations are enough, plus two for each further dtype."""
     if device == "mps" and torch.float64 in dtypes:
         return
     with on(device) as place:
@@ -168,7 +168,7 @@ RULES = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_every_rule_on_every_device(rule: gradclip.Rule, device: str, dtype: torch.dtype) -> None:
-    """It runs, makes no float64 and looks at nothing."""
+    """It runs, makes no float64 tensor and reads no value."""
     with on(device) as place:
         grads = [torch.ones(3, 2, dtype=dtype, device=place) for _ in range(3)]
         with Counting(allows_float64=False):
@@ -181,7 +181,7 @@ def test_every_rule_on_every_device(rule: gradclip.Rule, device: str, dtype: tor
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_examples(device: str) -> None:
-    """Of fake tensors on a device that torch was not built for, Python's indexing fails."""
+    """Indexing fails on fake tensors of a device that this torch was not built for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lanes, "is_on_host", lambda x: False)
         grads = [torch.ones(3, 2, dtype=dtype, device=device) for dtype in (torch.float32, torch.bfloat16)]

@@ -1,4 +1,4 @@
-"""The monitor in torch: a step runs no operation and looks at nothing; the norms of many steps come in one transfer."""
+"""The monitor in torch: a step runs no operation and reads no value; one transfer brings the norms of many steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULE = dialect.clip_grad_norm(1.0)
 
 
 class Operations(TorchDispatchMode):
-    """Counts what is run."""
+    """Counts operations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def test_each_gradient_beside_its_parameter() -> None:
 @pytest.mark.usefixtures("as_if_elsewhere")
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_hook_finds_the_culprits_without_a_look(fused: bool) -> None:
-    """They are measured before the clip spoils the others, on steps that ``each`` measures."""
+    """The hook measures each gradient before the clip spreads the NaN, on steps that ``each`` selects."""
     monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.named_parameters(), lr=0.0, fused=fused)
     hook = step_pre_hook(RULE, fused=fused, monitor=monitor)
@@ -182,7 +182,7 @@ def test_the_hook_finds_the_culprits_on_the_host() -> None:
 
 
 def test_zeros_are_not_a_step_that_is_skipped() -> None:
-    """As docs/monitor.md says: after zeros Adam still moves; a fused optimizer whose ``found_inf`` is 1 does nothing."""
+    """docs/monitor.md says this: after zeros Adam still moves; a fused optimizer whose ``found_inf`` is 1 does nothing."""
     rule = dataclasses.replace(RULE, if_nonfinite="zero")
     moved = []
     for skips in (False, True):

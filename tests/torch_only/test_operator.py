@@ -1,4 +1,4 @@
-"""What ``torch.compile`` hands to the compiled loops, and what it does not; the results are those of the eager path."""
+"""Which operations ``torch.compile`` passes to the compiled loops; the results equal the eager path's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLAMP = {"gradclip.clamp_"}
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For small gradients too."""
+    """Lower the thresholds, so that small gradients use the operators too."""
     for threshold in ("_MANY", "_LARGE", "_LARGE_HALVES", "_LARGE_BOUNDS", "_LARGE_BOUNDS_OF_HALVES"):
         monkeypatch.setattr(compiled_lane, threshold, 0)
     torch.compiler.reset()
@@ -34,14 +34,14 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Seen:
-    """A backend of ``torch.compile`` that runs the graph which AOTAutograd has traced, and knows what was called."""
+    """A backend of ``torch.compile`` that runs AOTAutograd's graph, and records its operators."""
 
     def __init__(self) -> None:
         self.operators: set[str] = set()
         self.trace = aot_autograd(fw_compiler=self.look)
 
     def look(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        for node in graph.graph.nodes:  # what writes is the first argument of another operator
+        for node in graph.graph.nodes:  # an operator that writes in place is the first argument of another one
             self.operators |= {str(x).removesuffix(".default") for x in (node.target, *node.args[:1])}
         return make_boxed_func(graph.forward)
 
@@ -51,7 +51,7 @@ class Seen:
 
 
 def compiled(function: Callable[..., Any], expected: set[str] = CLIP) -> Callable[..., Any]:
-    """The function compiled in one graph, of which it is checked which operators it has."""
+    """Compile the function into one graph, and check the operators in it."""
 
     def call(*args: Any) -> Any:
         seen = Seen()
@@ -79,7 +79,7 @@ def test_the_same_as_eagerly(rule: gradclip.Rule, dtype: torch.dtype, magnitude:
     eager = gradclip.clip_(expected, rule).norm
     assert torch.equal(norm, eager)
     for found, wanted in zip(grads, expected, strict=True):
-        # the coefficient is one of float32 here, and of float64 there
+        # compiled, the coefficient is a float32; eager, it is a float64
         rtol = 2e-7 if dtype == torch.float32 else 1e-2
         assert torch.allclose(found.double(), wanted.double(), rtol=rtol, atol=1e-44, equal_nan=True)
 
@@ -170,7 +170,7 @@ def test_a_coefficient_that_float32_lacks() -> None:
     grads, expected = some(magnitude=1e30), some(magnitude=1e30)
     rule = dialect.clip_grad_norm(1e-10)
     compiled(lambda gs: gradclip.clip_(gs, rule).norm)(grads)
-    assert math.isclose(float(gradclip.norm(grads, rule)), 1e-10, rel_tol=1e-2)  # computed in float32, it has 17 bits
+    assert math.isclose(float(gradclip.norm(grads, rule)), 1e-10, rel_tol=1e-2)  # in float32 the coefficient has only 17 bits
     torch.ops.gradclip.scale_(expected, torch.tensor(1e-41, dtype=torch.float64))
     for found, original in zip(expected, some(magnitude=1e30), strict=True):
         assert torch.allclose(found.double(), original.double() * 1e-41, rtol=2e-7)
@@ -184,14 +184,14 @@ def test_empty_ones_among_others() -> None:
 
 
 def test_one_gradient_twice_and_by_several_threads() -> None:
-    """Large ones, which two threads must not scale at once."""
+    """The tensors are large; two threads must not scale the same memory at once."""
     x, y = torch.full((1 << 21,), 2.0), torch.full((1 << 21,), 2.0)
     torch.ops.gradclip.scale_([x, x.view(2, -1), y], torch.tensor(0.5))
     assert torch.equal(x, torch.full_like(x, 0.5))
     assert torch.equal(y, torch.ones_like(y))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import warns
 def test_what_inductor_has_made_is_clipped() -> None:
     def step(xs: list[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
         grads = [x * 2 + 1 for x in xs]

@@ -1,4 +1,4 @@
-"""The optimizers' hook with ``fused=True``: the coefficient is applied by the fused step, as it reads the gradients."""
+"""The optimizers' hook with ``fused=True``: the fused step applies the coefficient as it reads the gradients."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def parameters(dtype: torch.dtype = torch.float32) -> list[torch.nn.Parameter]:
 
 
 def give(ps: list[torch.nn.Parameter], seed: int, size: float = 1.0) -> None:
-    """Gradients, but none for one of the parameters."""
+    """Set gradients, but none for one of the parameters."""
     generator = torch.Generator().manual_seed(seed)
     for p in ps[:-1]:
         p.grad = (torch.randn(p.shape, generator=generator) * size).to(p.dtype)
 
 
 def pair(make: Make, rule: gradclip.Rule, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
-    """Two optimizers of the same parameters: with the hook that clips in place, and with the one that scales in the step."""
+    """Return two optimizers of equal parameters: one hook clips in place, the other lets the step scale."""
     both = make(parameters(dtype), fused=True), make(parameters(dtype), fused=True)
     both[0].register_step_pre_hook(step_pre_hook(rule))
     both[1].register_step_pre_hook(step_pre_hook(rule, fused=True))
@@ -60,14 +60,14 @@ def held(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
 
 
 def numbers(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Parameters, gradients and state."""
+    """Return parameters, gradients and state."""
     ps = held(optimizer)
     state = [x for p in ps for x in optimizer.state[p].values() if x is not None]
     return [p.detach() for p in ps] + [p.grad for p in ps if p.grad is not None] + state
 
 
 def same_bits(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
-    """NaN where the other is NaN."""
+    """Bit for bit equal; a NaN equals any NaN."""
     pairs = zip(numbers(one), numbers(other), strict=True)
     return all(torch.equal(torch.isnan(x), torch.isnan(y)) and torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in pairs)
 
@@ -77,7 +77,7 @@ def same_bits(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
 
 @EACH
 def test_clipped(make: Make) -> None:
-    """Each step from parameters of zero, which become the update, and from the same state."""
+    """Each step starts from zero parameters, which become the update, and from the same state."""
     in_place, in_step = pair(make, dialect.clip_grad_norm(0.5))
     for step in range(5):
         for p in held(in_place) + held(in_step):
@@ -89,7 +89,7 @@ def test_clipped(make: Make) -> None:
         want, got = (np.concatenate([p.detach().numpy().ravel() for p in held(each)]) for each in (in_place, in_step))
         largest = np.abs(want).max()
         assert largest > 0
-        assert np.abs(got - want).max() <= 4 * np.spacing(largest)  # where directions cancel there is no smaller ulp to hold
+        assert np.abs(got - want).max() <= 4 * np.spacing(largest)  # relative to the largest: terms may cancel
         if step == 0:
             assert ulps(got, want, "float32") <= 4
         for p, q in zip(held(in_place)[:-1], held(in_step)[:-1], strict=True):
@@ -101,7 +101,7 @@ def test_several_steps(make: Make) -> None:
     in_place, in_step = pair(make, dialect.clip_grad_norm(0.5))
     for step in range(20):
         for optimizer in (in_place, in_step):
-            give(held(optimizer), step, size=0.001 if step % 3 == 2 else 1.0)  # a third of the steps clips nothing
+            give(held(optimizer), step, size=0.001 if step % 3 == 2 else 1.0)  # a third of the steps needs no clip
             optimizer.step()
     for want, got in zip(held(in_place), held(in_step), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
@@ -187,7 +187,7 @@ def test_no_gradients() -> None:
 
 
 def test_the_step_reads_what_is_scaled() -> None:
-    """Not the hook: it leaves the gradients as they are."""
+    """The hook leaves the gradients unchanged."""
     seen = []
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
@@ -200,7 +200,7 @@ def test_the_step_reads_what_is_scaled() -> None:
 
 
 class NoLook(TorchDispatchMode):
-    """Raises where a value of a tensor is made one of Python's."""
+    """Raises if a tensor's value becomes a Python number."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func.overloadpacket is not torch.ops.aten._local_scalar_dense
@@ -209,7 +209,7 @@ class NoLook(TorchDispatchMode):
 
 @pytest.mark.parametrize("limit", [0.0, 0.5, 1e6, math.inf])
 def test_no_look_on_an_accelerator(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors of the host, of which the backend believes that looking at them is not free."""
+    """Make reading tensors on the host count as a synchronisation."""
     rule = dialect.clip_grad_norm(limit)
     in_place, in_step = pair(OPTIMIZERS["AdamW"], rule)
     give(held(in_place), 1)
@@ -313,7 +313,7 @@ ALONE = dialect.clip_grad_norm(1.0)
 @pytest.mark.needs("names_parameters")
 @pytest.mark.parametrize(("rules", "fused"), [(ALONE, False), (ALONE, True), (gradclip.Group(ALONE, "w"), False)])
 def test_any_leaf_is_a_parameter(rules: Any, fused: bool) -> None:
-    """An optimizer takes tensors that are no ``Parameter``: they are not gradients themselves."""
+    """An optimizer accepts leaves that are no ``Parameter``; these are not gradients."""
     w = torch.tensor([30.0, 40.0], requires_grad=True)
     w.grad = torch.tensor([3.0, 4.0])
     optimizer = torch.optim.SGD([("w", w)], lr=0.5, fused=True)

@@ -1,4 +1,4 @@
-"""The optimizers' hook with ``fused=True``: what it refuses before anything has changed, and a GradScaler's steps."""
+"""The optimizers' hook with ``fused=True``: its errors come before any change; also steps under a GradScaler."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_grad_scaler(fused: bool) -> None:
     assert str(raised.value).endswith("Hint: scaler.unscale_(optimizer) before scaler.step(optimizer).")
     assert weight.tolist() == [0.0, 0.0]
     assert weight.grad.tolist() == [768.0, 1024.0]
-    scaler.unscale_(optimizer)  # as the hint says
+    scaler.unscale_(optimizer)  # the hint says so
     scaler.step(optimizer)
     scaler.update()
     assert ulps(weight.detach().numpy(), [-0.6, -0.8], "float32") <= 2
@@ -56,7 +56,7 @@ def test_grad_scaler(fused: bool) -> None:
     weight.data.zero_()
     scaled(scaler, weight, [math.inf, 4.0])
     scaler.unscale_(optimizer)
-    scaler.step(optimizer)  # which it skips
+    scaler.step(optimizer)  # the scaler skips this step
     scaler.update()
     assert weight.tolist() == [0.0, 0.0]
     assert scaler.get_scale() == 128.0

@@ -1,4 +1,4 @@
-"""Large tensors are clipped by PyTorch's own threads of OpenMP where it has those, by others to the same bits."""
+"""PyTorch's OpenMP threads clip large tensors, if PyTorch has OpenMP; other threads give the same bits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def clipped(rule: Rule) -> tuple[torch.Tensor, Any]:
 def test_by_any_number_of_threads(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     want, norm = clipped(rule)
-    for threads in (lanes.TorchHostLane.threads, torch.get_num_threads):  # PyTorch's own, and those that a call starts
+    for threads in (lanes.TorchHostLane.threads, torch.get_num_threads):  # PyTorch's own, and new ones for each call
         monkeypatch.setattr(lanes.TorchHostLane, "threads", staticmethod(threads))
         for count in (2, 3, 8):
             torch.set_num_threads(count)
@@ -61,7 +61,7 @@ def test_pytorch_is_asked_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not HAS_OPENMP, reason="this PyTorch has no OpenMP as on Linux")
 def test_pytorchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is OpenMP's function that is called: this one calls it, and writes down with how many threads."""
+    """The lane calls OpenMP's function: this wrapper calls it, and records the number of threads."""
     called: list[int] = []
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
     parallel = kind(lanes.TorchHostLane.threads.parallel)
@@ -95,10 +95,10 @@ def test_several_callers_at_once() -> None:
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
 def test_a_forked_process() -> None:
-    """In which PyTorch's own threads are gone, and a large operation of its own waits for them without end."""
+    """The child lacks PyTorch's threads, and a large operation of PyTorch waits for them for ever."""
     torch.set_num_threads(2)
     x = torch.linspace(-1, 2, SIZE)
-    x.mul_(1.0)  # from here on there are threads, which a fork does not copy
+    x.mul_(1.0)  # starts threads, which a fork does not copy
     want = gradclip.get_total_norm([x]).item()
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
@@ -116,7 +116,7 @@ def test_a_forked_process() -> None:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("offset", [1, 2, 3])
 def test_at_an_address_that_is_no_multiple_of_the_elements_size(offset: int, rule: Rule) -> None:
-    """As of a message that was received behind a header."""
+    """A message behind a header can have such an address."""
     values = torch.linspace(-3, 3, 10)
     memory = bytearray(b"\x07" * 44)
     memory[offset : offset + 40] = values.numpy().tobytes()

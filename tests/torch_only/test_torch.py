@@ -1,4 +1,4 @@
-"""What only torch has: signatures to match, compilation, functorch, the optimizers' hook, embeddings with sparse gradients."""
+"""Specific to torch: matching signatures, compilation, functorch, the optimizers' hook, embeddings with sparse gradients."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def model(seed: int = 0) -> torch.nn.Module:
 
 
 @pytest.mark.needs("compiles")
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import warns
 @pytest.mark.parametrize(
     ("backend", "norm_type", "max_norm"),
     [
-        ("inductor", 2.0, 0.1),  # the slow compiler, once
+        ("inductor", 2.0, 0.1),  # once, because this compiler is slow
         *(("aot_eager", norm_type, max_norm) for norm_type in (2.0, 1.0, float("inf"), 3.0) for max_norm in (0.1, 1e6)),
     ],
 )
 def test_compiled_drop_in(backend: str, norm_type: float, max_norm: float) -> None:
-    """The first call of all may be a compiled one: nothing need have been found or imported before."""
+    """The very first call may be compiled: nothing is detected or imported before it."""
     torch.compiler.reset()
     net, native = model(), model()
     compiled = torch.compile(
@@ -154,10 +154,10 @@ def test_a_known_norm_compiled() -> None:
     assert ulps(step(g, torch.tensor([0.6, 0.8])).numpy(), [0.6, 0.8], "float32") <= 2
 
 
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # torch's own Adagrad makes tensors so
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # from torch's Adagrad
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.SparseAdam, torch.optim.Adagrad])
 def test_embedding_with_sparse_gradients(optimizer: Any) -> None:
-    """The step is that of the dense gradient, clipped by torch and made sparse for the optimizer."""
+    """The step equals that of the dense gradient, clipped by torch and made sparse for the optimizer."""
 
     def step(sparse: bool) -> tuple[torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
@@ -259,7 +259,7 @@ def test_a_clipped_sparse_gradient_has_memory_of_its_own() -> None:
     ids=str,
 )
 def test_gradients_and_limits_on_another_device(rule: gradclip.Rule, dtype: str) -> None:
-    """The meta device has shapes only, and is the other device that every machine has."""
+    """The meta device has shapes only, and exists on every machine."""
     grads = [torch.ones((2, 3), device="meta", dtype=getattr(torch, dtype)), None, torch.ones((2, 1), device="meta")]
     result = gradclip.clip(grads, rule, params=grads if rule.relative_to else None)
     for got, gradient in zip(result.grads, grads, strict=True):

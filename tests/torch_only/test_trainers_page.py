@@ -1,4 +1,4 @@
-"""docs/trainers.md: each recipe trains, and prints what the page says. `tox -e trainers` has the libraries."""
+"""docs/trainers.md: each recipe trains, and prints the output on the page. `tox -e trainers` has the libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_recipe_is_tried() -> None:
 
 
 @pytest.mark.slow("a trainer that has changed")
-@pytest.mark.filterwarnings("ignore")  # the trainers' own
+@pytest.mark.filterwarnings("ignore")  # warnings of the trainers themselves
 @pytest.mark.parametrize("title", NEEDS)
 def test_a_recipe_trains_and_prints_what_the_page_says(title: str) -> None:
     if importlib.util.find_spec(NEEDS[title]) is None:

@@ -1,4 +1,4 @@
-"""What is no gradient is never written: leaves, models, states, losses; and a closure's gradients are clipped."""
+"""gradclip never writes to a tensor that is not a gradient: leaves, models, states, losses. Also: a closure's gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms along axes, also relative to the parameters': of slices that lie on one process, and of slices in parts."""
+"""Norms along axes, also relative to the parameters': of slices on one process, and of sharded slices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> tor
 
 
 def check_any_split() -> None:
-    """Uneven, with empty parts, along each dimension: as the whole, parameters included."""
+    """Uneven shards, also empty ones, along each dimension: the results equal the full tensors', parameters included."""
     mesh, generator = world(), torch.Generator().manual_seed(2)
     for case, dtype in enumerate([torch.float32, torch.bfloat16, torch.float16, torch.float64] * 2):
         dim = case // 4
@@ -71,7 +71,7 @@ def check_on_a_device() -> None:
 
 
 def check_vectors_and_whole_tensors_beside() -> None:
-    """Of a vector optax's unit is all of it; and what lies here whole is not asked of others."""
+    """optax's unit of a vector is all of it; a process does not ask others about its full tensors."""
     whole, rule = [randn(9), randn(4, 3, seed=1), randn(1)[0], randn(1, 5, seed=2)], optax.adaptive_grad_clip(0.1)
     places: list[Any] = [Shard(0), None, None, Shard(1)]
     given = [x if p is None else distribute_tensor(x, world(), [p]) for x, p in zip(whole, places, strict=True)]
@@ -79,7 +79,7 @@ def check_vectors_and_whole_tensors_beside() -> None:
 
 
 def check_parameters_that_hold_their_gradients() -> None:
-    """Also where one process has no gradient: the others' slices are as if it had zeros."""
+    """A process may lack a gradient: for the others' slices it counts as zeros."""
     whole, mesh, rule = [randn(8, 3), randn(8, 2, seed=1)], world(), optax.adaptive_grad_clip(0.1)
     for silent in (None, 0):
         parameters = [torch.nn.Parameter(distribute_tensor(x * 0.1, mesh, [Shard(0)])) for x in whole]
@@ -97,7 +97,7 @@ def check_parameters_that_hold_their_gradients() -> None:
 
 
 def check_what_travels() -> None:
-    """Nothing for slices that lie whole on a process, one collective for all others, one more for the parameters'."""
+    """Slices on one process send nothing; all others share one collective, and their parameters one more."""
     given = [distribute_tensor(randn(8, 5, seed=i), world(), [Shard(0)]) for i in range(10)]
     for rule, sent in (
         (tensorflow.clip_by_norm(0.5, axes=[1]), []),
@@ -162,7 +162,7 @@ def check_what_is_refused() -> None:
 
 
 def check_4_two_dimensions() -> None:
-    """Each placement on a mesh of two dimensions: only the processes that share a slice talk."""
+    """Each placement on a mesh of two dimensions: only the processes that share a slice communicate."""
     grid, places = square(), (Shard(0), Shard(1), Replicate())
     for first in places:
         for second in places:

@@ -1,4 +1,4 @@
-"""What the checks share: tensors in parts, exact norms, agreement between processes, and the collectives that were run."""
+"""Shared by the checks: sharded tensors, exact norms, agreement between processes, and counted collectives."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from gradclip.backends.torch import lanes
 
 def fail_on_warnings() -> None:
     warnings.simplefilter("error")
-    # torch 2.13: FSDP2 warns of any module that returns a view, as a linear layer on a batch of sequences does
+    # torch 2.13: FSDP2 warns of any module that returns a view; a linear layer on a batch of sequences does
     warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
 
 
 def leave() -> NoReturn:
-    """End this process, and leave out Python's own end.
+    """End this process without Python's finalisation.
 
-    Gloo's threads run on after ``destroy_process_group`` while anything holds the group, as DTensor's caches do. One that frees
-    a collective's tensor needs the interpreter for it, and aborts the process where that is ending.
+    Gloo's threads run on after ``destroy_process_group`` while any object refers to the group, for example DTensor's caches.
+    A thread that frees a collective's tensor needs the interpreter, and aborts the process during its finalisation.
     """
-    dist.barrier()  # a process that leaves while another still sends makes that one abort
+    dist.barrier()  # if one process exits while another still sends, the other aborts
     dist.destroy_process_group()
     sys.stdout.flush()
     os._exit(0)
@@ -41,7 +41,7 @@ def leave() -> NoReturn:
 
 @contextlib.contextmanager
 def as_on_a_device() -> Iterator[None]:
-    """Where a look at a value is not free all is done with tensors: here by saying that it is not."""
+    """Compute everything with tensors, as where reading a value costs a synchronisation."""
     is_on_host = lanes.is_on_host
     lanes.is_on_host = lambda x: False
     try:
@@ -55,24 +55,24 @@ def world() -> DeviceMesh:
 
 
 def square() -> DeviceMesh:
-    """Two by two of four processes."""
+    """Return a mesh of four processes, two by two."""
     return init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
 
 
 def parted(x: torch.Tensor, mesh: DeviceMesh, sizes: Sequence[int], dim: int = 0) -> DTensor:
-    """A tensor with so many rows on each process of a mesh of one dimension, however uneven."""
+    """Return a tensor with this many rows on each process of a mesh of one dimension; the counts may differ."""
     here = x.split(list(sizes), dim)[mesh.get_local_rank()].clone()
     return DTensor.from_local(here, mesh, [Shard(dim)], run_check=False, shape=x.shape, stride=x.stride())
 
 
 def random_sizes(total: int, parts: int, generator: torch.Generator) -> list[int]:
-    """A way to share out ``total`` rows, some parts of it empty."""
+    """Return a way to divide ``total`` rows; some parts are empty."""
     cuts = torch.randint(0, total + 1, (parts - 1,), generator=generator).sort().values.tolist()
     return [high - low for low, high in zip([0, *cuts], [*cuts, total], strict=True)]
 
 
 def exact(tensors: Sequence[torch.Tensor], order: float) -> float:
-    """The norm over all elements, in arithmetic of 120 bits; of order 0 the number of tensors that are not all zero."""
+    """Return the norm over all elements, computed with 120 bits; of order 0 the number of tensors that are not all zero."""
     arrays = [x.detach().double().numpy().ravel() for x in tensors]
     if order == 0:
         return float(sum(bool(array.any()) for array in arrays))
@@ -80,19 +80,19 @@ def exact(tensors: Sequence[torch.Tensor], order: float) -> float:
 
 
 def exact_square(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of many elements, by a sum that rounds once."""
+    """Return the Euclidean norm of many elements, by a sum that rounds once."""
     return math.sqrt(math.fsum(value * value for x in tensors for value in x.detach().double().flatten().tolist()))
 
 
 def agree(value: Any) -> None:
-    """All processes have the same, to the bit."""
+    """Assert that all processes have the same value, bit for bit."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, repr(_numbers(value)))
     assert len(set(found)) == 1, found
 
 
 def _numbers(value: Any) -> Any:
-    """Tensors, in lists and dicts too, as Python's numbers, which are shown to the last bit."""
+    """Convert tensors, also in lists and dicts, to Python's numbers, whose repr is exact."""
     if isinstance(value, (list, tuple)):
         return [_numbers(x) for x in value]
     if isinstance(value, dict):
@@ -108,7 +108,7 @@ def close(got: Any, want: Any, dtype: str = "float32", at_most: float = 4) -> No
 
 
 def same(got: Sequence[Any], want: Sequence[Any], at_most: float = 4) -> None:
-    """Gradients, whole or in parts, within so many ulp of whole ones."""
+    """Assert that gradients, full or sharded, are within this many ulp of the full ones."""
     for g, w in zip(got, want, strict=True):
         g = g.full_tensor() if isinstance(g, DTensor) else g
         name = str(w.dtype).removeprefix("torch.")
@@ -117,7 +117,7 @@ def same(got: Sequence[Any], want: Sequence[Any], at_most: float = 4) -> None:
 
 
 class Traffic(CommDebugMode):
-    """The collectives that are run, with the bytes that this process puts into each."""
+    """Records the collectives, with the bytes that this process sends in each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Traffic(CommDebugMode):
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if self.get_total_counts() > before:
             tensors = [x for x in _flat(args) if isinstance(x, torch.Tensor)]
-            mine = min(tensors, key=torch.numel)  # a gather has an output too
+            mine = min(tensors, key=torch.numel)  # a gather has an output argument too
             self.sent.append(mine.numel() * mine.element_size())
         return result
 

@@ -1,4 +1,4 @@
-"""Collectives and bytes of a clip on 2 to 64 processes, of which this one plays the first: torch's fake group moves nothing.
+"""Counts collectives and bytes of a clip on 2 to 64 processes; this process is the first, and torch's fake group sends nothing.
 
 ``python -m torch_only.distributed.counting`` prints the table of ``docs/distributed.md``.
 """
@@ -23,7 +23,7 @@ COUNT = 100
 
 
 def gradients(mesh: DeviceMesh, *kinds: tuple[int, Any]) -> list[torch.nn.Parameter]:
-    """So many parameters of each placement, with gradients."""
+    """Return this many parameters of each placement, with gradients."""
     made = []
     for count, placements in kinds:
         for _ in range(count):
@@ -51,14 +51,14 @@ def fsdp_and_tensor_parallel(size: int) -> list[torch.nn.Parameter]:
 
 
 def several_meshes(size: int) -> list[torch.nn.Parameter]:
-    """Experts on a mesh of two dimensions, the rest on one, and a local tensor."""
+    """Return experts on a mesh of two dimensions, other parameters on one, and a local tensor."""
     experts = gradients(init_device_mesh("cpu", (size // 2, 2)), (COUNT - 21, [Shard(1), Shard(0)]))
     whole = torch.nn.Parameter(torch.zeros(2))
     whole.grad = torch.ones(2)
     return [*experts, *gradients(init_device_mesh("cpu", (size,)), (20, [Shard(0)])), whole]
 
 
-#: name -> (the least number of processes, parameters)
+#: name -> (the least number of processes, a function that makes the parameters)
 LAYOUTS = {
     "FSDP2": (2, fsdp),
     "FSDP2, replicas of shards": (4, hybrid),
@@ -78,7 +78,7 @@ def counted(clip: Callable[..., Any], parameters: list[torch.nn.Parameter]) -> s
 
 
 def table() -> list[str]:
-    """The lines of the table: for each layout what gradclip and torch send from each process."""
+    """Return the lines of the table: for each layout what gradclip and torch send from each process."""
     lines = ["| 100 gradients | processes | gradclip | torch |", "| --- | --- | --- | --- |"]
     for name, (least, layout) in LAYOUTS.items():
         rows: dict[tuple[str, str], list[int]] = {}

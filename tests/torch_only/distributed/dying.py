@@ -1,4 +1,4 @@
-"""A process that does not come to the collective, then one that dies: what the other is told, and when.
+"""One process misses the collective, then dies: the error that the other gets, and when.
 
 ``torchrun --nproc-per-node 2 -m torch_only.distributed.dying results.json``
 """
@@ -25,7 +25,7 @@ TIMEOUT = 2.0
 
 
 def clip_alone(mesh: DeviceMesh) -> dict[str, Any]:
-    """What a clip comes to that the other process takes no part in."""
+    """Return the error and the duration of a clip that the other process does not join."""
     parameter = torch.nn.Parameter(DTensor.from_local(torch.zeros(3), mesh, [Shard(0)], run_check=False))
     parameter.grad = DTensor.from_local(torch.tensor([30.0, 40.0, 0.0]), mesh, [Shard(0)], run_check=False)
     began = time.monotonic()
@@ -43,13 +43,13 @@ def main() -> None:
     patient = init_device_mesh("cpu", (2,))
     hasty = DeviceMesh.from_group(dist.new_group(timeout=timedelta(seconds=TIMEOUT)), "cpu")
     if dist.get_rank() == 1:
-        dist.barrier()  # until the other has been told that this one did not come
+        dist.barrier()  # until the other process has its error about the absence
         os._exit(0)
     results = {"absent": clip_alone(hasty)}
     dist.barrier()
     results["dead"] = clip_alone(patient)
     Path(sys.argv[1]).write_text(json.dumps(results), encoding="utf-8")
-    os._exit(0)  # there is nobody left to say goodbye to
+    os._exit(0)  # the usual shutdown would wait for the dead process
 
 
 if __name__ == "__main__":

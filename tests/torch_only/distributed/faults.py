@@ -1,4 +1,4 @@
-"""A process whose gradient is NaN, and one that has none: all do the same, and nobody waits for ever."""
+"""One process has a NaN gradient, or none: all processes raise or return alike, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradclip.errors import GradclipWarning, NonFiniteError
 
 
 def spoilt(value: float) -> dict[str, torch.nn.Parameter]:
-    """Parameters of which the last process has one such value, in ``b``."""
+    """Return parameters; on the last process ``b`` has one such value."""
     mesh = world()
     made = {"a": torch.ones(8), "b": torch.ones(8), "c": torch.ones(3)}
     made["b"][-1] = value
@@ -93,7 +93,7 @@ def check_what_a_rule_does_with_it_is_done_alike() -> None:
 
 
 def check_a_process_without_gradients_takes_part() -> None:
-    """A parameter of an expert that got no tokens here has none: the others' norm is everybody's."""
+    """An expert without tokens has no gradients on this process: it still gets the norm of the others."""
     mesh, size = world(), dist.get_world_size()
     whole = [torch.arange(1.0, 9.0), torch.full((4,), 2.0)]
     for silent in range(size):
@@ -116,7 +116,7 @@ def check_a_process_without_gradients_takes_part() -> None:
 
 
 def check_a_process_without_some_gradients_takes_part() -> None:
-    """Here the gradients that are left are plain, and would not ask for others."""
+    """The remaining gradients here are local tensors, which alone would need no collective."""
     split = torch.nn.Parameter(distribute_tensor(torch.zeros(4), world(), [Shard(0)]))
     plain = torch.nn.Parameter(torch.zeros(2))
     plain.grad = torch.tensor([3.0, 4.0])

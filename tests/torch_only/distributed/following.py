@@ -29,7 +29,7 @@ LIMITS: tuple[Any, ...] = (
 
 
 def share(step: int, rank: int) -> torch.Tensor:
-    """What a process holds at a step: an explosion in one process alone, and a NaN, and nothing at all."""
+    """Return a process's gradient at a step: one process alone has a spike or a NaN, and once all are zero."""
     generator = torch.Generator().manual_seed(1000 * step + rank)
     x = torch.randn(3 + rank, generator=generator)
     return x * {17: 1e4 if rank == 0 else 1.0, 23: math.nan if rank == 1 else 1.0, 31: 0.0}.get(step, 1.0)
@@ -40,7 +40,7 @@ def whole(step: int) -> list[torch.Tensor]:
 
 
 def alone(limit: Any) -> tuple[list[float], list[float]]:
-    """The limits and the norms of one process that has everything."""
+    """Return the limits and norms of one process with all gradients."""
     adaptive = gradclip.Adaptive(limit)
     norms = [exact(whole(step), 2.0) for step in range(STEPS)]
     return [float(adaptive.step(norm)) for norm in norms], norms
@@ -58,7 +58,7 @@ def check_all_processes_see_the_reduced_norm() -> None:
 
 
 def follow(limit: Any, want: list[float], norms: list[float]) -> None:
-    """The limit at each step is that of one process that has everything, to the bit on all; the monitor counts its norms."""
+    """At each step all have the limit of one process with all gradients, bit for bit; the monitor counts its norms."""
     adaptive, monitor = gradclip.Adaptive(limit), gradclip.Monitor(every=7)
     rule = dataclasses.replace(dialect.clip_grad_norm(adaptive), if_nonfinite="zero")
     for step in range(STEPS):
@@ -89,7 +89,7 @@ def check_the_hook_and_the_groups() -> None:
 
 
 def check_distributed_tensors() -> None:
-    """Which say themselves how they are split; also a limit for each gradient."""
+    """Distributed tensors declare how they are split; also with a limit for each gradient."""
     mesh = world()
     one, each = gradclip.Adaptive(limits.quantile(0.5, warmup=3)), gradclip.Adaptive(limits.adagc(warmup=5))
     monitor, wanted = gradclip.Monitor(each=1), gradclip.Adaptive(limits.adagc(warmup=5))
@@ -108,7 +108,7 @@ def check_distributed_tensors() -> None:
 
 
 def check_all_processes_look_for_a_culprit_together() -> None:
-    """To measure a gradient in parts is a step of all: one process that knows more than the others would leave them waiting."""
+    """Measuring a sharded gradient needs all processes: one that started alone would wait for ever."""
     monitor = gradclip.Monitor(every=1, each=100)
     weight = torch.nn.Parameter(distribute_tensor(torch.zeros(8), world(), [Shard(0)]))
     bias = torch.nn.Parameter(distribute_tensor(torch.zeros(8), world(), [Shard(0)]))
@@ -127,7 +127,7 @@ def check_all_processes_look_for_a_culprit_together() -> None:
 
 
 def check_a_restart() -> None:
-    """The state of one process goes to all, and they agree again."""
+    """All processes load the state of one, and agree again."""
     adaptive = gradclip.Adaptive(limits.quantile(0.9, warmup=5))
     rule = dialect.clip_grad_norm(adaptive)
     for step in range(20):
@@ -146,7 +146,7 @@ def check_a_restart() -> None:
 
 
 def check_processes_that_train_apart_are_merged() -> None:
-    """Each has norms of its own; their monitors merge into one of all."""
+    """Each process has its own norms; their monitors merge into one."""
     mine = gradclip.Monitor()
     for step in range(20):
         mine.update(gradclip.clip([share(step, dist.get_rank())], dialect.clip_grad_norm(1.0)))

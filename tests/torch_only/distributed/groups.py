@@ -1,4 +1,4 @@
-"""Groups of gradients that lie in parts: the norms of whole ones, and one collective for all groups of a call."""
+"""Groups of sharded gradients: their norms equal the full gradients', and a call needs one collective for all groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def whole(dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
 
 
 def in_parts(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Split by rows and columns, with empty parts, replicated, and one that every process has as a plain tensor."""
+    """Return gradients split by rows and columns, with empty parts, replicated, and one as a local tensor on every process."""
     places: list[Any] = [Shard(0), Shard(1), Shard(0), Replicate(), Shard(0), None]
     return {
         name: x.clone() if place is None else distribute_tensor(x.clone(), world(), [place])
@@ -58,7 +58,7 @@ def check_groups_are_those_of_whole_gradients() -> None:
                 assert (n is None) == (name not in ("decoder.bias", "embedding"))
                 assert n is None or close(n, exact([tensors[name]], 2.0)) is None
             agree(got.norm)
-            # one number for each norm: of order 0 for each gradient, because no part of it says whether it is zero
+            # one number for each norm; order 0 needs one for each gradient, because a shard does not show if the rest is zero
             assert traffic.sent == [8 * ((5 if order == 0 else 1) + 1 + 2)], traffic.sent
 
 
@@ -74,7 +74,7 @@ def check_groups_where_no_value_is_looked_at() -> None:
 
 
 def check_as_many_calls_are_as_many_collectives() -> None:
-    """What one call saves, and that the count sees it."""
+    """Separate calls need as many collectives; the counter sees them."""
     given = in_parts(whole())
     with Traffic() as traffic:
         for group in groups_of(2.0):
@@ -108,7 +108,7 @@ def check_fsdp2_by_the_names_of_a_model() -> None:
 
 
 def check_a_pipeline_has_other_names_on_each_process() -> None:
-    """A pattern need not match here; what has no gradient here takes part all the same."""
+    """A pattern may match no gradient here; the process still joins the collective."""
     rank, size = dist.get_rank(), dist.get_world_size()
     layers = [torch.randn(4, 3, generator=torch.Generator().manual_seed(i)) for i in range(size)]
     given = {f"layers.{rank}.weight": layers[rank].clone()}
@@ -138,7 +138,7 @@ def check_a_process_without_gradients() -> None:
 
 
 def check_the_culprit_of_a_later_group() -> None:
-    """All processes are told, nothing is written, and a group that nobody asked about stops nobody."""
+    """All processes raise, no gradient changes, and a group without error_if_nonfinite raises nothing."""
     tensors = whole()
     tensors["decoder.weight"][2, 4] = math.nan
     tensors["embedding"][0, 0] = math.inf
@@ -157,7 +157,7 @@ def check_the_culprit_of_a_later_group() -> None:
 
 
 def check_what_no_group_is_for_moves_nothing() -> None:
-    """A sum over processes that counts in no norm stays a sum."""
+    """A partial sum that counts in no norm stays a partial sum."""
     summed = DTensor.from_local(torch.ones(3), world(), [Partial()], run_check=False)
     given = {**in_parts(whole()), "summed": summed}
     with Traffic() as traffic:
@@ -171,7 +171,7 @@ def check_what_no_group_is_for_moves_nothing() -> None:
 
 
 def parameter(has_gradient: bool) -> torch.nn.Parameter:
-    """Of ones, by rows; its gradient, of threes, may be missing here."""
+    """Return a parameter of ones, split by rows; its gradient of threes may be missing here."""
     made = torch.nn.Parameter(distribute_tensor(torch.ones(8, 2), world(), [Shard(0)], src_data_rank=None))
     if has_gradient:
         made.grad = distribute_tensor(torch.full((8, 2), 3.0), world(), [Shard(0)], src_data_rank=None)
@@ -179,14 +179,14 @@ def parameter(has_gradient: bool) -> torch.nn.Parameter:
 
 
 def near_a_tenth(p: torch.nn.Parameter) -> None:
-    """What a tenth of the parameter's norm leaves of the gradient, on the process that has it."""
+    """Assert that the gradient is clipped to a tenth of the parameter's norm, on the process that has it."""
     assert p.grad is not None
     for x in p.grad.to_local().flatten().tolist():
-        close(x, 0.1 * dist.get_world_size() ** 0.5)  # its own part only counts in the norm of the gradient
+        close(x, 0.1 * dist.get_world_size() ** 0.5)  # only this process's part counts in the norm of the gradient
 
 
 def check_a_parameter_whose_gradient_only_others_have() -> None:
-    """As of an expert that got no token: its process takes part in what the others combine, of parameters too."""
+    """As for an expert without tokens: its process joins the collectives, those for the parameters too."""
     is_first, relative = dist.get_rank() == 0, optax.adaptive_grad_clip(0.1)
     for rules in (relative, Group(relative), [Group(relative, "expert"), Group(dialect.clip_grad_norm(1.0))]):
         held = {"expert": parameter(is_first), "rest": parameter(True)}
@@ -198,7 +198,7 @@ def check_a_parameter_whose_gradient_only_others_have() -> None:
 
 
 def check_known_norms_where_only_others_have_gradients() -> None:
-    """The second stage of a process without any gradient: no process waits, and the norm is the one that all have."""
+    """The second stage on a process without gradients: no process waits, and the norm is the same on all."""
     is_first, relative = dist.get_rank() == 0, optax.adaptive_grad_clip(0.1)
     for rule in (relative, Group(relative), [Group(relative)]):
         held = {"expert": parameter(is_first)}
@@ -217,7 +217,7 @@ def check_known_norms_where_only_others_have_gradients() -> None:
 
 
 def check_tied_parameters_whose_gradient_only_others_have() -> None:
-    """Every process sends as many numbers, although those without the gradient know it by its parameter only."""
+    """Every process sends equally many numbers, although those without the gradient know only its parameter."""
     for first in (Group(optax.clip_by_block_rms(1.0), "embedding"), Group(dialect.clip_grad_norm(1.0, 0.0), "embedding")):
         tied = parameter(dist.get_rank() == 0)
         held = {"embedding": tied, "head": tied, "rest": parameter(True)}
@@ -232,7 +232,7 @@ def check_tied_parameters_whose_gradient_only_others_have() -> None:
 
 
 def check_bounds_beside_a_sum() -> None:
-    """Only what is clipped by value has to be summed before."""
+    """Only a clip by value needs the sum before it."""
     summed = DTensor.from_local(torch.ones(4, 2), world(), [Partial()], run_check=False)
     given = {"a": summed, "b": distribute_tensor(torch.full((4, 2), 3.0), world(), [Shard(0)], src_data_rank=None)}
     bounds = optax.clip(0.5)
@@ -244,7 +244,7 @@ def check_bounds_beside_a_sum() -> None:
 
 
 def check_bounds_in_a_pipeline() -> None:
-    """Each process clips by value what it has; the one norm is over all of them."""
+    """Each process clips its own part by value; the one norm is over all processes."""
     given = {f"decoder.{dist.get_rank()}": torch.full((4,), 3.0), "head": torch.tensor([1.0, 0.05])}
     groups = [Group(dialect.clip_grad_norm(1.0), "decoder.*"), Group(dialect.clip_grad_value(0.1))]
     result = gradclip.clip_(given, [*groups, Group(tensorflow.clip_by_norm(1.0), [])], reduce=dist.group.WORLD)
@@ -254,7 +254,7 @@ def check_bounds_in_a_pipeline() -> None:
 
 
 def check_a_pattern_that_matches_nothing() -> None:
-    """Of gradients in parts a warning, because other processes may have what it is for; none with ``reduce=``."""
+    """Sharded gradients only cause a warning, because the pattern may match on other processes; ``reduce=`` causes none."""
     given, group = {"encoder": parameter(True)}, Group(dialect.clip_grad_norm(1.0), "encodr")
     with pytest.warns(GradclipWarning, match=r"pattern='encodr'\nHint: there is 1 name: 'encoder'\."):
         gradclip.clip_(given, group)
@@ -262,7 +262,7 @@ def check_a_pattern_that_matches_nothing() -> None:
 
 
 def check_4_one_collective_for_each_mesh() -> None:
-    """Experts on two dimensions of a mesh, the rest on one of another."""
+    """Experts are split over two dimensions of a mesh, the rest over one dimension."""
     tensors = whole()
     given = {
         name: distribute_tensor(x.clone(), square(), [Shard(0), Shard(1)])

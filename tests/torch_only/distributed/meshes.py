@@ -1,4 +1,4 @@
-"""Placements and meshes: replicas, sums, two dimensions, several meshes and whole tensors in one call; what is refused."""
+"""Placements and meshes: replicas, partial sums, two dimensions, several meshes and full tensors in one call; and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_replicas_count_once() -> None:
 
 
 def check_replicas_that_differ_give_one_norm() -> None:
-    """As they must not, and may after a bug: the first one's is everybody's, if anything is split."""
+    """Replicas must not differ, but may after a bug: all get the first one's norm, if any gradient is split."""
     mesh = world()
     differs = DTensor.from_local(torch.tensor([3.0 + dist.get_rank()]), mesh, [Replicate()], run_check=False)
     agree(gradclip.norm([differs, distribute_tensor(torch.tensor([4.0, 0.0]), mesh, [Shard(0)])], RULE))
@@ -90,7 +90,7 @@ def check_a_derivative_is_refused() -> None:
 
 
 def check_compiled() -> None:
-    """By torch's own operations on DTensors: a norm that is one too, of one mesh."""
+    """torch's own operations on DTensors return the norm as a DTensor, on one mesh."""
     x = randn(4, 3)
     compiled = torch.compile(lambda grads: gradclip.clip(grads, RULE), backend="eager", fullgraph=True)
     result = compiled([distribute_tensor(x.clone(), world(), [Shard(0)])])
@@ -163,7 +163,7 @@ def check_4_two_dimensions() -> None:
 
 
 def check_4_a_mesh_that_is_not_all_processes() -> None:
-    """Nobody has a group for several of its dimensions: one collective for each of them."""
+    """No group covers several of its dimensions: each dimension needs a collective."""
     grid, x = square(), randn(8, 8)
     given = [distribute_tensor(x, grid, [Shard(0), Shard(1)]), distribute_tensor(x, grid, [Replicate(), Shard(1)])]
     ask = dist.get_world_size
@@ -178,7 +178,7 @@ def check_4_a_mesh_that_is_not_all_processes() -> None:
 
 
 def check_4_pairs_that_hold_different_gradients() -> None:
-    """Two meshes of two: each process has its own pair's norm, and ``reduce=`` over the other direction that of all."""
+    """Two meshes of two: each process gets its own pair's norm; ``reduce=`` over the other dimension gives the norm of all."""
     grid, rank = square(), dist.get_rank()
     x = randn(4, 2, seed=rank // 2)
     given = [distribute_tensor(x, grid["tp"], [Shard(0)])]

@@ -1,4 +1,4 @@
-"""The norm: of any order, dtype, size and split the same as of the whole, and the same number everywhere."""
+"""The norm for any order, dtype, size and split: it equals the full gradients' norm, and is the same number everywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gradclip.dialects import keras, optax, paddle, tensorflow
 from gradclip.dialects import torch as dialect
 
 ORDERS = (1.0, 2.0, 3.0, math.inf, 0.0, -math.inf, -1.0)
-#: squares of the first overflow in float32, of the last in float64 too
+#: squares at the second scale overflow in the dtype, those at the third underflow
 SCALES = {
     "float32": (1.0, 1e25, 1e-25),
     "bfloat16": (1.0, 1e30, 1e-30),
@@ -38,7 +38,7 @@ SCALES = {
 
 
 def tensors(dtype: str, scale: float = 1.0, seed: int = 0) -> list[torch.Tensor]:
-    """Whole gradients, the same on every process: one shorter than there are processes, one with zeros in the first parts."""
+    """Return full gradients, the same on every process: one has fewer rows than processes, one begins with zeros."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(5, 3), (7,), (1, 4), (), (2, 3), (6,), (3,)]
     made = [torch.randn(shape, generator=generator, dtype=torch.float64) * scale for shape in shapes]
@@ -50,7 +50,7 @@ def tensors(dtype: str, scale: float = 1.0, seed: int = 0) -> list[torch.Tensor]
 def in_parts(whole: list[torch.Tensor]) -> list[Any]:
     mesh = world()
     places: list[Any] = [Shard(0), Shard(0), Shard(1), Replicate(), None, Shard(0), Shard(0)]
-    copies = [x.clone() for x in whole]  # distribute_tensor keeps the memory of what it is given, where it can
+    copies = [x.clone() for x in whole]  # distribute_tensor shares its argument's memory if it can
     return [x if place is None else distribute_tensor(x, mesh, [place]) for x, place in zip(copies, places, strict=True)]
 
 
@@ -78,7 +78,7 @@ def check_a_norm_on_a_device_is_as_right() -> None:
                 got = gradclip.norm(in_parts(parts), dialect.clip_grad_norm(1.0, order))
                 assert isinstance(got, torch.Tensor)
                 assert got.dim() == 0
-                close(got, exact(parts, order), "float32", 16)  # the host has no tree reduction
+                close(got, exact(parts, order), "float32", 16)  # the host does not sum pairwise
         for got, x in zip(gradclip.norm(in_parts(whole), tensorflow.clip_by_norm(1.0)), whole, strict=True):
             close(got, exact([x], 2.0))
         given = in_parts(whole)
@@ -99,7 +99,7 @@ def check_any_split() -> None:
 
 
 def check_many_equal_elements() -> None:
-    """A sum of float32 that runs would be off by percents."""
+    """A running sum in float32 would be off by percents."""
     for dtype in (torch.float32, torch.bfloat16):
         whole = torch.full((2_000_003,), 0.1, dtype=dtype)
         got = gradclip.norm([distribute_tensor(whole, world(), [Shard(0)])], dialect.clip_grad_norm(1.0))
@@ -129,7 +129,7 @@ def check_the_drop_ins() -> None:
 
 
 def check_a_norm_that_the_native_measured() -> None:
-    """Which is a DTensor: for an infinite order one that each process has another part of."""
+    """The native's norm is a DTensor; for an infinite order each process has a different local value."""
     whole = [x for x in tensors("float32") if x.dim()]
     held = [torch.nn.Parameter(distribute_tensor(x, world(), [Shard(0)])) for x in whole]
     for p in held:
@@ -173,7 +173,7 @@ def check_the_rules_of_every_dialect() -> None:
             whole = tensors(dtype)
             want, given = gradclip.clip(whole, rule), in_parts(whole)
             got = gradclip.clip(given, rule)
-            same(given, whole, 0)  # untouched
+            same(given, whole, 0)  # unchanged
             for result, leaf in zip(got.grads, given, strict=True):
                 assert type(result) is type(leaf)
                 if isinstance(leaf, DTensor):
@@ -205,7 +205,7 @@ def check_a_gradient_listed_twice_counts_once() -> None:
     x = distribute_tensor(torch.tensor([3.0, 4.0, 0.0, 0.0]), world(), [Shard(0)])
     result = gradclip.clip_([x, x], dialect.clip_grad_norm(1.0))
     assert result.norm == 5.0
-    close(x.full_tensor()[1], 0.8, at_most=16)  # of epsilon
+    close(x.full_tensor()[1], 0.8, at_most=16)  # for the epsilon
 
 
 def check_one_collective_however_many_gradients() -> None:
@@ -225,7 +225,7 @@ def check_one_collective_however_many_gradients() -> None:
 
 
 def check_the_native_where_it_works() -> None:
-    """One collective as well, of a float32 for each gradient."""
+    """It too uses one collective, with a float32 for each gradient."""
     given = [
         torch.nn.Parameter(distribute_tensor(torch.randn(dist.get_world_size(), 2), world(), [Shard(0)])) for _ in range(9)
     ]

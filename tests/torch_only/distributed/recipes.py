@@ -1,4 +1,4 @@
-"""The recipes of ``docs/distributed.md``, one after the other, each on models of its own.
+"""Runs the recipes of ``docs/distributed.md`` one after the other, each on its own models.
 
 ``torchrun --nproc-per-node 4 -m torch_only.distributed.recipes docs/distributed.md``
 """
@@ -28,7 +28,7 @@ def main() -> None:
     for recipe in recipes:
         names = dict(shared)
         exec(compile(recipe, recipe.partition("\n")[0], "exec"), names)
-        if "norm" not in names:  # a rule with many
+        if "norm" not in names:  # a rule with many norms
             least = [float(c.min()) for c in names["clipped"].coefficient if c.numel()]
             assert not least or min(least) < 1, f"nothing was clipped:\n{recipe}"
             continue

@@ -1,4 +1,4 @@
-"""``reduce=``: gradients of which other processes hold some, as the stages of a pipeline do."""
+"""``reduce=``: other processes have some of the gradients, like the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS = (1.0, 2.0, 3.0, math.inf, 0.0, -math.inf)
 
 
 def stage(rank: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    """The gradients of a stage: each of other lengths; one all zero in the first."""
+    """Return the gradients of a stage; each stage has other lengths, and one gradient of the first is all zero."""
     generator = torch.Generator().manual_seed(rank)
     made = [torch.randn(2 + rank, 3, generator=generator), torch.randn(5, generator=generator) * (rank > 0)]
     return [x.to(dtype) for x in made]
@@ -69,7 +69,7 @@ def check_the_drop_ins() -> None:
     clipped = gradclip.clip_grad_norm_(parameters, 0.5, reduce=dist.group.WORLD)
     assert clipped.item() == got.item()
     agree(clipped)
-    close(gradclip.get_total_norm([p.grad for p in parameters], reduce=world()), 0.5, at_most=64)  # of epsilon
+    close(gradclip.get_total_norm([p.grad for p in parameters], reduce=world()), 0.5, at_most=64)  # for the epsilon
 
 
 def check_the_optimizers_hook() -> None:
@@ -108,7 +108,7 @@ def check_norms_whose_squares_overflow() -> None:
 
 
 def check_a_stage_with_nothing() -> None:
-    """No parameters at all, or none that has a gradient: it takes part, and is not warned."""
+    """A stage without parameters, or without gradients, joins the collective and gets no warning."""
     last = dist.get_world_size() - 1
     whole = [x for rank in range(last) for x in stage(rank)]
     for nothing in ([], [torch.nn.Parameter(torch.zeros(2))]):
@@ -133,7 +133,7 @@ def check_nothing_anywhere_is_said() -> None:
 
 def check_what_is_refused() -> None:
     given = stage(0)
-    for reduce in (0, "world", -100):  # -100 is what new_group returns to those outside
+    for reduce in (0, "world", -100):  # outside of a group, new_group returns -100
         with pytest.raises(TypeError, match="reduce must be a callable or a group of processes"):
             gradclip.norm(given, dialect.clip_grad_norm(1.0), reduce=reduce)
     for rule in (tensorflow.clip_by_norm(1.0), dialect.clip_grad_value(1.0), optax.adaptive_grad_clip(0.1)):

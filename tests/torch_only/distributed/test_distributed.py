@@ -1,4 +1,4 @@
-"""Real processes, started as a user starts them: by ``torchrun``, on gloo."""
+"""Real processes on gloo, started by ``torchrun``, as users start them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gradclip.dialects import torch as dialect
 
 
 def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What ``torchrun`` says and returns."""
+    """Return the output and the exit status of ``torchrun``."""
     command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
         [*command, *arguments],
@@ -35,7 +35,7 @@ def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
-    """What the processes said, without torchrun's own account of where it noticed."""
+    """Return the processes' output, without torchrun's own traceback."""
     return "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "elastic" not in line)[:10000]
 
 
@@ -59,7 +59,7 @@ def test_on_processes(processes: int, name: str) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 3, 7, 64, 1000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_more_processes_than_fit_here(processes: int, dtype: torch.dtype) -> None:
-    """What they do, by one: each takes the norm of its part, and all combine these."""
+    """One process simulates them: it takes the norm of each part, and combines these."""
     generator, rule = torch.Generator().manual_seed(processes), dialect.clip_grad_norm(1.0)
     for _ in range(5):
         x = torch.randn(20_000, generator=generator).to(dtype)
@@ -74,7 +74,7 @@ def test_more_processes_than_fit_here(processes: int, dtype: torch.dtype) -> Non
 
 @functools.cache
 def alone() -> dict[str, dict[str, Any]]:
-    """What one process is told where the other is absent, and where it is dead."""
+    """Return one process's results if the other is absent, and if it is dead."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
         done = torchrun(2, "-m", "torch_only.distributed.dying", str(path))
@@ -85,7 +85,7 @@ def alone() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(("case", "text"), [("absent", "Timed out"), ("dead", "Connection")])
 def test_a_process_that_does_not_come(case: str, text: str) -> None:
-    """The engine's own error, within the timeout of the group, and nothing is half scaled."""
+    """The engine raises its own error within the group's timeout, and no gradient is partly scaled."""
     found = alone()[case]
     assert found["error"] == "RuntimeError"
     assert text in found["text"]
@@ -108,7 +108,7 @@ def test_the_recipes() -> None:
 
 @pytest.mark.slow("a table that is out of date: what travels is held by the checks")
 def test_the_table_of_costs() -> None:
-    """Counted in a process of its own, which plays the first of many."""
+    """A separate process counts; it is the first of many simulated ones."""
     command = [sys.executable, "-m", "torch_only.distributed.counting"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment(OMP_NUM_THREADS="1"), check=True
@@ -139,5 +139,5 @@ def test_the_examples_train(example: str) -> None:
 
 @TRAIN
 def test_the_examples_train_the_same_model() -> None:
-    """The same seed, split in two ways: the same losses and norms."""
+    """With the same seed, two ways to split train with the same losses and norms."""
     assert printed("fsdp2") == printed("pipeline")

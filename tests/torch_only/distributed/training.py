@@ -1,4 +1,4 @@
-"""Models under torch's own engines, trained as the same model in one process."""
+"""Models under torch's own engines match the same model, trained in one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip.dialects import torch as dialect
 
 
 class Block(nn.Module):
-    """A norm, and a layer of another number of rows than there are processes."""
+    """A normalisation, and layers whose number of rows differs from the number of processes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def batches(count: int = 4) -> list[torch.Tensor]:
 
 
 def train(model: nn.Module, data: list[torch.Tensor], max_norm: float = 0.5) -> list[float]:
-    """The norms of the steps."""
+    """Train, and return the norms of the steps."""
     optimizer, found = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), []
     for x in data:
         optimizer.zero_grad()
@@ -80,7 +80,7 @@ def check_fsdp() -> None:
 
 
 def check_fsdp_in_bfloat16() -> None:
-    """The gradients are those that FSDP has summed; the norm is that of the whole ones."""
+    """FSDP has summed the gradients; their norm equals the full gradients' norm."""
     model = net().bfloat16()
     fully_shard(model, mesh=world(), mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))
     model(batches()[0].bfloat16()).square().mean().backward()
@@ -107,7 +107,7 @@ def check_fsdp_with_the_optimizers_hook() -> None:
 
 
 def check_ddp_needs_nothing() -> None:
-    """It has averaged the gradients before the clip: each process's own norm is that of all."""
+    """DDP averages the gradients before the clip: each process's own norm is the norm of all."""
     whole = net()
     model = nn.parallel.DistributedDataParallel(net())
     mine = [x.chunk(dist.get_world_size())[dist.get_rank()] for x in batches()]
@@ -126,7 +126,7 @@ TENSOR_PARALLEL = {
 
 
 def check_tensor_parallel() -> None:
-    """With sequence parallelism, where the gradient of a norm's weight is a sum over the processes."""
+    """It uses sequence parallelism, in which the gradient of the normalisation's weight is a partial sum."""
     mesh, rank = world(), dist.get_rank()
     torch.manual_seed(0)
     model = Block()
@@ -165,7 +165,7 @@ def check_4_fsdp_and_tensor_parallel() -> None:
 
 
 def check_4_hybrid_sharding() -> None:
-    """Replicas of shards: a norm needs the processes of one replica only."""
+    """Replicated shards: a norm needs the processes of one replica only."""
     model, whole = net(), net()
     fully_shard(model, mesh=square())
     alike(model, train(model, batches()), whole, train(whole, batches()))

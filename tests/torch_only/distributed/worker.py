@@ -1,4 +1,4 @@
-"""What each process of a ``torchrun`` runs: all checks, one after the other, their failures written to a file.
+"""Runs in each process of a ``torchrun``: all checks one after the other; their failures go to a file.
 
 ``torchrun --nproc-per-node 2 -m torch_only.distributed.worker results.json``
 """
@@ -20,7 +20,7 @@ MODULES = (norms, axes, meshes, reducing, groups, following, training, faults)
 
 
 def checks(processes: int) -> dict[str, Callable[[], None]]:
-    """The checks for so many processes: functions called ``check_...``, or ``check_4_...`` for four only."""
+    """Return the checks for this number of processes: functions called ``check_...``, or ``check_4_...`` for four only."""
     found = {}
     for module in MODULES:
         for name, function in vars(module).items():
@@ -33,7 +33,7 @@ def main() -> None:
     common.fail_on_warnings()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=TIME_LIMIT))
-    reports = dist.new_group(timeout=timedelta(seconds=TIME_LIMIT))  # apart, so that a check that fails upsets no other
+    reports = dist.new_group(timeout=timedelta(seconds=TIME_LIMIT))  # a separate group, so that a failed check affects no other
     failures: dict[str, list[str]] = {}
     for name, check in checks(dist.get_world_size()).items():
         failed = failure(check)
