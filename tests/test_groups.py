@@ -131,7 +131,7 @@ def test_dtypes_together(backend: Framework) -> None:
         assert ulps(float(found), want, "float64" if names is ALL else "float32") <= 4
 
 
-# ---- as if alone ---------------------------------------------------------------------------------------------------------
+# ---- the same as alone ---------------------------------------------------------------------------------------------------
 
 settings.register_profile(
     "groups",

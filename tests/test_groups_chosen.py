@@ -17,7 +17,7 @@ from gradclip import Group
 from gradclip.dialects import optax, tensorflow, torch
 from gradclip.registry import find
 
-# ---- what is read, and when it is written --------------------------------------------------------------------------------
+# ---- reads and writes ----------------------------------------------------------------------------------------------------
 
 
 def test_overlapping_groups_read_each_gradient_once(backend: Framework) -> None:
@@ -194,7 +194,7 @@ def test_per_example(backend: Framework) -> None:
     assert np.array_equal(backend.read(result.grads["b"]), x)
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_no_group() -> None:

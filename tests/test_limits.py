@@ -44,7 +44,7 @@ def run(limit: Any, norms: list[float]) -> Iterator[tuple[float, float]]:
         state = limit.observe(state, norm)
 
 
-# ---- the formulas, written once more ---------------------------------------------------------------------------------------
+# ---- the formulas, implemented again ---------------------------------------------------------------------------------------
 
 
 def zclip(norms: list[float], alpha: float = 0.97, z0: float = 2.5, eps: float = 1e-6) -> Iterator[float]:
@@ -218,7 +218,7 @@ def test_a_traced_clip_says_how(backend: Framework) -> None:
         assert says or backend.name == "paddle"
 
 
-# ---- what every limit keeps ------------------------------------------------------------------------------------------------
+# ---- properties of every limit ---------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25)
@@ -252,7 +252,7 @@ def test_it_begins_anew_after_so_many_refusals() -> None:
 
 OTHER = gradclip.Adaptive(limits.quantile()).state_dict()
 
-# ---- what is refused -------------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

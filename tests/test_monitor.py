@@ -104,7 +104,7 @@ def test_the_size_is_constant() -> None:
     check_report(long.report(), norms * 24, 1.0)
 
 
-# ---- what it is told -----------------------------------------------------------------------------------------------------
+# ---- updates -------------------------------------------------------------------------------------------------------------
 
 
 def gradients(backend: Framework, *sizes: float) -> list[Any]:
@@ -314,7 +314,7 @@ def test_an_old_norm_that_was_not_finite_is_let_rest(backend: Framework) -> None
     assert {seen.measured for seen in monitor.gradients()} == {5 + 3}
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------------------------
 
 
 def state() -> dict[str, Any]:

@@ -23,7 +23,7 @@ LIMITS = (
     keras.clipnorm,
 )
 
-# ---- a norm that is known -----------------------------------------------------------------------------------------------
+# ---- known norms --------------------------------------------------------------------------------------------------------
 
 PER_TENSOR, BY_ROW, BY_VALUE = tensorflow.clip_by_norm(1.0), tensorflow.clip_by_norm(1.0, axes=[1]), torch.clip_grad_value(1.0)
 PER_EXAMPLE = optax.per_example_global_norm_clip(1.0)
@@ -80,7 +80,7 @@ def test_known_norms_that_are_tensors(backend: Framework) -> None:
     assert np.isnan(backend.read(gradclip.scale_by_norm(grads, torch.clip_grad_norm(1.0), math.nan).grads[0])).all()
 
 
-# ---- limits that are tensors --------------------------------------------------------------------------------------------
+# ---- tensors as limits --------------------------------------------------------------------------------------------------
 
 
 def test_limits_of_nan_in_a_tensor(backend: Framework) -> None:

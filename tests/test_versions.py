@@ -94,7 +94,7 @@ def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
     assert out.splitlines()[-4:] == [f"Received: {backend.name}.__version__='0.0.1'"] * 2 + ["False"] * 2
 
 
-# ---- the files that say versions ------------------------------------------------------------------------------------------
+# ---- files with versions --------------------------------------------------------------------------------------------------
 
 
 def test_the_extras_ask_for_the_floors() -> None:

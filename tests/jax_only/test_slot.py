@@ -186,7 +186,7 @@ def test_a_limit_of_infinity_measures_only() -> None:
         assert np.array_equal(gradient_transformation(rule).update(grads, optax.EmptyState(), grads)[0], grads)
 
 
-# ---- what it tells -----------------------------------------------------------------------------------------------------------
+# ---- the recorded clip -------------------------------------------------------------------------------------------------------
 
 
 def test_a_recorded_norm_is_in_the_state() -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't
 GLOBAL = dialect.global_clipnorm(0.1)
 INF = math.inf
 
-# ---- the same as Keras' own three -------------------------------------------------------------------------------------------
+# ---- Keras's own three clips ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "limit"), [("clipnorm", 0.1), ("global_clipnorm", 0.1), ("clipvalue", 0.01)])
@@ -79,7 +79,7 @@ def test_mixed_precision_scales_around_it() -> None:
     assert np.linalg.norm(np.concatenate([w.ravel() for w in weights(got)])) <= 0.1 * 3 * 0.1 * 1.0001
 
 
-# ---- rules that Keras does not have -----------------------------------------------------------------------------------------
+# ---- rules that Keras lacks -------------------------------------------------------------------------------------------------
 
 
 def by_columns(g: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ if ON == "tensorflow":  # on other frameworks Keras has no sparse gradients
         assert backend.densify(ours)[1] == 1.0
 
 
-# ---- what kind of object it is ----------------------------------------------------------------------------------------------
+# ---- the type of the optimizer ----------------------------------------------------------------------------------------------
 
 
 def test_it_stays_the_optimizer_that_it_was() -> None:
@@ -214,7 +214,7 @@ def test_an_optimizer_that_has_trained_keeps_its_state() -> None:
     assert distance(weights(model), [2 * m.astype(np.float64) for m in momentum]) <= 1
 
 
-# ---- refused ----------------------------------------------------------------------------------------------------------------
+# ---- errors -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["clipnorm", "clipvalue", "global_clipnorm"])

@@ -121,7 +121,7 @@ def test_a_known_norm_of_torch() -> None:
         same(read(framework, names["grads"]), model.gradients())
 
 
-# ---- TensorFlow's functions of gradients ---------------------------------------------------------------------------------
+# ---- TensorFlow's functional clips ---------------------------------------------------------------------------------------
 
 FUNCTIONS = [
     "grads, _ = tf.clip_by_global_norm(grads, 1.5)",
@@ -146,7 +146,7 @@ def test_functions_of_tensorflow_take_the_gradients_of_another(line: str, to: st
     same(read(framework, clipped), [gradient.numpy() for gradient in own["grads"]])
 
 
-# ---- the places where optimizers clip ------------------------------------------------------------------------------------
+# ---- the optimizers' slots -----------------------------------------------------------------------------------------------
 
 
 def by_torch(line: str) -> list[np.ndarray[Any, Any]]:

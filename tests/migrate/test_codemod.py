@@ -21,7 +21,7 @@ FRAMEWORKS = ("numpy", "torch", "tensorflow", "paddle", "jax", "optax", "keras")
 CALL = "import torch\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
 
 
-# ---- what is read --------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_source_that_speaks_of_no_clip_is_returned_as_it_is() -> None:
@@ -177,7 +177,7 @@ def test_imports_come_where_python_takes_them(source: str) -> None:
         exec(compile(migrated.source.replace("import torch", "pass"), "migrated", "exec"), names)
 
 
-# ---- what is not to be touched -------------------------------------------------------------------------------------------
+# ---- code that must not change -------------------------------------------------------------------------------------------
 
 
 def test_only_what_is_selected_is_touched() -> None:
@@ -217,7 +217,7 @@ def test_every_link_leads_to_a_place_of_the_page() -> None:
         assert f"## {anchor.upper()}\n" in page or f'<a id="{anchor}"></a>' in page
 
 
-# ---- what is imported ----------------------------------------------------------------------------------------------------
+# ---- imported names ------------------------------------------------------------------------------------------------------
 
 
 def modules_after(code: str) -> set[str]:

@@ -32,7 +32,7 @@ from gradclip.migrate.explain_text import explanation_text
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-# ---- what is said of it -------------------------------------------------------------------------------------------------
+# ---- the text for a call ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"case": "limit 0", "does": "zeros", "native": ""} in document["edges"]
 
 
-# ---- the page, and what is imported -------------------------------------------------------------------------------------
+# ---- the page, and the imports ------------------------------------------------------------------------------------------
 
 
 def test_the_page_is_made_from_the_table() -> None:

@@ -18,7 +18,7 @@ TORCH = "import torch\n"
 IMPORT = "from torch.nn.utils import clip_grad_norm_\n"
 BASE = IMPORT + "clip_grad_norm_(params, 1.0)\n"
 
-# ---- imports that other files want ---------------------------------------------------------------------------------------
+# ---- imports for other files ---------------------------------------------------------------------------------------------
 
 WANTS = {
     "relative": "from .base import clip_grad_norm_\n",
@@ -65,7 +65,7 @@ def test_an_import_in_a_function_goes_whatever_others_want() -> None:
     assert "torch" not in migrate(source, kept=["clip_grad_norm_"]).source
 
 
-# ---- functions that the source replaces ----------------------------------------------------------------------------------
+# ---- replaced functions --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_only_libcst_reads_is_refused() -> None:
         codemod.migrate_source(source, Options())
 
 
-# ---- clips in other words ------------------------------------------------------------------------------------------------
+# ---- clips in other forms ------------------------------------------------------------------------------------------------
 
 MENTIONED = {
     "a coefficient": ("coef = 1.0 / (total + 1e-6)\nif coef < 1:\n    for p in ps:\n        p.grad.mul_(coef)\n", "GM402"),

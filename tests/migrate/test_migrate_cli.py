@@ -50,7 +50,7 @@ def command(*arguments: str, stdin: bytes = b"", folder: Path, **variables: str)
     return subprocess.run(line, input=stdin, capture_output=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
-# ---- what it ends with --------------------------------------------------------------------------------------------------
+# ---- exit codes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ def test_the_json_of_a_name_that_is_no_text(folder: Path, capsys: pytest.Capture
     assert r"--- a/\udce9.py" in capsys.readouterr().out
 
 
-# ---- standard input and a process of its own ----------------------------------------------------------------------------
+# ---- standard input, and a separate process -----------------------------------------------------------------------------
 
 TORCH = b"import torch\r\n\r\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # \xe9\r\n"
 

@@ -412,7 +412,7 @@ def test_a_gradient_is_known_by_where_it_comes_from(source: str) -> None:
     assert rewritten(migrate(source)) == ["GF203"]
 
 
-# ---- what the user may allow ---------------------------------------------------------------------------------------------
+# ---- allowances of the user ----------------------------------------------------------------------------------------------
 
 
 def test_to_ignore_a_trap_is_to_accept_it() -> None:

@@ -90,7 +90,7 @@ def test_the_bounds_of_another_order_hold(values: list[float], order: float) -> 
     assert low * (1 - 1e-9) <= other <= high * (1 + 1e-9)
 
 
-# ---- what it says --------------------------------------------------------------------------------------------------------
+# ---- its messages --------------------------------------------------------------------------------------------------------
 
 SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "narrow": ([1 + 0.001 * (i % 7) for i in range(500)], {}, "p90 is only 1.0"),

@@ -125,7 +125,7 @@ def test_the_dynamic_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "step   1" in capsys.readouterr().out
 
 
-# ---- what a program does not know, and what it would round ---------------------------------------------------------------
+# ---- unknown shapes, and rounding ----------------------------------------------------------------------------------------
 
 
 RULES = {

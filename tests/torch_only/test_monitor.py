@@ -178,7 +178,7 @@ def test_the_hook_finds_the_culprits_on_the_host() -> None:
     assert monitor.culprits == (["bias"], 0)
 
 
-# ---- a step that is not finite: zeros, or no step ------------------------------------------------------------------------
+# ---- a gradient that is not finite: zeros, or no step --------------------------------------------------------------------
 
 
 def test_zeros_are_not_a_step_that_is_skipped() -> None:

@@ -72,7 +72,7 @@ def same_bits(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
     return all(torch.equal(torch.isnan(x), torch.isnan(y)) and torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in pairs)
 
 
-# ---- what a step does ----------------------------------------------------------------------------------------------------
+# ---- the step ------------------------------------------------------------------------------------------------------------
 
 
 @EACH

@@ -261,7 +261,7 @@ def test_importing_the_command_imports_no_more() -> None:
     assert not {"jinja2", "jsonschema", "rich", "gradclip.conformance.engine"} & imported
 
 
-# ---- targets by name --------------------------------------------------------------------------------------------------------
+# ---- named targets ----------------------------------------------------------------------------------------------------------
 
 
 def test_specifications() -> None:

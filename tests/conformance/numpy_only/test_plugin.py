@@ -226,7 +226,7 @@ def pytest_runtest_makereport(item, call):
     assert f"no_clip: {expected['pass']} pass, {expected['fail']} fail, {expected['unclaimed']} unclaimed" in run.lines
 
 
-# ---- in everybody else's runs -------------------------------------------------------------------------------------------
+# ---- in runs without the suite ------------------------------------------------------------------------------------------
 
 
 def test_the_plugin_is_installed() -> None:

@@ -71,7 +71,7 @@ def crowded() -> Report:
     return dataclasses.replace(given, targets=dict.fromkeys(names, entry), results=[*found, *results()])
 
 
-# ---- what is in it ------------------------------------------------------------------------------------------------------
+# ---- its content --------------------------------------------------------------------------------------------------------
 
 
 def test_each_cell_says_its_counts_with_a_sign_and_words(document: Document) -> None:

@@ -62,7 +62,7 @@ def compiled(function: Callable[..., Any], *arguments: Any) -> list[Collective]:
     return collectives(jax.jit(function).lower(*arguments).compile().as_text())
 
 
-# ---- what is clipped -----------------------------------------------------------------------------------------------------
+# ---- the gradients -------------------------------------------------------------------------------------------------------
 
 
 def mesh_of(*lengths: int) -> jax.sharding.Mesh:

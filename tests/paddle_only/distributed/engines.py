@@ -290,7 +290,7 @@ def check_2_weights_in_parts_beside_replicas() -> None:
     close(array(got), array(random((2,), 0)) * LIMIT / (2 * exact([random((2,), 0)]) + 1e-6))
 
 
-# ---- what Paddle 3.3.1 has for accelerators only, by its own words -----------------------------------------------------------
+# ---- supported on accelerators only, according to Paddle 3.3.1 ---------------------------------------------------------------
 
 
 def check_2_what_does_not_run_on_a_cpu() -> None:

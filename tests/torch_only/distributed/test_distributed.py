@@ -69,7 +69,7 @@ def test_more_processes_than_fit_here(processes: int, dtype: torch.dtype) -> Non
         common.close(got, gradclip.norm([x], rule))
 
 
-# ---- a process that does not come -----------------------------------------------------------------------------------------
+# ---- an absent process ----------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -93,7 +93,7 @@ def test_a_process_that_does_not_come(case: str, text: str) -> None:
     assert found["grad"] == [30.0, 40.0, 0.0]
 
 
-# ---- what the documentation says -------------------------------------------------------------------------------------------
+# ---- the documentation -----------------------------------------------------------------------------------------------------
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
 

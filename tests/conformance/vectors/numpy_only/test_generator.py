@@ -151,7 +151,7 @@ def test_duplicate_rows_are_added() -> None:
     assert sparse([1, 1], [[1.0, 2.0], [3.0, 4.0]], 2).dense() == array([[0.0, 0.0], [4.0, 6.0]])
 
 
-# ---- the formulas, written twice ----------------------------------------------------------------------------------------
+# ---- the formulas, implemented twice ------------------------------------------------------------------------------------
 
 
 def operation_of(case: oracle.Case) -> str | None:
