@@ -20,7 +20,7 @@ TENSOR = "torch/clip_grad_norm_/tensor/unclipped/float32/eager"
 
 
 def test_every_floor_selects_a_case(backend: Framework) -> None:
-    """A floor for a missing function would never be missed."""
+    """A floor for a missing function would always pass."""
     subject = importlib.import_module(f"benchmarks.subjects.{backend.name}").subject("cpu")
     keys = list(subject.keys(SETS, False))
     of_all = {f"*/{function.name}" for function in subject.functions()}  # some floors cover several frameworks

@@ -39,12 +39,12 @@ def weights(model: Any) -> list[np.ndarray]:
 
 
 def distance(got: Any, want: Any) -> float:
-    """Return the largest difference of any weight in ulp of float32."""
+    """Return the largest error of all weights, in ulp of float32."""
     return max(ulps(a, b, "float32") for a, b in zip(got, want, strict=True))
 
 
 def applied(optimizer: Any, *batches: list[Any], start: Any = None) -> list[list[float]]:
-    """Return the change of the variables in one step with a learning rate of 1."""
+    """Return what the optimizer subtracts from its variables, one step for each batch; its learning rate must be 1."""
     start = [np.zeros_like(gradient, "float32") for gradient in batches[0]] if start is None else start
     variables = [keras.Variable(np.array(value, "float32")) for value in start]
     for batch in batches:

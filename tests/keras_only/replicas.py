@@ -17,7 +17,7 @@ strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
 def stepped(optimizer):
-    """Return the change of the variable in one step."""
+    """Return what a step subtracts from the variable."""
     with strategy.scope():
         variable = keras.Variable([0.0, 0.0])
         optimizer.build([variable])

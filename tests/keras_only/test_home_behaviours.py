@@ -32,7 +32,7 @@ def ours(name: str) -> Any:
 
 @functools.cache
 def replicas() -> dict[str, dict[str, list[float]]]:
-    """Return the changes of a variable with two replicas, by side and by option; a process with two devices computes them."""
+    """Return what two replicas subtract from a variable, by side and by option; a process with two devices runs them."""
     done = python((Path(__file__).parent / "replicas.py").read_text("utf-8"))
     assert done.returncode == 0, done.stderr[-5000:]
     found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])

@@ -9,7 +9,7 @@ from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
 
 
 def migrate_source(source: str, options: Options) -> Migrated:
-    """Rewrite ``old``, report ``by_hand`` and ``leave``, and fail where the source asks for it."""
+    """Rewrite ``old``, report ``by_hand`` and ``leave``, and fail if the source says so."""
     if "unreadable" in source:
         raise SourceError("the codemod cannot read it", 2, 3)
     if "mistake" in source:

@@ -268,7 +268,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_is_made_from_the_table() -> None:
-    """Write what ``python -c "import gradclip.migrate.explain_table as t; print(t.markdown(), end='')"`` prints."""
+    """Renew the page by ``python -c "import gradclip.migrate.explain_table as t; print(t.markdown(), end='')"``."""
     assert (DOCS / "equivalence.md").read_text("utf-8") == markdown()
 
 

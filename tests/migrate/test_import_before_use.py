@@ -1,4 +1,4 @@
-"""A new import comes before its first use on every path: rewritten sources are run, notebooks cell by cell."""
+"""A new import comes before its first use on every path: the tests run rewritten sources, and notebooks cell by cell."""
 
 from __future__ import annotations
 

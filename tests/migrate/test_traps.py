@@ -46,13 +46,13 @@ FIRES = {
     ),
     "a legacy optimizer": ("GM103", TF + "tf.keras.optimizers.legacy.Adam(global_clipnorm=1.0)\n"),
     "Keras of TensorFlow 1": ("GM103", TF + "tf.compat.v1.keras.optimizers.Adam(clipnorm=1.0)\n"),
-    # 4: a clip by value is fed a norm
+    # 4: a clip by value with a norm's limit
     "clip_by_value with a norm": ("GM104", TF + "g = tf.clip_by_value(grad, -max_grad_norm, max_grad_norm)\n"),
     "optax.clip with a norm": ("GM104", OPTAX + "optax.chain(optax.clip(config.max_norm), optax.sgd(1))\n"),
     "clip_grad_value_ with a norm": ("GM104", TORCH + "clip_grad_value_(params, args.max_grad_norm)\n"),
     "ClipGradByValue with a norm": ("GM104", PADDLE + "clip = paddle.nn.ClipGradByValue(max_norm)\n"),
     "clamp_ with a norm": ("GM104", TORCH + "p.grad.clamp_(-max_norm, max_norm)\n"),
-    # 5: in place against returned
+    # 5: in place, or returned
     "clip_by_norm ignored": ("GM105", TF + "tf.clip_by_norm(grad, 1.0)\n"),
     "clip_by_global_norm ignored": ("GM105", TF + "tf.clip_by_global_norm(grads, 1.0)\n"),
     "a result thrown away": ("GM105", TF + "_ = tf.clip_by_norm(grad, 1.0)\n"),

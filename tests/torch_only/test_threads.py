@@ -76,7 +76,7 @@ def test_pytorchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (1, 2):
         torch.set_num_threads(count)
         assert torch.equal(clipped(RULES["norm"])[0], want)
-    assert called == [2, 2]  # for the squares, and for the products; one thread needs none
+    assert called == [2, 2]  # for the squares, and for the products; a single thread needs no call
 
 
 def test_a_process_in_which_no_openmp_is_loaded() -> None:

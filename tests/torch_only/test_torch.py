@@ -115,7 +115,7 @@ def test_step_pre_hook_clips_all_groups_together() -> None:
 
 
 def test_parameter_dict() -> None:
-    """https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html is no mapping to Python."""
+    """It is not a Mapping: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html."""
     named = torch.nn.ParameterDict({"a": torch.nn.Parameter(torch.zeros(1)), "b": torch.nn.Parameter(torch.zeros(1))})
     named["a"].grad, named["b"].grad = torch.tensor([3.0]), torch.tensor([4.0])
     assert gradclip.clip(named, dialect.clip_grad_norm(1.0)).grads["b"].allclose(torch.tensor([0.8]))

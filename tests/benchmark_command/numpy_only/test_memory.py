@@ -1,4 +1,4 @@
-"""The peak memory of a call, where the system counts it."""
+"""The peak memory of a call, if the system counts it."""
 
 from __future__ import annotations
 

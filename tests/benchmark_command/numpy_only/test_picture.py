@@ -1,4 +1,4 @@
-"""The picture has every ratio in its place."""
+"""The picture shows every ratio at its position."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def check_an_empty_gradient_is_the_same_error_everywhere() -> None:
 
 
 def check_empty_parts_are_no_error() -> None:
-    """The native raises on the process whose part is empty, and leaves the others waiting."""
+    """The native raises on the process with the empty shard, while the others wait."""
     one = distribute_tensor(torch.tensor([[3.0, -4.0]]), world(), [Shard(0)])
     assert isinstance(one, DTensor)
     assert gradclip.norm([one], dialect.clip_grad_norm(1.0, math.inf)) == 4.0
