@@ -92,7 +92,7 @@ def test_steps_that_are_not_finite() -> None:
 def test_an_optimizer_that_is_built_has_no_room() -> None:
     optimizer = keras.optimizers.SGD(0.1)
     optimizer.build([keras.Variable([1.0])])
-    with pytest.raises(ValueError, match="variables that an optimizer makes when it is built"):
+    with pytest.raises(ValueError, match="variables that the optimizer makes when it is built"):
         clipped(optimizer, torch.clip_grad_norm(1.0), monitor=gradclip.Monitor())
 
 
