@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).parent
 TIME_LIMIT = 1200  #: seconds for a process: only one that hangs takes this long, even on a busy machine
@@ -15,6 +18,29 @@ def environment(**own: str) -> dict[str, str]:
     """Return this process's environment, with the checks' folder on the path and the working directory off it."""
     paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"} | own
+
+
+def free_ports(many: int) -> list[int]:
+    """Ports of this host that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(many)]
+    ports = [free.getsockname()[1] for free in sockets]
+    for free in sockets:
+        free.close()
+    return ports
+
+
+def together(runs: Sequence[tuple[list[str], Mapping[str, str]]]) -> list[str]:
+    """Run commands at the same time, each in its environment; what each prints. All must succeed."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen(command, env=env, **pipes) for command, env in runs]
+    try:
+        said = [process.communicate(timeout=TIME_LIMIT) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, (out, complaint) in zip(started, said, strict=True):
+        assert process.returncode == 0, (out + complaint)[-5000:]
+    return [out for out, _ in said]
 
 
 def failure(check: Callable[[], None]) -> str:

@@ -149,7 +149,7 @@ def _skip(code: types.CodeType) -> None:
             _skip(inner)
 
 
-#: where distributed tensors are defined: who has one has imported it, which takes a second
+#: the module of distributed tensors: a program that has such tensors has imported it, and the import takes a second
 DISTRIBUTED_TENSORS = "torch.distributed.tensor" if _RELEASE >= (2, 5) else "torch.distributed._tensor"
 
 

@@ -80,7 +80,7 @@ def answer(question: str) -> str:
     """
     try:
         return json.dumps(_answer(**json.loads(question)))
-    except Exception as error:  # of whatever kind: the page shows it, and is ready for the next question
+    except Exception as error:  # any error: the page shows it and takes the next question
         text = str(error) if isinstance(error, gradclip.errors.GradclipError) else f"{type(error).__name__}: {error}"
         return json.dumps({"error": text})
 

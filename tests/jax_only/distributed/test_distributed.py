@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jax_only.distributed import worker
-from launched import TESTS, TIME_LIMIT, environment
+from launched import TESTS, TIME_LIMIT, environment, free_ports, together
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
 
@@ -48,20 +46,9 @@ def test_the_table_of_costs() -> None:
 
 def two_processes(module: str, *arguments: str) -> list[str]:
     """Run a module in two processes; return what each prints if both succeed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command, env = [sys.executable, "-m", f"jax_only.distributed.{module}", address, *arguments], of_devices(2)
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = [subprocess.Popen([*command, str(i)], env=env | {"XLA_FLAGS": ""}, **pipes) for i in range(2)]
-    try:
-        said = [process.communicate(timeout=TIME_LIMIT)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    for process, text in zip(started, said, strict=True):
-        assert process.returncode == 0, text[-5000:]
-    return said
+    [port] = free_ports(1)
+    command = [sys.executable, "-m", f"jax_only.distributed.{module}", f"127.0.0.1:{port}", *arguments]
+    return together([([*command, str(i)], of_devices(2) | {"XLA_FLAGS": ""}) for i in range(2)])
 
 
 def test_two_processes() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from launched import TESTS, TIME_LIMIT, environment
+from launched import TESTS, TIME_LIMIT, environment, free_ports, together
 from tensorflow_only.distributed import mirrored
 from tensorflow_only.distributed.processes import SIZES
 
@@ -66,30 +64,13 @@ def test_the_example_trains() -> None:
     assert float(last) < float(first) / 3
 
 
-def free_ports(many: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(many)]
-    ports = [free.getsockname()[1] for free in sockets]
-    for free in sockets:
-        free.close()
-    return ports
-
-
 def test_two_processes() -> None:
     """A monitor and a limit that follows the run agree on both processes, and with those of a single process."""
     workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
     config = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}} for i in range(2)]
     command = [sys.executable, "-m", "tensorflow_only.distributed.processes"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     own = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    started = [subprocess.Popen(command, env=environment(TF_CONFIG=json.dumps(task), **own), **pipes) for task in config]
-    try:
-        said = [process.communicate(timeout=TIME_LIMIT) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    for process, (_, complaint) in zip(started, said, strict=True):
-        assert process.returncode == 0, complaint[-5000:]
-    one, other = (json.loads(out) for out, _ in said)
+    one, other = map(json.loads, together([(command, environment(TF_CONFIG=json.dumps(task), **own)) for task in config]))
     assert one == other
     alone = gradclip.Adaptive(limits.quantile(0.5, warmup=3))
     assert one["limits"] == pytest.approx([float(alone.step(size)) for size in SIZES], rel=1e-5)
