@@ -13,7 +13,7 @@ __all__ = ["COMPILED", "FLOORS", "QUICK_FLOORS", "Floor", "Miss", "missed", "unm
 
 Entry = dict[str, Any]
 
-COMPILED = ("*/compile", "*/function", "*/xla", "*/jit", "*/donated")
+COMPILED = ("*/compile", "*/function", "*/xla", "*/jit", "*/donated", "*/static")
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,7 @@ class Floor:
     what: str
     bound: float
     only: tuple[str, ...] = ()  #: patterns of cases; all if there are none
-    large: bool = False  #: only where the gradients do not fit into the last-level cache
-    quantity: str = (
-        "ratio"  #: at least the bound; or "mean" of the ratios; at most: "limit", "memory", "copied memory", "error"
-    )
+    quantity: str = "ratio"  #: at least the bound, as is the "mean" of the ratios; at most the bound are "memory" and "error"
 
     @property
     def at_least(self) -> bool:
@@ -43,7 +40,7 @@ class Miss:
     value: float | str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.got}, {self.bound}"
+        return f"{self.name}: {self.got}" if isinstance(self.value, str) else f"{self.name}: {self.got}, {self.bound}"
 
     @property
     def got(self) -> str:
@@ -56,69 +53,13 @@ class Miss:
         return f"{'at least' if self.floor.at_least else 'at most'} {self.floor.bound:g} ({self.floor.what})"
 
 
-def _large(state: str, bounds: dict[str, float]) -> list[Floor]:
-    return [Floor(f"{state}, large", b, (f"{function}/*/{state}/*/eager",), large=True) for function, b in bounds.items()]
-
-
-def _many(bounds: dict[str, float]) -> list[Floor]:
-    return [Floor("2,000 small tensors", bound, (f"{function}/vectors/*/*/eager",)) for function, bound in bounds.items()]
-
-
 #: of a full run
 FLOORS: tuple[Floor, ...] = (
-    Floor("no case is slower", 0.95),
-    *_large(
-        "unclipped",
-        {
-            "torch/clip_grad_norm_": 1.8,
-            "tensorflow/clip_by_norm": 5.0,
-            "tensorflow/clip_by_global_norm": 3.0,
-            "paddle/ClipGradByNorm": 8.0,
-            "paddle/ClipGradByGlobalNorm": 5.0,
-            "paddle/clip_grad_norm_": 10.0,
-            "jax/clip_by_global_norm": 10.0,
-            "numpy/clip_grad_norm_": 5.0,
-            "numpy/clip_by_global_norm": 2.0,
-        },
-    ),
-    *_large(
-        "clipped",
-        {
-            "torch/clip_grad_norm_": 1.05,
-            "tensorflow/clip_by_norm": 3.0,
-            "tensorflow/clip_by_global_norm": 1.1,
-            "paddle/ClipGradByNorm": 1.1,
-            "paddle/ClipGradByGlobalNorm": 3.0,
-            "paddle/clip_grad_norm_": 8.0,
-            "jax/clip_by_global_norm": 3.0,
-            "numpy/clip_grad_norm_": 3.0,
-            "numpy/clip_by_global_norm": 2.0,
-        },
-    ),
-    *_many(
-        {
-            "torch/clip_grad_norm_": 2.0,
-            "tensorflow/clip_by_norm": 3.0,
-            "tensorflow/clip_by_global_norm": 3.0,
-            "jax/clip_by_global_norm": 3.0,
-            "paddle/ClipGradByGlobalNorm": 3.0,
-            "paddle/clip_grad_norm_": 3.0,
-            "paddle/ClipGradByNorm": 1.0,
-            "numpy/clip_grad_norm_": 2.0,
-            "numpy/clip_by_global_norm": 2.0,
-        }
-    ),
-    Floor("compiled", 1.0, COMPILED),
-    Floor("geometric mean of all cases", 3.0, quantity="mean"),
-    Floor(
-        "times what the machine needs to move the bytes",
-        1.25,
-        ("*/clip_grad_norm_/*/float32/eager", "paddle/ClipGradByGlobalNorm/*/float32/eager"),
-        large=True,
-        quantity="limit",
-    ),
-    Floor("extra memory, in place or unclipped", 0.01, large=True, quantity="memory"),
-    Floor("extra memory beside the new gradients", 0.05, large=True, quantity="copied memory"),
+    Floor("no eager case is slower", 0.9, ("*/eager",)),
+    Floor("geometric mean of the eager cases", 3.0, ("*/eager",), "mean"),
+    Floor("no compiled case is slower", 0.85, COMPILED),
+    Floor("geometric mean of the compiled cases", 1.1, COMPILED, "mean"),
+    Floor("extra memory, in place or unclipped", 0.01, quantity="memory"),
     Floor("ulp of the norm", 4.0, quantity="error"),
 )
 
@@ -158,8 +99,6 @@ def _failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
 def _values(floor: Floor, outcome: Outcome) -> Iterator[tuple[str, float, float]]:
     """Names and values, and what these can be at best: a ratio is not known better than its interval says."""
     cases = [case for case in outcome.cases if matches(Key.parse(case["key"]), floor.only)]
-    if floor.large:
-        cases = [case for case in cases if outcome.is_large(case)]
     compared = [case for case in cases if "ratio" in case]
     if floor.quantity == "ratio":
         yield from ((case["key"], case["ratio"], max(case["ratio"], case["high"])) for case in compared)
@@ -171,13 +110,10 @@ def _values(floor: Floor, outcome: Outcome) -> Iterator[tuple[str, float, float]
 
 
 def _others(quantity: str, cases: list[Entry], accuracy: list[Entry]) -> Iterator[tuple[str, float]]:
-    for case in cases:
-        if quantity == "limit" and "gradclip seconds" in case and "limit seconds" in case:
-            yield case["key"], case["gradclip seconds"] / case["limit seconds"]
-        if quantity in ("memory", "copied memory") and case.get("gradclip memory") is not None:
-            copies = case["moves"]["copy"]
-            if bool(copies) == (quantity == "copied memory"):
-                yield case["key"], case["gradclip memory"] - copies
+    if quantity == "memory":
+        for case in cases:
+            if case.get("gradclip memory") is not None and not case["moves"]["copy"]:
+                yield case["key"], case["gradclip memory"]
     if quantity == "error":
         for name, entry in [*((c["key"], c) for c in cases), *((_accuracy_name(e), e) for e in accuracy)]:
             if entry.get("gradclip error") is not None:

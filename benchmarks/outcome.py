@@ -41,10 +41,6 @@ class Outcome:
         """The cases in which gradclip takes longer, the worst first."""
         return sorted((case for case in self.compared if case["ratio"] < 1), key=lambda case: float(case["ratio"]))
 
-    def is_large(self, case: Entry) -> bool:
-        """Whether the gradients of a case are larger than the last-level cache."""
-        return bool(case.get("bytes", 0) > self.machine["cache"])
-
     def write(self, path: Path) -> None:
         """As JSON; numbers that JSON lacks by their names."""
         part = path.with_name(f"{path.name}.part")  # whoever interrupts finds the old file or the new one, and no half of it
