@@ -24,7 +24,7 @@ class EpsilonMissing(Reference):
 
 @mutant("paddle.clip_grad_norm_")
 class EpsilonInsideTheRoot(Reference):
-    """sqrt(sum + 1e-6) for sqrt(sum) + 1e-6."""
+    """sqrt(sum + 1e-6) instead of sqrt(sum) + 1e-6."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), eps=0.0)
@@ -43,7 +43,7 @@ class EpsilonAdded(Reference):
 
 @mutant("torch.clip_grad_norm_")
 class LessOrEqualForLess(Reference):
-    """norm <= max_norm, where the formula's epsilon clips a norm that is the limit."""
+    """norm <= max_norm clips nothing, but the formula's epsilon clips a norm equal to the limit."""
 
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
         return WIDE(1) if norm <= limit else super().coefficient(norm, limit, rule)
@@ -67,7 +67,7 @@ class NanSwallowedByMin(Reference):
 
 @mutant("paddle.ClipGradByGlobalNorm")
 class ScalesUp(Reference):
-    """limit / norm without the 1 at most."""
+    """limit / norm, without the maximum of 1."""
 
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
         return super().coefficient(norm, limit, rule) if norm > limit or norm == 0 else limit / norm
@@ -75,7 +75,7 @@ class ScalesUp(Reference):
 
 @mutant("tensorflow.clip_by_norm")
 class ScaledTwice(Reference):
-    """The coefficient is applied by the norm, and again by the scale."""
+    """The gradients are multiplied by the coefficient twice."""
 
     def scaled(self, x: Wide, c: Any) -> Wide:
         return super().scaled(super().scaled(x, c), c)
@@ -83,7 +83,7 @@ class ScaledTwice(Reference):
 
 @mutant("optax.clip_by_global_norm")
 class SquareCompared(Reference):
-    """The square of the norm is compared with the limit, and the root divided by."""
+    """The square of the norm is compared with the limit; the divisor is the norm."""
 
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
         return limit / norm if norm**2 > limit else WIDE(1)
@@ -91,7 +91,7 @@ class SquareCompared(Reference):
 
 @mutant("optax.clip_by_global_norm")
 class WholeDivision(Reference):
-    """limit // norm for limits that are whole numbers."""
+    """limit // norm instead of limit / norm, for limits that are ints."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         self.whole = isinstance(arguments["max_norm"], int)
@@ -103,7 +103,7 @@ class WholeDivision(Reference):
 
 @mutant("paddle.ClipGradByNorm")
 class ArrayLimitCut(Reference):
-    """A limit that is an array is read as an int."""
+    """A limit that is an array becomes int(limit) + 1."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return super().rule(operation, {k: int(v) + 1 if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
@@ -137,7 +137,7 @@ class ZeroOverZero(Reference):
 
 @mutant("keras.clipnorm")
 class ZeroIsNotOff(Reference):
-    """A limit of 0 makes zeros, where in Keras it is off."""
+    """A limit of 0 makes zeros; in Keras it turns the clip off."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return (
@@ -156,7 +156,7 @@ class NegativeLimitFlips(Reference):
 
 @mutant("tensorflow.clip_by_norm")
 class NegativeLimitClipsNothing(Reference):
-    """A negative limit leaves the gradients alone, where it is to count as 0."""
+    """A negative limit leaves the gradients unchanged; it should count as 0."""
 
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
         return WIDE(1) if self.negative else super().coefficient(norm, limit, rule)
@@ -168,7 +168,7 @@ class NegativeLimitClipsNothing(Reference):
 
 @mutant("keras.global_clipnorm")
 class NanLimitClipsNothing(Reference):
-    """A limit of NaN is above nothing."""
+    """A limit of NaN clips nothing."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         limit = arguments["global_clipnorm"]
@@ -207,7 +207,7 @@ class NormalisedFirst(Reference):
 
 @mutant("optax.clip_by_global_norm")
 class RunningMeanOfNorms(Reference):
-    """The norm is a running mean, which begins with the calls before."""
+    """The norm is a running mean over this and earlier calls."""
 
     before: Any = None
 
@@ -236,7 +236,7 @@ class NanMadeZero(Reference):
 
 @mutant("torch.clip_grad_norm_")
 class StrictIgnored(Reference):
-    """error_if_nonfinite is accepted, and not looked at."""
+    """error_if_nonfinite is accepted, but ignored."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), strict=False)
@@ -252,7 +252,7 @@ class StrictAlways(Reference):
 
 @mutant("tensorflow.clip_by_global_norm")
 class KnownNormIgnored(Reference):
-    """use_norm is accepted, and the norm measured all the same."""
+    """use_norm is accepted, but the norm is measured anyway."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return RULES[operation]({**arguments, "use_norm": None})
@@ -260,7 +260,7 @@ class KnownNormIgnored(Reference):
 
 @mutant("torch.clip_grad_norm_")
 class NormAfterTheClip(Reference):
-    """The norm that is returned is that of the clipped gradients."""
+    """The returned norm is that of the clipped gradients."""
 
     def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
         clipped, _ = super().clipped(rule, wide, held)
@@ -277,7 +277,7 @@ class ImaginaryPartForgotten(Reference):
 
 @mutant("tensorflow.clip_by_value")
 class BoundsSwapped(Reference):
-    """The upper bound is taken for the lower one, and the lower for the upper: every element becomes one of them."""
+    """The bounds are exchanged: every element becomes the upper bound."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         rule = super().rule(operation, arguments)
@@ -286,7 +286,7 @@ class BoundsSwapped(Reference):
 
 @mutant("tensorflow.clip_by_value")
 class LowerBoundIgnored(Reference):
-    """Minus the upper bound is taken for the lower one."""
+    """The lower bound is minus the upper one, whatever the caller passes."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         rule = super().rule(operation, arguments)
@@ -295,7 +295,7 @@ class LowerBoundIgnored(Reference):
 
 @mutant("paddle.ClipGradByValue")
 class OrderOfBoundsSwapped(Reference):
-    """min, max, where Paddle has max, min."""
+    """The bounds come as min, max; Paddle's order is max, min."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         rule = super().rule(operation, arguments)
@@ -304,7 +304,7 @@ class OrderOfBoundsSwapped(Reference):
 
 @mutant("torch.clip_grad_value_")
 class NanBounded(Reference):
-    """fmin and fmax, which make a bound of NaN."""
+    """fmin and fmax, which turn a NaN into a bound."""
 
     def bounded(self, x: Wide, rule: Rule) -> Wide:
         return np.fmax(np.fmin(x, rule.upper), rule.lower)
@@ -312,7 +312,7 @@ class NanBounded(Reference):
 
 @mutant("optax.clip")
 class SignLost(Reference):
-    """Magnitudes are bounded, and the sign is not put back."""
+    """Magnitudes are bounded, but the sign is lost."""
 
     def bounded(self, x: Wide, rule: Rule) -> Wide:
         return np.where(np.abs(x) > rule.upper, rule.upper, x)
@@ -320,7 +320,7 @@ class SignLost(Reference):
 
 @mutant("keras.clipvalue")
 class HalvedInsteadOfBounded(Reference):
-    """What is beyond the bound is halved."""
+    """Elements beyond the bound are halved."""
 
     def bounded(self, x: Wide, rule: Rule) -> Wide:
         return np.where(np.abs(x) > rule.upper, x / 2, x)

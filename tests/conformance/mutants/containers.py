@@ -16,7 +16,7 @@ Result = tuple[list[Any], Any]
 
 @mutant("torch.clip_grad_norm_", "keras.global_clipnorm")
 class NoneDropped(Reference):
-    """None is left out, and what comes after it moves up."""
+    """None is dropped, so that later gradients move up."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         clipped, norm = super().run(operation, gradients, arguments)
@@ -25,7 +25,7 @@ class NoneDropped(Reference):
 
 @mutant("tensorflow.clip_by_global_norm")
 class NothingIsAnError(Reference):
-    """The greatest dtype of no gradients is an error."""
+    """The search for the widest dtype fails without gradients."""
 
     def held(self, gradients: Iterable[Any]) -> list[Any]:
         held = list(gradients)
@@ -35,7 +35,7 @@ class NothingIsAnError(Reference):
 
 @mutant("paddle.clip_grad_norm_")
 class IteratorWalkedTwice(Reference):
-    """The norm uses an iterator up, and nothing is left to scale."""
+    """The norm uses up an iterator, and nothing is left to scale."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         if isinstance(gradients, list):
@@ -46,7 +46,7 @@ class IteratorWalkedTwice(Reference):
 
 @mutant("optax.clip_by_global_norm")
 class Reversed(Reference):
-    """The results come in the order in which the norm was taken, from the last to the first."""
+    """The results come in reverse order."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         clipped, norm = super().run(operation, gradients, arguments)
@@ -99,7 +99,7 @@ class ScalarsGrowAnAxis(Reference):
 
 @mutant("optax.clip")
 class OrderOfMemory(Reference):
-    """Elements are read as they lie in memory."""
+    """Elements are read in the order of memory."""
 
     def widened(self, x: Any) -> Wide:
         wide = super().widened(x)
@@ -108,7 +108,7 @@ class OrderOfMemory(Reference):
 
 @mutant("tensorflow.clip_by_value")
 class StridesIgnored(Reference):
-    """The elements next to each other in memory are taken for those of the gradient."""
+    """The strides are ignored: consecutive elements in memory count as the gradient."""
 
     def widened(self, x: Any) -> Wide:
         if isinstance(x, np.ndarray) and x.ndim and x.size and 0 not in x.strides and x.base is not None:
@@ -123,7 +123,7 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
 
 @mutant("torch.clip_grad_value_", "torch.clip_grad_norm_")
 class OneValueScaledManyTimes(Reference):
-    """Each element is scaled where it lies, also where many lie in one place."""
+    """Memory that many elements share is scaled once for each of them."""
 
     def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
         for i, x in enumerate(held):
@@ -135,7 +135,7 @@ class OneValueScaledManyTimes(Reference):
 
 @mutant("optax.clip")
 class RestOfABlockForgotten(Reference):
-    """Whole blocks of 8 are clipped, and what is left over is not."""
+    """Full blocks of 8 elements are clipped; the remaining elements are not."""
 
     def bounded(self, x: Wide, rule: Rule) -> Wide:
         clipped = super().bounded(x, rule)
@@ -155,7 +155,7 @@ class InPlaceForFunctional(Reference):
 
 @mutant("torch.clip_grad_norm_", "torch.clip_grad_value_")
 class CopyForInPlace(Reference):
-    """The clipped gradients are returned, and the inputs are not clipped."""
+    """The clipped gradients are returned, but the inputs are unchanged."""
 
     def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
         return narrowed
@@ -163,7 +163,7 @@ class CopyForInPlace(Reference):
 
 @mutant("keras.clipnorm")
 class EqualOnesStoredOnce(Reference):
-    """Results that are equal share their memory."""
+    """Equal results share their memory."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         clipped, norm = super().run(operation, gradients, arguments)
@@ -173,7 +173,7 @@ class EqualOnesStoredOnce(Reference):
 
 @mutant("keras.clipvalue")
 class InputReturned(Reference):
-    """A gradient that needs no clipping is returned itself."""
+    """A gradient that needs no clipping is returned instead of a copy."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         held = list(gradients)
@@ -184,7 +184,7 @@ class InputReturned(Reference):
 
 @mutant("paddle.ClipGradByGlobalNorm", "torch.clip_grad_value_")
 class HalfDone(Reference):
-    """Gradients are written one by one, before the next has been looked at."""
+    """Each gradient is written before the next one is checked."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         held = list(gradients)
@@ -196,7 +196,7 @@ class HalfDone(Reference):
 
 @mutant("torch.clip_grad_value_")
 class GarbagePassedThrough(Reference):
-    """What is no gradient comes back as it is."""
+    """An object that is no gradient comes back unchanged."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
         held = list(gradients)

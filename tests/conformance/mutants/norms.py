@@ -16,7 +16,7 @@ F32 = np.float32
 
 @mutant("tensorflow.clip_by_global_norm")
 class EachByItsOwnNorm(Reference):
-    """Each tensor's own norm, where there is to be one."""
+    """Each tensor has its own norm, instead of one norm over all."""
 
     def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
         _, norm = super().clipped(rule, wide, held)
@@ -27,7 +27,7 @@ class EachByItsOwnNorm(Reference):
 
 @mutant("keras.clipnorm")
 class AllByOneNorm(Reference):
-    """One norm over all, where each tensor is to have its own."""
+    """One norm over all tensors, instead of one for each."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), scope="global")
@@ -35,7 +35,7 @@ class AllByOneNorm(Reference):
 
 @mutant("paddle.ClipGradByGlobalNorm")
 class MeanForSum(Reference):
-    """The root of the mean of the squares, where their sum is meant."""
+    """The root of the mean of the squares, instead of their sum."""
 
     def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
         count = sum(x.size for x in wide if x is not None)
@@ -44,7 +44,7 @@ class MeanForSum(Reference):
 
 @mutant("torch.clip_grad_norm_")
 class OrderIgnored(Reference):
-    """norm_type is accepted, and 2 used."""
+    """norm_type is accepted, but the order is always 2."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), order=2.0)
@@ -60,7 +60,7 @@ class FirstBlockAlone(Reference):
 
 @mutant("paddle.ClipGradByNorm")
 class GreatestForNorm(Reference):
-    """The greatest magnitude for the Euclidean norm."""
+    """The greatest magnitude instead of the Euclidean norm."""
 
     def norm(self, x: Wide, order: float) -> Any:
         return super().norm(x, np.inf) if x.size else WIDE(0)
@@ -68,7 +68,7 @@ class GreatestForNorm(Reference):
 
 @mutant("keras.global_clipnorm")
 class SumOfNorms(Reference):
-    """The sum of the tensors' norms for the norm of all."""
+    """The sum of the tensors' norms instead of the norm of all."""
 
     def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
         return sum((self.norm(x, 2.0) for x in wide if x is not None), WIDE(0))
@@ -76,7 +76,7 @@ class SumOfNorms(Reference):
 
 @mutant("paddle.ClipGradByNorm")
 class ByValueForByNorm(Reference):
-    """Each element is bounded where the norm is meant."""
+    """Each element is bounded, instead of the norm."""
 
     def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
         return x if np.iscomplexobj(x) else np.clip(x, -rule.limit, rule.limit)
@@ -84,14 +84,14 @@ class ByValueForByNorm(Reference):
 
 @mutant("optax.clip_by_global_norm")
 class RealPartCounts(Reference):
-    """The square of a complex number for that of its magnitude."""
+    """The norm of the real parts only."""
 
     def norm(self, x: Wide, order: float) -> Any:
         return super().norm(x.real if np.iscomplexobj(x) else x, order)
 
 
 class Plain(Reference):
-    """Squares in the dtype of the gradient, for mutants of the arithmetic."""
+    """The base of the mutants with a norm of each tensor in a narrow dtype."""
 
     def plain(self, x: np.ndarray) -> Any:
         raise NotImplementedError
@@ -113,7 +113,7 @@ class SquaresOverflow(Plain):
 
 @mutant("paddle.ClipGradByGlobalNorm")
 class SquaresVanish(Plain):
-    """Squares in float32, where only those that overflow are measured again."""
+    """Squares in float32; only a norm that overflows is measured again."""
 
     def plain(self, x: np.ndarray) -> Any:
         norm = np.linalg.norm(np.abs(x).astype(F32).reshape(-1))
@@ -145,7 +145,7 @@ class BFloat16Sum(Plain):
 
 @mutant("optax.clip_by_global_norm", large=True)
 class Float32RunningSum(Plain):
-    """One running float32 sum, which stands still when it is large."""
+    """One running float32 sum, which stops growing when it is large."""
 
     def plain(self, x: np.ndarray) -> Any:
         if x.dtype != F32:
@@ -175,7 +175,7 @@ class FirstOnesCounted(Reference):
 
 @mutant("optax.clip_by_global_norm")
 class LastNormWins(Reference):
-    """The norm is that of the last tensor: = for +=."""
+    """The norm is that of the last tensor: = instead of +=."""
 
     def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
         present = [x for x in wide if x is not None]
@@ -184,7 +184,7 @@ class LastNormWins(Reference):
 
 @mutant("optax.clip_by_block_rms")
 class MeanForgotten(Reference):
-    """The norm where the root mean square is meant."""
+    """The norm instead of the root mean square."""
 
     def root_mean(self, norm: Any, size: int) -> Any:
         return norm
@@ -192,7 +192,7 @@ class MeanForgotten(Reference):
 
 @mutant("optax.clip_by_block_rms")
 class MeanOverFirstAxis(Reference):
-    """The mean over the length of the first axis, where all elements count."""
+    """The mean divides by the length of the first axis, instead of the number of elements."""
 
     def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
         norm = self.norm(x, 2.0) / np.sqrt(WIDE(max(x.shape[0] if x.shape else 1, 1)))
@@ -201,7 +201,7 @@ class MeanOverFirstAxis(Reference):
 
 @mutant("optax.clip_by_block_rms")
 class MeanOfNothing(Reference):
-    """0 / 0 for a gradient without elements, which spoils what comes after it."""
+    """0 / 0 for a gradient without elements makes every gradient NaN."""
 
     def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
         clipped, norm = super().clipped(rule, wide, held)
@@ -211,7 +211,7 @@ class MeanOfNothing(Reference):
 
 @mutant("tensorflow.clip_by_norm")
 class AxesIgnored(Reference):
-    """axes is accepted, and the norm of the whole taken."""
+    """axes is accepted, but the norm is that of the complete gradient."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), axes=None)
@@ -229,7 +229,7 @@ class AxesNotKept(Reference):
 
 @mutant("tensorflow.clip_by_norm")
 class NegativeAxesCountFromTheFront(Reference):
-    """The sign of an axis is lost."""
+    """A negative axis counts from the front: -1 is the first one."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         rule = super().rule(operation, arguments)
@@ -238,7 +238,7 @@ class NegativeAxesCountFromTheFront(Reference):
 
 @mutant("optax.adaptive_grad_clip")
 class LeastNormForgotten(Reference):
-    """A parameter of zeros has a limit of 0: eps is accepted, and not used."""
+    """A parameter of zeros has a limit of 0: eps is accepted, but ignored."""
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), least=0.0)
@@ -246,7 +246,7 @@ class LeastNormForgotten(Reference):
 
 @mutant("optax.adaptive_grad_clip")
 class UnitsAreRows(Reference):
-    """Rows for columns."""
+    """The units are rows instead of columns."""
 
     def unit_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (len(shape) - 1,) if len(shape) in (2, 3) else super().unit_axes(shape)
@@ -254,7 +254,7 @@ class UnitsAreRows(Reference):
 
 @mutant("optax.adaptive_grad_clip")
 class ParameterIgnored(Reference):
-    """The limit is the ratio alone."""
+    """The limit is the ratio itself, without the norm of the parameter."""
 
     def relative(self, ratio: Any, own: Any) -> Any:
         return ratio + 0 * own
@@ -262,7 +262,7 @@ class ParameterIgnored(Reference):
 
 @mutant("optax.per_example_global_norm_clip")
 class ExamplesOverTheLastAxis(Reference):
-    """The last axis is taken for that of the examples."""
+    """The examples are along the last axis, instead of the first."""
 
     def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
         turned = [x if x is None or x.ndim != 2 or x.shape[0] != x.shape[1] else x.T for x in wide]
@@ -273,7 +273,7 @@ class ExamplesOverTheLastAxis(Reference):
 
 @mutant("optax.per_example_global_norm_clip")
 class MeanOverExamples(Reference):
-    """The mean of the clipped examples for their sum."""
+    """The mean of the clipped examples instead of their sum."""
 
     def summed(self, y: Wide, c: Any) -> Wide:
         return super().summed(y, c) / max(len(y), 1)
@@ -281,7 +281,7 @@ class MeanOverExamples(Reference):
 
 @mutant("optax.per_example_global_norm_clip")
 class EachGradientOfAnExample(Reference):
-    """Each gradient of an example by its own norm, where one covers them all."""
+    """Each gradient of an example has its own norm, instead of one norm over all of them."""
 
     def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
         every = [super(EachGradientOfAnExample, self).examples(rule, [x], [h]) for x, h in zip(wide, held, strict=True)]

@@ -1,4 +1,4 @@
-"""Every operation in NumPy, once and slowly. Each mutant changes one thing in it."""
+"""The reference: every operation in NumPy, simple and slow. Each mutant changes one thing in it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reference(Arrays):
             return (self.written(narrowed, held) if operation in IN_PLACE else narrowed), norm
 
     def held(self, gradients: Iterable[Any]) -> list[Any]:
-        """Return the gradients after one pass over the container."""
+        """Return the gradients in a list, after one pass over the iterable."""
         return list(gradients)
 
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
@@ -132,7 +132,7 @@ class Reference(Arrays):
         if rule.scope == "unit":
             parameter = self.widened(rule.parameters[place])
             if parameter.shape != x.shape:
-                raise ValueError("a parameter has the shape of its gradient")
+                raise ValueError("a parameter must have the shape of its gradient")
             axes = self.unit_axes(x.shape) if rule.axes is None else rule.axes
             own = self.slice_norms(parameter, axes)
             limit = self.relative(limit, np.where(np.isnan(own), own, np.maximum(own, rule.least)))
@@ -152,7 +152,7 @@ class Reference(Arrays):
         return norm / np.sqrt(WIDE(max(size, 1)))
 
     def unit_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the axes of a unit: all of a vector, the rows of a matrix, all but the output channels of a convolution."""
+        """Return the axes along a unit: all of a vector, the first of a matrix, all but a convolution's output channels."""
         rank = len(shape)
         if sum(length != 1 for length in shape) <= 1:
             return tuple(range(rank))
@@ -174,7 +174,7 @@ class Reference(Arrays):
         """Return the norm of all elements, of any order."""
         sizes = np.abs(x).reshape(-1)
         if math.isinf(order) and not sizes.size:
-            raise ValueError("nothing has no greatest element")
+            raise ValueError("an empty gradient has no greatest element")
         if order == 0:
             return WIDE(np.count_nonzero(sizes))
         if math.isnan(order) or np.isnan(sizes).any():
@@ -187,7 +187,7 @@ class Reference(Arrays):
         return self.power_sum(sizes / unit, order) * unit
 
     def power_sum(self, sizes: Wide, order: float) -> Any:
-        """Return the norm of magnitudes whose maximum is 1."""
+        """Return the norm of magnitudes whose maximum is 1, or for a negative order the minimum."""
         return np.sqrt(np.sum(sizes * sizes)) if order == 2 else np.sum(sizes**order) ** (1 / WIDE(order))
 
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
@@ -218,7 +218,7 @@ class Reference(Arrays):
         """Clip by one norm for each index of the first axis, and sum over it."""
         present = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
         if len({y.shape[0] for y in present.values()}) > 1:
-            raise ValueError("every gradient has the same examples")
+            raise ValueError("every gradient must have the same number of examples")
         count = max((y.shape[0] for y in present.values()), default=0)
         norms = [self.norm(np.concatenate([y[b].reshape(-1) for y in present.values()]), 2.0) for b in range(count)]
         c = self.coefficient(np.array(norms, WIDE), rule.limit, rule)

@@ -1,4 +1,4 @@
-"""The meaning of each operation, read from its native's documentation: a call's arguments become numbers to clip by.
+"""The meaning of each operation, from its native's documentation: converts the arguments of a call to the numbers of a clip.
 
 This file and ``reference.py`` use none of gradclip's own clips: the reference must not share code with the suite.
 """

@@ -15,7 +15,7 @@ Function = Callable[..., list[Any]]
 
 @mutant("optax.clip_by_global_norm", "tensorflow.clip_by_global_norm")
 class DerivativeNanAtZero(Reference):
-    """The derivative of the root at 0 is infinite, and times 0 NaN."""
+    """The derivative of the root at 0 is infinite; its product with 0 is NaN."""
 
     def derivative(self, function: Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         found = super().derivative(function, arrays)
@@ -24,7 +24,7 @@ class DerivativeNanAtZero(Reference):
 
 @mutant("tensorflow.clip_by_norm")
 class DerivativeNanAtTheLimit(Reference):
-    """The derivative of the maximum where both are equal is 0 / 0."""
+    """The derivative of the maximum of two equal numbers is 0 / 0."""
 
     def derivative(self, function: Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         found = super().derivative(function, arrays)
@@ -34,7 +34,7 @@ class DerivativeNanAtTheLimit(Reference):
 
 @mutant("optax.clip_by_block_rms", "optax.clip")
 class NormIsAConstant(Reference):
-    """The derivative is the coefficient: the norm's part is missing. By value: 1 at every element."""
+    """The derivative is the clipped gradient divided by the gradient: the derivative of the norm is missing."""
 
     def derivative(self, function: Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         clipped = function([x.astype(np.float64) for x in arrays])
@@ -51,7 +51,7 @@ class DerivativeSlightlyScaled(Reference):
 
 @mutant("optax.clip_by_global_norm", "optax.clip_by_block_rms")
 class DecidedWhenTraced(Reference):
-    """Whether to clip is decided at the first call, for ever."""
+    """The coefficients of the first call serve all later calls."""
 
     def trace(self, function: Function) -> Function:
         first: list[np.ndarray] = []
@@ -67,7 +67,7 @@ class DecidedWhenTraced(Reference):
 
 @mutant("optax.clip_by_global_norm", "keras.global_clipnorm")
 class TracedOneByOne(Reference):
-    """Traced, each gradient is clipped by itself."""
+    """A traced function clips each gradient separately."""
 
     def trace(self, function: Function) -> Function:
         return lambda arrays: [y for x in arrays for y in function([x])]
