@@ -21,11 +21,11 @@ hypothesis.settings.load_profile("gradclip")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    note = "the framework whose tensors the tests use; or 'all', 'keras', 'package', 'site': the tests that belong to it alone"
+    note = "the framework whose tensors the tests use; or 'all', 'keras', 'package' or 'site', each with tests of its own"
     parser.addoption("--backend", default="numpy", help=note)
-    parser.addoption("--slow", action="store_true", help="the slow tests too: each says what it alone can find")
-    parser.addoption("--sample", type=int, metavar="N", help="of each parametrized test N, drawn, and no slow test")
-    parser.addoption("--progress", metavar="NAME", help="a line now and then that begins with NAME, not a letter for each test")
+    parser.addoption("--slow", action="store_true", help="run the slow tests too; the mark of each says what only it finds")
+    parser.addoption("--sample", type=int, metavar="N", help="run only N cases of each parametrized test")
+    parser.addoption("--progress", metavar="NAME", help="print lines that begin with NAME, not a letter for each test")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -40,9 +40,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs(attribute): a test for frameworks whose description says that they have it")
-    config.addinivalue_line("markers", "slow(what, unless): left out without --slow but on one backend; what it finds")
-    config.addinivalue_line("markers", "drawn(many): without --slow, so many of its parameters")
+    config.addinivalue_line("markers", "needs(attribute): runs only if this attribute of the Framework is true")
+    config.addinivalue_line("markers", "slow(what, unless): runs with --slow, or on the backend unless; what only it finds")
+    config.addinivalue_line("markers", "drawn(many): without --slow, only this many of its cases run")
     if name := config.getoption("--progress"):
         config.pluginmanager.register(importlib.import_module("progress").Progress(name))
 

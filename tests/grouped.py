@@ -59,7 +59,7 @@ READERS = ("total", "each")
 @contextmanager
 def reads_of(backend: Framework) -> Iterator[Counter[int]]:
     """Count how often each tensor, by its identity, reaches a lane for its norm."""
-    assert find(backend.make([1.0])) is not None, "and so the framework's lanes are loaded"
+    assert find(backend.make([1.0])) is not None, "find() loads the framework's lanes"
     found, depth = Counter[int](), [0]
 
     def counting(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ def environment(**own: str) -> dict[str, str]:
 
 
 def free_ports(many: int) -> list[int]:
-    """Ports of this host that nobody listens on."""
+    """Return free ports of this host."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(many)]
     ports = [free.getsockname()[1] for free in sockets]
     for free in sockets:
@@ -30,7 +30,7 @@ def free_ports(many: int) -> list[int]:
 
 
 def together(runs: Sequence[tuple[list[str], Mapping[str, str]]]) -> list[str]:
-    """Run commands at the same time, each in its environment; what each prints. All must succeed."""
+    """Run commands at the same time, each in its environment; return what each prints. All must succeed."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [subprocess.Popen(command, env=env, **pipes) for command, env in runs]
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sources() -> dict[str, Path]:
-    """Return the path of each module, by name without ``gradclip.``, without importing backends: ``rglob`` follows no link."""
+    """Return the path of each module, by its name without ``gradclip.``; ``rglob`` does not follow the link to the backends."""
     found = {}
     for package in ("gradclip", "gradclip.backends"):
         spec = util.find_spec(package)

@@ -59,7 +59,7 @@ def of_paddle(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
 
 def of_jax(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
     patch.setattr(launches.places, "is_host", lambda platform: False)
-    given = [launches.gradients(count, "float32") for count in COUNTS]  # once only: a thousand take half a minute to compile
+    given = [launches.gradients(count, "float32") for count in COUNTS]  # once: compiling for a thousand takes half a minute
 
     def counted(clip: Any) -> list[int]:
         return [len(launches.launches(launches.updated(clip, grads))) for grads in given]
@@ -82,7 +82,7 @@ def table(framework: str, patch: pytest.MonkeyPatch) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.slow("a table that is out of date: the counts themselves are held by the tests of launches")
+@pytest.mark.slow("an outdated table; the tests of launches cover the counts themselves")
 def test_the_table(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     name = pytestconfig.getoption("--backend")
     if name in ROWS:

@@ -1,4 +1,4 @@
-"""Clipping by value beyond floats with scalar bounds: integers, most of which floats lack, and tensors or lists as bounds."""
+"""Clipping by value beyond floats with scalar bounds: integers that floats cannot represent, and tensors or lists as bounds."""
 
 from __future__ import annotations
 

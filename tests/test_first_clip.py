@@ -1,4 +1,4 @@
-"""The first clip of a process imports nothing of gradclip but the backend: a fork might find an import half done."""
+"""The first clip of a process imports only the backend from gradclip: a fork during an import would leave it incomplete."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_a_function_reduces_all_groups_at_once(backend: Framework) -> None:
     assert list(map(len, seen)) == [2, 1], "once for each order"
     seen.clear()
     assert gradclip.norm(gradients(backend), groups[0], reduce=reduce) > 0
-    assert isinstance(seen[0], float), "one group: a number, as of a rule"
+    assert isinstance(seen[0], float), "one group: a number, as for a rule alone"
     with pytest.raises(TypeError, match=r"reduce must return a tensor of 3 elements(.|\n)*for several groups a vector"):
         gradclip.norm(gradients(backend), groups, reduce=lambda powers: 1.0)
 

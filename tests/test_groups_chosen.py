@@ -37,7 +37,7 @@ def test_overlapping_groups_read_each_gradient_once(backend: Framework) -> None:
         for group, n in zip(groups, norms, strict=True):
             apart = gradclip.norm(given, group)
             assert isinstance(n, dict) or ulps(float(n), float(apart), "float32") <= 1
-    assert sum(reads.values()) == 5 + 4 + 2, "the count sees what is read again"
+    assert sum(reads.values()) == 5 + 4 + 2, "the counter sees repeated reads"
 
 
 def test_what_no_group_selects_is_left_alone(backend: Framework) -> None:
@@ -116,7 +116,7 @@ def test_a_predicate_is_given_the_gradient(backend: Framework) -> None:
     gradclip.norm(
         [*given.values(), None], Group(optax.clip_by_global_norm(1.0), lambda name, x: seen.setdefault(name, x) is None)
     )
-    assert list(seen) == ["0", "1", "2", "3", "4"], "what is None has nothing to look at"
+    assert list(seen) == ["0", "1", "2", "3", "4"], "the predicate is not called for None"
     assert all(x is y for x, y in zip(seen.values(), given.values(), strict=True))
 
 

@@ -34,7 +34,7 @@ ALL: dict[str, Any] = {
 
 
 def run(limit: Any, norms: list[float]) -> Iterator[tuple[float, float]]:
-    """Return the norm after the clip and the limit, step by step."""
+    """Yield for each step the clipped norm, and the limit."""
     state = limit.init()
     for norm in norms:
         most = limit.limit(state)

@@ -1,4 +1,4 @@
-"""``node SCRIPT ARGUMENT ...`` for scripts that read a file and print; the package ``quickjs`` runs them."""
+"""Runs ``node SCRIPT ARGUMENT ...`` with the package ``quickjs``, for scripts that only read a file and print."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_gradclip_claims_everything(backend: Framework) -> None:
 
 
 def test_gradclip_conforms(backend: Framework, pytestconfig: pytest.Config) -> None:
-    every = 3 if backend.jits and not pytestconfig.getoption("--slow") else 1  # compiling each case takes minutes
+    every = 3 if backend.jits and not pytestconfig.getoption("--slow") else 1  # compiling every case takes minutes
     drawn = [case for case in plan().known if zlib.crc32(case.encode()) % every == 0]
     report = check_target(gradclip_target(backend.name), select=drawn)
     assert wrong(report) == []
@@ -75,7 +75,7 @@ def native_run(backend: Framework, tmp_path_factory: pytest.TempPathFactory) -> 
     return main(["conformance", f"native:{NATIVES[backend.name]}", "--json", str(path)]), path
 
 
-@pytest.mark.slow("a native that has changed, whose version is pinned here")
+@pytest.mark.slow("a changed native; the environment pins its version")
 @pytest.mark.needs("trains")  # NumPy has no clip by norm
 @pytest.mark.needs("has_recorded_natives")
 def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native_run: tuple[int, Path]) -> None:
@@ -89,7 +89,7 @@ def test_the_native_conforms_but_for_what_is_declared(backend: Framework, native
     assert set(target.claims) == {operation for operation in OPERATIONS if operation.startswith(f"{dialect}.")}
 
 
-@pytest.mark.slow("a native that has changed, whose version is pinned here")
+@pytest.mark.slow("a changed native; the environment pins its version")
 @pytest.mark.needs("trains")
 @pytest.mark.needs("has_recorded_natives")
 def test_the_recording_holds(backend: Framework, native_run: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:

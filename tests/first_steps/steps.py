@@ -147,7 +147,7 @@ PROGRAMS = {
         ("A variable.", "gradclip.clip_([variable], rule)"),
         ("gradient that was not called.", "gradclip.clip(tape.gradient, rule)"),
         ("A tape.", "gradclip.clip(tape, rule)"),
-        ("A gradient of what the loss does not use.", "gradclip.clip(tape.gradient(loss, [tf.Variable(1.0)]), rule)"),
+        ("A gradient of a variable outside of the loss.", "gradclip.clip(tape.gradient(loss, [tf.Variable(1.0)]), rule)"),
         ("Pairs, as apply_gradients takes them.", "gradclip.clip([(grads['w'], variable)], rule).coefficient"),
         ("TensorFlow's own function instead of a rule.", "gradclip.clip(grads, tf.clip_by_global_norm)"),
         (_IN_PLACE, "gradclip.clip_(grads, rule)"),
@@ -179,7 +179,7 @@ PROGRAMS = {
         ("Gradients of integers, which are none.",
          f"given = {_JAX_GRADS}({{'index': whole, 'w': jnp.array([3.0, 4.0])}})\ngradclip.clip(given, rule)"),
         (_IN_PLACE, "gradclip.clip_(grads, rule)"),
-        ("Parameters that one would like to have clipped.", "gradclip.clip_grad_norm_(params, 1.0)"),
+        ("Parameters instead of gradients.", "gradclip.clip_grad_norm_(params, 1.0)"),
     ]),
     "keras": Program(_IMPORTS + _KERAS + _RULE, [
         ("A model.", "gradclip.clip_(model, rule)"),

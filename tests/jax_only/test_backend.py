@@ -168,7 +168,7 @@ def test_how_often_a_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not read
 
 
-@pytest.mark.skipif(jax.__version_info__ < (0, 4, 38), reason="shard_map has no rule for a branch, and says so")
+@pytest.mark.skipif(jax.__version_info__ < (0, 4, 38), reason="before JAX 0.4.38 shard_map raises for a branch")
 def test_the_largest_numbers_on_several_devices() -> None:
     in_a_process(LARGEST, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")
 

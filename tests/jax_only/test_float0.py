@@ -19,7 +19,7 @@ W = jnp.array([3.0, 4.0])
 
 
 def gradients(w: Any) -> dict[str, Any]:
-    """Return a dictionary with a gradient, 3 and 4 for these weights, and a gradient of integers."""
+    """Return a gradient that equals the weights, and the float0 gradient of integers."""
     return jax.grad(lambda x: (x["i"] * x["w"] ** 2 / 2).sum(), allow_int=True)({"i": jnp.array([1, 1]), "w": w})
 
 
@@ -33,7 +33,7 @@ CONTAINERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def check(given: Any, clipped: Any) -> None:
-    """The gradient is clipped, and the others are unchanged."""
+    """Assert that the gradient is clipped, and that the structure and all dtypes are unchanged."""
     before, after = jax.tree.leaves(given), jax.tree.leaves(clipped)
     assert jax.tree.structure(given) == jax.tree.structure(clipped)
     assert [x.dtype for x in before] == [x.dtype for x in after]

@@ -87,7 +87,7 @@ def counted(name: str, count: int, dtype: str) -> tuple[int, int]:
 @pytest.mark.parametrize("name", PAIRS)
 def test_no_more_than_optax(name: str, count: int, dtype: str) -> None:
     theirs, ours = counted(name, count, dtype)
-    assert theirs >= count, "what optax runs was not seen"
+    assert theirs >= count, "the programs of optax were not counted"
     assert ours == 1
     assert ours <= theirs + SPARE
 

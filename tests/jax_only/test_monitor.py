@@ -83,7 +83,7 @@ def test_nothing_is_run_and_looked_at_in_a_step(monkeypatch: pytest.MonkeyPatch)
     assert transfers == []
     assert launches(lambda: None) == []
     monitor.update(results[49])
-    assert transfers == [128], "the norms and coefficients of 50 steps come together, in a length that few programs serve"
+    assert transfers == [128], "50 norms and coefficients in one transfer, padded: few programs serve all lengths"
     assert monitor.report()["steps"] == 50
     assert transfers == [128]
 

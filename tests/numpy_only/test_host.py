@@ -119,7 +119,7 @@ def test_a_thread_that_outlives_the_main_one() -> None:
     assert printed == f"{2.0**22}\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="how many threads there are is Linux's to say")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's threads in /proc")
 def test_no_thread_stays() -> None:
     x = np.ones(1 << 22, np.float32)
     before = set(os.listdir("/proc/self/task"))
@@ -127,7 +127,7 @@ def test_no_thread_stays() -> None:
     assert set(os.listdir("/proc/self/task")) == before
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="how much memory a process has is limited as on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows a process's memory in /proc")
 def test_where_there_are_no_more_threads() -> None:
     """The system refuses another thread, as without memory for its stack."""
     printed = in_a_process(

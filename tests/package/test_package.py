@@ -69,7 +69,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the files in git, so that no build changes the checkout."""
+    """Return a copy of the sources without build files, so that no build changes the checkout."""
     folder = tmp_path_factory.mktemp("source") / "gradclip"
     folder.mkdir()
     for name in ("gradclip", "backends", "tests", "examples"):

@@ -148,7 +148,7 @@ def test_of_thousands(count: int) -> None:
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("device", ["host", "cuda", "mps"])
 def test_without_a_native(call: Call, dtypes: list[torch.dtype], device: str) -> None:
-    """A dozen operations are enough, plus two for each further dtype."""
+    """A dozen operations are enough, plus four for each further dtype."""
     if device == "mps" and torch.float64 in dtypes:
         return
     with on(device) as place:

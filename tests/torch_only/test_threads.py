@@ -59,7 +59,7 @@ def test_pytorch_is_asked_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [1, 1]  # for the squares, and for the products
 
 
-@pytest.mark.skipif(not HAS_OPENMP, reason="this PyTorch has no OpenMP as on Linux")
+@pytest.mark.skipif(not HAS_OPENMP, reason="needs Linux, and a PyTorch with OpenMP")
 def test_pytorchs_own_threads_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane calls OpenMP's function: this wrapper calls it, and records the number of threads."""
     called: list[int] = []

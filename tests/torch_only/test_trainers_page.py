@@ -24,7 +24,7 @@ def test_every_recipe_is_tried() -> None:
     assert {section.partition("\n")[0] for section in sections if "```python" in section} == NEEDS.keys()
 
 
-@pytest.mark.slow("a trainer that has changed")
+@pytest.mark.slow("a changed trainer")
 @pytest.mark.filterwarnings("ignore")  # warnings of the trainers themselves
 @pytest.mark.parametrize("title", NEEDS)
 def test_a_recipe_trains_and_prints_what_the_page_says(title: str) -> None:

@@ -14,7 +14,7 @@ CASE = "numpy/clip_grad_norm_/mlp/clipped/float32/eager"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user types it; the code adds the checkout to the path, even under PYTHONSAFEPATH."""
+    """Run the command as a user types it; with PYTHONSAFEPATH the checkout would not be on the path, so it is added."""
     code = (
         f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import runpy; runpy.run_module('benchmarks', run_name='__main__')"
     )

@@ -36,7 +36,7 @@ def test_distributions_are_what_they_are_called() -> None:
 
 
 def test_a_running_sum_loses_what_one_huge_number_hides() -> None:
-    """The set exposes the error that it was made for."""
+    """The distribution exposes the error of a running float32 sum."""
     squares = np.square(DISTRIBUTIONS["one huge, many tiny"](2**16))
     start = len(squares) // 2
     running = np.cumsum(squares[start:], dtype=np.float32)[-1]

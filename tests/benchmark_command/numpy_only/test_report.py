@@ -90,7 +90,7 @@ def test_markdown() -> None:
 
 
 def text_before(text: str, line: str) -> str:
-    """The header above a rule of a table."""
+    """Return the header of a table: the line above its rule."""
     lines = text.splitlines()
     return lines[lines.index(line) - 1]
 

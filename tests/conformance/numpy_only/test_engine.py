@@ -126,7 +126,7 @@ def test_hanging() -> None:
     reasons = {result.case: result.reason for result in report.results if result.status != "unclaimed"}
     assert reasons[f"{CLIP}/both-sides"] == "hung"
     assert "within 0.3 seconds" in next(result.message for result in report.results if result.reason == "hung")
-    assert "" in reasons.values(), "nothing went on after it"
+    assert "" in reasons.values(), "no case ran after it"
 
 
 GARBAGE: dict[str, tuple[Any, str]] = {
@@ -378,7 +378,7 @@ def test_a_vector_file_that_is_none_is_reported(tmp_path: Path, content: str) ->
     wrong = [result for result in report.results if result.reason == "malformed"]
     assert wrong
     assert all(result.case == f"{CLIP}/vectors" and str(path) in result.message for result in wrong)
-    assert any(result.kind == "check" and result.status == "pass" for result in report.results), "the rest did not go on"
+    assert any(result.kind == "check" and result.status == "pass" for result in report.results), "the other cases did not run"
 
 
 # ---- expected failures ------------------------------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def test_ulps(dtype: str, digits: int) -> None:
     assert spacing(1.0, dtype) == one
     assert ulps(1 + 3 * one, 1.0, dtype) == 3
     assert ulps(1 - one, 1.0, dtype) == 1
-    assert ulps(2 - one, 2.0, dtype) == 0.5, "an ulp of the expected number, which begins a binade"
+    assert ulps(2 - one, 2.0, dtype) == 0.5, "the ulp is that of the expected number"
     assert ulps(-1.0, 1.0, dtype) == 2 / one
     assert ulps(float("inf"), 1.0, dtype) == ulps(1.0, float("nan"), dtype) == float("inf")
     assert ulps(float("-inf"), float("-inf"), dtype) == ulps(float("nan"), -float("nan"), dtype) == ulps(0.0, -0.0, dtype) == 0
@@ -475,7 +475,7 @@ def test_the_nearest_outcome_counts() -> None:
 
 def test_norms() -> None:
     expected = Outcome((), Array((5.0,), (), "float32"))
-    assert not compare(Outcome((), 5.0 + 1e-6), expected, 0), "a norm has a tolerance, and a bare number any dtype"
+    assert not compare(Outcome((), 5.0 + 1e-6), expected, 0), "a norm has a tolerance, and a Python number matches any dtype"
     assert "is 5.1" in compare(Outcome((), Array((5.1,), (), "float32")), expected, 4).message
     assert "of float64, not of float32" in compare(Outcome((), Array((5.0,), (), "float64")), expected, 4).message
     assert compare(Outcome((), None), expected, 4).message == "no norm was returned"

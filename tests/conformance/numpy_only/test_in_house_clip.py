@@ -68,7 +68,7 @@ def test_the_report_shows_the_call_and_what_came_of_it() -> None:
 
 
 def test_what_it_fails_by_the_norm_it_passes_by_the_norm_of_each() -> None:
-    """It conforms as another clip, of each gradient by its own norm, except for the limits that it does not check."""
+    """It conforms as a clip of each gradient by its own norm, except that it does not check limits."""
     done = conformance("clip.py", "--dialect", "keras.clipnorm", "--select", "*/A*")
     assert (done.returncode, "conforms" in done.stdout) == (0, True), done.stdout
 

@@ -45,7 +45,7 @@ def conformance(installed: Path, to: Path, *options: str, **environment: str) ->
 
 
 def test_it_conforms_in_every_operation(installed: Path, tmp_path: Path) -> None:
-    """It runs uncompiled, because MLX has a C++ compiler build some hundred kernels; the next test compiles a few."""
+    """It runs uncompiled: a C++ compiler would build some hundred kernels for MLX; the next test compiles a few."""
     report = conformance(installed, tmp_path / "report.json", MLX_DISABLE_COMPILE="1")
     (entry,) = report["targets"].values()
     assert entry["versions"]["mlx"]

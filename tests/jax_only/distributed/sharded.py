@@ -165,7 +165,7 @@ def check_the_count_sees_a_gather() -> None:
     found = compiled(jax.jit(lambda x: x * 2, out_shardings=NamedSharding(mesh_of(), P())), x)
     assert max(each.bytes for each in found if each.kind == "all-gather" and not each.is_in_branch) == x.nbytes
     in_branches = [each for each in compiled(clipped(torch.clip_grad_norm(LIMIT)), [x]) if each.is_in_branch]
-    assert in_branches, "what is for squares that overflow"
+    assert in_branches, "no collective in the branch for squares that overflow"
 
 
 # ---- training ----------------------------------------------------------------------------------------------------------------

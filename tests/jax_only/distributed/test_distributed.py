@@ -36,7 +36,7 @@ def test_on_eight_devices(name: str) -> None:
     assert not failures()[name], failures()[name]
 
 
-@pytest.mark.slow("a table that is out of date: what travels is held by the checks")
+@pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     """The counts come from programs that XLA compiles for up to 64 devices."""
     command = [sys.executable, "-m", "jax_only.distributed.counting"]

@@ -39,7 +39,7 @@ def wholes(dtype: str = "float32") -> list[Any]:
 
 
 def split(tensors: list[Any]) -> list[Any]:
-    """Gradients split by rows, by columns, and not at all."""
+    """Return the gradients on a mesh: the first two are split by rows, the others are replicated."""
     mesh = world()
     return [placed(tensors[0], mesh, Shard(0)), placed(tensors[1], mesh, Shard(0))] + [
         placed(x, mesh, Replicate()) for x in tensors[2:]

@@ -46,7 +46,7 @@ def test_no_check_is_left_out() -> None:
     assert set(failures()) == set(NAMES)
 
 
-@pytest.mark.slow("a table that is out of date: what travels is held by the checks")
+@pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     """A separate process with four devices counts."""
     done = run("-m", "tensorflow_only.distributed.counting")
@@ -55,7 +55,7 @@ def test_the_table_of_costs() -> None:
     assert written == done.stdout
 
 
-@pytest.mark.slow("an example that no longer runs as a whole: its calls are recipes of the docs")
+@pytest.mark.slow("an example that no longer runs; the recipes of the docs cover its calls")
 def test_the_example_trains() -> None:
     done = run(str(TESTS.parent / "examples" / "tensorflow_mirrored.py"))
     assert done.returncode == 0, done.stderr[-5000:]

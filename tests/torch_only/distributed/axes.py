@@ -173,4 +173,4 @@ def check_4_two_dimensions() -> None:
                     got = gradclip.clip(given, rule, params=given)
                 same(got.grads, gradclip.clip(whole, rule, params=whole).grads)
             assert isinstance(got.grads[0], DTensor)
-            assert len(traffic.sent) == 2 * int(Shard(1) in (first, second)), "axis 1: of gradients, and of parameters"
+            assert len(traffic.sent) == 2 * int(Shard(1) in (first, second)), "axis 1: for gradients, and for parameters"

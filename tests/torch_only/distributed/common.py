@@ -60,13 +60,13 @@ def square() -> DeviceMesh:
 
 
 def parted(x: torch.Tensor, mesh: DeviceMesh, sizes: Sequence[int], dim: int = 0) -> DTensor:
-    """Return a tensor with this many rows on each process of a mesh of one dimension; the counts may differ."""
+    """Return a tensor split along a dimension, with this length on each process of a mesh of one dimension."""
     here = x.split(list(sizes), dim)[mesh.get_local_rank()].clone()
     return DTensor.from_local(here, mesh, [Shard(dim)], run_check=False, shape=x.shape, stride=x.stride())
 
 
 def random_sizes(total: int, parts: int, generator: torch.Generator) -> list[int]:
-    """Return a way to divide ``total`` rows; some parts are empty."""
+    """Return a way to divide ``total`` rows; parts may be empty."""
     cuts = torch.randint(0, total + 1, (parts - 1,), generator=generator).sort().values.tolist()
     return [high - low for low, high in zip([0, *cuts], [*cuts, total], strict=True)]
 

@@ -58,7 +58,7 @@ def check_all_processes_see_the_reduced_norm() -> None:
 
 
 def follow(limit: Any, want: list[float], norms: list[float]) -> None:
-    """At each step all have the limit of one process with all gradients, bit for bit; the monitor counts its norms."""
+    """At each step all processes have the same limit, bit for bit, near that of one process with all gradients."""
     adaptive, monitor = gradclip.Adaptive(limit), gradclip.Monitor(every=7)
     rule = dataclasses.replace(dialect.clip_grad_norm(adaptive), if_nonfinite="zero")
     for step in range(STEPS):

@@ -59,7 +59,7 @@ def test_on_processes(processes: int, name: str) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 3, 7, 64, 1000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_more_processes_than_fit_here(processes: int, dtype: torch.dtype) -> None:
-    """One process simulates them: it takes the norm of each part, and combines these."""
+    """One process simulates them: it computes the norm of each part, and combines the norms."""
     generator, rule = torch.Generator().manual_seed(processes), dialect.clip_grad_norm(1.0)
     for _ in range(5):
         x = torch.randn(20_000, generator=generator).to(dtype)
@@ -89,7 +89,7 @@ def test_a_process_that_does_not_come(case: str, text: str) -> None:
     found = alone()[case]
     assert found["error"] == "RuntimeError"
     assert text in found["text"]
-    assert found["took"] < dying.TIMEOUT + 10, "more than the timeout, on a machine with much to do"
+    assert found["took"] < dying.TIMEOUT + 10, "it took much longer than the timeout"
     assert found["grad"] == [30.0, 40.0, 0.0]
 
 
@@ -106,7 +106,7 @@ def test_the_recipes() -> None:
     assert f"{blocks - 1} recipes" in done.stdout
 
 
-@pytest.mark.slow("a table that is out of date: what travels is held by the checks")
+@pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     """A separate process counts; it is the first of many simulated ones."""
     command = [sys.executable, "-m", "torch_only.distributed.counting"]
@@ -127,7 +127,7 @@ def printed(example: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "loss" in line]
 
 
-TRAIN = pytest.mark.slow("a script that no longer runs as a whole: its calls are recipes of the docs, which each run executes")
+TRAIN = pytest.mark.slow("a script that no longer runs; the recipes of the docs cover its calls in each run")
 
 
 @TRAIN
