@@ -133,7 +133,7 @@ def test_arrays_and_tracers_are_tensors() -> None:
 @pytest.mark.usefixtures("accelerator")
 def test_without_looking_as_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     """If reading costs a synchronisation, norm and coefficient stay arrays, and nothing reads one."""
-    monkeypatch.setattr(JaxBackend, "tolist", lambda self, x: pytest.fail("a value was looked at"))
+    monkeypatch.setattr(JaxBackend, "tolist", lambda self, x: pytest.fail("a value was read"))
     grads = [framework.make([3.0, 4.0]), framework.make([0.0, 12.0], "bfloat16")]
     result = gradclip.clip(grads, torch.clip_grad_norm(6.5))
     assert isinstance(result.norm, jax.Array)

@@ -1,7 +1,7 @@
 """What an accelerator would run: one program for a whole clip, no float64, no value read by the host.
 
 The host stands in for an accelerator. The counts are programs of XLA; optax's own clip runs eagerly in the same way.
-``python -m jax_only.test_launches`` in the folder of the tests prints the table.
+``python -m jax_only.test_launches`` in the folder of the tests prints the counts.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def test_another_limit_is_the_same_program(rule_of: Callable[[float], Rule]) -> 
 def test_no_value_is_looked_at(rule_of: Callable[[float], Rule], monkeypatch: pytest.MonkeyPatch) -> None:
     grads = gradients(3, "float32")
     for name in ("__array__", "__bool__", "__float__", "__int__", "__index__", "item", "tolist", "_value"):
-        monkeypatch.setattr(type(grads[0]), name, property(lambda self: pytest.fail("a value was looked at")))
-    monkeypatch.setattr(jax, "block_until_ready", lambda x: pytest.fail("somebody waited"))
+        monkeypatch.setattr(type(grads[0]), name, property(lambda self: pytest.fail("a value was read")))
+    monkeypatch.setattr(jax, "block_until_ready", lambda x: pytest.fail("the host waited for the device"))
     for limit in (0.1, float("inf")):
         gradclip.clip(grads, rule_of(limit))
 

@@ -76,7 +76,7 @@ def test_nothing_is_run_and_looked_at_in_a_step(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(JaxBackend, "tolist", lambda self, x: transfers.append(len(x)) or tolist(self, x))
     with monkeypatch.context() as watched:
         for name in ("__array__", "__bool__", "__float__", "__int__", "__index__", "item", "tolist", "_value"):
-            watched.setattr(type(results[0].norm), name, property(lambda self: pytest.fail("a value was looked at")))
+            watched.setattr(type(results[0].norm), name, property(lambda self: pytest.fail("a value was read")))
         assert launches(lambda: [monitor.update(result) for result in results[:20]]) == []
         for result in results[40:49]:
             monitor.update(result)

@@ -80,7 +80,7 @@ def test_a_second_run_finds_only_what_is_left_to_do_by_hand(folder: Path, capsys
     assert migrate("a.py", "--write") == 0
     assert migrate("b.py", "--write") == 1
     capsys.readouterr()
-    assert migrate("b.py", "--write") == 1, "somebody still has to look at it"
+    assert migrate("b.py", "--write") == 1, "a person still has to look at it"
     assert capsys.readouterr().out.splitlines()[-1] == "1 file read: 1 to do by hand."
 
 

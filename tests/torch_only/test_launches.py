@@ -1,7 +1,7 @@
 """What an accelerator would run: as few operations as torch's own functions, no float64, no value read by the host.
 
 A dispatch mode counts on fake tensors of a device, and on host tensors that stand in for an accelerator's. ``python
-tests/torch_only/test_launches.py`` prints the table of docs/accelerators.md.
+tests/torch_only/test_launches.py`` prints the counts; ``tests/test_accelerators_page.py`` makes the table of the docs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Counting(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += function.namespace != "prim"  # a query of a fake tensor, such as its device, is not an operation
-        assert function not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default), "a look at a value"
+        assert function not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default), "a value is read"
         result = function(*args, **(kwargs or {}))
         if not self.allows_float64:
             wide = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.dtype == torch.float64]
