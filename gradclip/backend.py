@@ -140,7 +140,7 @@ class Backend:
         raise NotImplementedError
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        """The sum, in the dtype of ``x``; 0 of nothing.
+        """The sum, in the dtype of ``x``; 0 without elements.
 
         Right to a few ulp for any number of elements. If the framework keeps one running sum, which stops growing at 2**24 in
         float32, sum in float64.
@@ -148,7 +148,7 @@ class Backend:
         raise NotImplementedError
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        """The largest; NaN if one is NaN. gradclip never calls it on an ``x`` that is known to be empty."""
+        """The largest element; NaN if one is NaN. gradclip never calls it on an ``x`` that is known to be empty."""
         raise NotImplementedError
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
@@ -164,7 +164,7 @@ class Backend:
         raise NotImplementedError
 
     def tolist(self, x: Tensor) -> Any:
-        """The values of a real tensor on the host: a number of a 0-d tensor, else nested lists of them."""
+        """The values of a real tensor on the host: a number for a 0-d tensor, else nested lists of numbers."""
         raise NotImplementedError
 
     # ---- calculate: what has a default --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Errors that a clip raises before it computes anything, and the error for a norm that is not finite."""
+"""The checks before a clip computes anything, the error for a norm that is not finite, and the warnings."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
     leaves = opened.leaves
     if rule.scope is Scope.VALUE:
         if known is None:
-            return None  # as gradclip.norm has it
+            return None  # gradclip.norm returns None too
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={shown(known)}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
         return _known(backend, rule, opened.present[0] if opened.present else None, known)
@@ -98,7 +98,9 @@ def _by_place(opened: Gradients, backend: Backend, known: Any) -> list[Any]:
         return [by_place[place] for place in places]
     if len(norms) == len(places) and not isinstance(known, (list, tuple)):
         odd = sorted(by_place.keys() - set(places))
-        raise ArgumentError("A norm is for no gradient.", f"norm{odd[0]}", f"the gradients are {', '.join(places[:3])}.")
+        raise ArgumentError(
+            "A norm belongs to no gradient.", f"norm{odd[0]}", f"the gradients are {', '.join(places[:3])}."
+        )
     return norms
 
 
@@ -138,7 +140,7 @@ def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any
 
 
 def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False, paths: Paths | None = None) -> None:
-    """Refuse what cannot be clipped, before anything is computed; ``paths`` has the gradients' names, if not ``opened``."""
+    """Refuse what cannot be clipped, before anything is computed; ``paths`` gives the gradients' names, not ``opened``."""
     present = opened.present
     limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
     backend.check(present)
@@ -170,7 +172,7 @@ def _check_dtypes(opened: Gradients, backend: Backend, paths: Paths | None) -> N
 def _check_axes(opened: Gradients, backend: Backend, x: Tensor, rule: Rule, paths: Paths | None) -> None:
     if len(backend.shape(x) or ()) != len(backend.shape(backend.rows(x)[0]) or ()):
         what = "A gradient with more than one sparse dimension has no slices to take a norm over."
-        raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "clip it whole, or make it dense."))
+        raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "take one norm over the gradient, or make it dense."))
     try:
         axes = axes_of(backend, x, rule)
     except ShapeError:
@@ -223,9 +225,9 @@ def _check_bounds(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
     for x in tensors:
         dtype = backend.dtype(x)
         if dtype in ("complex64", "complex128"):
-            raise backend.error(DTypeError("Complex numbers have no order to clip by value in.", f"dtype={dtype}"))
+            raise backend.error(DTypeError("Complex numbers have no order: clip them by norm.", f"dtype={dtype}"))
         if dtype not in WIDE and not (whole and dtype in INTEGERS):
-            what = "A gradient must be of a floating point dtype, or the bounds whole numbers of its own."
+            what = "A gradient must be of a floating point dtype, or the bounds must be whole numbers of its own dtype."
             raise backend.error(DTypeError(what, f"dtype={dtype}, lower={rule.lower}, upper={rule.upper}"))
         if backend.is_sparse(x) and _exclude_zero(rule):
             what = "Bounds that exclude 0 would make a sparse gradient dense."
@@ -276,7 +278,7 @@ def not_finite(
     places: Collection[int] | None = None,
     everywhere: Callable[[list[str]], list[str]] | None = None,
 ) -> Exception:
-    """The :class:`NonFiniteError` with the names of the culprits, of those at ``places`` if not of all.
+    """The :class:`NonFiniteError` with the names of the culprits at ``places``, or of all culprits.
 
     ``everywhere`` maps this process's culprits to those of all processes.
     """

@@ -47,6 +47,7 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
     Raises:
         TypeError: for an object that is not a gradient or not a rule, and for tensors of two frameworks in one call.
         ValueError: for a limit or axes that do not fit.
+        RuntimeError: for a norm that is not finite, if the rule has ``error_if_nonfinite``.
 
     Example:
         >>> import gradclip, numpy as np
@@ -87,7 +88,16 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) ->
 def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
     """The first of two stages: the norm that :func:`clip` would use, before anything is scaled.
 
-    Log it or test it, then pass it to :func:`scale_by_norm`; ``reduce`` as for :func:`clip`.
+    Log it or test it, then pass it to :func:`scale_by_norm`.
+
+    Args:
+        grads, rule, reduce: as for :func:`clip`.
+
+    Returns:
+        The norm in the form of :attr:`gradclip.ClipResult.norm`; None for a rule by value.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as for :func:`clip`.
 
     Example:
         >>> import gradclip, numpy as np
@@ -136,6 +146,12 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
     Args:
         grads, rule, params: as for :func:`clip`.
         norm: in the form that :func:`norm` returns for this rule.
+
+    Returns:
+        As :func:`clip`; the norm in the result is the known one.
+
+    Raises:
+        TypeError, ValueError: as for :func:`clip`, and for a norm that is negative or of another form.
 
     Example:
         >>> import gradclip, numpy as np

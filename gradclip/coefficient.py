@@ -81,7 +81,7 @@ def _together(opened: Gradients, backend: Backend, rule: Rule, norms: list[Any])
 
 
 def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
-    """``min(1, limit / (n + eps))`` with the rule's exceptions; the same text for a float and for a tensor.
+    """``min(1, limit / (n + eps))`` with the rule's exceptions; the same code for a float and for a tensor.
 
     It is exactly 1 for an unclipped gradient and for a norm of 0. A limit of infinity only measures; a limit of 0 gives 0.
     """
@@ -102,12 +102,12 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
     where = _where if on_host else backend.where
     least = max(limit, rule.floor) if isinstance(limit, float) else rule.floor
     divisor = distance
-    if least:  # below the limit any value does; the limit itself has a derivative
+    if least:  # below the limit any divisor does; the derivative needs one that is not 0
         divisor = where(distance < least, least, distance) if on_host else backend.clip(distance, least, None)
     if isinstance(limit, float) and limit >= 2.0**-126:  # in float32 too it is not 0
         result = where(fits, 1.0, limit / divisor)
     else:
-        is_zero = distance <= 0  # 0 / 0 where the limit is 0: zeros are what they are to be
+        is_zero = distance <= 0  # 0 / 0 if the limit is 0: a zero gradient needs no clipping
         result = where(fits, 1.0, limit / where(is_zero, 1.0, where(fits, 1.0, divisor)))
         result = where(is_zero, 1.0, result)
     if rule.nan_if_infinite:

@@ -1,4 +1,4 @@
-"""Containers of tensors: their leaves, the name of each, and how to rebuild the container. This module has Python's own."""
+"""Containers of tensors: their leaves, the name of each, and how to rebuild the container. This module handles Python's own."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Containers:
             yield path, tree
 
     def rebuild(self, tree: Any, leaves: Iterator[Any]) -> Any:
-        """A container like ``tree``, its leaves the next of these."""
+        """A container like ``tree`` that takes its leaves from ``leaves``, in order."""
         if isinstance(tree, Mapping):
             items = {key: self.rebuild(child, leaves) for key, child in tree.items()}
             if type(tree) is dict:

@@ -221,7 +221,7 @@ DEPARTURES: tuple[Departure, ...] = (
         native="Integer gradients become floats (optax's `clip`, Keras on torch and JAX), are clipped to bounds cut to "
         "integers (Paddle), or all become 0 (Keras on TensorFlow, bool).",
         gradclip="An error, except where whole bounds clip integers by value.",
-        why="A clipped gradient has the dtype of the gradient, in which the result cannot be written.",
+        why="A clipped gradient keeps its dtype, and an integer dtype cannot hold the result.",
         link="https://github.com/keras-team/keras/blob/v3.15.1/keras/src/optimizers/base_optimizer.py#L1115",
         functions=("optax.clip", _PADDLE_VALUE, *_keras("clipnorm", "torch jax"), *_keras("global_clipnorm")),
     ),
@@ -237,7 +237,7 @@ DEPARTURES: tuple[Departure, ...] = (
         key="shape-kept",
         native="`ClipGradByGlobalNorm` returns a 0-d gradient as one of shape (1,).",
         gradclip="A clipped gradient has the shape of the gradient.",
-        why="It is to be subtracted from a 0-d parameter.",
+        why="The optimizer subtracts it from a 0-d parameter.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/nn/clip.py#L845",
         functions=(_BY_GLOBAL,),
     ),

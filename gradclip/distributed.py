@@ -282,7 +282,7 @@ class Shared:
     # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
     def culprits(self, here: list[str], whose: Collection[int] = (0,)) -> list[str]:
-        """The gradients that are not finite, each with its process, from every process of a group with such a norm.
+        """The gradients that are not finite, each with its process, from every process of a group whose norm is not finite.
 
         All processes of such a group have the same norm, so all come here and can communicate once more. ``whose`` has
         the numbers of the sets that must be finite.
@@ -294,7 +294,7 @@ class Shared:
         return found or ([] if self.reduce is None or failed else ["gradients of other processes"])
 
     def _spoils(self, norm: Any, order: float) -> bool:
-        """Whether no norm with this one in it is finite."""
+        """Whether this norm makes every norm that includes it infinite or NaN."""
         value = norm if isinstance(norm, float) else number(self.backend, norm)
         return math.isnan(value) or (math.isinf(value) and order > 0)
 

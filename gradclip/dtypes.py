@@ -29,7 +29,7 @@ def promote(dtypes: Sequence[str]) -> str:
 
 
 def is_one_factor(coefficient: object) -> bool:
-    """Whether a coefficient is a number that float32 represents exactly."""
+    """Whether a coefficient is a float that is not subnormal in float32, so one product applies it."""
     return isinstance(coefficient, float) and (coefficient >= 2.0**-126 or len(normal_factors(coefficient)) == 1)
 
 

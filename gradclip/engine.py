@@ -60,7 +60,7 @@ def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
         _check_finite(plan, backend, norms)
         if asked.until == "norm":
             return Found(None, plan.result(norms), None)
-        # before they spoil the others; not for a known norm: no gradient has been read then
+        # before the scaling makes the others NaN too; with a known norm no gradient has been read
         culprits = _culprits(plan, norms) if asked.norm is UNKNOWN else []
         factors = list(map(_factors, plan.clips, norms))
         if asked.until == "coefficient":
@@ -93,7 +93,7 @@ def _of_nothing(plan: Plan, asked: Asked) -> tuple[list[Any], list[Any]]:
 
 
 def _form(rule: Rule, count: int) -> Any:
-    """The norm of no gradients, in the form for so many leaves."""
+    """The norm of no gradients, in the form for ``count`` leaves."""
     if rule.scope is VALUE:
         return None
     return [None] * count if rule.scope in (Scope.TENSOR, Scope.AXES) else 0.0

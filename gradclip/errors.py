@@ -72,7 +72,7 @@ class GradclipError(Exception):
 
     ag_pass_through = True  #: tf.function raises it unchanged; AutoGraph turns other exceptions into a StagingError
 
-    if TYPE_CHECKING:  # no __init__ of its own: torch.compile traces none that calls Exception's, and would hide the message
+    if TYPE_CHECKING:  # no __init__ here: torch.compile cannot trace one that calls Exception's, and would hide the message
 
         def __init__(self, what: str, received: str = "", hint: str = "", /) -> None: ...
 

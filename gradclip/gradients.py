@@ -221,7 +221,7 @@ def _not_a_gradient(x: object, backend: Backend | None, tree: Any) -> TensorType
         return TensorTypeError(
             "The tensors of one call must be of one framework.",
             f"tensors of {backend.name} and of {other.name}",
-            "convert them, or clip each framework's by themselves.",
+            "convert them, or clip each framework's tensors separately.",
         )
     if isinstance(x, Mapping) and backend is not None:
         return TensorTypeError(f"To {backend.name} this is no container.", kind, "pass a dict of it.")

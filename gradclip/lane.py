@@ -23,7 +23,7 @@ class Lane:
     """The four operations, on any tensors of a backend.
 
     Attributes:
-        backend: of the tensors.
+        backend: the tensors' backend.
         dtype: the common dtype, or the dtype that the tensors promote to, if all are dense, contiguous, distinct and untracked,
         and either all or none are writable; else "", and each tensor is tested.
     """
@@ -39,7 +39,7 @@ class Lane:
 
         Args:
             tensors: at least one.
-            order: of the norm.
+            order: p of the p-norm.
             wide: the dtype to compute in, if it is wider than the tensors' own.
         """
         wide = promote([*map(self.backend.dtype, tensors), *([wide] if wide else [])])

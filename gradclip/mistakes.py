@@ -176,9 +176,7 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
             raise NotWritableError("A state_dict holds weights, not gradients.", f"a {type(tree).__name__}", hint)
         if any(x is None for x in owners) and any(x is not None for x in owners):
             hint = "pass only the parameters, and other gradients in a separate call."
-            raise NotWritableError(
-                "Beside parameters a tensor that is none is a buffer.", f"a {type(tree).__name__} of both", hint
-            )
+            raise NotWritableError("Among parameters, any other tensor is a buffer.", f"a {type(tree).__name__} of both", hint)
     if len(present) != 1 or len(owners) != 1 or owners[0] is not None or backend.shape(present[0]) != ():
         return
     if backend.can_look(present[0]) and getattr(present[0], "is_leaf", True) is False:

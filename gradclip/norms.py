@@ -155,7 +155,7 @@ def _scale(backend: Backend, extreme: Tensor, order: float, dtype: str) -> Tenso
         small, large = extreme < backend.constant(least, extreme), extreme > backend.constant(most, extreme)
         return backend.where(large, above, backend.where(small, below, backend.cast(extreme * 0 + 1, dtype)))
     finite = backend.where(extreme <= backend.constant(LARGEST[dtype], extreme), extreme, 1.0)
-    if abs(order) <= 32:  # XLA multiplies by the inverse, which must not be subnormal; 4 to this power does not overflow
+    if abs(order) <= 32:  # XLA multiplies by the inverse, which must not be subnormal; at most 4 ** 32 is left, which is finite
         finite = backend.clip(finite, None, 2.0 ** (126 if dtype == "float32" else 1022))
     return backend.where(finite > 0, finite, 1.0)
 

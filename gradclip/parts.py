@@ -17,7 +17,7 @@ class Processes:
     """
 
     rank: int = 0  #: this process's number
-    ranks: frozenset[int] = frozenset()  #: the number of processes
+    ranks: frozenset[int] = frozenset()  #: the numbers of all processes of the group
 
     def combine(self, values: list[Any], join: Callable[[list[list[Any]]], list[Any]]) -> list[Any]:
         """``join`` applied to the values of every process: floats, or 0-d tensors if reading them is not free.
@@ -33,7 +33,7 @@ class Processes:
         return None
 
     def collect(self, texts: list[str]) -> list[str]:
-        """The texts of every process, in the order of the processes; it names culprits, so it may be slow."""
+        """The texts of every process, in the order of the processes. Only errors need it, so it may be slow."""
         raise NotImplementedError
 
 
@@ -60,7 +60,8 @@ class Distributed:
     def parts(self, leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
         """This process's shards of gradients; None if every process has its own gradients.
 
-        gradclip asks if no lane excludes it, or if a parameter has no gradient here, because another process may have one.
+        gradclip asks unless the lane's dtype excludes shards. It also asks if a gradient is missing here, because another
+        process may have it.
         """
         return None
 

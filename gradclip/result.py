@@ -31,7 +31,7 @@ class ClipResult:
         grads: the clipped gradients, in the same container and of the same dtypes; None in a slot's ``last``.
         norm: the norm before clipping; None for :attr:`Scope.VALUE`.
         coefficient: the factor of the gradients, 1 if nothing was clipped; None for :attr:`Scope.VALUE`.
-        is_list: whether they are lists with an entry for each of several groups.
+        is_list: whether the norm and the coefficient are lists with an entry for each of several groups.
         culprits: the names of the gradients that are not finite, if one norm over all gradients is not finite and reading
             it is free: eagerly, on the host. Empty for gradients that are sharded over processes, and for a known
             norm.
@@ -41,7 +41,7 @@ class ClipResult:
     :attr:`Scope.TENSOR` and :attr:`Scope.AXES` there is one for each gradient, in the container of the gradients (a list for an
     iterator; pairs for Paddle's pairs), with None where a gradient is None. For :attr:`Scope.EXAMPLE` they are vectors. For a
     list of groups each is a list with an entry for each group; a container in it has None for gradients that the group does
-    not scale. For :attr:`Scope.AXES` and gradients that are sharded over processes they are those of the slices that are at
+    not scale. For :attr:`Scope.AXES` and gradients that are sharded over processes they belong to the slices that are at
     least partly on this process. Without any gradient, and so without a framework, they are Python floats.
 
     >>> import gradclip, numpy as np

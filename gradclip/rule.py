@@ -81,7 +81,7 @@ class Rule:
     lower: Any = -math.inf  #: of Scope.VALUE
     upper: Any = math.inf  #: of Scope.VALUE
     error_if_nonfinite: bool = False  #: raise an error with the culprits' names if the norm is not finite
-    if_nonfinite: str = "propagate"  #: or "raise", as error_if_nonfinite; or "zero": such gradients become zeros
+    if_nonfinite: str = "propagate"  #: if the norm is not finite: "raise" is error_if_nonfinite, "zero" makes its gradients 0
 
     def __post_init__(self) -> None:
         if self.if_nonfinite != "propagate":

@@ -1,6 +1,6 @@
 """The norms of several sets of gradients that may overlap; it reads each gradient once for each order of the norm.
 
-A class has the gradients that are in the same sets. Each class is measured once, and a set's norm combines the norms of its
+Gradients that are in the same sets form a class. Each class is measured once, and a set's norm combines the norms of its
 classes.
 """
 

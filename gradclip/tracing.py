@@ -4,12 +4,12 @@ torch.compile, tf.function and paddle.jit.to_static rewrite the Python source th
 because its control flow depends on Python values only; rewritten, it would take seconds to trace (TensorFlow), fail (Paddle),
 or stop at the look-up of a type (torch). Each tracer calls a function unchanged if it has a mark:
 
-- AutoGraph: what ``tf.autograph.experimental.do_not_convert`` leaves,
+- AutoGraph: the mark of ``tf.autograph.experimental.do_not_convert``,
   https://www.tensorflow.org/api_docs/python/tf/autograph/experimental/do_not_convert
-- Paddle: what ``paddle.jit.not_to_static`` leaves,
+- Paddle: the mark of ``paddle.jit.not_to_static``,
   https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/jit/not_to_static_en.html
-  In its default mode, SOT, Paddle runs a marked function between two programs, as ``paddle.jit.marker.force_dynamic`` has it.
-- torch: what ``torch.compiler.assume_constant_result`` leaves, for a function of Python values only,
+  In its default mode, SOT, Paddle runs a marked function between two programs, like ``paddle.jit.marker.force_dynamic``.
+- torch: the mark of ``torch.compiler.assume_constant_result``, for a function of Python values only,
   https://docs.pytorch.org/docs/stable/generated/torch.compiler.assume_constant_result.html
 """
 
@@ -36,7 +36,7 @@ class _AsItIs:
     def need_transform(self, mode: Any) -> bool:
         if mode.name != "SOT":
             return False
-        importlib.import_module("gradclip.backends.paddle")  # it tells to run these functions
+        importlib.import_module("gradclip.backends.paddle")  # its import tells SOT to run these functions
         return True
 
     def need_capture_control_flow(self) -> bool:

@@ -108,7 +108,7 @@ def test_a_known_norm_is_found_by_its_name(backend: Framework) -> None:
     scaled = gradclip.scale_by_norm(given, RULES["each"], {"b": 10.0, "a": 5.0}).grads
     for name in given:
         assert ulps(backend.read(scaled[name]), [0.6, 0.8], "float32") <= 2
-    with pytest.raises(ValueError, match="A norm is for no gradient"):
+    with pytest.raises(ValueError, match="A norm belongs to no gradient"):
         gradclip.scale_by_norm(given, RULES["each"], {"x": 10.0, "y": 5.0})
 
 

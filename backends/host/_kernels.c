@@ -14,7 +14,7 @@
 
 #include "_loops.h"
 
-enum { BLOCK = 1 << 12 };     /* elements to a sum, so that float64 is right to some ulp at any length too */
+enum { BLOCK = 1 << 12 };     /* elements in one sum: short sums are right to a few ulp, in float64 too */
 enum { PART = 1 << 18 };      /* elements that a thread takes at a time, if the caller does not say */
 enum { HOLDS_GIL = 1 << 14 }; /* up to so many elements it takes longer to hand the lock over than to do the work */
 enum { MOST_THREADS = 256 };
@@ -23,8 +23,8 @@ enum { MOST_THREADS = 256 };
 typedef struct {
     char *data;
     Py_ssize_t size;
-    double found;     /* by a loop that only reads */
-    Py_buffer buffer; /* held to the end of the call, if there is one */
+    double found;     /* the result of a loop that only reads */
+    Py_buffer buffer; /* if there is one, held until the call ends */
 } Piece;
 
 typedef struct {
@@ -34,7 +34,7 @@ typedef struct {
 
 typedef struct {
     Py_ssize_t piece, start, size;
-    double found, lost; /* and what rounding took from a sum */
+    double found, lost; /* the result, and what a sum lost by rounding */
 } Part;
 
 typedef struct Work Work;
@@ -43,11 +43,11 @@ struct Work {
     void (*loop)(const Work *, Part *, char *y, const char *x, Py_ssize_t size); /* over a block of a part */
     const Loops *loops;
     int kind;
-    PyObject *targets, *sources, *sizes, *factor_or_factors, *threads; /* the arguments; NULL for those that a loop has not */
+    PyObject *targets, *sources, *sizes, *factor_or_factors, *threads; /* the arguments; NULL for those that a loop lacks */
     Py_ssize_t large, part;
     unsigned long long parallel; /* the address of OpenMP's function, or 0 */
     double least, most;
-    Pieces y, x; /* what is written, which may be nothing, and what is read */
+    Pieces y, x; /* the pieces to write, maybe none, and the pieces to read */
     double *factors;
     Part *parts;
     Py_ssize_t count, next;
@@ -133,7 +133,7 @@ static int by_address(const void *one, const void *other)
     return (x->data > y->data) - (x->data < y->data);
 }
 
-/* Whether some memory is written twice, which only one thread does in order; also if there is no memory left to find out. */
+/* Whether targets overlap: one thread must write them in order. Also true if there is no memory left to find out. */
 static int is_written_twice(const Work *work)
 {
     size_t bytes = (size_t)work->y.count * sizeof(Piece);
@@ -167,7 +167,7 @@ static void multiply(const Work *work, Part *part, char *y, const char *x, Py_ss
     work->loops->multiply(y, x, size, work->factors[part->piece]);
 }
 
-/* In place a block that fits is only read, and need not go back to memory. For halves the look takes longer than that. */
+/* In place, a block that fits is read and not written back. In half precision the test would take longer than the write. */
 static void clamp(const Work *work, Part *part, char *y, const char *x, Py_ssize_t size)
 {
     if (y != x || work->loops->itemsize == 2 || !work->loops->fits(x, size, work->least, work->most))
@@ -309,7 +309,7 @@ static int do_work(Work *work)
 
 static PyObject *is_zero(double found) { return PyBool_FromLong(found == 0); }
 
-/* Do the work, and return a list with what ``make`` makes of each piece's result; None for a loop that writes. */
+/* Do the work, and return a list of ``make(result)`` for each piece; None for a loop that writes. */
 static PyObject *finish(Work *work, PyObject *(*make)(double))
 {
     PyObject *result = do_work(work) < 0 ? NULL : make ? PyList_New(work->x.count) : Py_NewRef(Py_None);
@@ -353,7 +353,9 @@ static PyObject *py_clamp(PyObject *module, PyObject *arguments)
     return PyArg_ParseTuple(arguments, "O!O!Oidd|OnnK", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
 }
 
-/* All have more arguments: what says how many threads to use, from how many elements on, how many to a part, and OpenMP's address. */
+/* Each has more arguments: a function that returns the number of threads, the number of elements from which it is called, the
+ * number of elements in a part, and the address of OpenMP's function.
+ */
 static PyMethodDef methods[] = {
     {"squares", py_squares, METH_VARARGS, "squares(pieces, sizes, kind): the sum of the squares of each piece, in float64."},
     {"fit", py_fit, METH_VARARGS, "fit(pieces, sizes, kind, lower, upper): whether all of a piece is between, and no NaN."},

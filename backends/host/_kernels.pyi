@@ -2,7 +2,8 @@ from typing import Any
 
 _Sizes = list[int] | None
 
-# last, all take who says how many threads large work has, from how many elements on work is large, and how many go to a part
+# ``shared``: a function that returns the number of threads for large work, the size that counts as large, the size of its
+# parts, and the address of OpenMP's function
 def squares(pieces: list[Any], sizes: _Sizes, kind: int, *shared: Any) -> list[float]: ...
 def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, *shared: Any) -> list[bool]: ...
 def multiply(

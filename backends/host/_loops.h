@@ -57,9 +57,9 @@ static inline uint16_t to_float16(float x)
 
 /* ---- the loops ----------------------------------------------------------------------------------------------------------- */
 
-/* STORED is the type in memory, WIDE the one that is computed with, FLAG an integer as wide as that. memcpy reads and writes an
- * element at any address, aligned or not; compilers make one instruction of it. Bounds leave the bits of what is between them,
- * and of a NaN.
+/* STORED is the type in memory, WIDE the type of the arithmetic, FLAG an integer as wide as that. memcpy reads and writes an
+ * element at any address, aligned or not; compilers make one instruction of it. A clamp keeps the bits of elements between the
+ * bounds, and of a NaN.
  */
 #define LOOPS(NAME, STORED, WIDE, FLAG)                                                                                        \
     static inline STORED load_##NAME(const void *x, Py_ssize_t i)                                                              \
@@ -164,7 +164,7 @@ F16C static void multiply_f16c(void *y, const void *x, Py_ssize_t size, double f
 F16C static void clamp_f16c(void *y, const void *x, Py_ssize_t size, double least, double most)
 {
     Py_ssize_t i = 0;
-    for (; i + 8 <= size; i += 8) /* in this order a NaN stays one */
+    for (; i + 8 <= size; i += 8) /* in this order a NaN stays a NaN */
         store_8(y, i, _mm256_max_ps(_mm256_set1_ps((float)least), _mm256_min_ps(_mm256_set1_ps((float)most), load_8(x, i))));
     clamp_float16((char *)y + 2 * i, (const char *)x + 2 * i, size - i, least, most);
 }

@@ -1,4 +1,4 @@
-"""New memory for results, as frameworks take it without a copy."""
+"""New memory for results, which frameworks accept without a copy."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ except ImportError:
 else:
     KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}  #: the dtypes that the loops know, by their names
 
-PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; elements from which more threads start
+PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; elements from which several threads work
 _Sizes = list[int] | None
 
 
@@ -43,9 +43,9 @@ def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one)
 def multiply(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, factor: float | list[float], threads: Threads = one
 ) -> None:
-    """Each source times a factor, or times its own factor of a list, into its target, which may be the source.
+    """Write each source times a factor, or times its own factor from a list, to its target, which may be the source.
 
-    It multiplies halves in float32 and rounds the product once.
+    It multiplies half precision in float32 and rounds the product once.
     """
     _kernels.multiply(targets, sources, sizes, kind, factor, *_shared(threads))
 
@@ -53,7 +53,7 @@ def multiply(
 def clamp(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one
 ) -> None:
-    """Each source between ``lower <= upper`` into its target, which may be the source; NaN stays NaN."""
+    """Write each source, clamped to ``lower <= upper``, to its target, which may be the source; NaN stays NaN."""
     _kernels.clamp(targets, sources, sizes, kind, lower, upper, *_shared(threads))
 
 

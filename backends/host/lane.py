@@ -19,7 +19,7 @@ __all__ = ["HostLane"]
 class HostLane(Lane):
     """Dense, distinct, untracked tensors of dtypes that the loops know, in the host's memory. Reading a value is free.
 
-    A framework's subclass has the addresses of its tensors, and makes new ones: the methods of the second half.
+    A framework's subclass supplies the methods at the end: the addresses of its tensors, and new tensors.
     """
 
     threads: Callable[[], int] = staticmethod(allowed)  #: the number of threads for large tensors
@@ -27,7 +27,7 @@ class HostLane(Lane):
     def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str]) -> None:
         """
         Args:
-            backend: of the tensors.
+            backend: the tensors' backend.
             dtype: the common dtype, or the dtype that they promote to.
             kinds: their dtypes, each once.
         """
@@ -78,7 +78,7 @@ class HostLane(Lane):
         return self._run(kernels.clamp, tensors, into, lower, max(lower, upper))
 
     def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
-        """By the reference, in pieces of large tensors, because it converts them to float64."""
+        """The reference's norms; it takes large tensors in pieces, because it converts them to float64."""
         found = []
         for x in tensors:
             of_parts = [n for part in self.split(x) for n in super(HostLane, self)._norms([part], order, wide)]

@@ -32,7 +32,7 @@ _DTYPE, _SHARDING = map(operator.attrgetter, ("dtype", "sharding"))
 class JaxBackend(Backend):
     """Arrays are gradients and immutable: ``clip_`` refuses them, ``clip`` returns new ones.
 
-    XLA's reductions of many elements are trees, accurate at any size; :mod:`gradclip.backends.jax.norm` has reductions of few.
+    XLA's reductions of many elements are trees, accurate at any size; :mod:`gradclip.backends.jax.norm` sums few elements.
     """
 
     name = "jax"
@@ -42,7 +42,7 @@ class JaxBackend(Backend):
     distributed = JaxDistributed()
 
     def is_tensor(self, x: object) -> bool:
-        # a tracer is an array too, even one without numbers
+        # a tracer counts as an array, even one of float0, which has no numbers
         return isinstance(x, jax.Array) and not (isinstance(x, Tracer) and self.containers.is_gap(x))
 
     def dtype(self, x: Tensor) -> str:

@@ -14,7 +14,7 @@ from gradclip.result import ClipResult
 
 __all__ = ["Pytrees"]
 
-# a compiled function can then return one
+# so a compiled function can return a ClipResult
 _FIELDS = ("grads", "norm", "coefficient")
 tree_util.register_pytree_with_keys(
     ClipResult,

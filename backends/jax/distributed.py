@@ -41,8 +41,8 @@ class Axes(Processes):
         self.names = names
 
     def combine(self, values: list[Any], join: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        # each device's norms in their own row: a sum of powers might overflow. An all-reduce, because JAX knows that its
-        # result is the same on all devices, which it does not know of a gather
+        # each device's norms in their own row: a sum of powers might overflow. An all-reduce and not a gather, because JAX
+        # knows only of an all-reduce that its result is the same on all devices
         here = jnp.stack([jnp.asarray(value) for value in values])
         rows = jnp.zeros((axis_size(self.names), len(values)), here.dtype).at[lax.axis_index(self.names)].set(here)
         return list(join(list(lax.psum(rows, self.names))))

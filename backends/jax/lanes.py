@@ -24,7 +24,7 @@ from gradclip.lane import Into, Lane
 
 __all__ = ["Compiled", "InMemory", "Reference"]
 
-_LARGE = 1 << 18  # elements from which on a loop of the host pays
+_LARGE = 1 << 18  # elements from which a loop of the host pays
 _SIZE = operator.attrgetter("size")
 
 
@@ -78,7 +78,7 @@ class Compiled(Reference):
 
 
 class InMemory(HostLane, Reference):
-    """Arrays in the host's memory: NumPy reads them without a copy, and memory that it wrote becomes large results."""
+    """Arrays in the host's memory: NumPy reads them without a copy, and large results take over memory that NumPy made."""
 
     threads = staticmethod(cores)
 

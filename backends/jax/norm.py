@@ -29,7 +29,7 @@ _FEW, _TOGETHER = 1 << 12, 64  # elements up to which a tensor is small; small t
 _LANES = 8  # parallel sums; XLA adds up no more than 32 numbers in one step
 _SOME, _ADDED = 1 << 17, 16  # elements up to which a sum costs a call; tensors whose squares are added
 _LARGE = 1 << 20  # elements that one check covers
-#: dtype of a norm -> (least, most): between them no square that matters has overflowed or vanished, of up to 2**30
+#: dtype of a norm -> (least, most): in a norm between them no square that matters overflowed or vanished, of up to 2**30
 _RANGE = {"float32": (2.0**-30, 2.0**60), "float64": (2.0**-450, 2.0**500)}
 
 
@@ -79,7 +79,7 @@ def _norms(tensors: list[Tensor], is_total: bool) -> list[Tensor]:
 
 
 def _by_rows(compute: Callable[[list[Tensor], int], list[Tensor]]) -> Callable[[int], Callable[[list[Tensor]], list[Tensor]]]:
-    """Wrap a function of tensors whose first axes, so many, are the axes of ``vmap``, and stay.
+    """Wrap a function of tensors and ``rows``: their first ``rows`` axes are axes of ``vmap``, and the results keep them.
 
     vmap alone would turn a branch into a select and always compute both sides; this branches once for all rows.
     """

@@ -38,7 +38,7 @@ def compiles_for_host() -> bool:
 
 
 def has_float64() -> bool:
-    """Whether functions may compute in float64, at the cost of float32."""
+    """Whether functions may compute in float64, and that costs no more than float32."""
     return compiles_for_host() and widens_alone()
 
 

@@ -35,11 +35,11 @@ def _trace_state() -> Callable[[], object]:
     found: Callable[..., object] | None = get_opaque_trace_state
     if found is None:
         return object
-    return functools.partial(found, convention="flax") if jax.__version_info__ < (0, 6) else found  # it wants to know for whom
+    return functools.partial(found, convention="flax") if jax.__version_info__ < (0, 6) else found  # before 0.6 it wants a name
 
 
 trace_state = _trace_state()
-_WIDENS_ALONE = (0, 7, 2)  # the first version that is known to; 0.6.2 does not
+_WIDENS_ALONE = (0, 7, 2)  # the first version known to do it; 0.6.2 does not
 
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
@@ -47,7 +47,7 @@ else:
     from jax.experimental import enable_x64  # type: ignore[no-redef]
 
 
-#: whether a function may have a rule of its own for ``vmap`` inside ``shard_map``, which moved to ``jax`` when it learned that
+#: whether a function inside ``shard_map`` may have its own rule for ``vmap``: from the version that has ``jax.shard_map``
 HAS_RULES_IN_SHARD_MAP = hasattr(jax, "shard_map")
 
 

@@ -29,14 +29,14 @@ __all__ = ["MonitorLog", "clipped"]
 check_version("keras", keras.__version__)
 
 _OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
-_HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # Keras calls this method, and Clipping overrides it
+_HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # Keras calls these methods, and Clipping overrides them
 
 
 def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = None) -> Any:
     """Make a Keras optimizer clip by a rule, in the place of its own ``clipnorm=``.
 
-    That is after the gradients are unscaled and accumulated, and before weight decay and the update. Pass the result to
-    ``model.compile``. A model is saved and loaded with it and its rule, by any program that imports this module.
+    It clips after the gradients are unscaled and accumulated, and before weight decay and the update. Pass the result to
+    ``model.compile``. A saved model contains the optimizer and its rule; a program that imports this module can load it.
 
     Args:
         optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place: its class
@@ -139,7 +139,7 @@ class Clipping(keras.optimizers.Optimizer):
             result = clip(grads, dataclasses.replace(rule, limit=carried), params=params)
             self._limit.write(carried)
         if self._record is not None:
-            variables = () if rule.is_total else self._clipped_variables or self._trainable_variables  # one norm has no place
+            variables = () if rule.is_total else self._clipped_variables or self._trainable_variables  # no variable has it
             self._record.write(result, list(map(self._get_variable_index, variables)))
         if self._counters is not None:
             self._counters.write(result)
@@ -188,7 +188,7 @@ class Clipping(keras.optimizers.Optimizer):
         # under tf.distribute Keras clips each replica's gradients and adds up the results, which does not clip their sum
         grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GradclipWarning)  # if that cannot be known, sum them all the same
+            warnings.simplefilter("ignore", GradclipWarning)  # they are summed now, even if the test for it cannot tell
             return self._clipped(grads, params)
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:

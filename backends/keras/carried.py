@@ -28,7 +28,7 @@ class Record:
             self.variables = norm, optimizer.add_variable(initializer="ones", name="clip_coefficient", **of)
 
     def write(self, result: ClipResult, places: Sequence[int]) -> None:
-        """Keep what this step found of the variables at these places."""
+        """Keep this step's norm and coefficient, of the trained variables at these places."""
         for variable, found in zip(self.variables, (result.norm, result.coefficient), strict=True):
             if isinstance(found, list):
                 new = dict(zip(places, found, strict=True))
@@ -64,5 +64,5 @@ class FollowingLimit:
 
 
 def _beginning(value: Any) -> Callable[..., Any]:
-    """An initializer."""
+    """An initializer with this value."""
     return lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)

@@ -25,7 +25,7 @@ def _is_parameter(x: object) -> bool:
 
 
 class PaddleContainers(Containers):
-    """Lists of pairs, as optimizers and ``append_backward`` make them; a gradient without ``need_clip`` stays as it is."""
+    """Lists of pairs, as optimizers and ``append_backward`` make them; with ``need_clip`` False a gradient stays as it is."""
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         if _are_pairs(tree):

@@ -27,7 +27,7 @@ _ALIKE, _SMALL, _SHARED = (
     8,
     1 << 10,
     1 << 17,
-)  # small results share memory: their number, their most elements, and the elements that they share
+)  # small results share memory: from how many, up to how many elements each, and the elements of a shared block
 _STORED = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16}
 #: whether all tensors are on the host
 ON_HOST_ONLY = not (

@@ -38,7 +38,7 @@ def values(x: Tensor) -> Tensor:
 
 
 class PaddleLane(Lane):
-    """The reference."""
+    """The reference lane for Paddle."""
 
     def product(self, x: Tensor, coefficient: Any) -> Tensor:
         backend, dtype = self.backend, self.backend.dtype(x)

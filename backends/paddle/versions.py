@@ -108,7 +108,7 @@ if not all(hasattr(operations, name) for name in vars(_Operations) if not name.s
 def run_between_programs(functions: Iterable[Callable[..., object]], folders: Sequence[str]) -> None:
     """Make ``to_static`` in its default mode run functions unchanged, and read no file in these folders.
 
-    It would treat a marked function as an operation of Paddle and lose the tensors of a dataclass that it returns.
+    Otherwise it would treat a marked function as an operation of Paddle and lose the tensors of a dataclass that it returns.
     """
     if hasattr(paddle.jit, "marker"):
         for function in functions:

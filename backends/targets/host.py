@@ -26,7 +26,7 @@ def to_numpy(values: Sequence[Any], shape: Sequence[int], dtype: str) -> np.ndar
 
 
 def from_numpy(array: Any) -> Read:
-    """Its values, exactly, as Python numbers.
+    """An array's values, exactly, as Python numbers; its shape and dtype.
 
     Raises:
         TypeError: for anything but an array of numbers.

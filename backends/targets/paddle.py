@@ -129,7 +129,7 @@ def _named(gradients: Sequence[Any]) -> list[str]:
 
 
 def _on_pairs(kind: Any, parameters: Callable[[list[Any]], list[Any]]) -> Run:
-    """Pairs without a gradient are missing in the result."""
+    """Run a class on pairs. Its result lacks the pairs without a gradient."""
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
         held = list(gradients)

@@ -12,7 +12,7 @@ from gradclip.conformance.target import OPTIONS, ComposedTarget
 
 __all__ = ["TorchArrays", "arrays", "native"]
 
-_VERSION = str(torch.__version__).partition("+")[0]  # without how it was built
+_VERSION = str(torch.__version__).partition("+")[0]  # without the build
 Function = Callable[[list[Any]], list[Any]]
 
 
@@ -22,7 +22,7 @@ class TorchArrays:
     name = f"torch {_VERSION}"
     versions: ClassVar[dict[str, str]] = {"torch": str(torch.__version__)}
     device = "cpu"
-    # the whole of a function is to be traced, which torch 2.4 cannot do of gradclip
+    # torch 2.4 cannot trace gradclip, and the suite traces complete functions
     lacks = ("traced",) if tuple(map(int, _VERSION.split(".")[:2])) < (2, 5) else ()
 
     def make(self, values: Sequence[Any], shape: Sequence[int], dtype: str) -> torch.Tensor:

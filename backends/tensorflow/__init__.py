@@ -116,7 +116,7 @@ class TensorFlowBackend(Backend):
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         keep = axes is not None
-        if x.dtype != tf.float32 or lanes.is_on_accelerator(x):  # which adds up in trees
+        if x.dtype != tf.float32 or lanes.is_on_accelerator(x):  # an accelerator adds up in trees
             return tf.reduce_sum(x, axes, keepdims=keep)
         # TensorFlow's float32 sums drift: 11 ulp for 5,000 equal numbers, 0.3 % for 16 million over a leading axis
         return tf.cast(tf.reduce_sum(tf.cast(x, tf.float64), axes, keepdims=keep), tf.float32)
@@ -170,7 +170,7 @@ class TensorFlowBackend(Backend):
         return lanes.eager(self, tensors) if tf.executing_eagerly() else compiled.traced(self, tensors)
 
     def error(self, error: GradclipError) -> Exception:
-        """Also an ``InvalidArgumentError``, which TensorFlow raises for dtypes and axes that do not fit."""
+        """An error that is also an ``InvalidArgumentError``: TensorFlow raises it for dtypes and axes that do not fit."""
         kind: Any = type(error)
         return _error_type(kind)(str(error))
 

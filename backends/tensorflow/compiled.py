@@ -141,7 +141,7 @@ class GraphLane(TracedLane):
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
         """By one operation, which flushes subnormal numbers. It selects ``x`` itself, without a read, if all elements fit.
 
-        The test reads the first elements first. Half-precision elements are compared one by one and keep subnormal numbers.
+        The test reads the first elements first. For half precision the operation compares one by one, and flushes nothing.
         """
         least, most = (self.backend.asarray(bound, x.dtype.name, None) for bound in (lower, upper))
 

@@ -14,7 +14,7 @@ __all__ = ["TensorFlowContainers"]
 
 
 class TensorFlowContainers(Containers):
-    """In the container's own order: ``tf.nest`` sorts the keys of a dict, and fails if they have no order."""
+    """Leaves in the container's own order: ``tf.nest`` sorts the keys of a dict, and fails if they have no order."""
 
     def is_container(self, x: object) -> bool:
         if _parts(x) is None and (not isinstance(x, Mapping) or isinstance(x, dict)):

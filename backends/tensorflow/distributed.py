@@ -27,11 +27,9 @@ class TensorFlowDistributed(Distributed):
         if context is None or context.num_replicas_in_sync < 2 or all(map(_is_summed, tensors)):
             return None
         what = "The gradients of one replica are clipped before they are summed over all: that is no clip of their sum."
-        received = f"gradients of which nothing says that they are, in a replica of {context.num_replicas_in_sync}"
+        received = f"gradients that no visible operation has summed; replicas: {context.num_replicas_in_sync}"
         hint = "sum first, with tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, grads) or "
-        hint += (
-            "merge_call, or return them from strategy.run; then clip. If they are summed, or are meant to be clipped apart: "
-        )
+        hint += "merge_call, or return them from strategy.run; then clip. If they are summed, or should be clipped separately: "
         hint += 'warnings.filterwarnings("ignore", "The gradients of one replica").'
         return message(what, received, hint)
 

@@ -129,7 +129,7 @@ class AcceleratorLane(Reference):
 
     def __init__(self, backend: Backend, dtype: str) -> None:
         super().__init__(backend, dtype)
-        # small half-precision tensors in one float32 vector, for the norm and the product; cached by the immutable tensors
+        # small half-precision tensors in one float32 vector, for the norm and the product; by the tensors' ids
         self._wide: dict[tuple[int, ...], tuple[Sequence[Tensor], Tensor]] = {}
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:

@@ -80,7 +80,7 @@ class TorchBackend(Backend):
                 what, hint = "A gradient must be strided or sparse COO.", "x.to_sparse_coo() makes it one."
                 raise DTypeError(what, f"layout={x.layout}", hint)
         if len({x.is_meta for x in tensors}) > 1:
-            what, hint = "Tensors on the meta device have no values to clip others by.", "clip them by themselves."
+            what, hint = "Tensors on the meta device have no values to clip others by.", "clip them separately."
             raise DTypeError(what, ", ".join(sorted({f"device={x.device}" for x in tensors})), hint)
 
     def check_writable(self, x: Tensor) -> None:

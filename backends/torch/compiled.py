@@ -37,7 +37,7 @@ is_transformed = constant(versions.is_transformed)
 def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
     """Whether the operators accept these gradients: large, of one dtype, in the host's memory, without derivatives.
 
-    With ``measures`` only for the norm.
+    ``measures``: whether it is for a norm, where half precision pays from fewer elements on.
     """
     if not versions.is_compiling() or versions.is_exporting() or not kernels.KINDS or not tensors:
         return False
@@ -134,7 +134,7 @@ class CompiledLane(Lane):
 
 
 def _lane_of(held: list[Tensor]) -> TorchHostLane | None:
-    """The lane of the host's memory for tensors of one dtype; None in a graph that something else runs."""
+    """The lane of the host's memory for tensors of one dtype; None if the loops cannot take them, or a mode must see them."""
     kind = str(held[0].dtype).removeprefix("torch.")
     if kind not in kernels.KINDS or versions.has_modes() or not all(x.is_cpu and is_dense(x) for x in held):
         return None

@@ -90,7 +90,7 @@ def _not_a_member(received: str) -> ArgumentError:
 
 
 class _Layout:
-    """The gradients of one mesh: the dimensions over which their norms combine, and who counts replicas."""
+    """The gradients of one mesh: the dimensions over which their norms combine, and which process counts replicas."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         coordinate = mesh.get_coordinate()

@@ -98,7 +98,7 @@ class TorchHostLane(HostLane):
 class ForeachLane(Lane):
     """Dense tensors on accelerators, by torch's multi-tensor operations: as many launches for 2,000 gradients as for one.
 
-    Also for the host without compiled loops, or if a dispatch mode must see each operation.
+    It also serves the host without compiled loops, or if a dispatch mode must see each operation.
 
     A norm is accumulated in float32 by the device's own tree reductions, in the launch that reads the gradient; in float64 for
     float64, and if the device does that at no cost. It reads no value.
@@ -166,7 +166,7 @@ class ForeachLane(Lane):
         return list(vector.unbind())
 
     def _takes(self, tensors: Sequence[Tensor], order: float) -> bool:
-        """Whether torch's norm of this order is as accurate: not for order 0, and not for the largest of an empty tensor."""
+        """Whether torch's norm of this order is as accurate: not for orders up to 0, nor for the largest of an empty tensor."""
         if self.looks and (order != 2 or self.dtype == "float64"):
             return False
         return order > 0 and not (math.isinf(order) and any(x.numel() == 0 for x in tensors))

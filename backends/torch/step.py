@@ -158,7 +158,7 @@ class FusedStepPreHook(StepPreHook):
             what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
             raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
         if rule.if_nonfinite == "zero":
-            what = "A fused step multiplies, and a coefficient of 0 makes no zero of what is not finite."
+            what = "A fused step multiplies, and 0 times infinity or NaN is not 0."
             raise ArgumentError(what, 'if_nonfinite="zero"', "leave fused=True out.")
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -172,7 +172,7 @@ class FusedStepPreHook(StepPreHook):
         return None if divisor is None else ((_twin(optimizer, divisor), *args[1:]), kwargs)
 
     def _divisor(self, opened: Gradients) -> torch.Tensor | None:
-        """The divisor for the step; None for no division: then the step is to the bit that without a hook."""
+        """The divisor for the step; None for no division: then the step is the same to the bit as without a hook."""
         _check_gradients(opened)
         found = self._carried_out(opened, Asked(until="coefficient", reduce=self.reduce))
         coefficient = found.coefficient

@@ -142,7 +142,7 @@ def run_between_graphs() -> None:
 
 def _skip(code: types.CodeType) -> None:
     if (dynamo := getattr(_C, "_dynamo", None)) is None:
-        return  # the mark on the function is enough, but for what is inlined
+        return  # the mark on the function is enough, except for inlined functions
     dynamo.eval_frame.skip_code(code)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):

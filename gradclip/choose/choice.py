@@ -38,7 +38,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidates, one recommendation, its reason, and warnings. As text it is a table; :meth:`as_json` has it as data."""
+    """The candidates, one recommendation, its reason, and warnings. As text it is a table; :meth:`as_json` returns data."""
 
     steps: int
     not_finite: int
@@ -101,6 +101,9 @@ def choose(
             limit.
         parameters: the number of elements of all gradients, for these bounds.
         recorded_type: the order of the recorded norm.
+
+    Returns:
+        A ``Choice``: the candidates, the recommended one with its reason, and warnings. ``print`` shows it as a table.
 
     Raises:
         TypeError: for an entry that is not a number.
@@ -185,8 +188,8 @@ def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
             yield f"{candidate.name} would clip {share} of the steps, which only makes the learning rate smaller: avoid it."
     yield from _of_the_recording(record)
     yield (
-        "the norm is as large as the loss makes it: a sum in the place of a mean, accumulated steps, a loss scale or another "
-        "number of processes scale it, and the limit with it."
+        "the norm grows with the loss: a sum instead of a mean, accumulated steps, a loss scale or another number of processes "
+        "changes it, and the limit must change with it."
     )
 
 

@@ -47,10 +47,10 @@ class Record:
 
 
 def recorded(norms: Any) -> Record:
-    """The user's record: a monitor, its state, or numbers.
+    """The record of a monitor, of its state, or of numbers.
 
     Raises:
-        TypeError: for what is no number.
+        TypeError: for an entry that is not a number.
         ValueError: for an empty record, without a finite norm, and for a monitor of several groups.
     """
     if isinstance(norms, Mapping):
@@ -59,7 +59,7 @@ def recorded(norms: Any) -> Record:
         norms = monitor
     found = _of_monitor(norms) if isinstance(norms, Monitor) else _of_numbers(norms)
     if not found.norms:
-        what = "No norm of these is finite." if found.not_finite else "There are no norms to choose by."
+        what = "None of these norms is finite." if found.not_finite else "There are no norms to choose by."
         raise ArgumentError(what, f"{found.not_finite} norms", "record the norm before the clip at every step.")
     return found
 

@@ -1,7 +1,7 @@
 r"""Keras: the three constructor arguments of its optimizers.
 
 Source: keras 3.15.1, ``keras/src/optimizers/base_optimizer.py``. Each is off at 0, as in Keras, where ``if self.clipnorm``
-asks. tf.keras of TensorFlow 2 means the same; standalone Keras up to 2.3.1 called the *global* norm ``clipnorm``.
+tests it. tf.keras of TensorFlow 2 means the same; standalone Keras up to 2.3.1 called the *global* norm ``clipnorm``.
 """
 
 from __future__ import annotations

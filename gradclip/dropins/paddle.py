@@ -109,7 +109,7 @@ class ClipGradByGlobalNorm(ClipGrad):
 
     .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
 
-    Gradients that can be written are clipped in place, as in Paddle.
+    It clips in place, as Paddle does, if all gradients are dense and writable.
 
     Args:
         clip_norm: the limit, 0 to infinity; infinity measures only.
@@ -156,7 +156,7 @@ class ClipGradByGlobalNorm(ClipGrad):
 class ClipGradByValue(ClipGrad):
     r"""Clip each element between two bounds, as ``paddle.nn.ClipGradByValue`` does.
 
-    Into new tensors, except that a large Paddle tensor within the bounds may be returned itself: an optimizer only reads it.
+    It makes new tensors, but may return a large Paddle tensor itself if that is within the bounds: an optimizer only reads it.
 
     .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
 

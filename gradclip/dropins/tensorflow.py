@@ -130,7 +130,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
     Raises:
         ValueError: for a NaN bound, and for a bound whose shape does not fit.
-        TypeError: for what is no tensor.
+        TypeError: for an object that is not a tensor.
 
     Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 

@@ -35,6 +35,9 @@ class Adaptive:
     Attributes:
         last: the limit of the last clip.
 
+    Raises:
+        TypeError: for an object without these methods.
+
     Example:
         >>> import gradclip, numpy as np
         >>> from gradclip import limits
@@ -56,7 +59,7 @@ class Adaptive:
         self.rule_of = limit
         self.state: dict[str, Any] = limit.init()
         self.last: Any = None
-        self._goes_through = False  # the state of a traced function
+        self._goes_through = False  # whether the caller passes the state through a traced function
         self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state of a program
 
     @property
@@ -91,7 +94,7 @@ class Adaptive:
         """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
         norm = looked_at(norm)
         held = next(iter(self.state.values()))
-        if isinstance(norm, float) and not isinstance(held, (float, list)):  # from a run on a device
+        if isinstance(norm, float) and not isinstance(held, (float, list)):  # the state is from a run on a device
             owner = find(held)
             assert owner is not None
             norm = owner.asarray(norm, "float32", held)
@@ -172,7 +175,7 @@ def adaptives(groups: Sequence[Group]) -> list[Adaptive]:
 
 
 def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
-    """A rule or groups with new limits for those with these ids, and with other fields."""
+    """A rule or groups with some limits replaced, by the ids of the old ones, and with other fields."""
     if isinstance(rules, (list, tuple)):
         return [exchanged(group, limits, **others) for group in rules]
     if isinstance(rules, Group):

@@ -14,7 +14,7 @@ from gradclip.registry import find
 
 __all__ = ["Floats", "Tensors", "arithmetic", "numbers", "spread", "tensors"]
 
-_MIDDLE = 2.0 ** (1 / 16)  # of a bin, from its lower edge
+_MIDDLE = 2.0 ** (1 / 16)  # the middle of a bin divided by its lower edge
 
 
 class Floats:
@@ -36,10 +36,12 @@ class Floats:
         return 0.0 <= x < math.inf
 
     def reached(self, many: Any, decay: float, x: float) -> Any:
+        """The decayed number of norms not below each edge, with ``x`` counted."""
         k = bisect_right(EDGES, x)
         return [n * decay + 1.0 for n in many[:k]] + [n * decay for n in many[k:]]
 
     def level(self, many: Any, above: float) -> Any:
+        """The middle of the highest bin whose lower edge so many norms reach; 0 if none does."""
         k = bisect_right(many, -above, key=lambda n: -n - 1e-12)
         return EDGES[k - 1] * _MIDDLE if k else 0.0
 
@@ -95,7 +97,7 @@ def arithmetic(state: Mapping[str, Any]) -> Floats | Tensors:
 
 
 def spread(state: Mapping[str, Any], each: int | None) -> dict[str, Any]:
-    """A state with a list of so many in the place of each number, for a limit that follows each gradient; None stays."""
+    """A state with ``each`` copies of each number, for a limit that follows each gradient; the state itself if that is None."""
     return {name: x if each is None or not isinstance(x, (int, float)) else [x] * each for name, x in state.items()}
 
 

@@ -83,7 +83,7 @@ class Following:
         is_warm = state["count"] >= self.warmup
         seen = ops.where(is_warm, self.winsorised(ops, state, norm), norm)
         says = ops.both(finite, norm > 0)
-        learnt = self.learn(ops, state, ops.where(says, seen, 1.0))  # it is not used where nothing changes
+        learnt = self.learn(ops, state, ops.where(says, seen, 1.0))  # the 1.0 is not used: the state stays
         is_far = ops.both(is_warm, norm > self.limit(state) * self.far)
         refused = ops.where(finite, ops.where(is_far, state["refused"] + 1, 0.0), state["refused"] + 1)
         after: State = {name: ops.where(says, x, state[name]) for name, x in learnt.items()}

@@ -62,12 +62,15 @@ def quantile(
     is off by at most 4.5 %. A norm counts as at most ``winsor`` times the limit.
 
     Args:
-        q: which; 0.9 clips one step in ten.
+        q: the fraction of norms that it lets pass; 0.9 clips one step in ten.
         decay: 0.999 remembers some 1,000 steps, 1 all of them.
         warmup: the number of norms for which ``at_first`` is the limit.
         at_first: the limit during the warm-up.
         winsor: an outlier counts as this many times the limit.
         patience: after so many norms in a row that were not finite, or above ``winsor`` times the limit, it starts again.
+
+    Raises:
+        ValueError: for an argument out of its range.
 
     Example:
         >>> from gradclip import limits
@@ -88,7 +91,7 @@ def autoclip(
     Source: Seetharaman, Wichern, Pardo, Le Roux 2020, arXiv 2007.14469, with p = 10, and github.com/pseeth/autoclip. The paper
     and its first code count the norm of the step itself; ours, as the newer ``QuantileClip``, the norms before it. The paper
     keeps every norm; ours counts them in a histogram of constant size, whose quantiles are off by at most 4.5 %. A norm counts
-    as at most ``winsor`` times the limit; infinity, and a warm-up of one norm by an infinite limit, are the paper's.
+    as at most ``winsor`` times the limit. The paper has ``winsor`` and ``at_first`` infinite, and ``warmup=1``.
     """
     return Quantile(percentile / 100, 1.0, warmup=warmup, at_first=at_first, winsor=winsor, patience=patience)
 
@@ -122,7 +125,7 @@ class ZClip(Following):
     def learn(self, ops: Floats | Tensors, state: Mapping[str, Any], norm: Any) -> State:
         mean = self.alpha * state["mean"] + (1 - self.alpha) * norm
         var = self.alpha * state["var"] + (1 - self.alpha) * (norm - mean) * (norm - mean)
-        # in the warm-up those of all norms so far (Welford); at its end they equal those of the published code's buffer
+        # in the warm-up: of all norms so far (Welford); at its end equal to those of the published code's buffer
         count = state["count"] + 1
         first_mean = state["mean"] + (norm - state["mean"]) / count
         first_var = state["var"] + ((norm - state["mean"]) * (norm - first_mean) - state["var"]) / count
@@ -138,7 +141,7 @@ def zclip(
     .. math:: \mu' = \alpha \mu + (1 - \alpha) n, \quad \sigma'^2 = \alpha \sigma^2 + (1 - \alpha) (n - \mu')^2, \quad
               z_t = (n - \mu) / (\sigma + \mathrm{eps})
 
-    with the clipped norm for n, and after a warm-up of 25 norms, whose mean and variance it begins with.
+    where n is the clipped norm. It begins with the mean and variance of a warm-up of 25 norms.
 
     Source: Kumar, Owen, Chowdhury, Güra 2025, arXiv 2504.02507, and github.com/bluorion-com/ZClip (``zscore``,
     ``adaptive_scaling``). Where the two differ, gradclip follows the code: eps is added to the deviation, and the variance
@@ -178,7 +181,7 @@ def log_norm(
     r"""RNMT+: :math:`\exp(m + 4 s)`, with the moving mean m and deviation s of the logarithm of the clipped norm.
 
     Source: Chen et al. 2018, "The Best of Both Worlds", arXiv 1804.09849 (four deviations of the logarithm of the norm), and
-    lingvo's ``GradNormTracker`` (decay 0.995, weights that make up for the beginning, a variance of at least 1e-6, the capped
+    lingvo's ``GradNormTracker`` (decay 0.995, bias correction of the averages, a variance of at least 1e-6, the capped
     norm observed, used from a total weight of 0.75 on, which is 277 norms). Both abort the step; ours clips it to the limit.
     lingvo takes the logarithm of n + 1, the paper and ours that of n.
     """
@@ -188,7 +191,7 @@ def log_norm(
 class AdaGC(Following):
     """An average for each gradient; see :func:`adagc`."""
 
-    joint = True  #: of all gradients of a step together, whose norms are a vector
+    joint = True  #: it follows all gradients of a step together: their norms are a vector
 
     def __init__(self, beta: float, relative: float, **shared: Any) -> None:
         super().__init__(winsor=1.0, **shared)
@@ -213,7 +216,7 @@ class AdaGC(Following):
 def adagc(
     beta: float = 0.98, relative: float = 1.05, *, warmup: int = 100, at_first: float = 1.0, patience: int = 100
 ) -> AdaGC:
-    r"""AdaGC: each gradient by 1.05 times its own average, :math:`\gamma' = \beta \gamma + (1 - \beta) \hat n`.
+    r"""AdaGC: each gradient to 1.05 times its own average norm, :math:`\gamma' = \beta \gamma + (1 - \beta) \hat n`.
 
     For a rule with a norm for each gradient. In the warm-up of 100 steps all are clipped together, by one norm and
     ``at_first``, and :math:`\gamma` is the least clipped norm of each gradient so far.
@@ -248,7 +251,7 @@ class Schedule:
 
 
 def schedule(function: Callable[[Any], Any]) -> Schedule:
-    """A limit that is a function of the step: of a float from 0 on, or while tracing of a 0-d tensor.
+    """A limit that is a function of the step's number: a float from 0 on, or a 0-d tensor while tracing.
 
     >>> from gradclip import limits
     >>> limit = limits.schedule(lambda step: 1.0 + 9.0 / (1 + step))

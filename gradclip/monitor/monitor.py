@@ -104,7 +104,7 @@ class Monitor:
                 self._blame(culprits, self._told)
         if self.each is not None:
             if self._measured == self._told:
-                pass  # before the clip
+                pass  # measured already, before the clip
             elif grads is not None:
                 self.measure(grads)
             elif type(result) is ClipResult and result.grads is not None and self._is_time():
@@ -319,7 +319,7 @@ class Monitor:
         """Continue from a state; the monitor's own counts are lost.
 
         Raises:
-            ValueError: for a state of another version, or with other bins; the counts stay then.
+            ValueError: for a state of another version, or with other bins; then the counts do not change.
         """
         given: object = state
         if not isinstance(given, Mapping) or "version" not in given:

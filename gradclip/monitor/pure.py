@@ -1,7 +1,7 @@
 """The monitor as a pure function of a state, on any framework's tensors, for traced code.
 
 The state has a fixed size. Norms count in float32: a norm below its smallest normal number counts as 0, and a norm above its
-largest number as that. Sums are compensated, so they are as accurate after a million steps as after one.
+largest number counts as that number. Sums are compensated, so they are as accurate after a million steps as after one.
 """
 
 from __future__ import annotations

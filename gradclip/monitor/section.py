@@ -66,7 +66,7 @@ class Section:
         self.coefficient_total = 0.0
         self.limits = 0  #: the number of known limits of clipped norms
         self.limit_total = 0.0
-        self.not_finite = 0  #: norms
+        self.not_finite = 0  #: norms that are not finite
         self.not_finite_steps: list[int] = []  #: the first and the last such step
         self.before, self.after = Histogram(), Histogram()
         self.width = 1  #: the steps of a window
@@ -117,7 +117,7 @@ class Section:
         return self.windows[-1]
 
     def _fold(self) -> None:
-        """Make one window of each two."""
+        """Merge the windows two by two."""
         for one, other in zip(self.windows[::2], self.windows[1::2], strict=False):
             one.merge(other)
         self.windows, self.width = self.windows[::2], self.width * 2

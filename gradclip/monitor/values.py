@@ -39,7 +39,7 @@ def flat(tree: Any) -> list[Any]:
 
 
 def held(tree: Any) -> Any:
-    """The same, flat and detached: a recorded history would keep gradients alive.
+    """The norms in a container as a flat list, detached: a recorded history would keep gradients alive.
 
     Raises:
         TypeError: for an object that is not a norm.
@@ -76,7 +76,7 @@ def read(values: Sequence[Any]) -> list[list[float]]:
         else:
             together.setdefault((id(backend), backend.dtype(x)), (backend, []))[1].append(i)
     for (_, dtype), (backend, places) in together.items():
-        room = 1 << (len(places) - 1).bit_length()  # few different lengths: a compiled framework makes a program for each
+        room = 1 << (len(places) - 1).bit_length()  # few different lengths: a framework compiles a program for each
         padded = [values[i] for i in places] + [values[places[0]]] * (room - len(places))
         for i, number in zip(places, backend.tolist(backend.stack(padded, dtype)), strict=False):
             found[i] = [float(number)]

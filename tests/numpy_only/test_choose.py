@@ -35,7 +35,7 @@ def longest(above: list[bool]) -> int:
 def test_the_numbers_are_those_of_numpy(norms: list[float]) -> None:
     finite = [n for n in norms if math.isfinite(n)]
     if not finite:
-        with pytest.raises(ValueError, match="No norm of these is finite"):
+        with pytest.raises(ValueError, match="None of these norms is finite"):
             gradclip.choose(norms)
         return
     choice = gradclip.choose(norms, limits=[0.5])

@@ -99,7 +99,7 @@ def test_non_leaves_are_gradients() -> None:
 
 
 @pytest.mark.parametrize(("mistake", "text"), [
-    ("state_dict", "Beside parameters a tensor that is none is a buffer.\nReceived: a OrderedDict of both\nHint: "),
+    ("state_dict", "Among parameters, any other tensor is a buffer.\nReceived: a OrderedDict of both\nHint: "),
     ("accumulators", "A buffer or an optimizer's state is no gradient.\nReceived: persistable, "),
     ("loss", "A loss is no gradient."),
 ])  # fmt: skip
