@@ -98,9 +98,7 @@ def _by_place(opened: Gradients, backend: Backend, known: Any) -> list[Any]:
         return [by_place[place] for place in places]
     if len(norms) == len(places) and not isinstance(known, (list, tuple)):
         odd = sorted(by_place.keys() - set(places))
-        raise ArgumentError(
-            "A norm belongs to no gradient.", f"norm{odd[0]}", f"the gradients are {', '.join(places[:3])}."
-        )
+        raise ArgumentError("A norm belongs to no gradient.", f"norm{odd[0]}", f"the gradients are {', '.join(places[:3])}.")
     return norms
 
 
@@ -140,7 +138,7 @@ def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any
 
 
 def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False, paths: Paths | None = None) -> None:
-    """Refuse what cannot be clipped, before anything is computed; ``paths`` gives the gradients' names, not ``opened``."""
+    """Refuse what cannot be clipped, before anything is computed; ``paths`` gives the names if ``opened`` does not."""
     present = opened.present
     limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
     backend.check(present)

@@ -139,7 +139,7 @@ class Clipping(keras.optimizers.Optimizer):
             result = clip(grads, dataclasses.replace(rule, limit=carried), params=params)
             self._limit.write(carried)
         if self._record is not None:
-            variables = () if rule.is_total else self._clipped_variables or self._trainable_variables  # no variable has it
+            variables = () if rule.is_total else self._clipped_variables or self._trainable_variables  # one norm: no places
             self._record.write(result, list(map(self._get_variable_index, variables)))
         if self._counters is not None:
             self._counters.write(result)

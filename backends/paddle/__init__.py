@@ -178,7 +178,7 @@ class PaddleBackend(Backend):
         return paddle.pow(x, self.asarray(exponent, self.dtype(x), x))  # a Python number would be rounded to float32
 
     def constant(self, value: float, like: Tensor) -> Any:
-        in_float32 = self.can_look(like) or self.dtype(like) != "float64"  # a static program would round a number to it
+        in_float32 = self.can_look(like) or self.dtype(like) != "float64"  # in a static program a number is a float32
         return value if in_float32 else self.asarray(value, "float64", like)
 
     def detach(self, x: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidates, one recommendation, its reason, and warnings. As text it is a table; :meth:`as_json` returns data."""
+    """Candidates, one recommendation, its reason, and warnings. As text it is a table; :meth:`as_json` returns it as data."""
 
     steps: int
     not_finite: int
