@@ -36,7 +36,7 @@ def shared(opened: Gradients, wanted: Sequence[Wanted], reduce: Any = None, *, d
         ValueError: for a rule with norms along sharded axes, for ``reduce=`` without a rule that has one norm over all
             gradients, or over processes that already share the norm, and for gradients that autograd records for
             a derivative, if the result would have one.
-        TypeError: for a ``reduce=`` that is neither callable nor one of the engine's groups.
+        TypeError: for a ``reduce=`` that is neither callable nor one of the framework's groups.
     """
     backend, combine = opened.backend, None
     if reduce is not None:
@@ -87,7 +87,7 @@ def _reducer(opened: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Bac
         raise ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
     if backend is None:
         what = "Without any tensor the framework of the tensor to reduce is unknown."
-        raise ArgumentTypeError(what, "an empty container", "pass the parameters, or the engine's own group as reduce=.")
+        raise ArgumentTypeError(what, "an empty container", "pass the parameters, or the framework's own group as reduce=.")
     return backend, reduce
 
 

@@ -41,9 +41,8 @@ class Scope(enum.Enum):
 GLOBAL, TENSOR, AXES, EXAMPLE, VALUE = Scope  # in Python 3.11 to look up a member takes five times as long as a name
 
 
-@dataclass(
-    slots=True, kw_only=True, unsafe_hash=True, repr=False
-)  # not frozen: that would take three times as long to make, at every step
+# not frozen: that would take three times as long to make, at every step
+@dataclass(slots=True, kw_only=True, unsafe_hash=True, repr=False)
 class Rule:
     r"""A complete description of a clip: ``gradclip.clip(grads, rule)``. Do not change a rule: use ``dataclasses.replace``.
 

@@ -31,9 +31,8 @@ _SIZE = operator.attrgetter("size")
 class Reference(Lane):
     """The reference for XLA: each norm on the host is one compiled function, in float64 even if JAX's float64 is off."""
 
-    stacks_norms = (
-        False  # XLA compiles equal functions once; functions that each take another element of a vector are not equal
-    )
+    # XLA compiles equal functions once; functions that each take another element of a vector are not equal
+    stacks_norms = False
 
     def product(self, x: Tensor, coefficient: Any) -> Tensor:
         if isinstance(coefficient, float):

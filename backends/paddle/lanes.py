@@ -23,11 +23,8 @@ __all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "is_on_accelerator", "on_host"
 
 _LARGE = 1 << 20  # elements from which NumPy allocates the memory: several times as fast, because it uses large pages
 _PIECE = 1 << 12  # elements that the reference converts to float64 at a time
-_ALIKE, _SMALL, _SHARED = (
-    8,
-    1 << 10,
-    1 << 17,
-)  # small results share memory: from how many, up to how many elements each, and the elements of a shared block
+# small results share memory: from how many, up to how many elements each, and the elements of a shared block
+_ALIKE, _SMALL, _SHARED = 8, 1 << 10, 1 << 17
 _STORED = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16}
 #: whether all tensors are on the host
 ON_HOST_ONLY = not (

@@ -84,9 +84,8 @@ class _RuleClip(paddle.nn.clip.ClipGradBase):
                 clipped = iter(found.grads)
             else:  # groups use the parameters' names
                 opened = open_(chosen)
-                opened.is_excerpt = (
-                    True  # pairs are missing for parameters without a gradient in this step, or of another group
-                )
+                # pairs are missing for parameters without a gradient in this step, or of another group
+                opened.is_excerpt = True
                 found = carry_out(opened, rule, Asked(reduce=self.reduce))
                 clipped = (g for _, g in found.grads)
             for limit in limits:

@@ -40,9 +40,8 @@ __all__ = [
 ]
 
 check_version("paddle", paddle.__version__)
-_RELEASE = (
-    tuple(map(int, paddle.__version__.split(".")[:2])) if paddle.__version__ != "0.0.0" else (99,)
-)  # built from its sources
+# built from its sources, Paddle has version 0.0.0
+_RELEASE = tuple(map(int, paddle.__version__.split(".")[:2])) if paddle.__version__ != "0.0.0" else (99,)
 
 Value = paddle.pir.Value  #: of a static program
 Group: Any = paddle.distributed.communication.group.Group

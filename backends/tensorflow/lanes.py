@@ -153,9 +153,8 @@ class AcceleratorLane(Reference):
         for places, some in _of_halves(tensors):
             wide = self._widened(some)
             product = tf.cast(wide * tf.cast(factors, wide.dtype), some[0].dtype)
-            if (
-                some[0].dtype.size > 2
-            ):  # half precision times 1 in float32 is the same to the bit; a subnormal float32 becomes 0
+            # half precision times 1 in float32 is the same to the bit; a subnormal float32 becomes 0
+            if some[0].dtype.size > 2:
                 fits = factors >= 1 if fits is None else fits
                 product = tf.raw_ops.Select(condition=fits, x=wide, y=product)
             for i, part in zip(places, parted(product, some), strict=True):

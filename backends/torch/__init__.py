@@ -53,10 +53,8 @@ class TorchBackend(Backend):
     distributed = TorchDistributed()
 
     def __init__(self) -> None:
-        self.containers, self.distributed = (
-            self.containers,
-            self.distributed,
-        )  # up to torch 2.4 Dynamo cannot read objects in a class
+        # up to torch 2.4 Dynamo cannot read objects in a class
+        self.containers, self.distributed = self.containers, self.distributed
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)

@@ -51,9 +51,8 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     if not all(map(is_dense, tensors)):
         return None
     pointers = set(map(torch.Tensor.data_ptr, tensors))
-    if (
-        len(pointers) < len(tensors) or 0 in pointers
-    ):  # the same memory twice, or no memory: empty, or zeros that are not stored
+    # the same memory twice, or no memory: empty, or zeros that are not stored
+    if len(pointers) < len(tensors) or 0 in pointers:
         return None
     if versions.has_modes() or not kernels.KINDS.keys() >= set(kinds):
         return ForeachLane(backend, dtype, looks=True)
