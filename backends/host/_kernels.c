@@ -16,7 +16,7 @@
 
 enum { BLOCK = 1 << 12 };     /* elements in one sum: short sums are right to a few ulp, in float64 too */
 enum { PART = 1 << 18 };      /* elements that a thread takes at a time, if the caller does not say */
-enum { HOLDS_GIL = 1 << 14 }; /* up to so many elements it takes longer to hand the lock over than to do the work */
+enum { HOLDS_GIL = 1 << 14 }; /* up to this many elements, handing the lock over takes longer than the work */
 enum { MOST_THREADS = 256 };
 
 /* A piece of memory: an object with a buffer, or an address and a number of elements, for which the caller vouches. */

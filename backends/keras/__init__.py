@@ -33,7 +33,7 @@ _HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # Keras calls these me
 
 
 def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = None) -> Any:
-    """Make a Keras optimizer clip by a rule, in the place of its own ``clipnorm=``.
+    """Make a Keras optimizer clip by a rule, instead of its own ``clipnorm=``.
 
     It clips after the gradients are unscaled and accumulated, and before weight decay and the update. Pass the result to
     ``model.compile``. A saved model contains the optimizer and its rule; a program that imports this module can load it.

@@ -20,7 +20,7 @@ class Record:
     variables: tuple[Any, ...] = ()
 
     def build(self, optimizer: Any, count: int) -> None:
-        """Make them in an optimizer that trains so many variables."""
+        """Make the variables, in an optimizer that trains ``count`` variables."""
         shape = () if optimizer.clip_rule.is_total else (count,)
         if not self.variables:
             of = {"shape": shape, "dtype": "float32", "aggregation": "only_first_replica"}
@@ -44,7 +44,7 @@ class FollowingLimit:
         self.variables: dict[str, Any] = {}
 
     def build(self, optimizer: Any, count: int) -> None:
-        """Make them in an optimizer that trains so many variables."""
+        """Make the variables, in an optimizer that trains ``count`` variables."""
         if self.variables:
             return
         each = count if self.adaptive.is_each else None

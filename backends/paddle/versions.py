@@ -1,4 +1,4 @@
-"""Paddle's private names, each with what is done where a version lacks it."""
+"""Paddle's private names, each with a fallback for versions without it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Parameter = _parameter()
 
 
 class _Operations:
-    """Paddle's public functions in the place of its operations: slower, for they check their arguments first."""
+    """Paddle's public functions instead of its operations: slower, because they check their arguments first."""
 
     clip, clip_, unbind = paddle.clip, paddle.Tensor.clip_, paddle.unbind
     copysign, share_data = paddle.copysign, paddle.assign

@@ -193,7 +193,7 @@ def _norm(x: Tensor, axis: int) -> Tensor:
 
 
 def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
-    """Rows of so many elements, and the rest or None."""
+    """Rows of ``row`` elements, and the rest or None."""
     count = x.shape.num_elements()
     if count is not None and count % row == 0:
         return tf.reshape(x, [-1, row]), None

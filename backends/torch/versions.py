@@ -44,7 +44,7 @@ except ImportError:  # there is no public name; without it fake tensors use the 
 _C = getattr(torch, "_C", None)
 _functorch = getattr(_C, "_functorch", None)
 _level = getattr(_functorch, "maybe_current_level", lambda: 0)  # unknown: there may be one, so the reference
-_modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # unknown likewise, so torch's own operations
+_modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # unknown: there may be one, so torch's own operations
 #: whether ``torch.export`` traces this, which keeps no library's operators; torch has the name from 2.7 on
 is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 #: whether ``torch.compile`` can trace gradclip

@@ -220,7 +220,7 @@ def _order(limit: float, wanted: float, recorded_type: float, parameters: int | 
 
 
 def order_bounds(norm: float, wanted: float, recorded_type: float, parameters: int) -> tuple[float, float]:
-    """The bounds of the p-norm of a vector with so many elements and a known norm of another order.
+    """The bounds of the p-norm of a vector with ``parameters`` elements and a known norm of another order.
 
     For p < r it is ``|g|_r <= |g|_p <= N**(1/p - 1/r) |g|_r``, by Hölder's inequality.
 

@@ -1,4 +1,4 @@
-"""A limit that follows the run, in the place of a number."""
+"""A limit that follows the run, instead of a number."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Adaptive:
         2.1
     """
 
-    follows_the_run = True  #: a rule accepts it in the place of a number
+    follows_the_run = True  #: a rule accepts it instead of a number
 
     def __init__(self, limit: Any) -> None:
         missing = [name for name in ("init", "limit", "observe") if not callable(getattr(limit, name, None))]

@@ -1,4 +1,4 @@
-"""The norm of each gradient by its name, every so many steps: which is largest, which is always zero."""
+"""The norm of each gradient by its name, every ``each`` steps: which is largest, which is always zero."""
 
 from __future__ import annotations
 
