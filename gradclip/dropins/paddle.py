@@ -81,6 +81,8 @@ class ClipGradByNorm(ClipGrad):
 
     .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
 
+    It makes new tensors, but may return a gradient itself if that is not clipped: an optimizer only reads it.
+
     Args:
         clip_norm: the limit, above 0; infinity measures only.
 
@@ -156,7 +158,7 @@ class ClipGradByGlobalNorm(ClipGrad):
 class ClipGradByValue(ClipGrad):
     r"""Clip each element between two bounds, as ``paddle.nn.ClipGradByValue`` does.
 
-    It makes new tensors, but may return a large Paddle tensor itself if that is within the bounds: an optimizer only reads it.
+    It makes new tensors, but may return a Paddle tensor itself if that is within the bounds: an optimizer only reads it.
 
     .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
 
