@@ -26,13 +26,13 @@ class Reason:
 #: the first that fits a case is its reason
 REASONS: tuple[Reason, ...] = (
     Reason(
-        "Almost half of the cases are compiled ones, where the compiler makes much the same loops of both sides and the floor "
-        "is 1: their mean is 1.3, that of the eager ones 5.4.",
+        "Almost half of the cases are compiled: there the compiler makes nearly the same loops for both sides, and the floor "
+        "is 1. Their mean is 1.3; that of the eager cases is 5.4.",
         ("* cases",),
     ),
     Reason(
-        "gradclip takes what the machine needs to move the bytes, or nearly that, as the multiples of the limit show. The "
-        "native is nearer to that than the floor supposes where its tensors fit the cache one by one.",
+        "gradclip needs little more than the time to move the bytes, as the multiples of the limit show. Where single tensors "
+        "fit into the cache, the native is nearer to the limit than the floor assumes.",
         (
             "numpy/clip_grad_norm_/resnet50",
             "numpy/clip_grad_norm_/gpt2",
@@ -42,53 +42,54 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "The limit was measured some seconds before, on a machine whose memory is up to 1.7 times as fast in some minutes as "
-        "in others. In another run these were 1.01 and 1.18 of it.",
+        "in others. In another run these cases took 1.01 and 1.18 times the limit.",
         ("torch/clip_grad_norm_/gpt2/*/float32/eager",),
     ),
     Reason(
         "The loops take as long as for one array of the size, 3.7 ms. The other millisecond goes to Python, and to code and "
-        "objects that 100 MB of gradients have driven out of the caches: 0.3 to have 161 gradients of their parameters, 0.4 to "
-        "ask what each is and where, 0.25 to make a tensor of the norm, which takes 6 us where all that is in the cache.",
+        "objects that 100 MB of gradients have driven out of the caches: 0.3 ms to read 161 gradients from their parameters, "
+        "0.4 ms to look up the type and place of each, 0.25 ms to make a tensor of the norm, which takes 6 us with a warm "
+        "cache.",
         ("paddle/ClipGradByGlobalNorm/resnet50/*/float32/eager", "paddle/clip_grad_norm_/resnet50/*/float32/eager"),
     ),
     Reason(
-        "What is right in bfloat16 is computed in float32 and rounded once: a program converts a whole tensor, which is "
-        "twice as much memory, and back. (Of Paddle there is no native for it.)",
+        "A right result in bfloat16 is computed in float32 and rounded once: a program converts the whole tensor, which takes "
+        "twice the memory, and back. (Paddle has no native for bfloat16.)",
         ("paddle/*/*/*/bfloat16/static", "tensorflow/global_norm/*/*/bfloat16/function"),
     ),
     Reason(
-        "Paddle's kernel reads, scales and writes a tensor in one operation, with a norm that is 21 ulp off at 1,024 "
-        "elements and 129 at 100,352; a right one has to be known before the tensor is scaled.",
+        "Paddle's kernel reads, scales and writes a tensor in one operation, with a norm that is 21 ulp off at 1,024 elements "
+        "and 129 at 100,352. A right norm must be known before the tensor is scaled.",
         ("paddle/ClipGradByNorm/*/*/*/eager",),
     ),
     Reason(
-        "A right norm in a program is a conversion or products of rows, their sum and a check that no square overflowed, "
-        "each an operation of its own, where the native is one; and of small gradients the time is that of the operations: "
-        "10 us for one that makes a tensor, 4 in place. LoRA's 256 take the native 26 ms; to multiply them by known numbers "
-        "takes 20, and the quickest norm, a wrong one, 14.",
+        "In a program, a right norm takes several operations: a conversion or products of rows, their sum, and a check that no "
+        "square overflowed. The native is one operation. For small gradients the number of operations decides: one that makes "
+        "a tensor takes 10 us, one in place 4. The native takes 26 ms for LoRA's 256 gradients; multiplying them by known "
+        "numbers takes 20 ms, and the fastest norm, a wrong one, 14 ms.",
         ("paddle/*Norm/*/*/*/static",),
     ),
     Reason(
-        "A factor that is right in float32 takes a conversion each way, which alone take longer than the native's one "
-        "product of bfloat16, by a factor of 8 bits. The one operation that takes both, a normalisation, fails where oneDNN "
+        "A factor that is right in float32 needs a conversion each way. These alone take longer than the native's one product "
+        "in bfloat16, by a factor of 8 bits. The only operation that takes both dtypes, a normalisation, fails where oneDNN "
         "has no more than AVX2.",
         ("tensorflow/*norm/*/*/bfloat16/function",),
     ),
     Reason(
-        "XLA writes to memory what it sums, unless a sum has at most 32 numbers. With 16 to a float64 sum an eighth of the "
-        "gradients is written, of halves a quarter, of one large tensor twice that; summed in two steps it would be a "
-        "hundredth, in twice the time.",
+        "XLA writes the terms of a sum to memory unless there are at most 32. With 16 terms in a float64 sum, it writes an "
+        "eighth of the gradients' bytes, a quarter in half precision, and twice as much for one large tensor. Sums in two "
+        "steps would write a hundredth, in twice the time.",
         ("tensorflow/global_norm/*/*/*/xla",),
     ),
     Reason(
-        "TensorFlow's operations for bounds make 0 of subnormal numbers; to keep them costs a comparison and a selection.",
+        "TensorFlow's operations for bounds turn subnormal numbers into 0; keeping them costs a comparison and a selection.",
         ("tensorflow/*clip*value/*/*/*/function", "tensorflow/*clip*value/*/*/*/xla"),
     ),
     Reason(
-        "XLA computes what has more than a few thousand numbers in a thread of its own, and to wake that takes longer than "
-        "all else: bounds for the MLP's largest tensor 117 us, and 36 if the thread is still awake. The native's six "
-        "computations wake it while Python prepares the next; gradclip looks whether all fits, and then has one computation "
-        "wake it.",
+        "XLA computes more than a few thousand numbers in a thread of its own, and waking that thread takes longest: a clip by "
+        "value of the MLP's largest tensor takes 117 us, and 36 us if the thread is still awake. The native's six computations "
+        "wake it while Python prepares the next one. gradclip checks all gradients first, and wakes it with its only "
+        "computation.",
         ("jax/clip/mlp/clipped/*/eager", "jax/keras.clipvalue/mlp/clipped/*/eager"),
     ),
     Reason(
@@ -96,24 +97,24 @@ REASONS: tuple[Reason, ...] = (
         ("jax/clip/*/*/*/jit", "jax/clip/*/*/*/donated", "jax/keras.clipvalue/*/*/*/jit"),
     ),
     Reason(
-        "Inductor makes the same loops for both sides, and TorchDynamo checks in each call that what it has read is still "
-        "so: by 283 conditions here, 231 for the native.",
+        "Inductor makes the same loops for both sides. TorchDynamo checks its guards in each call: 283 here, 231 for the "
+        "native.",
         ("torch/clip_grad_value_/*/*/*/compile",),
     ),
     Reason(
-        "A right norm of halves is summed in float64: by the compiled loops, of which the call takes 35 us. The native's "
-        "whole program, which sums in float32, takes 40; Inductor's own conversion to float64 is slower still.",
+        "A right norm in half precision is summed in float64. The call of the compiled loops takes 35 us. The native's whole "
+        "program, which sums in float32, takes 40 us; Inductor's own conversion to float64 is even slower.",
         ("torch/*/mlp/*/bfloat16/compile",),
     ),
     Reason(
-        "What a training step has just written lies in the caches of both cores, where the native's two threads find it. To "
-        "wake a second thread for a loop of 11 us takes longer.",
+        "A training step has just written the gradients into the caches of both cores, where the native's two threads find "
+        "them. For a loop of 11 us, waking a second thread takes longer.",
         ("torch/clip_grad_value_/mlp/clipped/float32/eager",),
     ),
     Reason(
-        "Nobody may look at a value here, so the check that no square overflowed or vanished is part of the program, and a "
-        "branch to the careful norm. XLA does some work in each call for every sum, in a branch that is not taken too; and a "
-        "branch by itself, whatever is in it, takes 1.1 of the 11 ms of ResNet-50's gradients, each by its own norm.",
+        "A compiled program cannot read a value, so it contains the check that no square overflowed or vanished, and a branch "
+        "to the careful norm. In each call XLA does some work for every sum, even in a branch that is not taken. A branch "
+        "alone takes 1.1 of the 11 ms for ResNet-50's gradients, each clipped by its own norm.",
         ("tensorflow/*/function", "jax/*/jit", "jax/*/donated", "torch/*/compile"),
     ),
     Reason(
@@ -121,13 +122,13 @@ REASONS: tuple[Reason, ...] = (
         ("*/ClipGradByValue/*/clipped", "*/clip*value/tensor/clipped", "jax/*clip*/tensor/clipped/*/eager"),
     ),
     Reason(
-        "Half of the time are questions, eight for each of 2,000 gradients, whether all are what the loops are for; the "
-        "native asks none.",
+        "Half of the time goes to eight checks for each of 2,000 gradients, whether the loops can clip it; the native checks "
+        "nothing.",
         ("torch/clip_grad_value_/vectors/*/float32/eager",),
     ),
     Reason(
-        "A few microseconds of finding the backend, checking and making a rule, for gradients of which the whole clip takes "
-        "tens.",
+        "A few microseconds go to finding the backend, the checks and making a rule, where the whole clip takes tens of "
+        "microseconds.",
         ("numpy/*/mlp", "paddle/*/mlp", "tensorflow/*/mlp", "jax/*/mlp", "torch/*/mlp", "tensorflow/clip_by_value/*/*/*/eager"),
     ),
 )

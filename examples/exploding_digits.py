@@ -1,4 +1,4 @@
-"""Shared code of the runs with exploding steps: handwritten digits; some batches are far too large or not finite."""
+"""Shared code of the runs with exploding steps: batches of handwritten digits, some far too large or not finite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import gradclip
 from gradclip import limits
 from gradclip.rule import Rule
 
-SPOILT = {37: 300.0, 51: math.nan}  #: step modulo 100 -> the factor of its images
+SPOILT = {37: 300.0, 51: math.nan}  #: step modulo 100 -> the factor by which its images are multiplied
 
 
 def following(rule: Rule) -> Rule:
@@ -23,7 +23,7 @@ def following(rule: Rule) -> Rule:
 
 
 def batches(steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of 64 images, 64 pixels each between 0 and 1, and their digits; two in a hundred batches are spoilt."""
+    """Yield batches of 64 images (64 pixels each, between 0 and 1) and their digits; two in a hundred batches are spoilt."""
     digits, rng = load_digits(), np.random.default_rng(0)
     images, labels = (digits.data / 16).astype("float32"), digits.target.astype("int64")
     for step in range(steps):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import gradclip
-from gradclip.dialects import torch  # the meaning of the clip; it imports nothing of PyTorch
+from gradclip.dialects import torch  # PyTorch's conventions; this does not import PyTorch
 
 
 def main(steps: int = 200) -> list[float]:

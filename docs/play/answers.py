@@ -1,6 +1,6 @@
-"""What the page asks gradclip: which rules there are, and what one of them does to some gradients.
+"""Answers for the page: which rules there are, and what one of them does to some gradients.
 
-A question and an answer are JSON. Numbers are texts in them, because JSON has neither NaN nor infinities.
+Questions and answers are JSON. Numbers in them are strings, because JSON has neither NaN nor infinities.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["answer", "catalogue"]
 gradclip.register("lists", lists.ListBackend)
 
 ORDER = ("torch", "tensorflow", "keras", "paddle", "optax")
-NO_EFFECT = {"foreach", "name", "group_name", "use_norm"}  # of a rule: they change nothing, or are refused
+NO_EFFECT = {"foreach", "name", "group_name", "use_norm"}  # arguments that change nothing here, or are refused
 NAMES = {
     name: value
     for value, names in ((math.nan, "nan NaN"), (math.inf, "inf Infinity"), (None, "null"))
@@ -68,7 +68,7 @@ def _function(rule: str) -> Any:
 
 
 def answer(question: str) -> str:
-    """The norms, the coefficients, the clipped gradients and the call in other words; or the text of an error.
+    """The norms, the coefficients, the clipped gradients and the same call in every framework; or the text of an error.
 
     Args:
         question: JSON: ``{"rule": "torch.clip_grad_norm", "arguments": {"max_norm": "1.0"}, "gradients": ["[3, 4]"],
@@ -116,7 +116,7 @@ def _answer(rule: str, arguments: Mapping[str, str], gradients: Sequence[str], p
 
 
 def _words(call: str, said: Explanation) -> list[dict[str, str]]:
-    """The same call in every framework's words, that of the rule's own framework among them."""
+    """The same call in every framework's words, the rule's own framework included."""
     return [
         {
             "framework": same.framework,
@@ -129,7 +129,7 @@ def _words(call: str, said: Explanation) -> list[dict[str, str]]:
 
 
 def _own(text: str) -> str:
-    """The native's call."""
+    """The native's call that a text stands for."""
     call = find(text)
     if call.api.keyword:
         return call.api.names[0].replace("=", f"={call.arguments[call.api.keyword]}")
@@ -152,7 +152,7 @@ def _tensor(name: str, text: str) -> lists.Tensor | None:
 
 
 def _value(name: str, text: str, hint: str = "a number, inf, nan, True, False, None, or a list of these.") -> Any:
-    """A literal of Python or of JSON."""
+    """Read a literal of Python or of JSON."""
     try:
         return _literal(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError):
@@ -179,7 +179,7 @@ def _after(grads: Sequence[Any], form: Any = None) -> list[str]:
 
 
 def _each(found: Any, form: Any = None) -> Any:
-    """One text, one for each gradient, or None."""
+    """One string, one for each gradient, or None."""
     return [_text(x, form) for x in found] if isinstance(found, list) else None if found is None else _text(found, form)
 
 

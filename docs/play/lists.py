@@ -1,7 +1,6 @@
-"""Tensors of Python floats, and gradclip's backend for them: NumPy is not in the browser.
+"""Tensors of Python floats, and gradclip's backend for them: the page loads no NumPy.
 
-Pyodide's package brings Python alone. Each operation goes over the elements one by one, which is fast enough for what a page
-shows.
+Each operation goes over the elements one by one, which is fast enough for what a page shows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Place = tuple[int, ...]
 
 
 class Tensor:
-    """``Tensor([3.0, 4.0])``: float64 values, kept in a flat list; what a comparison gives has the dtype bool.
+    """A tensor in a flat list of Python floats: of float64, or of bool as the result of a comparison.
 
     Args:
         values: a number, or nested lists of numbers of equal lengths.
@@ -28,7 +27,7 @@ class Tensor:
 
     Raises:
         ValueError: for lists of unequal lengths.
-        TypeError: for what is no number.
+        TypeError: for a value that is no number.
 
     >>> Tensor([[3.0], [4.0]]) * Tensor([1.0, 10.0])
     Tensor([[3.0, 30.0], [4.0, 40.0]])
@@ -50,14 +49,14 @@ class Tensor:
         return _nested(self.shape, iter(self.values))
 
     def at(self, place: Place) -> float:
-        """The element at a place of a larger shape, to which this one is broadcast."""
+        """The element at an index of a larger shape, to which this tensor is broadcast."""
         index = 0
         for i, length in zip(place[len(place) - len(self.shape) :], self.shape, strict=True):
             index = index * length + (i if length > 1 else 0)
         return self.values[index]
 
     def __getitem__(self, keys: Any) -> Tensor:
-        """Indexing by ``...``, ``:``, None and whole numbers."""
+        """Index by ``...``, ``:``, None and integers."""
         given = keys if isinstance(keys, tuple) else (keys,)
         given = given if ... in given else (*given, ...)
         rest = [slice(None)] * (len(self.shape) - sum(key is not None and key is not ... for key in given))
@@ -115,7 +114,7 @@ class Tensor:
 
 
 class ListBackend(Backend):
-    """What gradclip asks of a framework, each in a line or two."""
+    """The primitives that gradclip asks of a framework, each in a line or two."""
 
     name = "lists"
 
@@ -158,7 +157,7 @@ class ListBackend(Backend):
 
 
 def each(function: Callable[..., float], *operands: Any, dtype: str = "float64") -> Tensor:
-    """A function of each element, the operands broadcast to one shape."""
+    """Apply a function to each element of the operands, which are broadcast to one shape."""
     tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in operands]
     shape = _broadcast([x.shape for x in tensors])
     return Tensor.of(shape, [function(*(x.at(place) for x in tensors)) for place in _places(shape)], dtype)
@@ -178,7 +177,7 @@ def _places(shape: Place) -> Iterator[Place]:
 
 
 def _reduced(function: Callable[[list[float]], float], x: Tensor, axes: Place | None) -> Tensor:
-    """The values along the axes as one; each axis stays, of length one, and None leaves none."""
+    """Reduce the values along axes, which stay with length 1; None reduces all values to a 0-d tensor."""
     if axes is None:
         return Tensor.of((), [function(x.values)])
     gone = {axis % len(x.shape) for axis in axes}
@@ -205,7 +204,7 @@ def _nested(shape: Place, values: Iterator[float]) -> Any:
     return [_nested(shape[1:], values) for _ in range(shape[0])] if shape else next(values)
 
 
-# ---- what Python's floats raise an error for, IEEE 754 has a value for ---------------------------------------------------
+# ---- IEEE 754's results where Python's floats raise an error --------------------------------------------------------------
 
 
 def _quotient(x: float, y: float) -> float:

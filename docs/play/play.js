@@ -1,5 +1,5 @@
-// The playable page: asks the worker, in which gradclip runs, and shows what it answers. The address holds the question.
-// It is no module, because a browser runs no module from a file, and this script has to say so.
+// The playable page: it asks the worker, in which gradclip runs, and shows the answer. The address contains the question.
+// It is no module, because a browser runs no module from a file, and this script must tell the reader so.
 
 const WORDS = {
   en: {
@@ -14,7 +14,7 @@ const WORDS = {
     python: "正在加载 Python（13 MB，只需一次）…", gradclip: "正在加载 gradclip …", rule: "规则", more: "参数",
     gradients: "梯度", params: "模型参数", add: "添加梯度", remove: "删除", norm: "范数", coefficient: "裁剪系数",
     result: "结果", gradient: "梯度", formula: "公式", none: "无：按值裁剪", words: "同一个调用在各框架里的写法",
-    exact: "完全相同", "within rounding": "只差舍入", "no native equivalent": "框架没有：用 gradclip", "this call": "即此调用",
+    exact: "完全相同", "within rounding": "只差舍入", "no native equivalent": "没有对应的原生函数：用 gradclip", "this call": "就是这个调用",
     where: "其中", disk: "浏览器不能从本地文件运行 Python，请用服务器打开站点的文件夹：python -m http.server",
     failed: "Python 加载失败。",
   },
@@ -34,13 +34,13 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-// code that may break where its names do
+// code that may wrap after "." and "("
 const code = text => element("code", {}, ...text.split(/(?<=[.(])/).flatMap(part => [part, element("wbr")]));
 
 // text in which ``x`` is code
 const prose = text => text.split("``").map((part, i) => (i % 2 ? element("code", {}, part) : part));
 
-// ---- the question, and the address that holds it -----------------------------------------------------------------------
+// ---- the question, and the address that contains it --------------------------------------------------------------------
 
 function read() {
   const query = new URLSearchParams(location.search);
@@ -72,7 +72,7 @@ function ask(rule = state.rule) {
   write();
 }
 
-// ---- what is given -----------------------------------------------------------------------------------------------------
+// ---- the input ---------------------------------------------------------------------------------------------------------
 
 const given = element("form", { className: "play-given", onsubmit: event => event.preventDefault() });
 const got = element("div", { className: "play-got" });
@@ -126,7 +126,7 @@ function form() {
   );
 }
 
-// ---- what is got -------------------------------------------------------------------------------------------------------
+// ---- the answer --------------------------------------------------------------------------------------------------------
 
 function number(label, text, exact, name) {
   return element("div", { className: "play-number" }, element("span", {}, label), element("output", { name, title: exact ?? "" }, text));

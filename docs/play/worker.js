@@ -1,8 +1,8 @@
-// Runs Python beside the page, so that the page never stands still. It loads everything from its own folder.
+// Runs Python in a worker, so that the page stays responsive. It loads everything from its own folder.
 
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
-// for these Pyodide waits without end where they are missing
+// Pyodide waits forever if one of these is missing
 const WAITED_FOR = ["pyodide.asm.wasm", "python_stdlib.zip"];
 const at = name => new URL(name, import.meta.url).href;
 

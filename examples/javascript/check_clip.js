@@ -2,7 +2,7 @@
 "use strict";
 const fs = require("node:fs");
 
-// ---- what is put to the test ------------------------------------------------------------------------------------------
+// ---- the function under test ------------------------------------------------------------------------------------------
 
 const claims = new Set(["float32", "several", "none", "empty", "scalar", "extreme", "subnormal", "functional"]);
 
@@ -20,7 +20,7 @@ function number(text) { // "-0x1.8p+1", "inf", "-inf" or "nan"
   const [, sign, word, whole, fraction = "", exponent] = /^(-?)(?:(inf|nan)|0x(\d)\.?([0-9a-f]*)p([+-]\d+))$/.exec(text);
   if (word) return word === "nan" ? NaN : sign ? -Infinity : Infinity;
   const digits = [whole, ...fraction].reduceRight((sum, digit) => (sum / 16) + parseInt(digit, 16), 0);
-  const half = Math.trunc(Number(exponent) / 2); // 2 ** -1074 in one step would be right, the digits times it would not
+  const half = Math.trunc(Number(exponent) / 2); // in two steps: digits * 2 ** -1074 would not be exact
   return (sign ? -1 : 1) * digits * 2 ** half * 2 ** (Number(exponent) - half);
 }
 
