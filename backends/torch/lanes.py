@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,9 +26,7 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter}  # tensor types without behaviour of
 _PIECE = 1 << 18  # elements that the reference converts to float64 at a time
 
 
-def is_on_host(x: Tensor) -> bool:
-    """Whether a value can be read without synchronisation."""
-    return bool(x.is_cpu)
+is_on_host = operator.attrgetter("is_cpu")  # a value there can be read without synchronisation
 
 
 def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
@@ -48,7 +47,7 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     if is_fake or not all(map(is_on_host, tensors)):
         is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values for a norm
         return ForeachLane(backend, dtype) if is_one_kind and _can_be_written(tensors) else None
-    if not all(map(is_dense, tensors)):
+    if not _can_be_written(tensors):
         return None
     pointers = set(map(torch.Tensor.data_ptr, tensors))
     # the same memory twice, or no memory: empty, or zeros that are not stored
