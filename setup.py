@@ -1,4 +1,4 @@
-"""The compiled loops. All else stands in pyproject.toml, whose table for extensions setuptools still calls an experiment."""
+"""The compiled loops. All else is in pyproject.toml; setuptools still calls its table for extensions experimental."""
 
 import os
 import sysconfig
@@ -6,9 +6,9 @@ import sysconfig
 from setuptools import Extension, setup
 
 IS_WINDOWS = sysconfig.get_platform().startswith("win")
-# a Python without a global lock has no stable interface, and would take one for an extension that does not say otherwise
+# a free-threaded Python has no stable ABI, and turns its global lock on for an extension that does not declare otherwise
 IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
-# a wheel for where none with loops fits; without it the install would look for a compiler there
+# a wheel for platforms without a wheel with loops; without it, an install there would look for a compiler
 IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))
 
 setup(
@@ -18,10 +18,10 @@ setup(
             ["backends/host/_kernels.c"],
             depends=["backends/host/_loops.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
-            # without the second the choices in the loops are branches; the third, so that two builds are the same to the bit
+            # -fno-trapping-math: selects instead of branches in the loops; -g0: two builds are the same to the bit
             extra_compile_args=[] if IS_WINDOWS else ["-O3", "-fno-trapping-math", "-g0", "-pthread"],
             extra_link_args=[] if IS_WINDOWS else ["-pthread"],
-            optional=True,  # where it cannot be built gradclip has other ways
+            optional=True,  # gradclip works without it, if it cannot be built
             py_limited_api=True,
         )
     ]

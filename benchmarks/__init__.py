@@ -7,5 +7,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# The gradclip beside this package has no compiled loops: what is measured is the one that is installed.
+# The gradclip beside this package has no compiled loops: the installed one is measured.
 sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != ROOT]

@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 
 class UsageError(Exception):
-    """Arguments that cannot be meant."""
+    """Invalid arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--accuracy", action="store_true", help="only the errors of norms (a run without --only has them too)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where the gradients are (default: %(default)s)")
     add("--seconds", type=_positive, help="how long to time each case (default: 1; 0.1 with --quick)")
-    add("--rounds", type=_positive, help="at most so many rounds for each case (default: 400)")
+    add("--rounds", type=_positive, help="the most rounds for each case (default: 400)")
     add("--patience", type=_positive, default=900.0, help="seconds after which a case is given up (default: %(default)g)")
     add("--check", action="store_true", help="end with 1 if a floor is missed")
     add("--json", metavar="FILE", type=Path, help="write everything that was measured")
@@ -110,7 +110,7 @@ def _options(chosen: argparse.Namespace) -> Options:
 
 
 def _measured(chosen: argparse.Namespace) -> tuple[Outcome, bool]:
-    """What there is to say, and whether it is all of it."""
+    """The outcome, and whether the run was complete."""
     options = _options(chosen)
     parts = [] if chosen.accuracy else [options]
     if chosen.accuracy or not chosen.only:
@@ -136,7 +136,7 @@ def _measured(chosen: argparse.Namespace) -> tuple[Outcome, bool]:
 
 
 def _again(chosen: argparse.Namespace, outcome: Outcome) -> None:
-    """Time once more what is below a floor: in a quick run something else may have had the machine just then."""
+    """Time the cases below a floor again: during a quick run, something else may have used the machine."""
     keys = {case["key"] for case in outcome.compared}
     names = [miss.name for miss in missed(outcome, QUICK_FLOORS) if miss.name in keys]
     if names:

@@ -1,4 +1,4 @@
-"""How far norms are from the exact ones, at the worst over a set of distributions and sizes: gradclip's and the native's."""
+"""The largest errors of gradclip's and the native's norms, over a set of distributions and sizes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gradclip.dialects import torch as dialect
 
 __all__ = ["DISTRIBUTIONS", "DTYPES", "ORDERS", "Exact", "layouts", "worst"]
 
-#: by distribution, dtype and size the exact norm of each order: it is the same however the numbers are divided, and traced
+#: the exact norm of each order, by distribution, dtype and size; the division into tensors and tracing do not change it
 Exact = dict[tuple[str, str, int], dict[float, float]]
 
 ORDERS = (1.0, 2.0, 3.0, math.inf)
 DTYPES = ("float32", "float16", "bfloat16")
 DRAWN = 2**22  #: numbers drawn; longer arrays repeat them
-MANY, MANY_TRACED = 2000, 20  #: tensors; every one is compiled for by itself, which takes minutes for thousands
+MANY, MANY_TRACED = 2000, 20  #: tensors; each is compiled separately, which takes minutes for thousands
 
 
 def _drawn(draw: Callable[[np.random.Generator, int], Any]) -> Callable[[int], np.ndarray]:
@@ -67,13 +67,13 @@ def layouts(mode: str, quick: bool) -> Iterator[tuple[int, int]]:
 
 
 def worst(subject: Subject, mode: str, quick: bool, known: Exact, report: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The worst cases of one mode: for each dtype and order, of each side, how many ulp of float32 and where.
+    """The worst cases of one mode: for each dtype, order and side, the error in ulp of float32, and where.
 
     Args:
         subject: the framework.
         mode: eager, or a way to trace.
         quick: with fewer elements.
-        known: what is known so far of this framework, which is added to.
+        known: the exact norms that are known so far; it adds to them.
         report: told of each step.
     """
     for dtype in DTYPES[:1] if quick and mode != EAGER else DTYPES:
@@ -135,7 +135,7 @@ def _calls(
 
 
 def _note(entry: dict[str, Any], side: str, call: Callable[[], Any], subject: Subject, want: float, where: str) -> None:
-    """Keep what is worse than anything before."""
+    """Keep an error that is larger than all before."""
     try:
         result = call()
         error = exact.ulps(float(result if isinstance(result, float) else subject.read(result)), want)

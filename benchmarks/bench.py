@@ -22,12 +22,12 @@ WIDTH = {"float32": 4, "bfloat16": 2}
 
 
 class Bench:
-    """A framework, with one set of gradients after the other."""
+    """Measures the cases of a framework, with one set of gradients at a time."""
 
     def __init__(self, subject: Subject, measure: Callable[[], Rates | None], budget: Budget, quick: bool) -> None:
         self.subject, self.measure, self.budget, self.sets = subject, measure, budget, chosen(quick)
         self.rates: Rates | None = None
-        self.probed = ""  #: the set before which they were measured
+        self.probed = ""  #: the set before which the rates were measured
         self.functions = {function.name: function for function in subject.functions()}
         self.cache = machine.cache()
         self.sample: Sample | None = None
@@ -122,7 +122,7 @@ class Bench:
         return self.subject.writes(function, key.mode) and (key.clipped == CLIPPED or key.mode == DONATED)
 
     def restore(self) -> None:
-        """The gradients as they were made."""
+        """Give the gradients their first values again."""
         if self.sample is not None:
             self.subject.restore(self.sample)
 

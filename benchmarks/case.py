@@ -14,7 +14,7 @@ __all__ = [
     "Function", "Key", "Kind", "Maker", "Norms", "limit", "matches",
 ]  # fmt: skip
 
-EAGER, DONATED = "eager", "donated"  #: two of the modes: not traced; traced, and the gradients given away
+EAGER, DONATED = "eager", "donated"  #: two of the modes: not traced; traced, and the gradients donated
 UNCLIPPED, CLIPPED = "unclipped", "clipped"  #: whether the gradients are above the limit
 MEASURED = "measured"  #: for a function that only takes the norm
 SIDES = ("native", "gradclip")
@@ -48,7 +48,7 @@ class Key:
 
     @staticmethod
     def parse(text: str) -> Key:
-        """The key of which ``text`` is the name."""
+        """The key with the name ``text``."""
         return Key(*text.split("/"))
 
 
@@ -67,7 +67,7 @@ class Function:
     grads: Callable[[Any], Iterable[Any]] = list  #: the gradients in its result, if it is not in place
 
     def states(self) -> tuple[str, ...]:
-        """Whether the gradients are above the limit."""
+        """The states to time: gradients below and above the limit, or only measured."""
         return (MEASURED,) if self.kind is Kind.NORM else (UNCLIPPED, CLIPPED)
 
 

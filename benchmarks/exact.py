@@ -1,4 +1,4 @@
-"""Norms as they are, in float64, and how far a norm is from that. Of NumPy arrays; nothing is imported from gradclip."""
+"""Exact norms of NumPy arrays, in float64, and the errors of other norms. It imports nothing from gradclip."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def total(each: Iterable[float], order: float = 2.0) -> float:
 
 
 def norms(arrays: Iterable[np.ndarray]) -> Norms:
-    """Of each array, one after the other."""
+    """The norms of arrays, one array at a time."""
     known = [(norm(x), x.size, norm(x, math.inf)) for x in arrays]
     each, sizes, largest = zip(*known, strict=True)
     return Norms(each, sizes, max(largest))
 
 
 def implied(kind: Kind, before: Norms, limit: float, after: Iterable[np.ndarray]) -> float:
-    """How far, in ulp of float32, the norm is that gradients must have been clipped by, at the worst.
+    """The largest error, in ulp of float32, of the norms that the clip must have used.
 
-    What was clipped to a limit has that norm; where it has another, it was divided by a norm that is wrong in the same ratio.
+    Gradients clipped to a limit have that norm. If not, the clip divided by a norm that is wrong by the same ratio.
     """
     got = [norm(x) for x in after]
     if kind is Kind.GLOBAL:

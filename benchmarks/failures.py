@@ -1,4 +1,4 @@
-"""What failed, in a line."""
+"""A failure, in one line."""
 
 from __future__ import annotations
 

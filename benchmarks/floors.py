@@ -53,7 +53,7 @@ class Miss:
         return f"{'at least' if self.floor.at_least else 'at most'} {self.floor.bound:g} ({self.floor.what})"
 
 
-#: of a full run
+#: the floors of a full run
 FLOORS: tuple[Floor, ...] = (
     Floor("no eager case is slower", 0.9, ("*/eager",)),
     Floor("geometric mean of the eager cases", 3.0, ("*/eager",), "mean"),
@@ -97,7 +97,7 @@ def _failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def _values(floor: Floor, outcome: Outcome) -> Iterator[tuple[str, float, float]]:
-    """Names and values, and what these can be at best: a ratio is not known better than its interval says."""
+    """Names, values, and the best that each value can be: for a ratio, the upper end of its interval."""
     cases = [case for case in outcome.cases if matches(Key.parse(case["key"]), floor.only)]
     compared = [case for case in cases if "ratio" in case]
     if floor.quantity == "ratio":

@@ -54,11 +54,11 @@ class Rates:
 
 
 def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float) -> Rates | None:
-    """The best of a framework's own loops over memory and, in so many threads, of NumPy's and gradclip's.
+    """The best rates of a framework's own loops over memory, and of NumPy's and gradclip's in several threads.
 
     Args:
-        own: the framework's, by the names of the fields of :class:`Rates`, of ``elements`` float32 numbers.
-        threads: as many as the framework uses on the host; 0 where the gradients are not there.
+        own: the framework's loops over ``elements`` float32 numbers, by the names of the fields of :class:`Rates`.
+        threads: as many as the framework uses on the host; 0 if the gradients are on another device.
         elements: more than the caches hold.
         seconds: for each loop.
 
@@ -75,7 +75,7 @@ def measure(own: Mapping[str, Call], threads: int, elements: int, seconds: float
 
 @contextlib.contextmanager
 def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
-    """Loops over memory, each in so many threads, without the interpreter's lock."""
+    """Loops over memory, each in ``threads`` threads, without the interpreter's lock."""
     source, target = (arrays.new((elements,), np.float32) for _ in range(2))
     source[...] = target[...] = 1
     length = elements // threads // ROW * ROW
@@ -135,7 +135,7 @@ def describe() -> dict[str, Any]:
         "cache": cache(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "huge pages": chosen or "none",
-        "load": os.getloadavg()[0],  # of others, where this is called first
+        "load": os.getloadavg()[0],  # of other programs, if this is called first
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "gradclip": " ".join(filter(None, (gradclip.__version__, _commit()))),

@@ -18,7 +18,7 @@ SETTLES = 0.02  #: seconds in which a framework's own threads free memory
 
 # glibc's, from malloc.h
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-MOST_MMAP_THRESHOLD = 32 * 2**20  #: to which it grows by itself, with the blocks that are freed
+MOST_MMAP_THRESHOLD = 32 * 2**20  #: glibc raises the threshold up to this when blocks are freed
 
 
 def can_measure() -> bool:
@@ -31,10 +31,10 @@ def can_measure() -> bool:
 
 
 def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> int:
-    """The bytes that the process holds at its most while it calls, results included, beyond those before.
+    """The peak memory of the process during a call, results included, minus the memory before it, in bytes.
 
     Args:
-        call: called twice: first so that it leaves no memory with the allocator, which would not be seen when it is used again.
+        call: called twice; the second call is measured. Before it, the allocator gives its free memory back to the system.
         restore: undoes what a call did.
     """
     with _nothing_kept():
@@ -44,7 +44,7 @@ def peak(call: Callable[[], Any], restore: Callable[[], Any] | None = None) -> i
             gc.collect()
             time.sleep(SETTLES)
             _glibc("malloc_trim", 0)
-            (PROCESS / "clear_refs").write_text("5")  # resets VmHWM to what is held now
+            (PROCESS / "clear_refs").write_text("5")  # resets VmHWM to the present memory
             before = _status("VmRSS:")
             result = call()
             most = _status("VmHWM:")
@@ -65,7 +65,7 @@ def of_numpy(call: Callable[[], Any]) -> int:
 
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
-    """With an allocator that takes every block from the system and returns it when freed."""
+    """Make the allocator take every block from the system, and return it when it is freed."""
     _glibc("mallopt", MMAP_THRESHOLD, 2**16)
     _glibc("mallopt", TRIM_THRESHOLD, 0)
     try:

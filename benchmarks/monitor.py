@@ -1,9 +1,9 @@
-"""What a monitor adds to a clip of many small gradients: ``python -m benchmarks.monitor [--gradients 2000] [--seconds 5]``.
+"""A monitor's cost beside a clip of many small gradients: ``python -m benchmarks.monitor [--gradients 2000] [--seconds 5]``.
 
-Each clip and the ``update`` after it are timed by themselves, in turn, so that what else runs on the machine slows both. A
-block is a hundred steps, of which the last brings the norms to the host; shown are the medians of the blocks. It ends with 1
-above two per cent. With --launches it counts instead what a monitor runs in a step of PyTorch, on CUDA where there is a device,
-and ends with 1 above one operation.
+Each clip and the ``update`` after it are timed separately, in turn, so that other work on the machine slows both. A block is a
+hundred steps; the last one copies the norms to the host. It prints the medians of the blocks, and exits with 1 above two per
+cent. With --launches it counts instead the operations that a monitor runs in a step of PyTorch, on CUDA if there is a device,
+and exits with 1 above one operation.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def tensors(framework: str, count: int) -> list[Any]:
 
 
 def wait_for(grads: list[Any]) -> None:
-    """Return when these are there: JAX gives a result before it is computed."""
+    """Wait for the values of these gradients: JAX returns a result before it is computed."""
     for x in grads:
         if hasattr(x, "block_until_ready"):
             x.block_until_ready()
 
 
 def block(grads: list[Any], clip_by: Callable[..., Any], monitor: gradclip.Monitor, steps: int = 100) -> tuple[float, float]:
-    """The seconds of a clip and of an ``update``, each the mean of so many steps."""
+    """The seconds of a clip and of an ``update``, each the mean of ``steps`` steps."""
     rule = dialect.clip_grad_norm(1e9)  # nothing is scaled, so nothing has to be restored
     clips = updates = 0.0
     for _ in range(steps):
@@ -66,7 +66,7 @@ def cost(framework: str, count: int, seconds: float) -> tuple[float, float]:
 
 
 def operations(count: int, steps: int = 1000) -> float:
-    """How many operations a monitor runs in a step, in the mean, its transfers included; views are none."""
+    """The mean number of operations that a monitor runs in a step, transfers included, without views."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 

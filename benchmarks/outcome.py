@@ -1,4 +1,4 @@
-"""Everything that was measured: as data, to a file and back."""
+"""All measurements of a run: as data, and in a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Entry = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """What a run measured; every entry as the worker sent it."""
+    """The measurements of a run; every entry as the worker sent it."""
 
     machine: Entry = field(default_factory=dict)
     frameworks: dict[str, Entry] = field(default_factory=dict)  #: versions, notes, rates, threads; or why it was "skipped"
@@ -28,7 +28,7 @@ class Outcome:
 
     @staticmethod
     def of_this_machine() -> Outcome:
-        """Nothing measured yet."""
+        """An outcome without measurements."""
         return Outcome(machine.describe())
 
     @property
@@ -42,14 +42,14 @@ class Outcome:
         return sorted((case for case in self.compared if case["ratio"] < 1), key=lambda case: float(case["ratio"]))
 
     def write(self, path: Path) -> None:
-        """As JSON; numbers that JSON lacks by their names."""
-        part = path.with_name(f"{path.name}.part")  # whoever interrupts finds the old file or the new one, and no half of it
+        """Write JSON, with names for the numbers that JSON lacks."""
+        part = path.with_name(f"{path.name}.part")  # an interruption leaves the old file or the new one, not half of it
         part.write_text(json.dumps(_named(asdict(self)), indent=1, allow_nan=False) + "\n")
         part.replace(path)
 
     @staticmethod
     def read(paths: Sequence[Path]) -> Outcome:
-        """What was written; of several files a later one's cases stand for an earlier one's."""
+        """Read files; the cases of a later file replace those of an earlier one."""
         outcomes = [Outcome(**_numbers(json.loads(path.read_text()))) for path in paths]
         sources = dict.fromkeys(outcome.machine.get("gradclip", "of an unknown version") for outcome in outcomes)
         merged = outcomes[0]
@@ -68,7 +68,7 @@ def mean(cases: Iterable[Entry]) -> float:
 
 
 def replaced(earlier: list[Entry], later: list[Entry], names: tuple[str, ...]) -> list[Entry]:
-    """The entries of two runs, those of the later instead of what has the same names in the earlier."""
+    """The entries of two runs; a later entry replaces an earlier one with the same names."""
     by_name = {tuple(entry[name] for name in names): entry for entry in [*earlier, *later]}
     return list(by_name.values())
 

@@ -37,7 +37,7 @@ def draw(outcome: Outcome, path: Path) -> None:
 
 
 def _panel(panel: Any, outcome: Outcome, dtype: str, sets: list[str], labels: list[Row], first: bool) -> None:
-    """One dtype: rows of functions, and two columns a set."""
+    """One dtype: rows of functions, and two columns for each set."""
     cells = _ratios(outcome, dtype, sets, labels)
     shades = [[math.nan if ratio is None else math.log(ratio) for ratio in row] for row in cells]
     bound = math.log(MOST)
@@ -61,7 +61,7 @@ def _panel(panel: Any, outcome: Outcome, dtype: str, sets: list[str], labels: li
 
 
 def _lines(panel: Any, sets: list[str], labels: list[Row]) -> None:
-    """Between sets, and between frameworks."""
+    """Draw lines between sets, and between frameworks."""
     for i in range(1, len(sets)):
         panel.axvline(len(STATES) * i - 0.5, color="0.6", linewidth=0.7)
     for y in range(1, len(labels)):

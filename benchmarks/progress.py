@@ -13,7 +13,7 @@ __all__ = ["Shown", "shown"]
 
 
 class Shown(Progress):
-    """Progress to be entered and left: lines."""
+    """Progress as lines, in a ``with`` statement."""
 
     def __enter__(self) -> Shown:
         return self

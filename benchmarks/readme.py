@@ -15,14 +15,14 @@ from benchmarks.report import failures, machine_lines, means, ulps
 __all__ = ["README", "rows", "tables", "written"]
 
 README = Path(__file__).with_name("README.md")
-TABLES, NOT_AHEAD = "last full run", "not ahead"  #: what stands between marks
+TABLES, NOT_AHEAD = "last full run", "not ahead"  #: the names of the marks
 
 Entry = dict[str, Any]
 Row = tuple[str, str, str]  #: framework, function, mode
 
 
 def written(text: str, outcome: Outcome) -> str:
-    """A text with the tables, and the list of what is not ahead, each between its two marks.
+    """A text with the tables, and with the list of cases that are not ahead, each between its two marks.
 
     Raises:
         ValueError: if the marks are not there.
@@ -59,13 +59,13 @@ def tables(outcome: Outcome) -> str:
 
 
 def rows(outcome: Outcome) -> list[Row]:
-    """What the tables and the picture have a row for, in the order of the run."""
+    """The rows of the tables and of the picture, in the order of the run."""
     keys = (Key.parse(case["key"]) for case in outcome.cases)
     return list(dict.fromkeys((key.framework, key.function, key.mode) for key in sorted(keys, key=_place(outcome))))
 
 
 def _place(outcome: Outcome) -> Callable[[Key], tuple[int, ...]]:
-    """Of a key in the tables: sets and dtypes are columns, so that the order of the run is not that of the rows."""
+    """The sort key of the rows: sets and dtypes are columns, so the order of the run is not the order of the rows."""
     seen: dict[str, int] = {}
     for case in outcome.cases:
         key = Key.parse(case["key"])

@@ -145,7 +145,7 @@ def not_ahead(outcome: Outcome, reasons: tuple[Reason, ...] = REASONS) -> str:
 
 
 def _found(outcome: Outcome) -> dict[str, tuple[list[str], bool]]:
-    """By name what there is to say, and whether it is no more than the noise of the measurement."""
+    """Case -> its remarks, and whether they are no more than the noise of the measurement."""
     cases = {case["key"]: case for case in outcome.compared}
     found = {case["key"]: ([_ratio(case)], bool(case["high"] >= 1)) for case in outcome.behind}
     for miss in missed(outcome, FLOORS):

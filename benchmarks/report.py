@@ -21,7 +21,7 @@ HEADER = ("native ms", "gradclip ms", "ratio", "99 % within", "x limit", "memory
 
 
 def text(outcome: Outcome) -> str:
-    """Everything, for reading."""
+    """The complete report."""
     parts = [list(machine_lines(outcome))]
     by_framework: dict[str, list[Row]] = {}
     for case in outcome.cases:
@@ -56,7 +56,7 @@ def machine_lines(outcome: Outcome) -> Iterator[str]:
 
 
 def verdict(misses: Sequence[Miss], floors: int, without: int) -> str:
-    """What ``--check`` found; of some floors there may be no case."""
+    """The result of ``--check``; some floors may have no case."""
     lines = [f"MISSED: {miss}" for miss in misses]
     if misses:
         found = len({miss.floor for miss in misses})
@@ -83,7 +83,7 @@ def failures(outcome: Outcome) -> Iterator[str]:
     seen: dict[tuple[str, str], list[str]] = {}
     for entry in outcome.cases:
         for side, why in entry["failures"].items():
-            why = why.replace(f"{Path(__file__).parents[1]}{os.sep}", "")  # of a file that the message names
+            why = why.replace(f"{Path(__file__).parents[1]}{os.sep}", "")  # in the path of a file that the message names
             seen.setdefault((side, why[:150]), []).append(entry["key"])
     for (side, why), names in seen.items():
         others = f", and {len(names) - 1} others" if len(names) > 1 else ""
@@ -122,18 +122,18 @@ def _accuracy(entry: Entry) -> Row:
 
 
 def both(case: Entry, name: str, style: Callable[[Any], str]) -> str:
-    """What is known of the native, and of gradclip."""
+    """A quantity of the native and of gradclip, if known."""
     values = [case.get(f"{side} {name}") for side in SIDES]
     return "" if values == [None, None] else " / ".join("-" if value is None else style(value) for value in values)
 
 
 def ulps(value: float) -> str:
-    """Three characters or so."""
+    """An error in ulp, in about three characters."""
     return f"{value:.1f}" if value < 99.95 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Three digits."""
+    """A time in milliseconds, with three digits."""
     if seconds is None:
         return "-"
     value = seconds * 1e3

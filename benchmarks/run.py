@@ -27,7 +27,7 @@ class Progress:
     """Receives the events of a run; this class shows nothing."""
 
     def start(self, name: str, steps: int) -> None:
-        """A framework begins, with so many cases to come; 0 where their number is not known."""
+        """A framework begins, with ``steps`` cases; 0 if their number is not known."""
 
     def step(self, what: str) -> None:
         """A case begins."""
@@ -36,7 +36,7 @@ class Progress:
         """A case has ended."""
 
     def end(self, name: str, why: str | None) -> None:
-        """A framework has ended, or is left out; why, where not all went well."""
+        """A framework has ended, or is left out; ``why`` says what went wrong."""
 
 
 def run(
@@ -77,12 +77,12 @@ def _concerns(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _threads(name: str) -> dict[str, str]:
-    """As many for Paddle as there are cores, where nothing else is said: the others take as many by themselves, it one."""
+    """Paddle's threads: as many as cores, unless the user sets them. Other frameworks do so themselves; Paddle takes one."""
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(cores())} if name == "paddle" else {}
 
 
 class _Framework:
-    """One framework, and what its processes send."""
+    """One framework, and the messages of its processes."""
 
     def __init__(self, name: str, outcome: Outcome, progress: Progress, save: Callable[[], None]) -> None:
         self.name, self.outcome, self.progress, self.save = name, outcome, progress, save
@@ -91,7 +91,7 @@ class _Framework:
         self.since = 0.0  #: when that began
 
     def measure(self, options: Options, child: Child) -> None:
-        """If a process dies at a case, another continues after it."""
+        """Measure in a process; if it dies at a case, another continues after that case."""
         self.progress.start(self.name, 0)
         while True:
             self.running = ""
@@ -111,7 +111,7 @@ class _Framework:
         self.progress.end(self.name, why or self.known.get("skipped"))
 
     def receive(self, message: children.Message) -> None:
-        """What a worker sends."""
+        """Take a message of a worker."""
         if "start" in message:
             self.running, self.since = message["start"], time.monotonic()
             self.progress.step(message["start"])

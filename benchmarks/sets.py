@@ -23,7 +23,7 @@ class GradientSet:
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return sum(map(math.prod, self.shapes))
 
 

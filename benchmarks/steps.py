@@ -136,7 +136,7 @@ def measure(framework: str, sets: list[str], seconds: float) -> bool:
 
 
 def main() -> int:
-    """Each installed framework, in its own process."""
+    """Measure each installed framework in its own process; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
     parser.add_argument("--sets", default="mlp,vectors,lora,resnet50,gpt2")

@@ -16,10 +16,10 @@ __all__ = ["Budget", "Timing", "alternately", "interval", "median_time"]
 
 Call = Callable[[], Any]
 
-ROW = 1e-3  #: seconds: calls shorter than this are made several in a row, of which the first finds cold caches
+ROW = 1e-3  #: seconds: shorter calls are made several times in a row, because the first finds cold caches
 MOST_IN_ROW = 16
 LONG = 0.1  #: seconds: one such call is enough to warm up
-LOOKS = (16, 32, 64, 128, 256)  #: rounds after which it is looked whether more are needed: at few, so that chance ends no case
+LOOKS = (16, 32, 64, 128, 256)  #: rounds after which it checks whether more are needed; only few, so that chance ends no case
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Budget:
     """How long to time one case."""
 
     seconds: float = 1.0
-    least: int = 8  #: rounds, however long they take: of fewer no interval holds the median with a confidence of 99 %
+    least: int = 8  #: rounds, however long they take: with fewer, no interval has the median with a confidence of 99 %
     most: int = 400
-    narrow: float = 0.04  #: enough is known where the interval of the ratio is no wider than this part of it
+    narrow: float = 0.04  #: stop when the interval of the ratio is no wider than this part of it
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Timing:
 
     native: float
     ours: float
-    low: float  #: between these two the ratio is, were there more rounds: with a confidence of 99 %
+    low: float  #: with a confidence of 99 %, the ratio lies between these two
     high: float
     rounds: int
 
@@ -76,7 +76,7 @@ def alternately(native: Call, ours: Call, restore: Call | None, budget: Budget) 
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The values between which the median is with a confidence of 99 %; for few values, the smallest and the largest."""
+    """The values between which the median lies with a confidence of 99 %; for few values, the smallest and the largest."""
     ordered, count = sorted(values), len(values)
     # how many values are below the median has a binomial distribution, of this mean and deviation
     rank = max(0, math.floor(count / 2 - 2.576 * math.sqrt(count) / 2))

@@ -25,7 +25,7 @@ def dark(pixels: Any) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None, light: Path = LIGHT) -> int:
-    """Write the picture, or compare it. The exit code."""
+    """Write the picture, or compare it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, and compare")
     made = np.round(dark(image.imread(light)[..., :3]) * 255).astype(np.uint8)

@@ -138,7 +138,7 @@ def _floor(rooms: Sequence[tuple[str, str]], y: int) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
-    """Write the drawing, or compare it. The exit code."""
+    """Write the drawing, or compare it; return the exit code."""
     return written.main("house", lambda: drawing(ROOT), picture, arguments)
 
 

@@ -48,7 +48,7 @@ def drawing() -> str:
 
 
 def _panel(title: str, rule: gradclip.Rule, one: str, other: str, column: int, row: int) -> Iterator[str]:
-    """One clip: what the gradients were, the limit, and what they are."""
+    """One clip: the gradients before it, the limit, and the gradients after it."""
     left, top = column * _WIDTH, row * _HEIGHT
     x0, y0 = left + 100, top + 190
     yield f'<text class="title" x="{left + 16}" y="{top + 26}">{title}</text>'
@@ -69,7 +69,7 @@ def _panel(title: str, rule: gradclip.Rule, one: str, other: str, column: int, r
 
 
 def _limit(title: str, x0: int, y0: int) -> str:
-    """Where a gradient reaches the limit by itself."""
+    """The line on which a single gradient reaches the limit."""
     if title == "each element":
         return f'<rect class="limit" x="{x0 - _UNIT}" y="{y0 - _UNIT}" width="{2 * _UNIT}" height="{2 * _UNIT}"/>'
     radius = _UNIT * LIMIT * (2**0.5 if "square" in title else 1.0)  # the norm of two elements is root two of their mean square
@@ -77,7 +77,7 @@ def _limit(title: str, x0: int, y0: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
-    """Write the drawing, or compare it. The exit code."""
+    """Write the drawing, or compare it; return the exit code."""
     return written.main("meanings", drawing, picture, arguments)
 
 

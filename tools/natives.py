@@ -180,7 +180,7 @@ def _properties(files: Sequence[VectorFile]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page, or compare it. The exit code."""
+    """Write the page, or compare it; return the exit code."""
     return written.main("natives", lambda: markdown(load_vectors()), PAGE, arguments)
 
 

@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main(tool: str, make: Callable[[], str], path: Path, arguments: Sequence[str] | None) -> int:
-    """Write what a tool makes, or compare it with the file. The exit code: 1 where the file is not current."""
+    """Write the text of a tool, or compare it with the file; return the exit code: 1 if the file is not current."""
     parser = argparse.ArgumentParser(prog=f"python tools/{tool}.py")
     parser.add_argument("--check", action="store_true", help="write nothing, and compare")
     is_check, made = parser.parse_args(arguments).check, make()

@@ -1,4 +1,4 @@
-"""What the benchmarks need of a framework."""
+"""The interface of a framework to the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NoDeviceError(Exception):
 
 
 class Sample:
-    """A set of gradients of one dtype: those that are clipped, what they were, and the parameters that hold them."""
+    """A set of gradients of one dtype: those that are clipped, their first values, and the parameters that hold them."""
 
     def __init__(self, subject: Subject, arrays: Iterable[np.ndarray], dtype: str) -> None:
         self.pristine = [subject.make(array, dtype) for array in arrays]
@@ -28,19 +28,19 @@ class Sample:
         self.tensors = [gradient for _, gradient in held]
 
     def form(self, name: str) -> Any:
-        """What a function is given."""
+        """The argument of a function, in this form."""
         return list(zip(self.params, self.tensors, strict=True)) if name == "pairs" else getattr(self, name)
 
 
 class Subject:
-    """One subclass a framework, in ``benchmarks/subjects/<name>.py``, as ``subject``."""
+    """A framework. Each has a subclass, in ``benchmarks/subjects/<name>.py``, as ``subject``."""
 
     name = ""
-    threads = 1  #: in how many the framework's operations may run on the host
-    mutable = True  #: whether gradients can be written, so that a new one is promised to be a copy
+    threads = 1  #: how many the framework's operations may use on the host
+    mutable = True  #: whether gradients can be written; then a new one must be a copy
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     modes: tuple[str, ...] = ()  #: eager, and the ways to trace
-    notes: tuple[str, ...] = ()  #: what is left out, and why
+    notes: tuple[str, ...] = ()  #: the cases that are left out, and why
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -48,15 +48,15 @@ class Subject:
             raise NoDeviceError(f"{self.name} has no {device}")
 
     def versions(self) -> dict[str, str]:
-        """Of the framework, and of what else is measured against."""
+        """The versions of the framework, and of the other libraries that are compared."""
         raise NotImplementedError
 
     def functions(self) -> Sequence[Function]:
-        """The natives, each with gradclip's for the same."""
+        """The natives, each with gradclip's equivalent."""
         raise NotImplementedError
 
     def native_norm(self, order: float) -> tuple[str, Callable[[Any], Any]] | None:
-        """The form of gradients that the native norm of an order takes, and that; None where there is no native."""
+        """The form of gradients that the native norm of an order takes, and the norm; None if there is no native."""
         raise NotImplementedError
 
     def make(self, array: np.ndarray, dtype: str) -> Any:
@@ -72,7 +72,7 @@ class Subject:
         return None, x
 
     def restore(self, sample: Sample) -> None:
-        """Make the gradients what ``sample.pristine`` says, in their own memory where that can be written."""
+        """Set the gradients to ``sample.pristine``, in place if they can be written."""
         raise NotImplementedError
 
     def read(self, x: Any) -> np.ndarray:
@@ -88,14 +88,14 @@ class Subject:
         raise NotImplementedError
 
     def writes(self, function: Function, mode: str) -> bool:
-        """Whether a function in this mode works in the memory of the gradients."""
+        """Whether a function in this mode writes into the memory of the gradients."""
         return function.in_place or mode == DONATED
 
     def forget(self) -> None:
-        """Drop what was compiled."""
+        """Drop compiled functions."""
 
     def probes(self, size: int) -> dict[str, Call]:
-        """The framework's own ways to "read" so many float32 elements, to "scale" or "copy" them, where it has any."""
+        """The framework's own ways to "read" ``size`` float32 elements, to "scale" or "copy" them, if it has any."""
         return {}
 
     def allocated(self, call: Call) -> int | None:
@@ -114,11 +114,11 @@ class Subject:
                                 yield key
 
     def leaves_out(self, key: Key) -> bool:
-        """Whether a case of a full run would take minutes to compile, and says nothing that another one does not."""
+        """Whether a case of a full run would take minutes to compile, and shows nothing that others do not show."""
         if key.mode == EAGER or key.gradients != "vectors":
             return False
         costly = key.dtype != "float32" or key.mode == DONATED or key.function.startswith("keras.")
-        # what is traced cannot look whether there is anything to clip: it is the same program either way
+        # a traced clip cannot check whether there is anything to clip: the program is the same either way
         again = key.clipped == UNCLIPPED
         return costly or again
 

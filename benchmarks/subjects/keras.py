@@ -1,4 +1,4 @@
-"""Keras, on the framework whose process this is: the step in which its optimizers clip, and gradclip's in the same place."""
+"""Keras, on the framework of this process: the method by which its optimizers clip, and gradclip's in the same place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def missing() -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Of Keras."""
+    """The version of Keras."""
     if missing():
         return {}
     import keras

@@ -21,7 +21,7 @@ MODES = (EAGER, "static")
 
 
 class _Parameter:
-    """What a clip asks of the parameter beside a gradient, in a program."""
+    """A stand-in for the parameter of a gradient, with the members that a clip reads in a program."""
 
     need_clip = True
 
@@ -34,7 +34,7 @@ _STANDS_IN = _Parameter()
 
 
 def _grads(result: Any) -> list[Any]:
-    """Of pairs, or of what a program returns, which is gradients alone."""
+    """The gradients of pairs, or of a program's result, which has only gradients."""
     return [x[1] if isinstance(x, tuple) else x for x in result]
 
 
@@ -94,7 +94,7 @@ class PaddleSubject(Subject):
         zeros = paddle.nn.initializer.Constant(0.0)  # the default has no bfloat16
         parameter = paddle.create_parameter(x.shape, self.dtype(x), default_initializer=zeros)
         parameter.grad = x
-        return parameter, parameter.grad  # a copy, and what the optimizer's clip is given
+        return parameter, parameter.grad  # this is a copy; the optimizer's clip gets it
 
     def restore(self, sample: Sample) -> None:
         for x, was in zip(sample.tensors, sample.pristine, strict=True):
@@ -126,7 +126,7 @@ class PaddleSubject(Subject):
         return function.in_place and mode == EAGER  # a program returns new gradients
 
     def allocated(self, call: Call) -> int:
-        # Paddle keeps what it has once had from the system, so that the process does not show what a call takes
+        # Paddle keeps the memory that it got from the system, so the process does not show what a call takes
         core, place = paddle.base.core, "device" if self.device == "cuda" else "host"
         getattr(core, f"{place}_memory_stat_reset_peak_value")("Allocated", 0)
         before = getattr(core, f"{place}_memory_stat_current_value")("Allocated", 0)

@@ -106,7 +106,7 @@ class TensorFlowSubject(Subject):
         return wait
 
     def allocated(self, call: Call) -> int:
-        # TensorFlow keeps what it has once had from the system, so that the process does not show what a call takes
+        # TensorFlow keeps the memory that it got from the system, so the process does not show what a call takes
         name = self.place.strip("/")
         tf.config.experimental.reset_memory_stats(name)
         before = tf.config.experimental.get_memory_info(name)["current"]

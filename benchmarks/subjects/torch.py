@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of compilers beside what is measured
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of compilers beside the measurement
 os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")  # these caches do not see that gradclip's sources have changed
 os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
@@ -23,7 +23,7 @@ MODES = (EAGER, "compile")
 class TorchSubject(Subject):
     name = "torch"
     modes = MODES
-    compiler = "inductor"  #: of torch.compile
+    compiler = "inductor"  #: the backend of torch.compile
 
     def __init__(self, device: str) -> None:
         if device == "cuda" and not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""The command ``gradclip choose``: which limit, from the recorded norms of a run."""
+"""The command ``gradclip choose``: it recommends a limit from the recorded norms of a run."""
 
 from __future__ import annotations
 

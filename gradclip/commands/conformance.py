@@ -64,7 +64,7 @@ def add_conformance(commands: Any) -> None:
     add("--dialect", action="append", metavar="D", dest="dialects", help=text)
     text = 'run only cases whose id matches ("torch.*/E*") or contains this; repeatable'
     add("--select", action="append", metavar="PATTERN", help=text)
-    add("--arrays", metavar="FRAMEWORK", default="numpy", help="whose arrays a function takes (default: numpy)")
+    add("--arrays", metavar="FRAMEWORK", default="numpy", help="the framework of a function's arrays (default: numpy)")
     add(
         "--takes",
         choices=("gradients", "parameters"),
@@ -92,7 +92,7 @@ def _seconds(value: str) -> float:
 
 
 def _limits(options: argparse.Namespace) -> int:
-    """The limits of checks, which need only Python."""
+    """Check the targets as limits that follow a run; this needs only Python."""
     from gradclip.conformance.following import PROPERTIES, check_limit, load_limit
 
     if not options.targets:

@@ -94,7 +94,7 @@ def slots() -> list[Entry]:
 
 
 def slots_text(entries: list[Entry]) -> str:
-    """A line of text for each."""
+    """One line of text for each library with a slot."""
     return "\n".join(f"slot of {entry['name']} {entry['version']}: {_said(entry)}" for entry in entries)
 
 

@@ -56,7 +56,7 @@ def add_lint(commands: Any) -> None:
     command.add_argument("--ignore", metavar="CODES", help="do not check these rules")
     command.add_argument("--exclude", metavar="GLOB", action="append", help="leave out files that match, as in a .gitignore")
     command.add_argument(
-        "--format", choices=("text", "json", "sarif", "github"), default="text", help="of the output (default: text)"
+        "--format", choices=("text", "json", "sarif", "github"), default="text", help="the format of the output (default: text)"
     )
     command.add_argument("-j", dest="jobs", metavar="N", type=int, default=0, help="processes (default: one for each core)")
 
@@ -75,7 +75,7 @@ def _lint(arguments: argparse.Namespace) -> int:
     except lint.ConfigurationError as error:
         raise MigrateError(f"{error}.") from None
     except files.PatternError as error:
-        raise MigrateError("--exclude means nothing.", str(error), "it is a pattern as in a .gitignore.") from None
+        raise MigrateError("The pattern of --exclude is invalid.", str(error), "it is a pattern as in a .gitignore.") from None
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

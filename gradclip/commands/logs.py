@@ -28,7 +28,7 @@ def read_log(
 
     Args:
         path: of the file, or of a folder of TensorBoard's events.
-        key: the number of each line, the column or the tag; if None, the one with the name of a norm.
+        key: the key of each line, the column or the tag of the norm; if None, the one that is named like a norm.
         say: called with each file before it is read, if there are several.
 
     Raises:
@@ -83,7 +83,7 @@ def _line(line: str, number: int, path: str) -> Any:
     except json.JSONDecodeError:
         if _is_number(line):  # nan, inf
             return float(line)
-        raise LogError("A line is no JSON.", f"line {number} of {path!r}: {line[:60]!r}") from None
+        raise LogError("A line is not JSON.", f"line {number} of {path!r}: {line[:60]!r}") from None
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------------

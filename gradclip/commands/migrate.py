@@ -77,7 +77,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="CODES",
         type=_codes,
         default=frozenset(),
-        help="leave these codes alone; for GM...: rewrite all the same",
+        help="leave these codes alone; for a trap (GM1...): rewrite the call anyway",
     )
     group.add_argument(
         "--exclude", metavar="GLOB", action="append", default=[], help="leave out files that match, as in a .gitignore"
@@ -171,7 +171,7 @@ def _files(arguments: argparse.Namespace, request: Request) -> int:
         )
         found = files.discover(arguments.paths, arguments.exclude)
     except files.PatternError as error:
-        raise MigrateError("--exclude means nothing.", str(error), "it is a pattern as in a .gitignore.") from None
+        raise MigrateError("The pattern of --exclude is invalid.", str(error), "it is a pattern as in a .gitignore.") from None
     report = _report(arguments, sys.stdout)
     with output.Waiting(sys.stderr) as waiting:
         for result in runner.run(found, request, arguments.jobs or runner.cores(), codemod.migrate_source):

@@ -142,8 +142,8 @@ def _show_story(console: Console, story: Story) -> None:
     console.print()
     if story.error is not None:
         _say(console, f"FAILED: {story.error}")
-    _say(console, f"{_BARS} from least to most, by powers of ten, {_BARS[-1]} also beyond; {_LOST} not a number.")
-    _say(console, "Recognised: of the images held out.")
+    _say(console, f"{_BARS} from least to most, by powers of ten, {_BARS[-1]} also beyond; {_LOST} not finite.")
+    _say(console, "Recognised: the share of the held-out images.")
     console.print()
 
 
@@ -238,7 +238,7 @@ def _verdict(outcome: demo.Outcome) -> Iterator[str]:
         yield f"{_word(off <= bound)}: {what}: within {off:.1e} (bound {bound:.0e})"
     else:
         yield "NumPy ran alone: install torch, tensorflow, paddlepaddle or jax to compare them."
-    yield "max diff, within: relative, the largest over all steps and gradients."
+    yield "max diff, within: the largest relative difference over all steps and gradients."
 
 
 def _word(good: bool) -> str:

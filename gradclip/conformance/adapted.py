@@ -40,9 +40,9 @@ def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
     """gradclip on a framework's arrays, as a target that claims all operations, and all features that the arrays can have.
 
     Args:
-        arrays: the name of a framework ("torch"), or, for a backend of your own, an object with ``make`` and ``read`` as
-            :class:`Target` has them, and what it has of the optional members; ``lacks``: features that the arrays do not
-            have, such as "subnormal". A target is such an object too.
+        arrays: the name of a framework ("torch"). For a backend of your own: an object with ``make`` and ``read`` like those of
+            :class:`Target`, and any of its optional members; ``lacks`` lists features that the arrays do not have, such as
+            "subnormal". A target is such an object too.
         name: for the report.
 
     Returns:
@@ -203,7 +203,7 @@ def _on_pairs(kind: Any, gradients: Iterable[Any], arguments: Mapping[str, Any])
 def _on_holders(
     arrays: Any, function: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Any]:
-    """Clip parameters that hold their gradient, if the framework has such; else the gradients."""
+    """Clip parameters that hold their gradient, if the framework has such parameters; else the gradients."""
     held = list(gradients)
     hold = getattr(arrays, "hold", None)
     parameters = held if hold is None else hold(held)

@@ -58,8 +58,8 @@ def plan(
 
     Args:
         dialects: dialects ("torch") or operations ("torch.clip_grad_norm_"); None is all.
-        select: patterns of ids, as for files ("torch.*/E*"); one without a wildcard is an id or a part
-            of ids.
+        select: patterns of ids, as for files ("torch.*/E*"); a pattern without a wildcard is an id or a part of
+            ids.
         vectors: a vector file, or a folder of them, instead of the suite's own.
 
     Raises:
@@ -109,7 +109,7 @@ def _all(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
 
 
 def _files(made: Plan, path: str | Path | None) -> dict[str, VectorFile]:
-    """The vectors of each operation; it notes unusable files."""
+    """The vectors of each operation; the plan notes unusable files."""
     try:
         files = load_vectors(path)
     except VectorFileError as error:

@@ -28,7 +28,7 @@ def validators() -> tuple[Any, Any]:
     except ModuleNotFoundError as error:
         hint = "pip install 'gradclip[conformance]'"
         raise ModuleNotFoundError(
-            f"Vector files are held against their schema by jsonschema.\nHint: {hint}", name=error.name
+            f"The check of vector files against their schema needs jsonschema.\nHint: {hint}", name=error.name
         ) from error
     schema = json.loads((SHIPPED / "schema.json").read_text(encoding="utf-8"))
     outer = {**schema, "properties": {**schema["properties"], "vectors": {"type": "array", "minItems": 1}}}
@@ -108,4 +108,4 @@ def _wrong_with_array(array: Mapping[str, Any]) -> Iterator[str]:
     if "values" in array and len(values) != size:
         yield f"{len(values)} values do not fill the shape {shape}{'' if rows is None else f' in {len(rows)} rows'}: {size} do."
     strange = [value for value in ((array["fill"],) if "fill" in array else values) if not holds(array["dtype"], value)]
-    yield from (f"{value!r} is no {array['dtype']}." for value in strange[:1])
+    yield from (f"{value!r} is not a {array['dtype']}." for value in strange[:1])

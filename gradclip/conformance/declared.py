@@ -74,7 +74,7 @@ def xfails_of_run(shipped: bool, path: str | Path | None) -> dict[str, dict[str,
 
 
 def _checked(xfails: Any, name: str) -> dict[str, dict[str, str]]:
-    what, hint = "This is no file of expected failures.", '{"torch *": {"torch.clip_grad_norm_/E2": "the reason"}}.'
+    what, hint = "This is not a file of expected failures.", '{"torch *": {"torch.clip_grad_norm_/E2": "the reason"}}.'
     if not isinstance(xfails, dict):
         raise ArgumentError(what, name, hint)
     for target, cases in xfails.items():

@@ -21,10 +21,10 @@ PROPERTIES = {
     "b": "a norm that is not finite is never observed, and is counted",
     "c": "an outlier cannot raise its own limit without bound",
     "d": "zero gradients do not freeze a parameter",
-    "e": "the state has a fixed size, is plain, has a version, and survives a checkpoint to the bit",
+    "e": "the state is JSON of a fixed size, has a version, and survives a checkpoint to the bit",
     "f": "all processes that see the same norms have the same limit",
     "g": "a fixed limit holds during the warm-up",
-    "h": "it never refuses for ever",
+    "h": "it does not refuse norms for ever",
 }
 _LONG = 1500  # steps: longer than any known warm-up
 
@@ -89,7 +89,7 @@ def _not_finite(limit: Any) -> str:
         state = _after(limit, _norms(_LONG))
         seen = limit.observe(state, bad)
         if not math.isclose(_most(limit, seen), _most(limit, state), rel_tol=1e-2):  # a schedule goes on
-            return f"a norm of {bad} makes the limit {_most(limit, seen):g} of {_most(limit, state):g}"
+            return f"a norm of {bad} makes the limit {_most(limit, seen):g}, which was {_most(limit, state):g}"
         if seen == state:
             return f"a norm of {bad} is not counted"
         if not all(math.isfinite(x) for x in _numbers(seen)):
@@ -102,7 +102,7 @@ def _outlier(limit: Any) -> str:
     most = _most(limit, state)
     near, far = (_most(limit, limit.observe(state, size * most)) for size in (1e3, 1e9))
     if far > near * 1.1 or near > most * 2:
-        return f"one norm of 1e9 times the limit makes {far:.3g} of a limit of {most:.3g}, and of 1e3 times {near:.3g}"
+        return f"one norm of 1e9 times the limit makes it {far:.3g} instead of {most:.3g}, and one of 1e3 times {near:.3g}"
     return ""
 
 
@@ -124,13 +124,13 @@ def _state(limit: Any) -> str:
         return f"{len(list(_numbers(short)))} numbers after 20 steps, {len(list(_numbers(long)))} after {_LONG}"
     loaded = json.loads(json.dumps(long))
     one, other = (_after(limit, _norms(50, 2.0), state) for state in (long, loaded))
-    return "" if _most(limit, one) == _most(limit, other) else "after a checkpoint the limit is another"
+    return "" if _most(limit, one) == _most(limit, other) else "the limit differs after a checkpoint"
 
 
 def _agree(limit: Any) -> str:
     norms = [*_norms(300), math.nan, 1e6, *_norms(50)]
     one, other = _after(limit, norms), _after(copy.deepcopy(limit), norms)
-    return "" if repr((one, _most(limit, one))) == repr((other, _most(limit, other))) else "two processes have other limits"
+    return "" if repr((one, _most(limit, one))) == repr((other, _most(limit, other))) else "two processes have different limits"
 
 
 def _warm_up(limit: Any) -> str:
@@ -156,7 +156,7 @@ def _refusals(limit: Any) -> str:
     state = _after(limit, [math.nan] * _LONG, _after(limit, _norms(_LONG)))
     usual = _most(limit, _after(limit, _norms(_LONG)))
     if not _most(limit, _after(limit, _norms(_LONG), state)) > usual / 3:
-        return "after many norms that were not finite it does not come back"
+        return "it does not recover after many norms that were not finite"
     state, highest = _after(limit, _norms(_LONG)), 0.0
     for norm in _norms(3 * _LONG, 1e4):
         state = limit.observe(state, norm)
@@ -192,6 +192,6 @@ def load_limit(text: str) -> Any:
             module = importlib.import_module(where)
         found = getattr(module, name)
     except (ImportError, AttributeError, OSError, ValueError) as error:
-        hint = "module:name or file.py:name, of a limit or of what makes one."
+        hint = "module:name or file.py:name, for a limit or a function that makes one."
         raise ArgumentError("There is no such limit.", f"{text!r}: {error}", hint) from None
     return found if hasattr(found, "observe") and not isinstance(found, type) else found()

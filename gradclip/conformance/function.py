@@ -43,7 +43,7 @@ class FunctionTarget(ComposedTarget):
         self._hold = getattr(arrays, "hold", None) if (takes or _taken(function, operation)) == "parameters" else None
         self._can_hold = self._hold is None and hasattr(arrays, "hold")
         self._function, self._operation = function, operation
-        self._is_tried = operation in REPORTS_NORM or operation.endswith("_")  # others have nothing to find out
+        self._is_tried = operation in REPORTS_NORM or operation.endswith("_")  # a trial call tells nothing about the others
         self._said, self._in_place = claims, in_place if self._is_tried else bool(in_place)
 
     @cached_property
@@ -69,7 +69,7 @@ class FunctionTarget(ComposedTarget):
             nothing = norm is not None and float(self.read(norm)[0][0] if not isinstance(norm, (int, float)) else norm) == 0
         except (Exception, SystemExit):
             nothing = True
-        return "a function of parameters is handed these with --takes parameters" if nothing else ""
+        return "if the function takes parameters, pass --takes parameters" if nothing else ""
 
     def _trial(self) -> tuple[Any, Any]:
         gradients, arguments = [self.make([3.0, 4.0], [2], "float32")], {OPERATIONS[self._operation][0]: 1.0}
@@ -116,7 +116,7 @@ class FunctionTarget(ComposedTarget):
             return True
         try:
             return not isinstance(result, (list, tuple)) and len(self.read(result)[0]) == 1
-        except Exception:  # it is no array
+        except Exception:  # it is not an array
             return False
 
 
@@ -143,7 +143,8 @@ def function_target(
             no gradients.
         name: for the report; the function's own if None.
         takes: "gradients", or "parameters" that hold them in ``grad``; if None, the name of the function's first argument
-            decides, else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take parameters, if there are such.
+            decides, else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take parameters, if the
+            framework has them.
 
     Raises:
         ValueError: for an unknown operation.

@@ -15,7 +15,7 @@ __all__ = ["as_native"]
 
 _NAMES = ("torch", "tensorflow", "paddle", "optax", "keras")
 
-_ROUNDED = 4  #: ulp: the native was recorded on another processor; a missing epsilon is more
+_ROUNDED = 4  #: in ulp: the native was recorded on another processor; a missing epsilon differs by more
 
 
 def as_native(made: Plan, like: str | None) -> Plan:

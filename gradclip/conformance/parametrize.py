@@ -98,7 +98,7 @@ def parametrize_with_checks(
             marks = () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
             parameters.append(pytest.param(target, case, marks=marks, id=f"{name}-{case.id}" if targets[1:] else case.id))
     if not parameters:
-        raise ArgumentError("Nothing is claimed of what is to be tested.", f"targets={', '.join(names) or 'none'}")
+        raise ArgumentError("The targets claim none of the selected cases.", f"targets={', '.join(names) or 'none'}")
     return pytest.mark.parametrize(("target", "case"), parameters)
 
 

@@ -14,11 +14,11 @@ import pytest
 
 __all__: list[str] = []
 
-_ATTRIBUTE = "gradclip_conformance"  #: of a test's report: the same of this test; so that it comes back from other processes
+_ATTRIBUTE = "gradclip_conformance"  #: of a test's report: the result, so that pytest-xdist sends it between processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "write what the tests of gradclip.conformance.parametrize_with_checks found to FILE: .json, or .html; repeatable"
+    text = "write the results of the tests of gradclip.conformance.parametrize_with_checks to FILE: .json or .html; repeatable"
     parser.getgroup("gradclip").addoption("--gradclip-report", action="append", default=[], metavar="FILE", help=text)
 
 

@@ -25,7 +25,7 @@ REASONS: Mapping[str, str] = {
     "raised": "it raised",
     "hung": "it did not end within the time limit",
     "crashed": "the process ended",
-    "garbage": "what it returned cannot be read",
+    "garbage": "its result cannot be read",
     "malformed": "the target or the vector file cannot be used",
 }
 

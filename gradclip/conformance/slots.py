@@ -32,10 +32,10 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy",
     """A target from a function that makes an object for a slot.
 
     Args:
-        make: takes the operation's arguments by their names. What it returns has ``init`` and ``update``, as optax's
-            transformations; ``_clip_gradients``, as Keras's optimizers; or is called with ``(parameter, gradient)`` pairs, as
-            Paddle's ``grad_clip=``.
-        operation: that the object claims to be.
+        make: takes the operation's arguments by their names. Its result has ``init`` and ``update``, like optax's
+            transformations; ``_clip_gradients``, like Keras's optimizers; or is called with ``(parameter, gradient)`` pairs,
+            like Paddle's ``grad_clip=``.
+        operation: the one that the object claims to be.
         arrays: the name of a framework, or an object with ``make`` and ``read``.
         name: for the report.
 

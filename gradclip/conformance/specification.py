@@ -20,7 +20,7 @@ __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
 
 ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
-_KERAS = ("tensorflow", "torch", "jax")  # what Keras runs on
+_KERAS = ("tensorflow", "torch", "jax")  # the backends of Keras
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Specification:
     text: str
     kind: str  #: "gradclip", "native" or "object"
     name: str  #: the framework; or the module or file
-    on: str = ""  #: what Keras runs on; or the object's name
+    on: str = ""  #: the backend of Keras; or the object's name
 
     @classmethod
     def parse(cls, text: str) -> Specification:
@@ -56,7 +56,7 @@ class Specification:
         name, separator, on = text.rpartition(":")
         if not name or not on:
             hint = "gradclip:FRAMEWORK, native:FRAMEWORK, MODULE:OBJECT or FILE.py:OBJECT."
-            raise ArgumentError("This is no target.", repr(text), hint)
+            raise ArgumentError("This is not a target.", repr(text), hint)
         return cls(text, "object", name, on)
 
     @property
@@ -84,7 +84,7 @@ class Specification:
             return found
         if operation is None:
             hint = f"name it by one --dialect: {', '.join(OPERATIONS)}."
-            raise ArgumentError("A plain function is tested against one operation.", self.text, hint)
+            raise ArgumentError("A function is tested against one operation.", self.text, hint)
         if makes_slot(found, operation):
             return slot_target(found, operation, arrays)
         return function_target(found, operation, arrays, takes=takes)

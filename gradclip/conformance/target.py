@@ -108,7 +108,7 @@ class Target(Protocol):
     Optional members, used if a feature is claimed: ``versions`` (a mapping of names to versions) and ``device`` (text), for
     the report; ``make_layout(values, shape, dtype, layout)`` for "transposed", "strided" and "expanded"; ``make_sparse(rows,
     values, shape, dtype)``, ``read`` then returns the dense values; ``trace(function)``, the traced form of a function from a
-    list of arrays to a list of arrays; ``derivative(function, arrays)``, that of the sum of all its outputs by each array.
+    list of arrays to a list of arrays; ``derivative(function, arrays)``, that of the sum of all outputs by each array.
     """
 
     name: str  #: "torch 2.13.0", "my_clip"
@@ -134,7 +134,7 @@ class Target(Protocol):
 
 
 def dialect_of(operation: str) -> str:
-    """Whose operation it is.
+    """The dialect of an operation.
 
     >>> dialect_of("torch.clip_grad_norm_")
     'torch'
@@ -192,7 +192,7 @@ class ComposedTarget:
         return self._claims
 
     def __getattr__(self, name: str) -> Any:
-        if name in OPTIONAL_MEMBERS:  # they are those of the arrays
+        if name in OPTIONAL_MEMBERS:  # the arrays have them
             return getattr(self.arrays, name)
         raise AttributeError(name)
 

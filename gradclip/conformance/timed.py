@@ -49,7 +49,7 @@ class Timed:
 
     def _start(self) -> None:
         self._calls, self._answers = queue.SimpleQueue(), queue.SimpleQueue()  # the results of an abandoned thread are dropped
-        # a daemon: a call that hangs does not keep the process
+        # a daemon: a call that hangs does not keep the process alive
         threading.Thread(target=_serve, args=(self._calls, self._answers), daemon=True, name="conformance case").start()
 
 

@@ -44,7 +44,7 @@ def run_vector(target: Target, vector: Vector, claims: Collection[str]) -> Findi
     before = [None if x is None else read_array(target, x) for x in gradients]
     for i, (held, array) in enumerate(zip(before, wanted, strict=True)):
         if isinstance(array, Array) and (difference := compare_arrays(held, array.dense(), 0, f"gradient {i}")):
-            return Finding(f"make and read do not give back what was made: {difference.message}", "garbage")
+            return Finding(f"read does not return the values that make was given: {difference.message}", "garbage")
     given: Any = iter(list(gradients)) if vector.iterator else list(gradients)
     try:
         got = _outcome(target, target.run(vector.operation, given, arguments))
@@ -55,7 +55,7 @@ def run_vector(target: Target, vector: Vector, claims: Collection[str]) -> Findi
     except Exception as error:
         got = Outcome(error=words_of(error))
     if isinstance(given, list) and list(map(id, given)) != list(map(id, gradients)):
-        return Finding("the list that was handed in has been changed", got=got.as_json(MOST))
+        return Finding("the caller's list was changed", got=got.as_json(MOST))
     expected = [outcome.dense() for outcome in vector.expected]
     difference = compare_any(got, expected, vector.ulp, norm="norm" in claims)
     reason = "raised" if difference and got.error is not None else ""

@@ -46,10 +46,10 @@ class Source:
         """
         try:
             if self.mark + self.text.encode(self.encoding) != self.raw:  # a stateful encoding has several encodings of a text
-                raise FileError(f"not written: {self.encoding} does not give the same bytes again")
+                raise FileError(f"not written: {self.encoding} does not reproduce the original bytes")
             new = self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            raise FileError(f"not written: {error.object[error.start]!r} cannot be said in {self.encoding}") from None
+            raise FileError(f"not written: {error.object[error.start]!r} cannot be encoded in {self.encoding}") from None
         if not _reads(new, text):
             raise FileError("not written: the coding line would no longer be where Python looks for it")
         return new
@@ -110,7 +110,7 @@ def replace(path: str, source: Source, new: bytes) -> None:
         if not (stat.S_IMODE(status.st_mode) & 0o222 and os.access(target, os.W_OK)):
             raise FileError("not written: the file is read-only")
         if status.st_nlink > 1:
-            raise FileError(f"not written: it has {status.st_nlink} hard links, and would be parted from the others")
+            raise FileError(f"not written: it has {status.st_nlink} hard links, and a new file would break them")
         handle, temporary = tempfile.mkstemp(
             prefix=f".{os.path.basename(target)[:100]}.", suffix=".tmp", dir=os.path.dirname(target)
         )

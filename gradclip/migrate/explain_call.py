@@ -82,7 +82,7 @@ def find(text: str) -> Call:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        raise CallError("The call is no Python.", f"{text!r}: {error.msg}", _EXAMPLE) from None
+        raise CallError("The call is not valid Python.", f"{text!r}: {error.msg}", _EXAMPLE) from None
     first = None
     for node in ast.walk(tree):  # the outermost first; _bound finds a clip inside a chain or an optimizer
         if isinstance(node, ast.Call):
@@ -92,7 +92,7 @@ def find(text: str) -> Call:
                 first = first or error
                 continue
             return _bound(node, named, text)
-    raise first or CallError("There is no call in it.", repr(text), _EXAMPLE)
+    raise first or CallError("The text contains no call.", repr(text), _EXAMPLE)
 
 
 def with_limit(call: Call, limit: float) -> Rule | GradclipError | None:
@@ -201,13 +201,13 @@ def _by_ending(name: str, node: ast.Call | None) -> _Named:
     if found:
         names = ", ".join(sorted(named.name for named in found.values()))
         raise CallError("More than one framework has that name.", name, f"say which: {names}.")
-    raise _NoNameError("That is no call that clips gradients, as far as gradclip knows.", name, _hint(name))
+    raise _NoNameError("gradclip knows no clip of that name.", name, _hint(name))
 
 
 def _hint(name: str) -> str:
     last = name.rpartition(".")[2]
     if last in _CLAMPS:
-        return "of gradients it is gradclip.clip_by_value(g, low, high), which it can explain."
+        return "for gradients, write gradclip.clip_by_value(g, low, high); gradclip can explain that."
     known = dict.fromkeys([*(native for native in BY_NAME if "(" not in native), *DIALECTS])
     near = difflib.get_close_matches(list(_candidates(name))[-1], known, 2, 0.7)
     return f"did you mean {' or '.join(near)}?" if near else _EXAMPLE
@@ -219,7 +219,7 @@ def _keyword(name: str, node: ast.Call) -> Api:
     apis = [api for api in KEYWORDS[name] if api.keyword in given or _position(api) < len(node.args)]
     known = ", ".join(f"{api.keyword}=" for api in KEYWORDS[name])
     if not apis:
-        raise CallError(f"{name} clips by a keyword, which is not there.", ast.unparse(node), f"it has {known}.")
+        raise CallError(f"{name} clips by a keyword, which the call does not pass.", ast.unparse(node), f"it has {known}.")
     if len(apis) > 1:
         raise CallError("An optimizer clips in one way only.", ast.unparse(node), f"keep one of {known}.")
     return apis[0]

@@ -29,7 +29,7 @@ _MATRICES = ([[[3.0, 4.0], [0.3, 0.4]], [[0.6, 0.0], [0.0, 0.6]]], [[[_INF, 1.0]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference of the two."""
+    """One property in which two conventions differ."""
 
     what: str
     first: str
@@ -78,7 +78,7 @@ def compare(first: str, second: str) -> Comparison:
     calls = find(first), find(second)
     for call in calls:
         if call.rule is None:
-            raise CallError("Only what a rule describes can be compared.", call.text, call.api.note)
+            raise CallError("Only calls that a rule describes can be compared.", call.text, call.api.note)
     one, other = _rules(*calls)
     limit = "limit" if _limit(one) == _limit(other) else ""
     pairs = zip(_said(calls[0], one, limit), _said(calls[1], other, limit), strict=True)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 __all__ = ["NATIVELY"]
 
-_NAN = "NaN of every gradient"
-_NAN_IF = "NaN of every gradient if one is infinite"
-_NAN_OF_ZEROS = "NaN of zero gradients"
-_ROUND = "the gradients turned round"
+_NAN = "every gradient becomes NaN"
+_NAN_IF = "every gradient becomes NaN if one is infinite"
+_NAN_OF_ZEROS = "zero gradients become NaN"
+_ROUND = "the gradients change their sign"
 _UNCLIPPED = "nothing is clipped"
 _BOUND = "every element becomes the bound"
 _ERROR = "an error"
-_SEPARATE = "such rows count separately"
+_SEPARATE = "they count separately"
 _ON_TENSORFLOW = f"{_SEPARATE}, on TensorFlow"
 _TWICE = "it counts twice"
 _SCALED_TWICE = "it counts twice, and is scaled twice"
@@ -50,7 +50,7 @@ NATIVELY: Mapping[str, Mapping[str, str]] = {
         "limit 0": _NAN_OF_ZEROS,
         "limit inf": _NAN,
         "limit < 0": _ROUND,
-        "sparse": "what comes back is not merged",
+        "sparse": "the returned gradient is not merged",
         "listed twice": _TWICE,
         "an iterator": _ERROR,
     },
@@ -69,9 +69,9 @@ NATIVELY: Mapping[str, Mapping[str, str]] = {
     "optax.clip": {"limit < 0": _BOUND},
     "optax.clip_by_block_rms": {
         "limit 0": _NAN_OF_ZEROS,
-        "limit inf": "NaN of a gradient that is not finite",
+        "limit inf": "a gradient that is not finite becomes NaN",
         "limit < 0": _UNCLIPPED,
     },
-    "optax.adaptive_grad_clip": {"limit inf": "NaN of a gradient that is not finite", "limit < 0": _ROUND},
+    "optax.adaptive_grad_clip": {"limit inf": "a gradient that is not finite becomes NaN", "limit < 0": _ROUND},
     "optax.per_example_global_norm_clip": {"limit < 0": _ROUND},
 }

@@ -31,8 +31,8 @@ _CALLS = """\
 | --- | --- |
 | `=` | the same to the last bit |
 | `≈` | the same within rounding |
-| — | nothing in the framework means exactly this: use gradclip with the dialect's rule. The nearest may differ only by the \
-1e-6, or at an infinite norm: `gradclip explain torch.clip_grad_norm optax.clip_by_global_norm` says how |
+| — | nothing in the framework means exactly this: use gradclip with the dialect's rule. The nearest may differ only by an \
+epsilon of 1e-6, or at an infinite norm: `gradclip explain torch.clip_grad_norm optax.clip_by_global_norm` says how |
 | (1) | for a limit above 0 and below infinity; at 0 and infinity the natives differ |
 | (2) | if the lower bound is the negative of the upper one |
 

@@ -71,7 +71,7 @@ def _sides(found: Comparison, width: int) -> Iterator[str]:
         yield "  They do the same."
     yield ""
     if found.example is None:
-        yield "  On plain numbers, infinities and NaN among them, both give the same."
+        yield "  Both give the same for all numbers tried, including infinity and NaN."
         return
     example = found.example
     label = max(len(found.first), len(found.second), len("gradients")) + 2

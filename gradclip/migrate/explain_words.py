@@ -16,8 +16,8 @@ __all__ = ["BOUNDS", "EDGES", "edges", "epsilon", "formula", "known_norm", "nega
 _SCOPES = {
     Scope.GLOBAL: "one norm over all gradients together",
     Scope.TENSOR: "each gradient by its own norm",
-    Scope.EXAMPLE: "one norm over all gradients for each example, which is their first axis; the result is the sum over it",
-    Scope.VALUE: "each element by itself; there is no norm",
+    Scope.EXAMPLE: "one norm over all gradients for each example; the examples are the first axis, and the result is their sum",
+    Scope.VALUE: "each element separately; there is no norm",
 }
 _UNITS = "each unit of each gradient: a whole vector, a column of a matrix, an output channel"
 #: the parameters that are bounds; every other dialect bounds by the limit and the negated limit
@@ -130,10 +130,10 @@ def epsilon(rule: Rule) -> str:
     if rule.scope is Scope.VALUE:
         return "none: nothing is divided"
     if rule.eps:
-        return f"{rule.eps:g}, added to the norm: what is clipped ends a little below the limit"
+        return f"{rule.eps:g}, added to the norm: the clipped norm is a little below the limit"
     if rule.floor:
-        return f"{rule.floor:g}, the least that is divided by"
-    return "none: what is clipped ends at the limit"
+        return f"{rule.floor:g}, the smallest divisor"
+    return "none: the clipped norm is the limit"
 
 
 def returns(api: Api) -> str:
@@ -141,7 +141,7 @@ def returns(api: Api) -> str:
     if api.kind is Kind.IN_PLACE:
         return f"{api.returns}; the gradients are changed in place"
     if api.kind is Kind.RETURNED:
-        return f"{api.returns}; what it is given stays as it was"
+        return f"{api.returns}; the arguments stay unchanged"
     return api.returns
 
 
@@ -154,9 +154,9 @@ def edges(call: Call, rule: Rule) -> dict[str, str]:
     if call.api.kind is Kind.MEASURE:
         found = {"infinity": "the norm is infinite", "NaN": "the norm is NaN", "None": call.api.nones}
     found["no gradients"] = "nothing is clipped, and the norm is 0" if rule.scope is not Scope.VALUE else "nothing is clipped"
-    found["sparse"] = "rows that are there twice are added up first"
+    found["sparse"] = "duplicate rows are added up first"
     found["listed twice"] = "it counts once, and is scaled once"
-    found["an iterator"] = "it is walked once"
+    found["an iterator"] = "it is read once"
     return {edge: found[edge] for edge in EDGES if found.get(edge)}
 
 

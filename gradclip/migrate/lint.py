@@ -122,12 +122,12 @@ def configuration(folder: str) -> dict[str, list[str]]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if not isinstance(table, dict):
-        raise ConfigurationError("[tool.gradclip.lint] is no table")
+        raise ConfigurationError("[tool.gradclip.lint] is not a table")
     for key, value in table.items():
         if key not in ("select", "ignore", "exclude"):
             raise ConfigurationError(f"[tool.gradclip.lint] has no key {key}")
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise ConfigurationError(f"{key} of [tool.gradclip.lint] is no list of strings")
+            raise ConfigurationError(f"{key} of [tool.gradclip.lint] is not a list of strings")
     return table
 
 

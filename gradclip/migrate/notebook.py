@@ -67,7 +67,7 @@ class Notebook:
 
     def __post_init__(self) -> None:
         if _OURS in self.text:
-            raise SourceError(f"has names that begin with {_OURS}, which are kept for reading notebooks")
+            raise SourceError(f"has names that begin with {_OURS}, which gradclip reserves for reading notebooks")
         parts = []
         line = 1
         names: set[str] = set()
@@ -118,7 +118,7 @@ class Notebook:
         for cell in self._cells[1:]:
             found = re.split(rf"^{_MARKER.format(cell.number)}(?:\r?\n|\Z)", rest, maxsplit=1, flags=re.MULTILINE)
             if len(found) != 2:
-                raise SourceError(f"cell {cell.number} can no longer be told from the others")
+                raise SourceError(f"cell {cell.number} cannot be found again in the rewritten program")
             bodies.append(found[0].removesuffix("\n"))
             rest = found[1]
         return [*bodies, rest]

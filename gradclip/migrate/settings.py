@@ -58,7 +58,7 @@ def _site(shown: str, found: re.Match[str], line: int, start: int) -> Site:
         code, outcome, reason, advice = CODES["GM003"], Outcome.UNCHANGED, f"`{key}` is off.", ""
     elif code.code not in _TRAINERS:
         code, outcome, advice = CODES["GM207"], Outcome.UNCHANGED, ""
-        reason = f"`{key}` is a setting for a trainer, or for the project's own code, which is migrated where it clips."
+        reason = f"`{key}` is a setting for a trainer or for the project's own code; the command migrates the place that clips."
     return Site(line, start + 1, code.code, outcome, shown.strip(), reason, advice, link(code.code))
 
 

@@ -110,16 +110,20 @@ def zero(run: Run) -> str:
     if clipped is None:
         return "an error"
     if is_nan(clipped[0]):
-        return "NaN of zero gradients"
+        return "zero gradients become NaN"
     return {(0.0, 0.0): "zeros", (3.0, 4.0): "nothing is clipped"}[tuple(run([[3.0, 4.0]], 0.0)[0])]
 
 
 def infinite(run: Run) -> str:
     if is_nan(run([[3.0, 4.0]], INF)[0]):
-        return "NaN of every gradient"
+        return "every gradient becomes NaN"
     clipped = run([[INF, 1.0], [0.5, 0.0]], INF)
     if is_nan(clipped[0]):
-        return "NaN of every gradient if one is infinite" if is_nan(clipped[1]) else "NaN of a gradient that is not finite"
+        return (
+            "every gradient becomes NaN if one is infinite"
+            if is_nan(clipped[1])
+            else "a gradient that is not finite becomes NaN"
+        )
     assert clipped == [[INF, 1.0], [0.5, 0.0]]
     return "nothing is clipped"
 
@@ -133,9 +137,9 @@ def negative(run: Run) -> str:
     if clipped == [[-1.0, -1.0], [-1.0, -1.0]]:
         return "every element becomes the bound"
     if clipped == [[0.0, 0.0], [0.0, 0.0]]:
-        return "NaN of zero gradients" if is_nan(run([[0.0, 0.0]], -1.0)[0]) else "counts as 0"
+        return "zero gradients become NaN" if is_nan(run([[0.0, 0.0]], -1.0)[0]) else "counts as 0"
     assert clipped[0][0] < 0 and clipped[0][1] < 0, clipped  # noqa: PT018
-    return "the gradients turned round"
+    return "the gradients change their sign"
 
 
 def none(run: Run) -> str:

@@ -79,7 +79,7 @@ def test_the_formula(text: str, lines: list[str]) -> None:
         ("tf.clip_by_norm(g, 5.0, axes=[0])", "each slice by its own norm, over axes=[0]"),
         ("tf.clip_by_norm(g, 5.0, axes=ax)", "each slice by its own norm, over axes=ax"),
         ("optax.adaptive_grad_clip(0.1, axis=1)", "each slice of each gradient over the axes (1,)"),
-        ("optax.clip", "each element by itself; there is no norm"),
+        ("optax.clip", "each element separately; there is no norm"),
     ],
 )
 def test_the_scope(text: str, scope: str) -> None:
@@ -97,10 +97,10 @@ def test_the_edges() -> None:
     assert edge("paddle.nn.ClipGradByGlobalNorm(1.0, 'g', True)", "NaN") == ("nothing that the norm covers is clipped", "")
     assert edge("torch.clip_grad_norm(1.0, error_if_nonfinite=True)", "NaN")[0].startswith("an error that names")
     assert edge("keras.clipnorm", "limit 0") == ("off: nothing is clipped", "")
-    assert edge("tf.clip_by_norm", "limit 0") == ("zeros", "NaN of zero gradients")
-    assert edge("tf.clip_by_norm", "limit < 0") == ("counts as 0", "NaN of zero gradients")
+    assert edge("tf.clip_by_norm", "limit 0") == ("zeros", "zero gradients become NaN")
+    assert edge("tf.clip_by_norm", "limit < 0") == ("counts as 0", "zero gradients become NaN")
     iterator = edge("paddle.nn.utils.clip_grad_norm_", "an iterator")
-    assert iterator == ("it is walked once", "it returns the norm, and clips nothing")
+    assert iterator == ("it is read once", "it returns the norm, and clips nothing")
 
 
 def test_what_the_natives_do_is_in_the_departures_too() -> None:
@@ -210,17 +210,16 @@ TEXT = """tensorflow.clip_by_norm  (GF201)
   computes     g * 5.0 / max(n, 5.0)
                n = sqrt(sum of g**2)
   over         each slice by its own norm, over axes=[0]
-  epsilon      none: what is clipped ends at the limit
-  returns      a new tensor; what it is given stays as it was
+  epsilon      none: the clipped norm is the limit
+  returns      a new tensor; the arguments stay unchanged
   edges        infinity     finite elements become 0, infinite ones NaN
                NaN          every element that the norm covers becomes NaN
-               limit 0      zeros (natively: NaN of zero gradients)
-               limit inf    only measures, whatever the gradients hold (natively: NaN of every
-                            gradient)
-               limit < 0    counts as 0 (natively: NaN of zero gradients)
+               limit 0      zeros (natively: zero gradients become NaN)
+               limit inf    only measures, whatever the gradients hold (natively: every gradient
+                            becomes NaN)
+               limit < 0    counts as 0 (natively: zero gradients become NaN)
                None         an error: it takes one tensor
-               sparse       rows that are there twice are added up first (natively: such rows count
-                            separately)
+               sparse       duplicate rows are added up first (natively: they count separately)
 
   the same in  = exact, ~ within rounding, - no native equivalent: use gradclip
                ~ gradclip   gradclip.clip_by_norm(g, 5.0, axes=[0])

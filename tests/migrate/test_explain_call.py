@@ -78,19 +78,19 @@ def test_a_call_is_found(text: str, code: str, arguments: dict[str, str]) -> Non
         ),
         (
             "tf.clip_by_nrom(g, 2)",
-            "That is no call that clips gradients, as far as gradclip knows.\n"
+            "gradclip knows no clip of that name.\n"
             "Received: tf.clip_by_nrom\n"
             "Hint: did you mean tensorflow.clip_by_norm or tensorflow.clip_by_average_norm?",
         ),
         (
             "np.clip(g, -1, 1)",
-            "That is no call that clips gradients, as far as gradclip knows.\n"
+            "gradclip knows no clip of that name.\n"
             "Received: np.clip\n"
-            "Hint: of gradients it is gradclip.clip_by_value(g, low, high), which it can explain.",
+            "Hint: for gradients, write gradclip.clip_by_value(g, low, high); gradclip can explain that.",
         ),
         (
             "keras.optimizers.SGD(0.1)",
-            "keras.optimizers.SGD clips by a keyword, which is not there.\n"
+            "keras.optimizers.SGD clips by a keyword, which the call does not pass.\n"
             "Received: keras.optimizers.SGD(0.1)\n"
             "Hint: it has clipnorm=, global_clipnorm=, clipvalue=.",
         ),
@@ -119,11 +119,11 @@ def test_a_call_is_found(text: str, code: str, arguments: dict[str, str]) -> Non
         ),
         (
             "(1 + 2)",
-            "There is no call in it.\nReceived: '(1 + 2)'\nHint: gradclip explain \"tf.clip_by_norm(g, 5.0, axes=[0])\"",
+            "The text contains no call.\nReceived: '(1 + 2)'\nHint: gradclip explain \"tf.clip_by_norm(g, 5.0, axes=[0])\"",
         ),
         (
             "tf.clip_by_norm(",
-            "The call is no Python.\n"
+            "The call is not valid Python.\n"
             "Received: 'tf.clip_by_norm(': '(' was never closed\n"
             'Hint: gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"',
         ),

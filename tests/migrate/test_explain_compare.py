@@ -56,7 +56,7 @@ def test_two_limits() -> None:
 def test_two_names_of_one_thing() -> None:
     text = comparison_text(compare("keras.clipnorm", "keras.clipnorm(1.0)"), 100)
     assert "They do the same." in text
-    assert "both give the same" in text
+    assert "Both give the same" in text
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(DIALECTS, 2)))
@@ -75,7 +75,9 @@ def test_an_example_shows_any_difference(one: str, other: str) -> None:
 
 def test_what_no_rule_describes_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "torch.clip_grad_norm", "set_gradient_clip"]) == 2
-    assert capsys.readouterr().err.startswith("Only what a rule describes can be compared.\nReceived: set_gradient_clip\n")
+    assert capsys.readouterr().err.startswith(
+        "Only calls that a rule describes can be compared.\nReceived: set_gradient_clip\n"
+    )
 
 
 # ---- plain numbers ------------------------------------------------------------------------------------------------------

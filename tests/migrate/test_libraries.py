@@ -58,7 +58,7 @@ SITES = {
     "Paddle's old operators": (
         "import paddle.fluid as fluid\npairs = fluid.clip.append_gradient_clip_ops(pairs)\n",
         "GM505",
-        "hand the clip to grad_clip= of the optimizer",
+        "pass the clip to grad_clip= of the optimizer",
     ),
     "detectron2's function": (
         "from detectron2.solver.build import maybe_add_gradient_clipping\nSGD = maybe_add_gradient_clipping(cfg, SGD)\n",

@@ -138,8 +138,8 @@ def test_codes_are_chosen(wrong: Path, capsys: pytest.CaptureFixture[str]) -> No
     ("table", "said"),
     [
         ("[tool.gradclip.lint]\nselct = []\n", "no key selct"),
-        ("[tool.gradclip.lint]\nselect = 'GM1'\n", "no list of strings"),
-        ("[tool.gradclip]\nlint = 1\n", "no table"),
+        ("[tool.gradclip.lint]\nselect = 'GM1'\n", "not a list of strings"),
+        ("[tool.gradclip]\nlint = 1\n", "not a table"),
         ("[tool.gradclip.lint]\nselect = ['GT1']\n", "No rule begins with GT1"),
         ("[", "cannot be read"),
     ],

@@ -105,7 +105,10 @@ def test_wrong_usage_ends_with_2(arguments: list[str], said: str, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["x.py", "--exclude", "!"], "--exclude means nothing.\nReceived: !\nHint: it is a pattern as in a .gitignore.\n"),
+        (
+            ["x.py", "--exclude", "!"],
+            "The pattern of --exclude is invalid.\nReceived: !\nHint: it is a pattern as in a .gitignore.\n",
+        ),
         (["-", "x.py"], "Standard input is one source.\nReceived: - x.py\nHint: give - alone.\n"),
         (
             ["x.py", "--select", "GT,XY"],

@@ -108,7 +108,7 @@ def test_what_is_no_notebook(text: str, said: str, line: int) -> None:
 
 def test_a_program_that_has_lost_a_cell_is_refused() -> None:
     read = Notebook(written("x = 1", "y = 2"))
-    with pytest.raises(SourceError, match="cell 2 can no longer be told from the others"):
+    with pytest.raises(SourceError, match="cell 2 cannot be found again in the rewritten program"):
         read.replaced("x = 1\ny = 2")
 
 

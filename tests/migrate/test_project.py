@@ -103,7 +103,7 @@ def test_an_assumption_is_said_in_every_mode(mode: str, tmp_path: Path, capsys: 
     write(tmp_path, clip=CLIP)
     cli.main(["migrate", "-j", "1", *filter(None, [mode]), str(tmp_path)])
     out = " ".join(capsys.readouterr().out.split())
-    assert "ssumes dense gradients: of sparse ones (IndexedSlices) gradclip merges duplicate rows first." in out
+    assert "ssumes dense gradients: in sparse ones (IndexedSlices), gradclip merges duplicate rows first." in out
     assert "clip.py:4:16: GF202" in out
 
 

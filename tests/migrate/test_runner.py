@@ -82,13 +82,13 @@ def test_what_cannot_be_decoded_is_one_line(content: bytes, said: str, tmp_path:
 @pytest.mark.parametrize(
     ("content", "new", "said"),
     [
-        (b"# coding: latin-1\nx = 1\n", "# coding: latin-1\nx = '\u20ac'\n", "not written: '\u20ac' cannot be said in"),
+        (b"# coding: latin-1\nx = 1\n", "# coding: latin-1\nx = '\u20ac'\n", "not written: '\u20ac' cannot be encoded in"),
         (
             b"# coding: latin-1\nx = '\xe9'\n",
             "import a\nimport b\n# coding: latin-1\nx = '\xe9'\n",
             "not written: the coding line",
         ),
-        (b"# coding: utf-7\nx = '+AGE-'\n", "# coding: utf-7\nx = 'b'\n", "not written: utf-7 does not give the same bytes"),
+        (b"# coding: utf-7\nx = '+AGE-'\n", "# coding: utf-7\nx = 'b'\n", "not written: utf-7 does not reproduce"),
     ],
 )
 def test_what_cannot_be_encoded_is_not_written(content: bytes, new: str, said: str, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_read_only_file_is_not_written(tmp_path: Path) -> None:
 def test_a_file_of_two_names_is_not_written(tmp_path: Path) -> None:
     path = file(tmp_path, b"old\n")
     os.link(path, tmp_path / "y.py")
-    assert write(path).error == "not written: it has 2 hard links, and would be parted from the others"
+    assert write(path).error == "not written: it has 2 hard links, and a new file would break them"
     assert path.read_bytes() == b"old\n"
 
 

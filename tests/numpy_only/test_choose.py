@@ -174,7 +174,7 @@ def test_every_form_of_a_log(name: str, text: str, tmp_path: Path) -> None:
         ('{"norm": "high"}', None, "A norm must be a number"),
         ('{"norm": [1]}', None, "A norm must be a number"),
         ('{"norm": true}', None, "A norm must be a number"),
-        ('{"norm": 1}\n{"norm"', None, "A line is no JSON"),
+        ('{"norm": 1}\n{"norm"', None, "A line is not JSON"),
         ('{"norm": 1}\n2\n', None, "all lines are numbers, or all are objects"),
         ("norm\nhigh\n", None, "A norm must be a number"),
     ],

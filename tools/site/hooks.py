@@ -124,7 +124,7 @@ def _reference(name: str) -> str:
 
 
 def _refuse_undocumented() -> None:
-    """An error for public names and methods without a docstring."""
+    """Raise an error for public names and methods without a docstring."""
     package = griffe.load("gradclip", search_paths=[ROOT])
     names = [
         f"{module.partition('.')[2]}.{name}".lstrip(".")

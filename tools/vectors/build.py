@@ -99,7 +99,7 @@ def norm_json(n: Any, dtypes: set[str]) -> Json:
 
 
 def _is_certain(n: Any, json: Json | None, spec: Spec) -> bool:
-    """Whether everyone gets the same bits: few values, and a norm that the dtype represents."""
+    """Whether every implementation gets the same bits: few values, and a norm that the dtype represents."""
     few = all(len(g.values) <= _FEW and not g.filled for g in spec.gradients if isinstance(g, Array))
     return json is not None and few and (not mpmath.isfinite(n) or n == float.fromhex(json["value"]))
 
@@ -144,7 +144,7 @@ def _gradient(g: Array | Same | None) -> Any:
 
 
 def argument(value: Any) -> Any:
-    """An argument as JSON says its type."""
+    """The JSON of an argument, with its type."""
     if isinstance(value, Array):
         return {"array": value.as_json()}
     if isinstance(value, NumpyNumber):

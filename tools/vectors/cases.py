@@ -1,4 +1,4 @@
-"""The inputs of which every native's behaviour is recorded: one case a heading, by the name it has in ``departed``."""
+"""The calls for which every native's behaviour is recorded; ``departed`` lists the cases by their names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Case:
     limit: Any
     arguments: dict[str, Any] = field(default_factory=dict)
     natives: str = "all"
-    twice: bool = False  #: the first gradient stands in the list twice, as the same object
+    twice: bool = False  #: the list has the first gradient twice, as the same object
     ulps: int = 4  #: how far a native's elements may be from gradclip's
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0, and 1 where --check finds a difference or a recording is not certain."""
+    """Run the command. Exit status: 0, or 1 if --check finds a difference or a recording is not certain."""
     parser = argparse.ArgumentParser(prog="python tools/vectors", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; say what would change, and exit 1 if anything would"
@@ -27,14 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=NATIVES,
         help=f"run a native: {', '.join(NATIVES)}",
     )
-    parser.add_argument("--report", metavar="FILE", type=Path, help="of that native, to take instead of running it")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="the report of that native, to use instead of running it")
     options = parser.parse_args(arguments)
     made = {operation.name: files.merged(operation) for operation in OPERATIONS}
     checks = {native: xfails.checks_of(native, made) for operation in OPERATIONS for native in operation.recorders}
     problems: list[str] = []
     if options.record:
         if not options.check:
-            _write(made, checks)  # the native is run on what is written
+            _write(made, checks)  # the native runs on the written files
         recording = record(options.record, _tolerances(made), options.report)
         problems += [f"not certain: {text}" for text in recording.unsure]
         problems += _against(recording, made, checks) if options.check else _taken(recording, made, checks)
@@ -67,7 +67,7 @@ def _taken(recording: Recording, made: dict[str, Json], checks: dict[str, set[st
 
 
 def _against(recording: Recording, made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[str]:
-    """Where a recording differs from the one in the files."""
+    """The differences of a recording from the one in the files."""
     for file in made.values():
         if recording.name not in _recorders(file):
             continue
@@ -84,7 +84,7 @@ def _recorders(file: Json) -> tuple[str, ...]:
 
 
 def _texts(made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[tuple[Any, str]]:
-    """Every file, and what is to be in it."""
+    """Every file, with its new content."""
     for operation in OPERATIONS:
         yield files.path_of(operation), text(files.sourced(made[operation.name]))
     expected: dict[Any, dict[str, dict[str, str]]] = {}

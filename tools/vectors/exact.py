@@ -46,7 +46,7 @@ def magnitude(x: Any) -> Exact:
 
 
 def norm(cells: Iterable[tuple[Any, int]], p: float) -> Exact:
-    """The p-norm of values that occur so many times each."""
+    """The p-norm of values, each with its count."""
     counted = [(magnitude(value), times) for value, times in cells if times]
     magnitudes = [value for value, _ in counted]
     if math.isnan(p) or (any(map(mpmath.isnan, magnitudes)) and p != 0):

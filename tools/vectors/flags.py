@@ -1,4 +1,4 @@
-"""The subjects of vectors: for each flag the property, and what goes wrong in training without it.
+"""The subjects of vectors: for each flag the property, and the effect on training without it.
 
 A departure of gradclip from natives is a flag: ``infinite-limit`` is InfiniteLimit, with the departure's thread. Only the
 derivative has no flag, because it is not an outcome of a call: a check tests it.
@@ -25,7 +25,7 @@ def flag_of(departure: Departure) -> str:
 
 DEPARTURE_FLAGS = {flag_of(departure): departure for departure in DEPARTURES}
 
-#: the flag of each departure that a vector can show: what must hold, and what goes wrong where it does not
+#: the flag of each departure that a vector can show: what must hold, and the effect on training if it does not
 _DEPARTURES = {
     "InfiniteLimit": (
         "A limit of infinity only measures: every gradient is returned as it is, whatever it holds.",
@@ -36,7 +36,7 @@ _DEPARTURES = {
         "A frozen layer or a schedule that ends at 0 turns a zero gradient into NaN, and then every weight.",
     ),
     "NegativeLimit": (
-        "A negative limit, or a limit of NaN, is an error; only tf.clip_by_norm takes a negative one for 0.",
+        "A negative limit, or a limit of NaN, is an error; only tf.clip_by_norm counts a negative one as 0.",
         "A sign slip in a configuration trains uphill, or not clipped at all, and nothing says so.",
     ),
     "FiniteNorm": (
@@ -44,8 +44,8 @@ _DEPARTURES = {
         "One healthy gradient of large values zeroes the step or poisons the weights with NaN.",
     ),
     "WideArithmetic": (
-        "A limit may be larger than the dtype of the gradients holds, and nothing overflows on the way to the result.",
-        "A generous limit, meant to clip nothing, makes infinities of small gradients.",
+        "A limit may be larger than the gradients' dtype can represent, and no intermediate result overflows.",
+        "A generous limit, meant to clip nothing, turns small gradients into infinities.",
     ),
     "AccurateNorm": (
         "The norm is right to a few units in the last place, however many elements there are.",
@@ -60,11 +60,11 @@ _DEPARTURES = {
         "Tied weights are scaled twice: they learn more slowly than the rest, by the square of the coefficient.",
     ),
     "Iterator": (
-        "Gradients or parameters from an iterator are walked once, and clipped.",
+        "Gradients or parameters from an iterator are read once, and clipped.",
         "model.parameters() is a generator: the norm looks right in the log, and nothing was clipped.",
     ),
     "Sparse": (
-        "A sparse gradient is clipped as what it stands for: its duplicate rows are merged before the norm.",
+        "A sparse gradient is clipped like the dense one: its duplicate rows are merged before the norm.",
         "Embeddings of frequent tokens are clipped by a norm that is too small, or the step fails.",
     ),
     "Dtypes": (
@@ -72,7 +72,7 @@ _DEPARTURES = {
         "A change of precision breaks the training script, or changes what its clip means.",
     ),
     "AnyNumber": (
-        "A limit or a known norm is a number or an array of any real dtype, not only of that of the gradients.",
+        "A limit or a known norm is a number or an array of any real dtype, not only the gradients' own.",
         "A limit from a configuration file or a reduced norm stops the run.",
     ),
     "Integers": (
@@ -100,7 +100,7 @@ OTHER_FLAGS = {
     ),
     "Boundary": Flag(
         "At the limit itself nothing changes, and just above it hardly anything.",
-        "Gradients at the limit jump, or are clipped that should not be.",
+        "Gradients at the limit jump, or are clipped although they should not be.",
     ),
     "CrossedBounds": Flag(
         "Where the lower bound is above the upper one the dialect says which wins, or that it is an error.",
@@ -113,7 +113,7 @@ OTHER_FLAGS = {
     ),
     "ErrorIfNonfinite": Flag(
         "error_if_nonfinite raises for an infinite or NaN norm, and leaves every gradient as it was.",
-        "The step that was to be skipped is taken, or half of the gradients are scaled already.",
+        "A step that should be skipped is taken, or half of the gradients are scaled already.",
         ("https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/utils/clip_grad.py",),
     ),
     "Examples": Flag(
@@ -127,10 +127,10 @@ OTHER_FLAGS = {
     ),
     "GlobalNorm": Flag(
         "One norm over all gradients, or one for each: the two differ as soon as there are two gradients.",
-        "Clipping each by itself changes the direction of the step; clipping all by one norm does not.",
+        "Clipping each separately changes the direction of the step; clipping all by one norm does not.",
     ),
     "KnownNorm": Flag(
-        "A norm that is handed in is used as it is, and none is measured.",
+        "A norm that the caller passes is used as it is, and none is measured.",
         "Sharded training clips by the norm of its own shard.",
     ),
     "Layout": Flag(
@@ -143,21 +143,21 @@ OTHER_FLAGS = {
     ),
     "MixedDtypes": Flag(
         "The norm over gradients of several dtypes is as accurate as the widest of them.",
-        "In mixed precision the gradients of one half decide how much those of the other are clipped.",
+        "In mixed precision, the gradients of one dtype decide how much those of the other are clipped.",
     ),
     "NegativeZero": Flag("The sign of a zero is kept.", "Results are not the same to the bit from run to run."),
     "NoneKept": Flag(
-        "None, a parameter without a gradient, stays where it is and counts nothing.",
+        "None, a parameter without a gradient, stays where it is and adds nothing to the norm.",
         "Gradients move up a place, and are applied to the parameters of their neighbours.",
     ),
     "NormOrder": Flag(
-        "Any order of the norm that the dialect has; 0 counts the gradients that are not zero, infinity is the largest.",
-        "Another norm is clipped by than the one that was configured.",
+        "The norm has any order of the dialect; 0 counts the gradients that are not zero, infinity is the largest.",
+        "The clip uses another norm than the one that was configured.",
         ("https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/utils/clip_grad.py",),
     ),
     "NotFinite": Flag(
         "NaN and infinity are neither hidden nor spread further than the dialect says.",
-        "A broken step looks healthy: NaN became 1 in a comparison, and the loss scaler never hears of it.",
+        "A broken step looks healthy: NaN became 1 in a comparison, and the loss scaler does not see it.",
     ),
     "SwappedBounds": Flag(
         "The order of the two bounds is the dialect's own: the upper one first in Paddle, the lower one in TensorFlow.",

@@ -13,9 +13,9 @@ from vectors.array import Array, NumpyNumber, Same, array, fill
 from vectors.cases import CASES, ORDERED, Case
 from vectors.spec import Also, Gradients, Operation, Spec
 
-#: over 2**20 elements; a value whose square a running float32 sum of so many loses, and an exact norm: 1025 times the value
+#: over 2**20 elements: a running float32 sum loses the squares, and the norm is exact: 1025 times the value
 LARGE = fill(1 + 2.0**-11, (1025 * 1025,))
-_ENDLESS = 64  # more values than that, all equal, are written once
+_ENDLESS = 64  # an array of more values, all equal, is written as one value
 
 COMMENTS = {
     "A": "plain gradients",
@@ -65,7 +65,7 @@ def _spec(operation: Operation, case: Case) -> Spec:
 
 
 def is_power(order: Any) -> bool:
-    """Whether an order takes powers and roots, of which the natives' are a few ulp off."""
+    """Whether an order takes powers and roots; the natives' are a few ulp off."""
     return isinstance(order, (int, float)) and math.isfinite(order) and order not in (0, 1, 2)
 
 

@@ -36,7 +36,7 @@ class Spec:
     flags: tuple[str, ...] = ()
     parameters: tuple[Array | None, ...] | None = None
     iterator: bool = False
-    ulp: int | None = None  #: if None 0 where nothing is clipped, else 4
+    ulp: int | None = None  #: if None: 0 if nothing is clipped, else 4
     also: tuple[Also, ...] = ()
     convention: bool = False  #: the suite defines the outcome, not a formula
 

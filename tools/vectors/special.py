@@ -1,4 +1,4 @@
-"""What only one or two of the norm functions have: orders, axes, a known norm, units, examples, the root mean square."""
+"""The vectors of one or two norm functions only: orders, axes, a known norm, units, examples, the root mean square."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def _units(name: str) -> Iterator[Spec]:
 
 
 def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
-    """eps, the least divisor, and what is not finite or not alike."""
+    """eps, the smallest divisor, numbers that are not finite, and shapes that differ."""
     spec = _unit
     yield spec("eps", "a parameter of zeros counts as 1e-3", P, array([0.0, 0.0]), 0.5)
     yield spec("eps-given", "a parameter of zeros counts as much as is said", P, array([0.0, 0.0]), 0.5, eps=2.0)

@@ -1,4 +1,4 @@
-"""Vector files as text: one vector a few lines, one array a line, the same bytes for the same vectors."""
+"""Vector files as text: a few lines for each vector; the same vectors give the same bytes."""
 
 from __future__ import annotations
 

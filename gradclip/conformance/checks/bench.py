@@ -55,7 +55,7 @@ class Bench:
 
     def read(self, array: Any) -> Array:
         """The values of an array."""
-        return read_result(self.target, array, "what is to be an array")
+        return read_result(self.target, array, "the array")
 
     def is_array(self, array: Any) -> bool:
         """Whether it is one of the target's arrays, of a dtype that gradients can have."""
@@ -108,7 +108,7 @@ class Bench:
             norm = Array((norm,), (), "float32")  # a number without a dtype is compared in the other norm's dtype
         elif norm is not None:
             norm = self.read(norm)
-            require(len(norm.values) == 1, f"the norm that is reported has the shape {norm.shape}")
+            require(len(norm.values) == 1, f"the reported norm has the shape {norm.shape}")
         return Outcome(tuple(self.read_all(clipped)), norm)
 
     def run(self, arrays: Sequence[Any], limit: float, **more: Any) -> Outcome:

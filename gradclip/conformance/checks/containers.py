@@ -1,4 +1,4 @@
-"""What gradients may come as: None, nothing, iterators, the same one twice, several dtypes, shapes, layouts, sparse ones."""
+"""The forms of gradients: None, none at all, iterators, one listed twice, several dtypes, shapes, layouts, sparse ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def none_kept(bench: Bench) -> None:
 
 
 @check(
-    "No gradients, and only None, are nothing to clip, and no error; the norm that is reported is 0.",
+    "No gradients, or only None, are no error: nothing is clipped, and the reported norm is 0.",
     training="A step without gradients (a frozen model, an empty shard) ends the run.",
     needs=("float32", "several", "none", "empty"),
     departure="nothing-to-clip",
@@ -43,8 +43,8 @@ def nothing_to_clip(bench: Bench) -> None:
 
 
 @check(
-    "Gradients without elements keep their shape, and count nothing.",
-    training="Mean of nothing, or the greatest of nothing: NaN in every weight because of one empty shard.",
+    "Gradients without elements keep their shape, and add nothing to the norm.",
+    training="The mean or the maximum of nothing: NaN in every weight because of one empty shard.",
     needs=("float32", "several", "empty"),
 )
 def empty_gradients(bench: Bench) -> None:
@@ -56,7 +56,7 @@ def empty_gradients(bench: Bench) -> None:
 
 
 @check(
-    "Gradients from an iterator, which can be walked once, are clipped like those from a list.",
+    "Gradients from an iterator, which can be read only once, are clipped like those from a list.",
     training="The norm is taken from the iterator, which is then used up: the norm is logged, and nothing is clipped.",
     needs=("float32", "several", "iterator"),
     departure="iterator",
@@ -73,7 +73,7 @@ def _from_iterator(bench: Bench, gradients: list[list[float]]) -> Outcome:
         yield from arrays
 
     clipped, norm = bench.call(walk(), bench.arguments(2.0, arrays))
-    # in place it is the arrays that count, whatever was returned
+    # in place, the arrays count, whatever the call returned
     return bench.outcome(arrays if "in place" in bench.claims else clipped, norm)
 
 
@@ -92,7 +92,7 @@ def twice_counts_once(bench: Bench) -> None:
 
 
 @check(
-    "Every dtype is kept by its own gradient, and all count in one norm.",
+    "Every gradient keeps its dtype, and all count in one norm.",
     training="Mixed precision: half of the gradients come back in the widest dtype, and memory doubles; or it is an error.",
     needs=("float32", "float64", "several", "mixed"),
     departure="dtypes",
@@ -164,18 +164,18 @@ def _add_layout(layout: str, description: str) -> None:
     add(Check(f"{layout}_gradient", description, _LAYOUT, ("float32", layout), FORMULAS.__contains__, run))
 
 
-_LAYOUT = "Elements are read or written in the order of memory: gradients of views come back shuffled, or only in part clipped."
+_LAYOUT = "Elements are read or written in the order of memory: gradients of views come back shuffled, or clipped only in part."
 
 _add_layout("transposed", "A gradient that lies transposed in memory is clipped like any other.")
 _add_layout("strided", "A gradient whose elements lie apart in memory is clipped like any other.")
 _add_layout(
     "expanded",
-    "A gradient that is one number in memory, as that of a sum is, is clipped like any other; in place it may be refused.",
+    "A gradient that is one number in memory, like that of a sum, is clipped like any other; in place it may be refused.",
 )
 
 
 @check(
-    "A sparse gradient is clipped as the dense one it stands for: rows that are listed twice are added up before the norm.",
+    "A sparse gradient is clipped like the dense one that it stands for: duplicate rows are added up before the norm.",
     training="The norm of an embedding's gradient depends on how often a word is in the batch, and not on the step it makes.",
     needs=("float32", "sparse"),
     of=lambda formula: formula.scope not in ("unit", "example"),

@@ -1,4 +1,4 @@
-"""What each operation computes, as far as the checks need it: over what its norm is, and which numbers stand in its formula."""
+"""The formulas of the operations, as far as the checks need them: the elements that share a norm, and the constants."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Formula:
     r"""One operation's formula, evaluated in float64.
 
     The norm :math:`n` and the limit :math:`L` give :math:`g \cdot \min(1, L / (n + \mathrm{eps}))`; by value it is
-    :math:`\max(\min(g, L), -L)`. Of ``unit`` the limit is relative to the parameter, which a :class:`Bench` makes with norm 1;
-    of ``example`` the gradients of a bench are one example.
+    :math:`\max(\min(g, L), -L)`. For ``unit`` the limit is relative to the parameter, which a :class:`Bench` makes with norm
+    1; for ``example`` the gradients of a bench are one example.
     """
 
     limit: str  #: the argument that is the limit
     scope: str = "global"  #: or "tensor", "unit", "example", "element"
     eps: float = 0.0  #: added to the norm
-    least: float = 0.0  #: below this the formula has constants of its own, and says nothing that scales
+    least: float = 0.0  #: the smallest divisor; above 0, the formula has a constant, and results near it do not scale
     mean: bool = False  #: the norm is the root mean square
-    zero: str = "zeros"  #: what a limit of 0 means; or "off", "error"
+    zero: str = "zeros"  #: the effect of a limit of 0; or "off", "error"
     keeps_nan: bool = False  #: a NaN norm clips nothing
 
     @property
@@ -43,7 +43,7 @@ class Formula:
         return norm / math.sqrt(max(len(values), 1)) if self.mean else norm
 
     def sizes(self, gradients: Sequence[Sequence[Any]]) -> list[float]:
-        """What the limit is a bound for: one norm, or a norm of each gradient; by value each gradient's greatest magnitude."""
+        """The sizes that the limit bounds: one norm, or one of each gradient; by value each gradient's greatest magnitude."""
         if self.is_joint:
             return [self.norm([value for values in gradients for value in values])]
         return [self.norm(values) if self.is_norm else max(map(abs, values), default=0.0) for values in gradients]
@@ -57,7 +57,7 @@ class Formula:
         return [[value * c for value in values] for values, c in zip(gradients, coefficients, strict=True)]
 
     def coefficient(self, norm: float, limit: float) -> float:
-        """What elements of this norm are multiplied by."""
+        """The factor of elements with this norm."""
         return 1.0 if norm + self.eps <= limit else limit / max(norm + self.eps, self.least)
 
 

@@ -1,4 +1,4 @@
-"""What a clip does to healthy gradients: its bound, its direction, and what it leaves alone."""
+"""Healthy gradients: a clip bounds them, keeps their direction, and leaves the small ones unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bound(bench: Bench) -> None:
 
 @check(
     "Gradients above the limit come out at the limit, to 4 ulp, and not below it; one far above and one just above.",
-    training="Steps smaller than the learning rate says: training is slower, and the cause is not to be seen in any log.",
+    training="Steps smaller than the learning rate says: training is slower, and no log shows the cause.",
 )
 def reaches_limit(bench: Bench) -> None:
     formula = bench.formula
@@ -54,7 +54,7 @@ def unclipped_identity(bench: Bench) -> None:
 
 @check(
     "Clipping scales: all elements of a gradient by one positive number, to 4 ulp.",
-    training="The step does not follow the gradient: clipping by norm is to change its length only.",
+    training="The step does not follow the gradient: clipping by norm should change only its length.",
     of=by_norm,
 )
 def direction(bench: Bench) -> None:
@@ -83,12 +83,12 @@ def never_grows(bench: Bench) -> None:
 
 
 @check(
-    "Clipping what has been clipped already changes nothing more than 4 ulp.",
+    "A second clip of clipped gradients changes them by at most 4 ulp.",
     training="A clip in the loop and another in the optimizer shrink the step twice.",
 )
 def idempotence(bench: Bench) -> None:
     values = [value * 1000 for value in noise(100)]
-    limit = 500.0  # large, so that an epsilon in the formula is no part of it
+    limit = 500.0  # large, so that an epsilon in the formula does not matter
     once = bench.clip([values], limit)
     again = bench.clip([list(gradients_of(once)[0])], limit)
     expect(again, Outcome(once.gradients), 4, "the second clip")
@@ -96,7 +96,7 @@ def idempotence(bench: Bench) -> None:
 
 @check(
     "Gradients and limit scaled by the same power of two give the same result, scaled, to 2 ulp.",
-    training="What is clipped depends on the loss scale, and on constants that are in no formula.",
+    training="The result depends on the loss scale, and on constants that are in no formula.",
 )
 def scale_covariance(bench: Bench) -> None:
     least = -24 if bench.formula.least == 0 else -2  # where the formula has a constant, stay far above it
@@ -128,7 +128,7 @@ def order_invariance(bench: Bench) -> None:
 )
 def every_length(bench: Bench) -> None:
     for length in (1, 2, 7, 33, 100, 1025, 5001):
-        # of the longest the squares add up exactly, in any order
+        # the squares of the longest add up exactly, in any order
         values = noise(length, seed=length) if length < 5000 else [float(i % 7 - 3) for i in range(length)]
         expect(bench.clip([values], 0.5), bench.exact([values], 0.5), 4, f"{length} elements")
 

@@ -9,7 +9,7 @@ from gradclip.conformance.checks.registry import check
 
 
 @check(
-    "A limit of 0 makes zeros of all gradients, of zeros too (Keras: clips nothing; Paddle's ByNorm and ByValue: refused).",
+    "A limit of 0 turns all gradients into zeros, also zero ones (Keras clips nothing; Paddle's ByNorm and ByValue refuse it).",
     training="0 / 0: NaN in every weight, at the end of a schedule of the limit, or at a layer whose gradients are zero.",
     departure="zero-limit",
 )
@@ -28,7 +28,7 @@ def zero_limit(bench: Bench) -> None:
 
 @check(
     "An infinite limit measures and clips nothing: gradients come back to the bit, zeros too.",
-    training="inf / inf: logging the norm without clipping, the commonest use of such a limit, makes NaN of every weight.",
+    training="inf / inf: logging the norm without clipping, the commonest use of such a limit, turns every weight into NaN.",
     departure="infinite-limit",
 )
 def infinite_limit(bench: Bench) -> None:
@@ -61,8 +61,8 @@ def far_limits(bench: Bench) -> None:
 
 @check(
     "A negative limit is refused, and the gradients stay as they are; tf.clip_by_norm counts it as 0.",
-    training="Every gradient turns round: the loss goes up, by steps of just the right size.",
-    of=lambda formula: formula.limit != "clip_value_max",  # there it makes the bounds cross, which means something
+    training="Every gradient changes its sign: the loss goes up, by steps of just the right size.",
+    of=lambda formula: formula.limit != "clip_value_max",  # there it makes the bounds cross, which has a defined result
     departure="negative-limit",
 )
 def negative_limit(bench: Bench) -> None:
@@ -76,7 +76,7 @@ def negative_limit(bench: Bench) -> None:
 
 @check(
     "A limit of NaN is refused, and the gradients stay as they are.",
-    training="A limit computed from something that failed makes NaN of every weight, or silently clips nothing.",
+    training="A limit computed from something that failed turns every weight into NaN, or silently clips nothing.",
     departure="negative-limit",
 )
 def nan_limit(bench: Bench) -> None:
@@ -86,7 +86,7 @@ def nan_limit(bench: Bench) -> None:
 
 
 @check(
-    "A limit that is a whole number is the number.",
+    "An integer limit means the same as the float.",
     training="Integer division: a limit of 1 from a configuration file clips everything to 0.",
 )
 def integer_limit(bench: Bench) -> None:
@@ -97,7 +97,7 @@ def integer_limit(bench: Bench) -> None:
 
 
 @check(
-    "A limit that is an array without axes is its number.",
+    "A limit in a 0-d array means the same as its number.",
     training="A scheduled limit, which lives on the device, is read once and never again, or is cut to an integer.",
     needs=("float32", "array limit"),
     departure="any-number",
@@ -110,11 +110,11 @@ def array_limit(bench: Bench) -> None:
 
 
 @check(
-    "Where the norm is the limit nothing is clipped, to the bit; with an epsilon in the formula, as that says, to 4 ulp.",
+    "If the norm equals the limit, nothing is clipped, to the bit; an epsilon in the formula counts, to 4 ulp.",
     training="Gradients that were clipped once are clipped a little again; with small limits the epsilon of torch is lost.",
 )
 def norm_is_the_limit(bench: Bench) -> None:
-    for values in ([5.0, -5.0], [-8.0]) if bench.formula.mean else ([3.0, -4.0], [-8.0]):  # whose norm is a whole number
+    for values in ([5.0, -5.0], [-8.0]) if bench.formula.mean else ([3.0, -4.0], [-8.0]):  # their norm is a whole number
         for scale in (1.0, 2.0**-9):
             scaled = [value * scale for value in values]
             limit = bench.formula.sizes([scaled])[0]

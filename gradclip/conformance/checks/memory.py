@@ -1,4 +1,4 @@
-"""Whose memory is written: in place or not as claimed, nothing shared, and nothing left half done."""
+"""The memory that a clip writes: in place or not, as claimed; nothing shared, and nothing left half done."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ GRADIENTS = ([3.0, -4.0], [0.25, 0.5])
 
 
 @check(
-    "The gradients that were handed in are clipped themselves.",
-    training="The optimizer steps with gradients that were never clipped, because the caller relies on the ones that it has.",
+    "The caller's own gradients are clipped.",
+    training="The optimizer steps with gradients that were never clipped, because the caller relies on its own arrays.",
     needs=("float32", "in place"),
 )
 def in_place(bench: Bench) -> None:
@@ -26,7 +26,7 @@ def in_place(bench: Bench) -> None:
 
 
 @check(
-    "The gradients that were handed in stay as they are.",
+    "The caller's gradients stay unchanged.",
     training="Gradients that are kept for accumulation, logging or a second clip are changed behind the caller's back.",
     needs=("float32", "functional"),
 )
@@ -40,10 +40,10 @@ def functional(bench: Bench) -> None:
 
 
 @check(
-    "No two results share memory, nor a result with an input unless it is clipped in place; arrays that cannot be written may.",
+    "No two results share memory, and no result shares an input's unless clipped in place; immutable arrays may share.",
     training="Writing to one gradient (noise, decay, the next accumulation) changes another.",
     needs=("float32", "several"),
-    # an optimizer only reads what these return: a gradient that is not clipped may be returned itself
+    # an optimizer only reads the results of these, so an unclipped gradient may be returned itself
     only=tuple(o for o in OPERATIONS if o not in ("paddle.ClipGradByNorm", "paddle.ClipGradByValue")),
 )
 def no_aliasing(bench: Bench) -> None:
@@ -62,7 +62,7 @@ def _overwritten(array: Any) -> bool:
     """Write to every element, if that can be done."""
     try:
         array[...] = 77.0
-    except Exception:  # immutable, by whatever exception its framework says so
+    except Exception:  # frameworks raise various exceptions for an immutable array
         return False
     return True
 
@@ -74,5 +74,5 @@ def _overwritten(array: Any) -> bool:
 )
 def failed_call(bench: Bench) -> None:
     arrays = [bench.array([3.0, -4.0]), object()]
-    bench.refuses(arrays, bench.arguments(1.0, arrays), "what is no gradient")
-    require(len(arrays) == 2, "the list that was handed in has been changed")
+    bench.refuses(arrays, bench.arguments(1.0, arrays), "an object that is not a gradient")
+    require(len(arrays) == 2, "the caller's list was changed")

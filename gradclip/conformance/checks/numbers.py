@@ -12,8 +12,8 @@ from gradclip.conformance.compare import Outcome, ulps
 
 
 @check(
-    "A NaN stays to be seen: by norm it makes NaN of what shares its norm and of the norm that is reported, by value it stays "
-    "(per example a NaN norm clips nothing).",
+    "A NaN stays visible: by norm, the elements that share its norm and the reported norm become NaN; by value it stays "
+    "(per example, a NaN norm clips nothing).",
     training="NaN is swallowed: a broken step looks like a healthy one, or like zeros, and skips and loss scaling do not act.",
 )
 def nan_propagates(bench: Bench) -> None:
@@ -31,8 +31,8 @@ def nan_propagates(bench: Bench) -> None:
 
 
 @check(
-    "An infinity stays to be seen: by norm it becomes NaN, finite elements that share its norm become 0 or NaN, and the norm "
-    "that is reported is infinite; by value it becomes the limit.",
+    "An infinity stays visible: by norm it becomes NaN, finite elements that share its norm become 0 or NaN, and the "
+    "reported norm is infinite; by value it becomes the limit.",
     training="An overflow is scaled to a healthy step in the direction of a single weight, and loss scaling does not act.",
 )
 def infinity_propagates(bench: Bench) -> None:
@@ -57,8 +57,8 @@ def _nonfinite_norm(bench: Bench, got: Outcome, norm: float) -> None:
 
 
 @check(
-    "Gradients of zeros stay zeros, signs included, at any limit above 0; and the norm that is reported is 0.",
-    training="0 / 0: a layer without gradients in one step makes NaN of its weights.",
+    "Gradients of zeros stay zeros, signs included, at any limit above 0; and the reported norm is 0.",
+    training="0 / 0: one step without gradients turns the weights of a layer into NaN.",
 )
 def zero_gradients(bench: Bench) -> None:
     for limit in (1e-30, 1.0, 1e30):
@@ -68,7 +68,7 @@ def zero_gradients(bench: Bench) -> None:
 
 @check(
     "With error_if_nonfinite a norm that is infinite or NaN is refused and no gradient is changed; finite ones are clipped.",
-    training="The step that was to be stopped is taken; or a healthy one is stopped.",
+    training="A step that should be stopped is taken, or a healthy one is stopped.",
     needs=("float32", "several", "norm", "error_if_nonfinite"),
     of=lambda formula: formula.is_joint,
 )
@@ -151,7 +151,7 @@ add(
     Check(
         "float64_arithmetic",
         "float64 gradients are measured and scaled in float64, and the limit keeps all its bits.",
-        "Numerical checks of gradients in float64 fail by a relative 1e-8, and the cause is not to be seen.",
+        "Numerical checks of gradients in float64 fail by a relative 1e-8, and nothing shows the cause.",
         ("float64",),
         lambda name: True,
         _in_range([([0.1, 0.2, -0.7], 0.3), ([3.0 + 1e-9, 0.0, 4.0 - 1e-9], 1.1), ([1e-3 / 7] * 3, 1e-4 / 3)], "float64"),
@@ -162,7 +162,7 @@ add(
     Check(
         "complex_magnitude",
         "A complex element counts by its magnitude, and keeps its phase.",
-        "The imaginary part is lost, or counts negative: complex layers are clipped too little and turned.",
+        "The imaginary part is lost, or counts negative: complex layers are clipped too little and change their phase.",
         ("complex64",),
         _NORMS.__contains__,
         _in_range([([3 + 4j, 12j], 6.5), ([3 + 4j, 0j], 1.0), ([0.25 + 0.25j], 1.0)], "complex64"),
@@ -205,7 +205,7 @@ def a_million_elements(bench: Bench) -> None:
             outcomes.append((norm, math.nan if reported is None else reported))
         for exact, found in outcomes:
             far = ulps(found, exact, "float32")
-            require(far <= 128, f"of one {large} and many {small} came {found!r}, not {exact!r}: {far:.4g} ulp away")
+            require(far <= 128, f"one {large} and many {small} gave {found!r}, not {exact!r}: {far:.4g} ulp away")
 
 
 @check(

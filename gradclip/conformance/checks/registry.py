@@ -36,7 +36,7 @@ def every(formula: Formula) -> bool:
 
 
 def by_norm(formula: Formula) -> bool:
-    """Those that scale by a norm."""
+    """The operations that scale by a norm."""
     return formula.is_norm
 
 
@@ -66,7 +66,7 @@ def check(
 
 
 def add(check: Check) -> None:
-    """Add a check with a shared function."""
+    """Add a check; for checks that share a function."""
     if check.name in CHECKS:
         raise ValueError(f"there are two checks of the name {check.name}")
     CHECKS[check.name] = check

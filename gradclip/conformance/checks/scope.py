@@ -1,4 +1,4 @@
-"""Over what the norm is taken: all gradients, one, a slice of one, or one example."""
+"""The elements that share a norm: all gradients, one gradient, a slice of one, or one example."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def several_gradients(bench: Bench) -> None:
 
 
 @check(
-    "Each slice along the other axes has a norm of its own: a matrix is clipped row by row, and column by column; axes are "
-    "counted from the end where they are negative.",
-    training="The rows of an embedding, which are to be clipped one by one, are scaled by the norm of the whole table.",
+    "Each slice along the other axes has a norm of its own: a matrix is clipped row by row, and column by column; negative "
+    "axes count from the end.",
+    training="The rows of an embedding, which should be clipped one by one, are scaled by the norm of the whole table.",
     needs=("float32", "axes"),
     only=("tensorflow.clip_by_norm",),
 )
@@ -72,8 +72,8 @@ def slices_apart(bench: Bench) -> None:
 
 
 @check(
-    "Each column of a matrix is a unit, with its own norm and that of the same column of the parameter, which counts as at "
-    "least 1e-3.",
+    "Each column of a matrix is a unit with its own norm; its limit is relative to the norm of the parameter's column, which "
+    "counts as at least 1e-3.",
     training="Adaptive clipping that mixes the units of a layer, or freezes parameters that start at zero.",
     only=("optax.adaptive_grad_clip",),
 )
@@ -104,7 +104,7 @@ def examples_apart(bench: Bench) -> None:
 
 
 @check(
-    "Of two different bounds the lower one bounds from below, and the upper one from above.",
+    "With two different bounds, the lower one bounds from below, and the upper one from above.",
     training="Every element becomes one of the bounds: the gradient is gone.",
     only=("tensorflow.clip_by_value",),
 )
@@ -115,7 +115,7 @@ def two_bounds(bench: Bench) -> None:
 
 
 @check(
-    "The norm that is reported is that of the gradients before the clip, clipped or not, to 4 ulp.",
+    "The reported norm is the norm of the gradients before the clip, clipped or not, to 4 ulp.",
     training="The log shows a norm that never exceeds the limit: exploding gradients go unseen.",
     needs=("float32", "several", "norm"),
     of=lambda formula: formula.is_joint,
@@ -128,7 +128,7 @@ def norm_before_clip(bench: Bench) -> None:
 
 
 @check(
-    "The order 2 is what is meant where none is given; 1 adds magnitudes up, infinity takes the greatest.",
+    "The default order is 2; order 1 adds magnitudes up, infinity takes the greatest.",
     training="A limit that was tuned for one norm is applied to another, which is larger by the root of the number of weights.",
     needs=("float32", "several", "norm", "norm_type"),
     of=lambda formula: formula.is_joint,
@@ -145,7 +145,7 @@ def norm_orders(bench: Bench) -> None:
 
 
 @check(
-    "A norm that is known already is used, and returned, instead of the gradients' own.",
+    "A norm that the caller passes is used, and returned, instead of the gradients' own.",
     training="In parallel training every process clips by its own part's norm, and the replicas drift apart.",
     needs=("float32", "several", "use_norm"),
     only=tuple(name for name in FORMULAS if name == "tensorflow.clip_by_global_norm"),

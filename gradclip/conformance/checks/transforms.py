@@ -29,17 +29,17 @@ def _inputs(bench: Bench, gradients: Sequence[list[float]]) -> list[Any]:
 
 
 def _derivative(bench: Bench, values: list[float], limit: float) -> tuple[float, ...]:
-    """That of the sum of the clipped elements by each element."""
+    """The derivative of the sum of the clipped elements by each element."""
     inputs = _inputs(bench, [values])
     derivative = bench.target.derivative(_function(bench, limit, 1), inputs)  # type: ignore[attr-defined]
     found = gradients_of(bench.outcome(derivative[:1]))
-    require(len(found) == 1 and len(found[0]) == len(values), "the derivative has not the shape of the gradient")
+    require(len(found) == 1 and len(found[0]) == len(values), "the derivative does not have the shape of the gradient")
     return found[0]
 
 
 @check(
     "The derivative at gradients of zeros is that of the identity.",
-    training="0 / 0 in the derivative of the root: one layer of zeros makes NaN of everything that is trained through a clip.",
+    training="0 / 0 in the derivative of the root: one layer of zeros turns all that is trained through a clip into NaN.",
     needs=("float32", "differentiable"),
     departure="derivative",
 )
@@ -97,7 +97,7 @@ def _by_differences(bench: Bench, values: list[float], limit: float, step: float
 
 
 @check(
-    "Traced, a clip does what it does eagerly, to 4 ulp, and decides at each call: above the limit, below it, zeros, NaN.",
+    "A traced clip does the same as an eager one, to 4 ulp, and decides in each call: above the limit, below it, zeros, NaN.",
     training="Compiled training clips as the first batch needed it, for ever; or it differs from what was debugged.",
     needs=("float32", "traced"),
 )
@@ -113,7 +113,7 @@ def traced_as_eager(bench: Bench) -> None:
 
 @check(
     "Traced, the norm still covers all gradients, and each keeps its shape.",
-    training="Compiled training clips each parameter by itself, or mixes them up.",
+    training="Compiled training clips each parameter separately, or mixes them up.",
     needs=("float32", "several", "traced"),
     of=by_norm,
 )

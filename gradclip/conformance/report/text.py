@@ -192,7 +192,7 @@ def _verdict(view: View, width: int) -> Iterator[Line]:
                 "bold red",
             )
         elif not claimed:
-            text, style = f"{MARKS['unclaimed']} {target} claims nothing of what was asked for.", "yellow"
+            text, style = f"{MARKS['unclaimed']} {target} claims none of the selected cases.", "yellow"
         else:
             but = f" but for {counts['expected']:,} declared failures" if counts["expected"] else ""
             text, style = f"{MARKS['pass']} {target} conforms{but}: {claimed:,} cases claimed.", "bold green"

@@ -174,7 +174,7 @@ def explained(result: Result, file: VectorFile | None, checks: Mapping[str, Any]
 
 
 def _groups(results: Sequence[Result], file: VectorFile | None, checks: Mapping[str, Any]) -> Iterator[Group]:
-    """Results of one target and operation, by status, the worst first, and by what they are about, which is explained once."""
+    """Results of one target and operation, by status, the worst first, and by subject; it explains each subject once."""
     vectors = {vector.id: vector for vector in (file.vectors if file else ())}
     groups: dict[tuple[str, str, tuple[str, ...]], list[Result]] = {}
     for result in results:
@@ -229,7 +229,7 @@ def _case(result: Result, vector: Vector | None, shared: str) -> Case:
         call=words.call(result.operation, vector.json) if vector else "",
         expected=tuple(words.outcome(one) + (f": {one['why']}" if _has_why(one) else "") for one in expected),
         got="" if result.got is None else words.outcome(result.got),
-        off="" if "ulp" in message else words.distance(result.ulps),  # said once, as what was raised
+        off="" if "ulp" in message else words.distance(result.ulps),  # the message has it already
         message="" if raised and message == f"raised {raised}" else message,
     )
 

@@ -39,7 +39,7 @@ def _decimal(value: float, dtype: str) -> str:
     dtype = dtype if dtype in FLOATS else "float64"
     for digits in range(1, 18):
         text = format(value, f".{digits}g")
-        if value in (rounded(float(text), dtype), float(text)):  # the second: it may not be in its dtype
+        if value in (rounded(float(text), dtype), float(text)):  # the second: its dtype may be unable to represent it
             break
     significand, e, exponent = repr(float(text)).partition("e")
     return f"{significand.removesuffix('.0')}e{int(exponent)}" if e else significand.removesuffix(".0")

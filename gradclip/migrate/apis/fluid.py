@@ -12,7 +12,7 @@ _DYGRAPH = "1.8; paddlepaddle 1.7.2, python/paddle/fluid/dygraph_grad_clip.py"
 _LINK = "https://github.com/PaddlePaddle/Paddle/blob/v1.8.5/python/paddle/fluid/clip.py"
 _DYGRAPH_LINK = "https://github.com/PaddlePaddle/Paddle/blob/v1.7.2/python/paddle/fluid/dygraph_grad_clip.py"
 _NEED_CLIP = frozenset({"need_clip"})
-_NOW = "need_clip, a function of the parameter, is ParamAttr(need_clip=) of each parameter today."
+_NOW = "need_clip was a function of the parameter; today each parameter has its own ParamAttr(need_clip=)."
 
 
 def _names(kind: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def _parameter_keyword(code: str, cls: str, first: str) -> Api:
         targets={},
         status="removed",
         since="1.8; paddlepaddle 1.7.2, python/paddle/fluid/param_attr.py",
-        note="The clip of one parameter: hand it to grad_clip= of the optimizer, with need_clip=False for the others.",
+        note="The clip of one parameter: pass it to grad_clip= of the optimizer, with need_clip=False for the others.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v1.7.2/python/paddle/fluid/param_attr.py",
     )
 
@@ -79,7 +79,7 @@ _CLASSES: tuple[Api, ...] = (
         },
         status="removed",
         since=_SOURCE,
-        note="One norm over all gradients; as the clip of single parameters, over those of its group_name.",
+        note="One norm over all gradients; as the clip of single parameters, over those with the same group_name.",
         link=_LINK,
     ),
     Api(
@@ -116,7 +116,7 @@ _GLOBAL: tuple[Api, ...] = (
         status="removed",
         since=_SOURCE,
         note="It marks the parameters that the program has so far, for the minimize() that follows: "
-        "hand the clip to grad_clip= of that optimizer.",
+        "pass the clip to grad_clip= of that optimizer.",
         link=_LINK,
     ),
     _parameter_keyword("GL455", "ParamAttr", "(name=None, initializer=None, learning_rate=1.0, "),
@@ -177,7 +177,7 @@ _DYGRAPH_APIS: tuple[Api, ...] = (
         },
         status="removed",
         since=_DYGRAPH,
-        note="Each gradient by its own norm; it was handed to minimize(grad_clip=), and goes to the optimizer today.",
+        note="Each gradient by its own norm; it was passed to minimize(grad_clip=), and goes to the optimizer today.",
         link=_DYGRAPH_LINK,
     ),
     Api(
@@ -197,7 +197,7 @@ _DYGRAPH_APIS: tuple[Api, ...] = (
         },
         status="removed",
         since=_DYGRAPH,
-        note="One norm over all gradients; it was handed to minimize(grad_clip=), and goes to the optimizer today.",
+        note="One norm over all gradients; it was passed to minimize(grad_clip=), and goes to the optimizer today.",
         link=_DYGRAPH_LINK,
     ),
     Api(

@@ -13,7 +13,7 @@ __all__ = ["bounds", "elementwise", "global_norm", "measured", "ordinary", "tens
 
 _ZERO = "A limit of 0 is off in Keras, and gives zeros elsewhere."
 _NO_ZERO = "Paddle refuses a limit of 0."
-_NONE = "It takes no None."
+_NONE = "It accepts no None."
 
 
 def elementwise(limit: str, *, without: str) -> dict[str, Target]:

@@ -72,8 +72,8 @@ def _adaptive(name: str, given: str, link: str) -> Api:
         dialect="",
         targets={},
         since=_TIMM,
-        note="Adaptive clipping: the norm of each row of a gradient is kept below value (clip_factor) times that of the "
-        "parameter's row, at least eps = 1e-3. optax.adaptive_grad_clip does so by columns, which are the units of its layers.",
+        note="Adaptive clipping: it limits the norm of each row of a gradient to value (clip_factor) times the norm of the "
+        "parameter's row, taken as at least eps = 1e-3. optax.adaptive_grad_clip does the same by columns, its layers' units.",
         link=_TIMM_LINK + link,
     )
 

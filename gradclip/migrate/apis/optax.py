@@ -18,7 +18,7 @@ def _names(name: str) -> tuple[str, ...]:
 
 
 def _gradclip(name: str, *, exact: bool = False) -> Target:
-    note = "It has no state, as optax's: checkpoints keep their shape."
+    note = "Like optax's, it has no state, so checkpoints keep their shape."
     return Target(f"gradclip.dialects.optax.{name}", exact=exact, wrapper=_WRAPPER, note=note)
 
 
@@ -84,7 +84,7 @@ _TRANSFORMATIONS: tuple[Api, ...] = (
         dialect="optax.adaptive_grad_clip",
         targets={"gradclip": _gradclip("adaptive_grad_clip")},
         since=_SOURCE,
-        note="A transformation: each unit relative to the norm of its parameter, which update() must be given.",
+        note="A transformation: each unit relative to the norm of its parameter; pass the parameters to update().",
         link=_DOCS + "adaptive_grad_clip",
     ),
 )
@@ -153,7 +153,7 @@ _FUNCTIONS: tuple[Api, ...] = (
         dialect="optax.per_example_global_norm_clip",
         targets={},
         since="optax 0.2.8, optax/contrib/_privacy.py",
-        note="It clips per example, averages and adds noise: the privacy accounting is about this very transformation.",
+        note="It clips per example, averages and adds noise: its privacy accounting assumes this very transformation.",
         link="https://optax.readthedocs.io/en/latest/api/contrib.html",
     ),
     Api(
@@ -167,7 +167,7 @@ _FUNCTIONS: tuple[Api, ...] = (
         dialect="optax.per_example_global_norm_clip",
         targets={},
         since="optax 0.2.8, optax/contrib/_privacy.py",
-        note="It clips per example, averages and adds noise: the privacy accounting is about this very optimizer.",
+        note="It clips per example, averages and adds noise: its privacy accounting assumes this very optimizer.",
         link="https://optax.readthedocs.io/en/latest/api/contrib.html",
     ),
     Api(

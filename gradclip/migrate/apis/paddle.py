@@ -129,7 +129,7 @@ APIS: tuple[Api, ...] = (
         targets={},
         status="deprecated",
         since=f"1.8; {_SOURCE}",
-        note="It marks the parameters that a static program has so far: hand the clip to grad_clip= of the optimizer instead.",
+        note="It marks the parameters that a static program has so far: pass the clip to grad_clip= of the optimizer instead.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/nn/clip.py",
     ),
 )

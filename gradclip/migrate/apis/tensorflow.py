@@ -161,7 +161,7 @@ _CONTRIB_APIS: tuple[Api, ...] = (
         },
         status="removed",
         since="2.0; tensorflow 1.15.5, tensorflow/contrib/layers/python/layers/optimizers.py",
-        note="A float clips by one norm over all gradients; a callable is handed the (gradient, variable) pairs.",
+        note="A float clips by one norm over all gradients; a callable gets the (gradient, variable) pairs.",
         link=_CONTRIB + "layers/python/layers/optimizers.py",
     ),
     Api(
@@ -283,7 +283,7 @@ _CONTRIB_APIS: tuple[Api, ...] = (
         targets={},
         status="removed",
         since="2.0; tensorflow 1.15.5, tensorflow/contrib/layers/python/layers/optimizers.py",
-        note="The limit follows a moving average of the norm: compute it, and hand it to gradclip.clip_by_global_norm.",
+        note="The limit follows a moving average of the norm: compute it, and pass it to gradclip.clip_by_global_norm.",
         link=_CONTRIB + "layers/python/layers/optimizers.py",
     ),
 )

@@ -9,7 +9,7 @@ __all__ = ["APIS"]
 
 _DOCS = "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils."
 _SOURCE = "torch 2.13.0, torch/nn/utils/clip_grad.py"
-_ONCE = "Paddle's walks its argument twice: pass a list, not a generator."
+_ONCE = "Paddle's loops over its argument twice: pass a list, not a generator."
 
 
 def _names(*names: str) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ APIS: tuple[Api, ...] = (
             **forms.measured("tensors", without="torch", dropped="norm_type error_if_nonfinite foreach"),
         },
         since=_SOURCE,
-        note="It is the norm of the tensors that it is given: of parameters, not of their gradients.",
+        note="The norm of the tensors themselves: for parameters, their own norm and not that of their gradients.",
         link=_DOCS + "get_total_norm.html",
     ),
     Api(
@@ -104,7 +104,7 @@ APIS: tuple[Api, ...] = (
         dialect="torch.clip_grad_norm",
         targets={"gradclip": Target("gradclip.clip_grads_with_norm_", exact=False)},
         since=_SOURCE,
-        note="In place, by a norm that is known; it returns None.",
+        note="In place, by a norm that the caller knows; it returns None.",
         link=_DOCS + "clip_grads_with_norm_.html",
     ),
 )

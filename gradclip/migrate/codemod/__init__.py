@@ -86,7 +86,7 @@ def _migrate(source: Source, options: Options) -> Migrated:
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
-    """Drop a decision whose place lies within another: ``set_gradient_clip(Clip())`` and a handwritten clip are one site."""
+    """Drop a decision that lies within another one: ``set_gradient_clip(Clip())`` is one site, and so is a handwritten clip."""
     quotients = [decision.node for decision in decisions if decision.code in ("GM402", "GM113")]
     around = {outer for node in quotients for outer in source.ancestors(node)}
     decisions = [decision for decision in decisions if decision.code != "GM112" or decision.node not in around]

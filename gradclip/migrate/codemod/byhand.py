@@ -1,4 +1,7 @@
-"""Clips by value that a source writes with a general function; the codemod reports them and does not rewrite them."""
+"""Clips by value that a source writes with a general function.
+
+The codemod rewrites ``p.grad.data.clamp_(-c, c)`` for torch, and reports the others.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +51,13 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     shown = context.source.shown(clipped)
     gradients = context.gradients
     if gradients.is_action(clipped):
-        yield unchanged(node, "GM112", f"{shown} is of an action, and no parameter's gradient.")
+        yield unchanged(node, "GM112", f"{shown} is the gradient of an action, not of a parameter.")
     elif gradients.is_gradient(clipped):
         yield _clamp(node, clipped, context) or manual(node, _by_value(node, clipped, function, context))
     elif gradients.is_parameter(clipped):
-        yield unchanged(node, "GM112", f"{shown} is a parameter, and not its gradient.")
+        yield unchanged(node, "GM112", f"{shown} is a parameter, not its gradient.")
     elif function is not None or _OTHER.search(shown):
-        yield unchanged(node, "GM112", f"Nothing says that {shown} is a gradient.")
+        yield unchanged(node, "GM112", f"Nothing shows that {shown} is a gradient.")
 
 
 def _clamp(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Decision | None:
@@ -146,7 +149,7 @@ def _mapped(node: cst.Call, context: Context) -> str:
 
 
 def _lost(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> str:
-    """Trap 13: ``for d in [...]: d = d / n; np.clip(d, -5, 5, out=d)`` clips the quotients, which are then lost."""
+    """GM113: ``for d in [...]: d = d / n; np.clip(d, -5, 5, out=d)`` clips the quotients, which are then lost."""
     if not isinstance(clipped, cst.Name):
         return ""
     loop = context.source.within(node, cst.For)
@@ -156,12 +159,12 @@ def _lost(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> str:
         target = context.source.parents.get(place)
         within = loop in context.source.ancestors(place) and isinstance(target, cst.AssignTarget)
         if within and context.source.start(place) < context.source.start(node):
-            return f"`{clipped.value}` is a new array by then, which is clipped in place and dropped."
+            return f"`{clipped.value}` is a new array by then: it is clipped in place and dropped."
     holder = context.source.parents[node]
     return (
         ""
         if not isinstance(holder, cst.Assign) or _is_used_after(node, clipped, loop, context)
-        else (f"`{clipped.value}` is the variable of the loop: what is assigned to it is lost with the pass.")
+        else (f"`{clipped.value}` is the variable of the loop: a value assigned to it is lost after the pass.")
     )
 
 

@@ -47,7 +47,7 @@ def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
         found = [decision for api in KEYWORDS[name] if (decision := _keyword(call, name, api, names, context)) is not None]
         on = [decision for decision in found if decision.code != "GM003"]
         if len(on) > 1:
-            what = f"`{context.source.code(call.func)}` takes one clip, and is given several."
+            what = f"`{context.source.code(call.func)}` takes one clip, but gets several."
             on = [manual(call, Finding("GM204", what), on[0].api)]
         for decision in on or found[:1]:
             yield from _wanted(decision, context)
@@ -89,7 +89,7 @@ def _problem(call: cst.Call, names: Names, functions: int, known: list[str], con
             "GM201", f"`{written}` is replaced by another function in this source.", "Decide which of the two is meant."
         )
     if functions > 1 or others or names.local:
-        meanings = [*known, *others, *(["something that this source makes"] if names.local else [])]
+        meanings = [*known, *others, *(["something that this source defines"] if names.local else [])]
         return Finding("GM201", f"`{written}` can be {' or '.join(meanings)}.")
     if names.renamed and isinstance(call.func, cst.Name):
         return Finding("GM206", f"`{written}` is {known[0]} by an assignment.", f"Assign gradclip's function to `{written}`.")
@@ -186,9 +186,9 @@ def _look_alike(found: ApiCall) -> str:
         return ""
     shown = found.context.source.shown(tensors)
     if gradients.is_action(tensors) and not found.api.dialect.endswith("global_norm"):
-        return f"{shown} is of an action, and no parameter's gradient."
+        return f"{shown} is the gradient of an action, not of a parameter."
     if gradients.is_parameter(tensors) and not gradients.is_gradient(tensors):
-        return f"{shown} is a parameter, and not its gradient."
+        return f"{shown} is a parameter, not its gradient."
     if not gradients.is_gradient(tensors) and not gradients.is_taken(found.call):
-        return f"Nothing says that {shown} is a gradient."
+        return f"Nothing shows that {shown} is a gradient."
     return ""

@@ -98,7 +98,7 @@ def _call(
         f"It is {dialect} clip by one norm over all gradients, written out.",
         edits=(edit,),
         needs=beside_torch(needs, context),
-        assumption="finite gradients: of a norm that is NaN an `if` clips nothing, and gradclip makes all NaN",
+        assumption="finite gradients: if the norm is NaN, an `if` clips nothing, and gradclip makes every gradient NaN",
     )
 
 

@@ -36,7 +36,7 @@ _CODES = (
         "GM101",
         "An iterator",
         "The first loop over an iterator consumes it.",
-        "Make it a list where it is made: `params = list(...)`.",
+        "Make it a list where it is created: `params = list(...)`.",
     ),
     Code(
         "GM102",
@@ -47,7 +47,7 @@ _CODES = (
     Code(
         "GM103",
         "Keras's clipnorm",
-        "What `clipnorm` means depends on the version: one norm over all gradients in Keras up to 2.3.1, one for each since.",
+        "`clipnorm` depends on the version: it meant one norm over all gradients up to Keras 2.3.1, and one for each since.",
         "Choose one: `gradclip.dialects.keras.global_clipnorm` for all, `clipnorm` for each.",
     ),
     Code(
@@ -78,7 +78,7 @@ _CODES = (
         "GM108",
         "Out of order",
         "At this point the clip does nothing, or something else than it should.",
-        "Clip after the gradients are there and before the optimizer takes them.",
+        "Clip after the backward pass and before the optimizer's step.",
     ),
     Code(
         "GM109",
@@ -157,7 +157,7 @@ _CODES = (
     Code(
         "GM206",
         "Called by another name",
-        "It is called by an assigned name.",
+        "An assignment gave the function this name.",
         "Change the assignment.",
     ),
     Code("GM207", "The project's own", "It is a function of the project; the command migrates its definition.", ""),
@@ -209,7 +209,7 @@ _CODES = (
         "GM402",
         "A clip by norm, by hand",
         "A limit is divided by a norm: this is a clip by norm, written out.",
-        "gradclip has it, without its overflows and NaN.",
+        "gradclip has this clip, without the overflows and NaN of a handwritten one.",
     ),
     Code(
         "GM501",

@@ -55,15 +55,13 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
             reason = "timm's scaler unscales the gradients and clips them as its mode says."
             yield manual(node, Finding("GM505", reason, "Keep it: it clips between the unscaling and the step."))
     elif key == "max_grad_norm" and _OPACUS.fullmatch(name):
-        reason = "Opacus clips the gradient of each example by its own norm, and not that of the batch, by this value."
-        yield manual(node, Finding("GM502", reason, "Keep it: its privacy accounting is about this clip."))
+        reason = "By this value, Opacus clips the gradient of each example, not that of the batch."
+        yield manual(node, Finding("GM502", reason, "Keep it: its privacy accounting assumes this clip."))
     elif key == "max_grad_norm" and any(n.startswith("apex.") for n in context.resolver.names(call.func).qualified):
         reason = "apex's optimizer clips by one norm over all gradients within its step."
-        yield manual(node, Finding("GM505", reason, "Keep it: clipped in another place the gradients would be read once more."))
+        yield manual(node, Finding("GM505", reason, "Keep it: a clip in another place would read the gradients once more."))
     elif key == "max_grad_norm" and (not _TRAINERS.search(name) or _is_own_agent(call, context)):
-        yield unchanged(
-            node, "GM207", f"`{key}` is handed to `{context.source.code(call.func)}`, which is the project's own to read."
-        )
+        yield unchanged(node, "GM207", f"`{key}` goes to `{context.source.code(call.func)}`, which is the project's own.")
     elif name == "dict" or key != "gradient_clipping" or _TRAINERS.search(name):
         yield _manual(node, key)
 
@@ -86,12 +84,12 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
         yield unchanged(node, "GM207", own) if own else _manual(node, key)
     elif key == "clip_gradient" and "mxnet" in context.resolver.modules:
         yield manual(
-            node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: MXNet is none of gradclip's.")
+            node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: gradclip does not support MXNet.")
         )
     elif key in _CLIPS:
         reason = f'"{key}" is a keyword of Keras\'s optimizers, in a configuration.'
         yield manual(
-            node, Finding("GM504", reason, "Make the optimizer from it, then gradclip.backends.keras.clipped(optimizer, rule).")
+            node, Finding("GM504", reason, "Leave it out, and write: gradclip.backends.keras.clipped(optimizer, rule).")
         )
 
 
@@ -99,11 +97,11 @@ def _own(node: cst.DictElement, context: Context) -> str:
     """Why only the project reads ``max_grad_norm`` of a dictionary; "" if a trainer may read it."""
     key = "max_grad_norm"
     if last_name(node.value) == key:
-        return f"`{key}` is what this source was given, and hands on."
+        return f"This source receives `{key}` and passes it on."
     for subscript in context.source.any(cst.Subscript):
         index = subscript.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) and index.value.raw_value == key:
-            return f"This source reads `{key}` itself, and is migrated where it clips."
+            return f"This source reads `{key}` itself; the command migrates the place where it clips."
     return ""
 
 
@@ -123,7 +121,7 @@ def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     if literal(statement.value) is None:
         yield unchanged(node, "GM003", f"`{written} = None` is off.")
         return
-    reason = f"`{written}` is what an optimizer of Keras clips by."
+    reason = f"`{written}` makes an optimizer of Keras clip."
     yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.backends.keras.clipped(optimizer, rule)."))
 
 
@@ -139,7 +137,7 @@ def setting(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     elif _is_settings(statement.value, context):
         yield _manual(node, "grad_clip")
     elif _CONFIGURATION.search(last_name(node.value)):
-        reason = f"`{key}` is a setting for a trainer, or for the project's own code, which is migrated where it clips."
+        reason = f"`{key}` is a setting for a trainer or for the project's own code; the command migrates the place that clips."
         yield unchanged(node, "GM207", reason)
 
 

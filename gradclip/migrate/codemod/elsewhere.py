@@ -80,7 +80,7 @@ def crossing(found: ApiCall) -> Finding | None:
         if to in ("torch", "paddle"):
             return None
         return Finding(
-            "GM301", f"{_NAMES[to]} hands gradients on as values, and no parameter holds them.", _as_values(found, made)
+            "GM301", f"{_NAMES[to]} passes gradients as values; its parameters do not hold them.", _as_values(found, made)
         )
     if kind is Kind.RETURNED or kind is Kind.MEASURE:
         return Finding("GM303", advice=_by_hand(found) or found.api.note)
@@ -95,7 +95,7 @@ def _as_values(found: ApiCall, made: str) -> str:
     if known is not None:
         return f"Write: grads = gradclip.scale_by_norm(grads, {made}, {found.context.source.one_line(known.value)}).grads."
     line = f"grads = gradclip.clip(grads, {made}).grads"
-    return f"Write: {line} (.norm in the place of .grads is the norm)." if "norm" in found.api.dialect else f"Write: {line}."
+    return f"Write: {line} (.norm instead of .grads is the norm)." if "norm" in found.api.dialect else f"Write: {line}."
 
 
 def _by_hand(found: ApiCall) -> str:

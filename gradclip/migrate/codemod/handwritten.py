@@ -79,7 +79,7 @@ def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.Ba
         return manual(node, Finding("GM402", reason, advice))
     dialect = "torch.clip_grad_norm" if has_epsilon(norm, context) else "paddle.clip_grad_by_global_norm"
     made = f"gradclip.dialects.{dialect}({told})"
-    advice = f"For one norm over all gradients the rule is {made}: hand it to gradclip.clip or gradclip.clip_."
+    advice = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
     return manual(node, Finding("GM402", advice=advice))
 
 

@@ -67,7 +67,7 @@ def once(decisions: Sequence[Decision], source: Source) -> list[Decision]:
     found = []
     for decision in decisions:
         if decision.code == _CODE and decision.reason in seen:
-            reason = f"{CODES[_CODE].reason.removesuffix('.')}, as is said above."
+            reason = f"{CODES[_CODE].reason.removesuffix('.')}, as said above."
             decision = replace(decision, outcome=Outcome.UNCHANGED, reason=reason, advice="")
         elif decision.code == _CODE:
             seen.add(decision.reason)

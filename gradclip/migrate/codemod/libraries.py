@@ -52,7 +52,7 @@ _LIBRARIES: Mapping[str, _Library] = {
     ),
     r"paddle\.(fluid|nn)\.clip\.append_gradient_clip_ops": _Library(
         "It applies the clips that set_gradient_clip has set for the parameters",
-        "Remove it, and hand the clip to grad_clip= of the optimizer.",
+        "Remove it, and pass the clip to grad_clip= of the optimizer.",
     ),
     r"mlx\.optimizers\.(optimizers\.)?clip_grad_norm": _Library(
         "MLX clips by one norm over all gradients, and returns them with the norm",
@@ -67,7 +67,7 @@ _LIBRARIES: Mapping[str, _Library] = {
     r"mxnet\.gluon\.utils\.clip_global_norm": _Library("MXNet clips by one norm over all arrays, in place", _SLOT),
     r"tensorpack(\.\w+)*\.GlobalNormClip": _Library("tensorpack clips by one norm over all gradients", _SLOT),
     r"levanter\.optim(\.\w+)*\.(ClipUpdateNormConfig|clip_update_norm)": _Library(
-        "Levanter clips what the optimizer makes of the gradients, relative to the norms of past steps",
+        "Levanter clips the optimizer's updates, relative to the norms of past steps",
         "Keep it: gradclip clips gradients, before the optimizer.",
     ),
     r"megatron\.core\.optimizer(\.\w+)*\.(clip_grad_norm_fp32|clip_grad_by_total_norm_fp32)": _Library(
@@ -95,7 +95,7 @@ _CONSTRUCTORS: Mapping[str, tuple[str, _Library]] = {
     ),
     r"pytorch_optimizer(\.\w+)*\.(LOMO|AdaLOMO)": (
         "clip_grad_norm clip_grad_value",
-        _Library("The optimizer clips while it goes backward, where no gradient is ever whole", "Keep it."),
+        _Library("The optimizer clips during the backward pass, and never has all gradients at once", "Keep it."),
     ),
 }
 _COMPOSER = re.compile(r"composer(\.\w+)*\.(GradientClipping|apply_gradient_clipping)")
@@ -159,8 +159,8 @@ def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
     limit = source.one_line(given["clipping_threshold"]) if "clipping_threshold" in given else "limit"
     function = {"norm": "clip_grad_norm", "value": "clip_grad_value"}.get(str(mode))
     if function is None or ("fsdp_enabled" in given and source.code(given["fsdp_enabled"]) != "False"):
-        return "Composer clips as the type says, and hands it to FSDP's own clip where that shards.", _SHARDS
-    does = f"With the type '{mode}' Composer calls torch's {function}_; FSDP and DeepSpeed clip by their own."
+        return "Composer clips as the type says; if FSDP shards the model, it uses FSDP's own clip.", _SHARDS
+    does = f"With the type '{mode}' Composer calls torch's {function}_; FSDP and DeepSpeed use their own clips."
     if is_function:
         model = source.one_line(given["model"]) if "model" in given else "model"
         parameters = model if model.endswith(")") else f"{model}.parameters()"

@@ -64,7 +64,7 @@ def _named(node: cst.Call, name: str, context: Context) -> Decision:
     if unbound:
         return manual(node, _from_nowhere(written, name, context))
     if top & _FRAMEWORKS:
-        return manual(node, Finding("GM211", f"{sorted(names.qualified)[0]} is in no table of gradclip."))
+        return manual(node, Finding("GM211", f"{sorted(names.qualified)[0]} is not in gradclip's table."))
     if names.local:
         return unchanged(node, "GM207")
     where = sorted(names.qualified)[0]
@@ -115,14 +115,14 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
     names = context.resolver.names(node.func)
     keyword, written = given[0].keyword.value, context.source.code(node.func)
     if _is_keras(node.func, context):
-        reason = f"`{written}` makes an optimizer of Keras, which is not named here, and clips by `{keyword}`."
-        yield manual(node, Finding("GM211", reason, "Make it without, then: gradclip.backends.keras.clipped(optimizer, rule)."))
+        reason = f"`{written}` makes an optimizer of Keras, whose class is not named here; it clips by `{keyword}`."
+        yield manual(node, Finding("GM211", reason, "Leave it out; write: gradclip.backends.keras.clipped(optimizer, rule)."))
     elif (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
         yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{keyword}`.")
     elif names.unbound:
         yield manual(node, _from_nowhere(written, keyword, context))
     else:
-        yield manual(node, Finding("GM211", f"`{written}` takes `{keyword}`, and is in no table of gradclip."))
+        yield manual(node, Finding("GM211", f"`{written}` takes `{keyword}`, but it is not in gradclip's table."))
 
 
 def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
@@ -173,8 +173,8 @@ def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision
     if native and target is None and api.status == "current":
         yield unchanged(node, "GM001", api=api)
         return
-    advice = f"Hand on {target.name}, which takes the same arguments." if target is not None and not target.wrapper else ""
-    yield manual(node, Finding("GM205", f"{min(known)} is handed on, so that its calls cannot be read here.", advice), api)
+    advice = f"Pass {target.name} instead: it takes the same arguments." if target is not None and not target.wrapper else ""
+    yield manual(node, Finding("GM205", f"{min(known)} is passed as a value: its calls cannot be read here.", advice), api)
 
 
 def _is_asked_for(parent: cst.CSTNode, outer: cst.CSTNode | None, context: Context) -> bool:

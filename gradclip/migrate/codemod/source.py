@@ -262,7 +262,7 @@ def _parse(text: str) -> cst.Module:
     except cst.ParserSyntaxError as error:
         raise SourceError("It is not Python 3.", error.raw_line, error.raw_column + 1) from None
     except UnicodeEncodeError:
-        raise SourceError("It has characters that are no text (lone surrogates).") from None
+        raise SourceError("It has characters that are not text (lone surrogates).") from None
 
 
 def _tree(text: str) -> ast.Module:

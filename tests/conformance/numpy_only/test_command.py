@@ -204,8 +204,8 @@ def test_expected_failures(clips: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 USAGE: list[tuple[tuple[str, ...], str]] = [
-    (("clips:good",), "A plain function is tested against one operation"),
-    (("clips:good", "--dialect", "optax"), "A plain function is tested against one operation"),
+    (("clips:good",), "A function is tested against one operation"),
+    (("clips:good", "--dialect", "optax"), "A function is tested against one operation"),
     (("clips:good", "--dialect", "optax.clip", "--arrays", "lists"), "There are no arrays of this name"),
     (("clips:target", "--dialect", "tourch"), "There is no dialect or operation of this name"),
     (("clips:target", "--select", "no such case"), "No case matches"),
@@ -216,7 +216,7 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     (("native:numpy",), "There is no target of this name"),
     (("native:torch@jax",), "There is no target of this name"),
     (("native:keras@mxnet",), "There is no target of this name"),
-    (("clips",), "This is no target"),
+    (("clips",), "This is not a target"),
 ]
 
 

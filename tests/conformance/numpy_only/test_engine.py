@@ -179,7 +179,7 @@ def test_make_and_read_must_be_exact() -> None:
     target.read = lambda array: ([value / 3 for value in array.tolist()], array.shape, "float32")  # type: ignore[method-assign]
     result = only(check_target(target, select=f"{CLIP}/both-sides"))
     assert result.reason == "garbage"
-    assert "make and read do not give back" in result.message
+    assert "read does not return the values" in result.message
 
 
 def test_a_make_that_raises() -> None:

@@ -36,7 +36,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, 
 @pytest.mark.parametrize(
     ("vectors", "check", "about", "training"),
     [
-        ({"A2", "A3", "nine"}, "split_invariance", "GlobalNorm", "Clipping each by itself changes the direction of the step"),
+        ({"A2", "A3", "nine"}, "split_invariance", "GlobalNorm", "Clipping each separately changes the direction of the step"),
         ({"D1", "D4"}, "nan_propagates", "NotFinite", "A broken step looks healthy"),
         ({"E2", "E3", "E6"}, "negative_limit", "NegativeLimit", "A sign slip in a configuration trains uphill"),
     ],

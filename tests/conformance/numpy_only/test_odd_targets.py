@@ -95,7 +95,7 @@ def test_the_callers_list_is_not_the_targets() -> None:
         return clipped
 
     (result,) = run(function_target(clip, CLIP), "both-sides").results
-    assert (result.status, result.message) == ("fail", "the list that was handed in has been changed")
+    assert (result.status, result.message) == ("fail", "the caller's list was changed")
 
 
 @pytest.mark.parametrize("case", ["all-clipped", "bound"])

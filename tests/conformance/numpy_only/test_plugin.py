@@ -124,7 +124,7 @@ def mine(grads: Any, max_delta: float) -> Any:
     [
         ({"xfails": {"mine": {"optax.clip/nonsense": "why"}}}, "An expected failure names a case that does not exist."),
         ({"dialects": ["caffe"]}, "There is no dialect or operation of this name."),
-        ({"dialects": ["torch"]}, "Nothing is claimed of what is to be tested.\nReceived: targets=mine"),
+        ({"dialects": ["torch"]}, "The targets claim none of the selected cases.\nReceived: targets=mine"),
     ],
 )
 def test_what_cannot_be_run_is_an_error(arguments: dict[str, Any], text: str) -> None:

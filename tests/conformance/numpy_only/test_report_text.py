@@ -164,7 +164,7 @@ def test_no_line_is_wider_than_it_may_be_unless_it_is_a_link(width: int, verbose
     [
         (["pass", "pass"], "✓ t conforms: 2 cases claimed."),
         (["pass", "expected"], "✓ t conforms but for 1 declared failures: 2 cases claimed."),
-        (["unclaimed"], "– t claims nothing of what was asked for."),
+        (["unclaimed"], "– t claims none of the selected cases."),
         (["pass", "fail", "unexpected"], "✗ t does not conform: of 3 claimed cases 1 fail, 1 pass that are declared to fail."),
     ],
 )

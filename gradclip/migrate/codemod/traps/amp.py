@@ -1,4 +1,4 @@
-"""Trap 7: gradients that still contain the loss scale of mixed precision."""
+"""GM107: gradients that still contain the loss scale of mixed precision."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def check(found: ApiCall) -> Finding | None:
         scaler = _scaler(backward[-1].call, found)
         unscaled = [event for event in flow.before(found.call, "unscale") if event.start > backward[-1].start]
         if scaler and not unscaled:
-            reason = f"{source.shown(backward[-1].call)} is of a scaled loss, and its gradients are scaled still."
+            reason = f"{source.shown(backward[-1].call)} makes gradients of a scaled loss, and they are still scaled."
             return Finding("GM107", reason, f"Call `{scaler}.unscale_(optimizer)` before the clip.")
     stepping = _stepping(found)
     if stepping:
-        reason = f"`{stepping}.step` unscales the gradients, and nothing in this file does before the clip."
+        reason = f"`{stepping}.step` unscales the gradients after the clip; nothing in this file unscales them before."
         return Finding("GM107", reason, f"Call `{stepping}.unscale_(optimizer)` before the clip.")
     if flow.before(found.call, "scale") and not flow.before(found.call, "unscale"):
-        reason = "The gradients of a loss that get_scaled_loss returned are scaled still."
+        reason = "get_scaled_loss scales the loss, and its gradients are still scaled."
         return Finding("GM107", reason, "Call `optimizer.get_unscaled_gradients(gradients)` before the clip.")
     return None
 

@@ -1,4 +1,4 @@
-"""Trap 1: the first pass exhausts an iterator."""
+"""GM101: the first pass exhausts an iterator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check(found: ApiCall) -> Finding | None:
     context = found.context
     value = context.resolver.value_of(tensors)
     if found.api.framework == "paddle" and (_is_iterator(tensors, context) or (value and _is_iterator(value, context))):
-        reason = "Paddle walks its argument twice: of an iterator it clips nothing, where gradclip would clip."
+        reason = "Paddle loops over its argument twice: given an iterator it clips nothing, but gradclip would clip."
         return Finding("GM101", reason, f"Make it a list: list({context.source.one_line(tensors)}).", changes=True)
     makes_iterator = value is not None and (_is_iterator(value, context) or _is_parameters(value, found))
     if not isinstance(tensors, cst.Name) or value is None or not makes_iterator:
@@ -29,7 +29,7 @@ def check(found: ApiCall) -> Finding | None:
     where = _used_up(tensors, value, found)
     if not where:
         return None
-    advice = f"Make it a list where it is made: {tensors.value} = list({context.source.one_line(value)})."
+    advice = f"Make it a list where it is created: {tensors.value} = list({context.source.one_line(value)})."
     return Finding("GM101", f"`{tensors.value}` is an iterator, and {where}.", advice)
 
 

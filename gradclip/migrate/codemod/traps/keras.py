@@ -1,4 +1,4 @@
-"""Trap 3: the meaning of Keras's ``clipnorm`` depends on the version."""
+"""GM103: the meaning of Keras's ``clipnorm`` depends on the version."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def check(found: ApiCall) -> Finding | None:
     given = {argument.keyword.value for argument in found.call.args if argument.keyword is not None}
     old = _old(found, given)
     if old and keyword == "clipnorm":
-        reason = f"{old}: where this ran on Keras 2.3.1 or before, clipnorm was one norm over all gradients."
+        reason = f"{old}: on Keras 2.3.1 and before, clipnorm was one norm over all gradients."
         return Finding("GM103", reason)
     if old or module is None or "." in found.name.removeprefix(module):
-        reason = old or "This optimizer is not one of Keras 3, which gradclip.backends.keras.clipped wraps"
-        return Finding("GM103", f"{reason}.", f"Go to Keras 3 first, then: {_line(found)}.")
+        reason = old or "gradclip.backends.keras.clipped wraps the optimizers of Keras 3, and this is not one of them"
+        return Finding("GM103", f"{reason}.", f"Upgrade to Keras 3 first, then write: {_line(found)}.")
     if last_name(found.call.func) == "LossScaleOptimizer":
-        return Finding("GM303", "A LossScaleOptimizer hands its gradients on.", "Clip by the optimizer inside of it.")
+        return Finding("GM303", "A LossScaleOptimizer passes its gradients on.", "Clip in the optimizer inside it.")
     value = found.limits[keyword]
     if number(value) is None and literal(value) is ...:
-        what = f"`{found.context.source.code(value)}` may be None or 0, which are off in Keras."
+        what = f"`{found.context.source.code(value)}` may be None or 0, which switch the clip off in Keras."
         return Finding("GM114", what, f"Where it is a number above 0, write: {_line(found)}.")
     return None
 

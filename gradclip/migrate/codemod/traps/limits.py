@@ -1,4 +1,4 @@
-"""Traps 4 and 14: a limit for a norm in a clip by value, and a limit without a counterpart."""
+"""GM104 and GM114: a limit for a norm in a clip by value, and a limit without a counterpart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOUNDS = frozenset({"max", "min", "clip_value_min", "clip_value_max", "min_valu
 
 
 def check_norm(found: ApiCall) -> Finding | None:
-    """Trap 4: ``clip_by_value(g, -max_grad_norm, max_grad_norm)``."""
+    """GM104: ``clip_by_value(g, -max_grad_norm, max_grad_norm)``."""
     if not found.clips_by_value:
         return None
     for limit in found.limits.values():
@@ -28,24 +28,24 @@ def check_norm(found: ApiCall) -> Finding | None:
 
 
 def check_value(found: ApiCall) -> Finding | None:
-    """Trap 14: a limit of 0, infinity, None or less than 0, for which gradclip and the native differ."""
+    """GM114: a limit of 0, infinity, None or less than 0, for which gradclip and the native differ."""
     for name, node in found.limits.items():
         value = _value(found, node)
         shown = f"`{name}={found.context.source.code(node)}`"
         if value is None:
-            return Finding("GM114", f"{shown} is None, and no clip takes that.", "Call it only where there is a limit.")
+            return Finding("GM114", f"{shown} is None, and no clip accepts that.", "Call it only where there is a limit.")
         if value is ... and name not in _BOUNDS and _is_negated(found, node):
             advice = "Call it only where there is a limit, and give that as a number of 0 or more."
-            return Finding("GM114", f"{shown} is the negative of something, and gradclip refuses limits below 0.", advice)
+            return Finding("GM114", f"{shown} is a negated value, and gradclip refuses limits below 0.", advice)
         if not isinstance(value, float) or name in _BOUNDS:
             continue
         if math.isnan(value) or value < 0:
             return Finding("GM114", f"{shown} is {value:g}, which gradclip refuses.", "Give a limit of 0 or more.")
         if value == 0 and found.api.framework != "keras":
             reason = f"{shown} is 0, which makes every gradient 0; natives differ over gradients that are 0 already."
-            return Finding("GM114", reason, "If 0 was to switch the clip off, call it only where the limit is above 0.", True)
+            return Finding("GM114", reason, "If 0 should switch the clip off, call it only where the limit is above 0.", True)
         if value == math.inf and _poisons(found):
-            reason = f"{shown} is infinite, which makes NaN of every gradient in the native; gradclip only measures."
+            reason = f"{shown} is infinite: the native turns every gradient into NaN; gradclip only measures."
             return Finding("GM114", reason, changes=True)
     return None
 

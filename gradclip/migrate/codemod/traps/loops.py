@@ -1,4 +1,4 @@
-"""Trap 2: a call clips only its own arguments, so a loop clips each tensor or group separately."""
+"""GM102: a call clips only its own arguments, so a loop clips each tensor or group separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trap 8 for transformations: a clip after the optimizer in ``optax.chain``."""
+"""GM108 for transformations: a clip after the optimizer in ``optax.chain``."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def check(found: ApiCall) -> Finding | None:
         if isinstance(value, cst.Call) and _OPTIMIZER.fullmatch(resolver.name(value.func)):
             name = source.code(value.func)
             return Finding(
-                "GM108", f"{name} comes before it in the chain: it clips updates and not gradients.", "Put it first."
+                "GM108", f"{name} comes before the clip in the chain: it clips updates, not gradients.", "Put the clip first."
             )
     return None

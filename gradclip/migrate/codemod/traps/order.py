@@ -1,4 +1,4 @@
-"""Trap 8: a clip at a moment at which it has no effect, or another effect."""
+"""GM108: a clip at a moment at which it has no effect, or another effect."""
 
 from __future__ import annotations
 

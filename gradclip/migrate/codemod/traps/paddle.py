@@ -1,4 +1,4 @@
-"""Trap 10: Paddle's clips before version 2.0, and the order of the bounds."""
+"""GM110: Paddle's clips before version 2.0, and the order of the bounds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _global(found: ApiCall) -> Finding:
 
 
 def _handed(clip: str) -> str:
-    return f"Remove it, and hand the clip to the optimizer: grad_clip={_current(' '.join(clip.split()))}."
+    return f"Remove it, and pass the clip to the optimizer: grad_clip={_current(' '.join(clip.split()))}."
 
 
 def _current(clip: str) -> str:
@@ -67,7 +67,7 @@ def _place(found: ApiCall) -> Finding | None:
         api = BY_NAME.get(resolver.name(outer.func))
         keyword = "" if not isinstance(argument, cst.Arg) or argument.keyword is None else argument.keyword.value
         if (api is not None and api.kind is Kind.GLOBAL_STATE) or keyword == "gradient_clip":
-            return Finding("GM110", "It goes where the call around it goes.", "See there.")
+            return Finding("GM110", "The call around it sets this clip.", "See the advice there.")
     for call in source.any(cst.Call):
         if last_name(call.func) != "minimize":
             continue
@@ -75,8 +75,8 @@ def _place(found: ApiCall) -> Finding | None:
             handed = argument.keyword is not None and argument.keyword.value == "grad_clip"
             if handed and found.call in (argument.value, resolver.value_of(argument.value)):
                 clip = _current(source.code(found.call))
-                reason = f"{source.shown(call)} hands it to minimize(), which takes no clip any more."
-                return Finding("GM110", reason, f"Hand it to the optimizer when that is made: grad_clip={clip}.")
+                reason = f"{source.shown(call)} passes it to minimize(), which no longer accepts a clip."
+                return Finding("GM110", reason, f"Pass it to the optimizer's constructor: grad_clip={clip}.")
     return None
 
 

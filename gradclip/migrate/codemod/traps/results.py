@@ -1,4 +1,4 @@
-"""Traps 5, 6 and 13: wrong uses of a clip's result."""
+"""GM105, GM106 and GM113: wrong uses of a clip's result."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _COPIES = frozenset({"clone", "detach", "copy", "deepcopy", "numpy", "cpu", "tol
 
 
 def check_ignored(found: ApiCall) -> Finding | None:
-    """Trap 5: no code uses the result of a functional clip, or code uses a norm as the gradients."""
+    """GM105: no code uses the result of a functional clip, or code uses a norm as the gradients."""
     source = found.context.source
     holder = source.parents[found.call]
     target = _target(found)
     if found.api.kind is Kind.IN_PLACE and isinstance(target, cst.Name):
         if found.context.gradients.is_named(target.value):
             reason = f"It clips in place and returns no gradients, but `{target.value}` is named as if it did."
-            return Finding("GM105", reason, "Call it for its effect, and go on with the parameters.")
+            return Finding("GM105", reason, "Ignore the result: the call has clipped the gradients of the parameters.")
         return None
     if found.api.kind not in (Kind.RETURNED, Kind.OBJECT):
         return None
     if not isinstance(holder, cst.Expr) and not (isinstance(target, cst.Name) and target.value == "_"):
         return None
     if found.api.kind is Kind.OBJECT:
-        return Finding("GM105", "It makes an object, and nothing takes it: nothing is clipped.", "Hand it to the optimizer.")
+        return Finding("GM105", "It makes an object that nothing uses: nothing is clipped.", "Pass it to the optimizer.")
     tensors = found.tensors
     prefix = ""
     if isinstance(tensors, cst.Name) and isinstance(holder, cst.Expr) and not _is_target_of_loop(tensors, found):
@@ -41,7 +41,7 @@ def check_ignored(found: ApiCall) -> Finding | None:
 
 
 def check_norm(found: ApiCall) -> Finding | None:
-    """Trap 6: a name says that the norm before the clip is the norm after it; ``use_norm`` is the norm of other tensors."""
+    """GM106: a name says that the norm before the clip is the norm after it; ``use_norm`` is the norm of other tensors."""
     target = _target(found)
     if isinstance(target, cst.Tuple) and len(target.elements) == 2:
         target = target.elements[1].value
@@ -50,22 +50,20 @@ def check_norm(found: ApiCall) -> Finding | None:
     if isinstance(target, cst.Name) and "norm" in target.value and _AFTER.search(target.value):
         limit = next(iter(found.limits.values()), None)
         shown = "limit" if limit is None else found.context.source.code(limit)
-        advice = f"For the norm after it, take min({target.value}, {shown}); or call it what it is."
-        return Finding(
-            "GM106", f"The norm that is returned is the one before clipping, but it is called `{target.value}`.", advice
-        )
+        advice = f"For the norm after it, take min({target.value}, {shown}); or rename it."
+        return Finding("GM106", f"The returned norm is the norm before clipping, but it is called `{target.value}`.", advice)
     known = found.arguments.get("use_norm")
     measured = found.context.resolver.value_of(known.value) if known is not None else None
     if known is not None and isinstance(measured, cst.Call) and last_name(measured.func) == "global_norm" and measured.args:
         code = found.context.source.code
         of, tensors = code(measured.args[0].value), found.tensors
         if tensors is not None and of != code(tensors):
-            return Finding("GM106", f"`{code(known.value)}` is the norm of `{of}`, and what is clipped is `{code(tensors)}`.")
+            return Finding("GM106", f"`{code(known.value)}` is the norm of `{of}`, but the call clips `{code(tensors)}`.")
     return None
 
 
 def check_copy(found: ApiCall) -> Finding | None:
-    """Trap 13: the optimizer does not use the clipped tensor."""
+    """GM113: the optimizer does not use the clipped tensor."""
     context, tensors = found.context, found.tensors
     if tensors is None:
         return None
@@ -78,7 +76,7 @@ def check_copy(found: ApiCall) -> Finding | None:
         end, name = context.source.end(found.call), tensors.value
         uses = context.resolver.uses.get(name, ())
         if loop is not None and not any(context.source.start(u) >= end and loop in context.source.ancestors(u) for u in uses):
-            return Finding("GM113", f"`{name}` is the variable of the loop: what is assigned to it is lost with the pass.")
+            return Finding("GM113", f"`{name}` is the variable of the loop: a value assigned to it is lost after the pass.")
     return None
 
 
@@ -88,8 +86,8 @@ def _in_place(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     if copied:
         return Finding("GM113", f"{found.context.source.shown(tensors)} is a copy, which is clipped in place and dropped.")
     if "param" not in last_name(tensors) and found.context.gradients.is_gradient(tensors):
-        reason = "It clips the gradients of what it is handed: of gradients themselves it clips nothing."
-        return Finding("GM113", reason, "Hand it the parameters.")
+        reason = "It clips the gradients of the parameters that it gets: given gradients, it clips nothing."
+        return Finding("GM113", reason, "Pass the parameters.")
     return None
 
 

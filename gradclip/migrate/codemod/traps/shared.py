@@ -1,4 +1,4 @@
-"""Trap 16: a list that contains a parameter twice, such as a tied parameter of several modules."""
+"""GM116: a list that contains a parameter twice, such as a tied parameter of several modules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assumption(found: ApiCall) -> str:
         return ""
     if found.tensors is None or not _may_share(list(_parts(found.tensors, found.context, 6)), found.context):
         return ""
-    return "no parameter is listed twice: gradclip counts one that is shared once, and the native twice"
+    return "no parameter is listed twice: gradclip counts a shared parameter once, and the native twice"
 
 
 def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -> str:

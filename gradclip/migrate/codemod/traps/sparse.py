@@ -1,4 +1,4 @@
-"""Trap 11: sparse gradients, and gradients that are None."""
+"""GM111: sparse gradients, and gradients that are None."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assumption(found: ApiCall) -> str:
         return ""
     if found.clips_by_value or _is_dense(found):
         return ""
-    return "dense gradients: of sparse ones (IndexedSlices) gradclip merges duplicate rows first"
+    return "dense gradients: in sparse ones (IndexedSlices), gradclip merges duplicate rows first"
 
 
 def _sparse(found: ApiCall) -> Finding | None:
@@ -43,7 +43,7 @@ def _sparse(found: ApiCall) -> Finding | None:
     where = f"`{own}`" if own is not None else found.context.options.sparse if found.api.framework != "paddle" else ""
     if not where:
         return None
-    reason = f"{where} gives sparse gradients, whose duplicate rows the native counts apart; gradclip merges them."
+    reason = f"{where} gives sparse gradients, whose duplicate rows the native counts separately; gradclip merges them."
     return Finding("GM111", reason, changes=True)
 
 
@@ -148,7 +148,7 @@ def _dropped(found: ApiCall) -> Finding | None:
         zipped = last_name(call.func) == "zip" and call.args and source.start(call) > source.start(found.call)
         if zipped and isinstance(call.args[0].value, cst.Name) and call.args[0].value.value in names:
             reason = (
-                f"Gradients that are None are left out before the clip, and {source.shown(call)} pairs the rest with others."
+                f"Gradients that are None are left out before the clip, and {source.shown(call)} pairs the rest by position."
             )
             return Finding("GM111", reason, "Leave them in: the clip returns None for None.")
     return None

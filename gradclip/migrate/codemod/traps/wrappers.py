@@ -1,4 +1,4 @@
-"""Trap 9: libraries that wrap a model or an optimizer and have their own clip."""
+"""GM109: libraries that wrap a model or an optimizer and have their own clip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRAPPERS = {
         "Accelerate may scale and shard the gradients",
         "accelerator.clip_grad_norm_(parameters, max_norm)",
     ),
-    "opacus": ("Opacus clips per example, which its privacy accounting is about", "max_grad_norm of make_private"),
+    "opacus": ("Opacus clips per example, as its privacy accounting assumes", "max_grad_norm of make_private"),
     "colossalai": ("ColossalAI shards the gradients", "booster's or the engine's own clip"),
 }
 _LAST_NAMES = {name.rpartition(".")[2] for name in _WRAPPERS}  # only attributes with these names need to be resolved
@@ -42,8 +42,8 @@ def check(found: ApiCall) -> Finding | None:
             return None
     attributes = context.source.any(cst.Attribute)
     if _is_put_together(found):
-        reason = "torch's norm of DTensors is one too; gradclip's is a plain tensor, which has no full_tensor()."
-        return Finding("GM109", reason, "Take the .full_tensor() of the norm out, then rewrite the call.")
+        reason = "torch's norm of DTensors is a DTensor; gradclip's is an ordinary tensor, which has no full_tensor()."
+        return Finding("GM109", reason, "Remove the .full_tensor() of the norm, then rewrite the call.")
     used = {binding.qualified for binding in context.resolver.bindings}
     used |= {context.resolver.name(attribute) for attribute in attributes if last_name(attribute) in _LAST_NAMES}
     for module, (whose, own) in _WRAPPERS.items():
@@ -106,7 +106,7 @@ def _is_asked(use: cst.Name, source: Source) -> bool:
 def _finding(whose: str, own: str, found: ApiCall) -> Finding:
     if found.clips_by_value:
         own = own.replace("clip_grad_norm_(parameters, max_norm)", "clip_grad_value_(parameters, clip_value)")
-    return Finding("GM109", f"{whose}, and this clips what each process holds of them.", f"Use {own}.")
+    return Finding("GM109", f"{whose}, and this call does not take that into account.", f"Use {own}.")
 
 
 def _is_accelerated(found: ApiCall) -> bool:
