@@ -56,7 +56,7 @@ def shown(value: object) -> str:
     if kind.__module__.startswith("gradclip.") and kind.__name__ == "Rule":
         return repr(value)
     if isinstance(value, (list, tuple, dict, set)):
-        text = repr(value) if len(value) < _FEW and all(isinstance(x, _SIMPLE) for x in value) else ""
+        text = repr(value) if len(value) <= _FEW and all(isinstance(x, _SIMPLE) for x in value) else ""
         return text if 0 < len(text) <= _LONG else f"a {kind.__name__} of {len(value)}"
     if isinstance(value, _SIMPLE):
         text = repr(value)

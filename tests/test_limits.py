@@ -250,6 +250,26 @@ def test_it_begins_anew_after_so_many_refusals() -> None:
         assert state["count"] == 0
 
 
+class Stateless:
+    """A limit of the user's own, of which nothing has to be kept."""
+
+    def init(self) -> dict[str, Any]:
+        return {}
+
+    def limit(self, state: dict[str, Any]) -> float:
+        return 2.5
+
+    def observe(self, state: dict[str, Any], norm: Any) -> dict[str, Any]:
+        return state
+
+
+def test_a_limit_may_have_no_state(backend: Framework) -> None:
+    limit = gradclip.Adaptive(Stateless())
+    result = gradclip.clip([backend.make([3.0, 4.0])], optax.clip_by_global_norm(limit))
+    assert backend.read(result.grads[0]).tolist() == [1.5, 2.0]
+    assert limit.state_dict()["state"] == {}
+
+
 OTHER = gradclip.Adaptive(limits.quantile()).state_dict()
 
 # ---- errors ----------------------------------------------------------------------------------------------------------------
@@ -264,6 +284,7 @@ OTHER = gradclip.Adaptive(limits.quantile()).state_dict()
         (lambda: limits.zclip(alpha=1.0), ValueError, "alpha must lie between"),
         (lambda: limits.log_norm(decay=0.0), ValueError, "decay must lie between"),
         (lambda: limits.adagc(beta=2.0), ValueError, "beta must lie between"),
+        (lambda: limits.tensors({"count": 0.0}, None), TypeError, "like must be a tensor"),
         (lambda: limits.schedule(1.0), TypeError, "A schedule is a function"),
         (lambda: gradclip.Adaptive(limits.zclip()).load_state_dict({}), ValueError, "of another version"),
         (lambda: gradclip.Adaptive(limits.zclip()).load_state_dict(OTHER), ValueError, "of another limit"),

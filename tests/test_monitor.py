@@ -305,6 +305,14 @@ def test_a_step_that_raised_is_measured_anew(backend: Framework) -> None:
     assert monitor.culprits is None
 
 
+def test_a_loaded_monitor_measures_its_next_step(backend: Framework) -> None:
+    monitor = gradclip.Monitor(each=1)
+    monitor.measure(explosive(backend, 2.0))
+    monitor.load_state_dict(gradclip.Monitor().state_dict())
+    monitor.update(4.0, limit=1.0, grads=explosive(backend, 2.0))
+    assert [seen.measured for seen in monitor.gradients()] == [1] * 4
+
+
 def test_an_old_norm_that_was_not_finite_is_let_rest(backend: Framework) -> None:
     monitor = gradclip.Monitor(each=5, every=1)
     monitor.update(math.nan, limit=1.0)

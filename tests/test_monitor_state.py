@@ -150,5 +150,7 @@ def test_what_is_refused(backend: Framework) -> None:
     gradclip.observed(monitor.init(like=backend.make(0.0), groups=1), result)
     with pytest.raises(ValueError, match="another number of groups"):
         gradclip.observed(monitor.init(like=backend.make(0.0), groups=2), result)
+    with pytest.raises(TypeError, match="not made of tensors"):
+        gradclip.observed(monitor.state_dict(), result)
     with pytest.raises(ValueError, match="of another version"):
         monitor.merge(state | {"version": backend.make(99.0)})

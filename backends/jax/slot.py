@@ -131,7 +131,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
         if not record and not monitor and not adaptive:
             return init_empty_state()(params)
         leaves = Pytrees().flatten(_arrays(params))[0]
-        like = next((x for x in leaves if x is not None), None)
+        like = next((x for x in leaves if x is not None), jnp.zeros(()))
 
         def begun(limit: Adaptive) -> dict[str, Any]:
             return tensors(limit.state, like, each=len(leaves) if limit.is_each else None)

@@ -25,13 +25,13 @@ class AcceleratorLane(PaddleLane):
         if order != 2 or wide == "float64":
             return super().total(tensors, order, wide)
         dtype = WIDE[self.dtype]
-        squares = [self.backend.cast(x, dtype) for x in self._squares(tensors)]
+        squares = [self.backend.cast(x, dtype) for x in self.squares(tensors)]
         return paddle.sqrt(paddle.sum(paddle.concat(squares) if len(squares) > 1 else squares[0]))
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         if order != 2 or len({WIDE[dtype] for dtype in versions.dtypes(tensors)}) > 1:
             return super().each(tensors, order)
-        return self.unstack(paddle.sqrt(paddle.concat(self._squares(tensors))), len(tensors))
+        return self.unstack(paddle.sqrt(paddle.concat(self.squares(tensors))), len(tensors))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         each = factors if isinstance(factors, list) else [factors]
@@ -59,11 +59,6 @@ class AcceleratorLane(PaddleLane):
             return super().clamp(tensors, lower, upper, into)
         operation = versions.operations.clip_ if into == "place" else versions.operations.clip
         return [operation(x, lower, max(lower, upper)) for x in tensors]
-
-    def _squares(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The sum of the squares of each, as one element in the dtype of its norm."""
-        backend = self.backend
-        return [versions.operations.squared_l2_norm(backend.cast(x, WIDE[backend.dtype(x)])) for x in tensors]
 
     def _product(self, x: Tensor, factor: Tensor) -> Tensor:
         backend, wide = self.backend, WIDE[self.backend.dtype(x)]

@@ -93,20 +93,16 @@ class AcceleratorProgramLane(PaddleLane):
         if order != 2 or not self._are_floats(tensors):
             return super().total(tensors, order, wide)
         dtype = promote([*(WIDE[self.backend.dtype(x)] for x in tensors), *([wide] if wide else [])])
-        squares = [self.backend.cast(x, dtype) for x in self._squares(tensors)]
+        squares = [self.backend.cast(x, dtype) for x in self.squares(tensors)]
         return paddle.reshape(_root(paddle.add_n(squares), tensors), [])
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         if order != 2 or not self._are_floats(tensors):
             return super().each(tensors, order)
-        return [paddle.reshape(_root(squares, [x]), []) for x, squares in zip(tensors, self._squares(tensors), strict=True)]
+        return [paddle.reshape(_root(squares, [x]), []) for x, squares in zip(tensors, self.squares(tensors), strict=True)]
 
     def _are_floats(self, tensors: Sequence[Tensor]) -> bool:
         return set(FLOATS).issuperset(map(self.backend.dtype, tensors))
-
-    def _squares(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        backend = self.backend
-        return [versions.operations.squared_l2_norm(backend.cast(x, WIDE[backend.dtype(x)])) for x in tensors]
 
 
 class _Batches:

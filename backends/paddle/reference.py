@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -55,6 +56,11 @@ class PaddleLane(Lane):
         for factor in normal_factors(coefficient) if is_number else (coefficient,):
             wide = wide * backend.asarray(factor, WIDE[dtype], x)
         return backend.cast(wide, dtype)
+
+    def squares(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The sum of the squares of each, as one element in the dtype of its norm."""
+        backend = self.backend
+        return [versions.operations.squared_l2_norm(backend.cast(x, WIDE[backend.dtype(x)])) for x in tensors]
 
     def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
         return list(paddle.unbind(vector))

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from gradclip.conformance.adapted import features_of, scoped
-from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
+from gradclip.conformance.target import OPTIONS, ComposedTarget
 
 __all__ = ["arrays", "native"]
 
@@ -22,7 +22,7 @@ def native() -> ComposedTarget:
     unknown = {"int32", "int64", "bool", "complex64", "complex128", "iterator", "array limit"}
     features = features_of(arrays) - OPTIONS - unknown | {"functional"}
     claims = {f"keras.{argument}": features for argument in ("clipnorm", "global_clipnorm", "clipvalue")}
-    runs = {operation: scoped(arrays, _run) for operation in claims}
+    runs = {operation: scoped(arrays, _clip) for operation in claims}
     versions = {"keras": keras.__version__, **arrays.versions}
     return ComposedTarget(f"keras {keras.__version__} on {_ON}", arrays, claims, runs, versions)
 
@@ -34,6 +34,3 @@ def _clip(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any
     for name in ("clipnorm", "global_clipnorm", "clipvalue"):
         setattr(_OPTIMIZER, name, arguments.get(name))
     return _OPTIMIZER._clip_gradients(list(gradients)), None
-
-
-_run: Run = _clip

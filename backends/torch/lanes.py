@@ -199,7 +199,7 @@ def _factors(factors: Any, places: Sequence[int], like: Tensor) -> Any:
     if isinstance(factors, list):
         return [factors[i] if factors[i].device == like.device else factors[i].to(like.device) for i in places]
     factors = factors if factors.device == like.device else factors.to(like.device)
-    return factors.to(like.dtype if like.is_cuda else _wide_of(like))
+    return factors.to(like.dtype if like.is_cuda else _wide(_FLOATS[like.dtype]))
 
 
 def _has_float64(x: Tensor) -> bool:
@@ -216,10 +216,6 @@ def _is_for_float64(device: torch.device) -> bool:
 
 def _wide(dtype: str) -> torch.dtype:
     return torch.float64 if dtype == "float64" else torch.float32
-
-
-def _wide_of(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def in_range(value: Any, dtype: torch.dtype) -> Any:

@@ -197,7 +197,7 @@ def _of_the_recording(record: Record) -> Iterable[str]:
     if record.clipped:
         at = "" if math.isnan(record.limit) else f" at {short(record.limit)}"
         yield f"{record.clipped} of these steps were clipped{at}, and norms depend on the clip of the run. Record without one."
-        if record.clipped > _TOO_MANY * record.count:
+        if record.clipped > _TOO_MANY * record.steps:
             yield "that is more than half: lower the learning rate instead of the limit."
     largest = max(n for n, _ in record.norms)
     same = sum(many for n, many in record.norms if n >= largest * (1 - 1e-5))

@@ -27,12 +27,13 @@ class Record:
     late: list[tuple[float, int]] = field(default_factory=list)
     in_order: Sequence[float] | None = None  #: each step's norm, if known; NaN if not finite
     not_finite: int = 0
+    steps: int = 0  #: steps with a finite norm; with a norm for each gradient, a step has several
     clipped: int = 0  #: steps that were clipped in the recording
     limit: float = math.nan  #: and their mean limit
 
     @property
     def count(self) -> int:
-        """The number of steps with a finite norm."""
+        """The number of finite norms."""
         return sum(many for _, many in self.norms)
 
     def quantile(self, q: float, part: list[tuple[float, int]] | None = None) -> float:
@@ -73,7 +74,7 @@ def _of_numbers(norms: Any) -> Record:
     finite = [n for n in values if 0.0 <= n < math.inf]
     made.not_finite = len(values) - len(finite)
     part = max(1, len(finite) // _PARTS)
-    made.norms = [(n, 1) for n in finite]
+    made.norms, made.steps = [(n, 1) for n in finite], len(finite)
     made.early, made.late = made.norms[:part], made.norms[-part:]
     return made
 
@@ -94,7 +95,7 @@ def _of_monitor(monitor: Monitor) -> Record:
         what = "A limit is chosen for one group at a time."
         raise ArgumentError(what, f"a monitor of {len(sections)} groups", "record each group's norm by a monitor of its own.")
     section = sections[0]
-    made = Record(not_finite=section.not_finite, clipped=section.clipped)
+    made = Record(not_finite=section.not_finite, steps=section.measured, clipped=section.clipped)
     made.limit = section.limit_total / section.limits if section.limits else math.nan
     made.norms = _middles(section, section.before.bins, section.before.zeros)
     ends = list(itertools.accumulate(window.steps for window in section.windows))

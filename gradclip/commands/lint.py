@@ -11,7 +11,7 @@ from importlib import util
 from typing import Any
 
 from gradclip import __version__
-from gradclip.commands.migrate import MigrateError
+from gradclip.commands.migrate import MigrateError, jobs
 from gradclip.migrate.model import Options
 
 __all__ = ["add_lint"]
@@ -58,7 +58,7 @@ def add_lint(commands: Any) -> None:
     command.add_argument(
         "--format", choices=("text", "json", "sarif", "github"), default="text", help="the format of the output (default: text)"
     )
-    command.add_argument("-j", dest="jobs", metavar="N", type=int, default=0, help="processes (default: one for each core)")
+    command.add_argument("-j", dest="jobs", metavar="N", type=jobs, help="processes (default: one for each core)")
 
 
 def _lint(arguments: argparse.Namespace) -> int:
@@ -122,4 +122,4 @@ def _lines(path: str) -> list[list[str]]:
     text = disk.read(path).text
     if not path.endswith(".ipynb"):
         return [text.splitlines()]
-    return ["".join(cell["source"]).splitlines() for cell in json.loads(text)["cells"]]
+    return ["".join(cell.get("source", "")).splitlines() for cell in json.loads(text)["cells"]]

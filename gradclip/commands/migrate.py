@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradclip.migrate.output import Report
     from gradclip.migrate.runner import Request
 
-__all__ = ["MigrateError", "add_migrate"]
+__all__ = ["MigrateError", "add_migrate", "jobs"]
 
 _TARGETS = ("gradclip", "torch", "tensorflow", "paddle", "jax")
 _NEEDED = ("libcst", "pathspec", "rich")  # modules, and the package to install
@@ -95,7 +95,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--annotate", action="store_true", help="write a comment where there is something to do by hand")
     group.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     group.add_argument("--verbose", action="store_true", help="also name the calls that stay, and why")
-    group.add_argument("-j", dest="jobs", metavar="N", type=_jobs, default=None, help="processes (default: one for each core)")
+    group.add_argument("-j", dest="jobs", metavar="N", type=jobs, default=None, help="processes (default: one for each core)")
 
 
 def _frameworks(value: str) -> frozenset[str]:
@@ -113,7 +113,7 @@ def _words(value: str) -> frozenset[str]:
     return frozenset(filter(None, (word.strip() for word in value.split(","))))
 
 
-def _jobs(value: str) -> int:
+def jobs(value: str) -> int:
     if not (value.isdecimal() and int(value)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {value!r}")
     return int(value)

@@ -93,16 +93,15 @@ class Adaptive:
     def step(self, norm: Any) -> Any:
         """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
         norm = looked_at(norm)
-        held = next(iter(self.state.values()))
-        if isinstance(norm, float) and not isinstance(held, (float, list)):  # the state is from a run on a device
-            owner = find(held)
-            assert owner is not None
+        held = next(iter(self.state.values()), 0.0)
+        owner = None if isinstance(held, (float, list)) else find(held)
+        if isinstance(norm, float) and owner is not None:  # the state is from a run on a device
             norm = owner.asarray(norm, "float32", held)
         backend = None if isinstance(norm, float) else find(norm)
         if backend is not None and not self._goes_through and not backend.can_look(norm):
             hint = "carry the state through: state = limit.init(), limit.limit(state), limit.observe(state, norm)."
             raise ArgumentError("A limit that holds its state cannot be traced.", f"norm={norm}", hint)
-        if backend is not None and isinstance(next(iter(self.state.values())), float):
+        if backend is not None and isinstance(held, float):
             self.state = tensors(self.state, norm)
         limit = self.rule_of.limit(self.state)
         target = getattr(self.rule_of, "target", None)

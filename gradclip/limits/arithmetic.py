@@ -9,6 +9,7 @@ from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST
+from gradclip.errors import ArgumentTypeError
 from gradclip.monitor.pure import EDGES
 from gradclip.registry import find
 
@@ -110,7 +111,10 @@ def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) 
         each: for a limit that follows the norm of each gradient (:func:`adagc`): the number of gradients.
     """
     backend = find(like)
-    assert backend is not None
+    if backend is None:
+        raise ArgumentTypeError(
+            "like must be a tensor.", f"like={like!r}", "a 0-d tensor on the device of the gradients will do."
+        )
     return {name: backend.asarray(x, "float32", like) for name, x in spread(state, each).items()}
 
 

@@ -329,7 +329,7 @@ class Monitor:
             raise ArgumentError(what, f"version={state['version']}", f"this gradclip reads version {VERSION}.")
         sections = [Section.loaded(section) for section in state["sections"]]
         self.every, self._is_list = int(state["every"]), bool(state["is_list"])
-        self._sections, self._waiting = sections, []
+        self._sections, self._waiting, self._measured = sections, [], -1
         culprits = state.get("culprits")
         self._culprits, self._hunts = (list(culprits), int(next(iter(culprits.values())))) if culprits else None, False
         self._each = Each()

@@ -100,7 +100,9 @@ def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
     if not isinstance(given, ClipResult):
         raise ArgumentTypeError("The result of a clip is needed.", f"result={result!r}", "gradclip.clip returns one.")
     backend = find(state["version"])
-    assert backend is not None
+    if backend is None:
+        hint = "monitor.init(like=a tensor) makes one; monitor.state_dict() is for files."
+        raise ArgumentTypeError("The state is not made of tensors.", f"version={state['version']!r}", hint)
     norms, factors = (x if result.is_list else [x] for x in result.found())
     if len(norms) != len(state["sections"]):
         hint = "monitor.init(groups=2) makes a state for two."

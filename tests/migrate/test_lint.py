@@ -163,6 +163,14 @@ def test_a_file_that_cannot_be_read_is_2(wrong: Path, capsys: pytest.CaptureFixt
     assert run(capsys, "--exclude", "[", wrong)[0] in (0, 1, 2)
 
 
+@pytest.mark.parametrize("jobs", ["-1", "0", "many"])
+def test_a_number_of_processes_is_positive(wrong: Path, capsys: pytest.CaptureFixture[str], jobs: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(capsys, "-j", jobs, wrong)
+    assert ended.value.code == 2
+    assert "must be a whole number from 1" in capsys.readouterr().err
+
+
 def test_a_notebook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cells = [
         {"cell_type": "markdown", "source": ["x"]},

@@ -18,7 +18,7 @@ import gradclip
 from gradclip.choose.choice import order_bounds
 from gradclip.commands.cli import main
 from gradclip.commands.logs import LogError, read_log
-from gradclip.dialects import optax
+from gradclip.dialects import keras, optax
 
 RNG = np.random.default_rng(0)
 NORMS: list[float] = np.exp(RNG.normal(size=2000) * 0.5).tolist()
@@ -90,12 +90,21 @@ def test_the_bounds_of_another_order_hold(values: list[float], order: float) -> 
     assert low * (1 - 1e-9) <= other <= high * (1 + 1e-9)
 
 
+def of_each() -> gradclip.Monitor:
+    """A norm for each of ten gradients: each step clips one of them."""
+    monitor, rule = gradclip.Monitor(), keras.clipnorm(0.5)
+    for norm in NORMS[:40]:
+        monitor.update(gradclip.clip([np.array([1.0 + norm]), *(np.array([1e-3]) for _ in range(9))], rule))
+    return monitor
+
+
 # ---- its messages --------------------------------------------------------------------------------------------------------
 
 SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "narrow": ([1 + 0.001 * (i % 7) for i in range(500)], {}, "p90 is only 1.0"),
     "drift": ([10.0 / (1 + i / 50) for i in range(500)], {}, "the median norm goes from 4.464 to 1.027"),
     "half": (monitored(NORMS, 0.5), {}, "more than half: lower the learning rate instead"),
+    "half of the steps": (of_each(), {}, "more than half: lower the learning rate instead"),
     "few": (NORMS[:30], {}, "only 30 norms"),
     "fixed": (NORMS, {"limits": [0.1]}, "0.1 would clip 100 % of the steps, which only makes the learning rate smaller"),
     "after": ([min(n, 1.5) for n in NORMS], {}, "they seem to be norms after a clip"),
