@@ -26,33 +26,6 @@ class Reason:
 #: the first that fits a case is its reason
 REASONS: tuple[Reason, ...] = (
     Reason(
-        "Almost half of the cases are compiled: there the compiler makes nearly the same loops for both sides, and the floor "
-        "is 1. Their mean is 1.3; that of the eager cases is 5.4.",
-        ("* cases",),
-    ),
-    Reason(
-        "gradclip needs little more than the time to move the bytes, as the multiples of the limit show. Where single tensors "
-        "fit into the cache, the native is nearer to the limit than the floor assumes.",
-        (
-            "numpy/clip_grad_norm_/resnet50",
-            "numpy/clip_grad_norm_/gpt2",
-            "paddle/ClipGradByNorm/resnet50/unclipped/*/eager",
-            "paddle/ClipGradByNorm/gpt2/unclipped/*/eager",
-        ),
-    ),
-    Reason(
-        "The limit was measured some seconds before, on a machine whose memory is up to 1.7 times as fast in some minutes as "
-        "in others. In another run these cases took 1.01 and 1.18 times the limit.",
-        ("torch/clip_grad_norm_/gpt2/*/float32/eager",),
-    ),
-    Reason(
-        "The loops take as long as for one array of the size, 3.7 ms. The other millisecond goes to Python, and to code and "
-        "objects that 100 MB of gradients have driven out of the caches: 0.3 ms to read 161 gradients from their parameters, "
-        "0.4 ms to look up the type and place of each, 0.25 ms to make a tensor of the norm, which takes 6 us with a warm "
-        "cache.",
-        ("paddle/ClipGradByGlobalNorm/resnet50/*/float32/eager", "paddle/clip_grad_norm_/resnet50/*/float32/eager"),
-    ),
-    Reason(
         "A right result in bfloat16 is computed in float32 and rounded once: a program converts the whole tensor, which takes "
         "twice the memory, and back. (Paddle has no native for bfloat16.)",
         ("paddle/*/*/*/bfloat16/static", "tensorflow/global_norm/*/*/bfloat16/function"),

@@ -96,7 +96,7 @@ def check(
             assert ulps(value, np.asarray(theirs), norm_dtype([dtype])) <= 4, f"norm {value} for {theirs}"
 
 
-@pytest.mark.drawn(250)
+@pytest.mark.drawn(180)
 @pytest.mark.parametrize("limit", [0.5, 1e4, 0.015625], ids=["clipped", "unclipped", "small"])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])

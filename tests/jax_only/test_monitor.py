@@ -172,6 +172,12 @@ def test_the_state_of_the_optimizer_carries_a_limit_that_follows(jitted: bool) -
     assert read(state).report()["0/steps"] == 32
 
 
+def test_parameters_without_an_array_have_a_state_too() -> None:
+    rule = torch.clip_grad_norm(gradclip.Adaptive(limits.quantile(0.5, warmup=4)))
+    optimizer = gradient_transformation(rule, monitor=True)
+    assert optimizer.update({}, optimizer.init({}))[0] == {}
+
+
 STEPS = np.exp(np.random.default_rng(1).normal(size=(30, 3)))
 
 

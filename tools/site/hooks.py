@@ -32,6 +32,14 @@ REFERENCE = {
     ),
     "conformance": ("The conformance suite", ["gradclip.conformance"]),
 }
+#: the tabs with English pages, and what Chinese pages call them
+TABS = [
+    ("Tutorials", "教程（英文）"),
+    ("How to", "操作指南（英文）"),
+    ("Reference", "参考（英文）"),
+    ("Explanations", "原理（英文）"),
+    ("Project", "项目（英文）"),
+]
 LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\"\s#:]+)(#[^)\"\s]*)?([)\"])")
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 
@@ -67,12 +75,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_context(context: Any, *, page: Any, config: Any, nav: Any, **_: Any) -> Any:
-    """The theme's words use the page's language, and the switch leads to the same page in the other language."""
+    """The theme's words and the tabs use the page's language, and the switch leads to the same page in the other language."""
     here = page.file.src_uri
     chinese = here.startswith("zh/")
     name = here.removeprefix("zh/")
     there = {found.file.src_uri: found.file.url for found in nav.pages}
     config.theme["language"] = "zh" if chinese else "en"
+    for section in nav.items:
+        section.title = next((titles[chinese] for titles in TABS if section.title in titles), section.title)
     config.extra["alternate"] = [
         {"name": "English", "lang": "en", "link": there.get(name, there["index.md"])},
         {"name": "中文", "lang": "zh", "link": there.get(f"zh/{name}", there["zh/index.md"])},

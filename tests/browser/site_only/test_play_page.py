@@ -160,6 +160,13 @@ def test_it_loads_while_it_says_so_and_asks_no_other_host(page: Page, server: Se
     assert [url for url in asked if not url.startswith((server.address, "data:", "blob:"))] == []
 
 
+@pytest.mark.parametrize(("name", "tab"), [("play.html", "Tutorials"), ("zh/play.html", "教程")])
+def test_the_tabs_use_the_language_of_the_page(page: Page, server: Server, name: str, tab: str) -> None:
+    page.open(f"{server.address}{name}")
+    tabs = page.value("[...document.querySelectorAll('.md-tabs__link')].map(link => link.innerText.trim())")
+    assert [text for text in tabs if text.startswith(tab)] == [tabs[1]]
+
+
 @pytest.mark.parametrize("name", ["gradclip.whl", "worker.js", "pyodide.asm.wasm"])
 def test_what_cannot_be_loaded_is_said(page: Page, server: Server, name: str) -> None:
     server.missing = name
