@@ -57,13 +57,15 @@ def norm(x: np.ndarray, p: float, axes: tuple[int, ...] | None = None) -> np.nda
         return np.float64(np.count_nonzero(a))
     if not a.size:
         return np.float64(0)
-    if not np.isfinite(a).all():
-        return np.float64(np.nan if np.isnan(a).any() else 0.0 if p < 0 else np.inf)
+    if np.isnan(a).any():
+        return np.float64(np.nan)
+    if p > 0 and np.isinf(a).any():
+        return np.float64(np.inf)
     if p < 0 and (a == 0).any():
         return np.float64(0)
     with mpmath.workprec(120):
         total = mpmath.fsum(mpmath.mpf(float(v)) ** p for v in a.flat if v)
-        return np.float64(total ** (mpmath.mpf(1) / p)) if total else np.float64(0)
+        return np.float64(total ** (mpmath.mpf(1) / p)) if total else np.float64(np.inf if p < 0 else 0)
 
 
 def _last(a: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

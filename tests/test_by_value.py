@@ -52,6 +52,7 @@ def test_integers_with_tensors_as_bounds(backend: Framework, how: str, dtype: st
         assert [backend.read(x).tolist() for x in got] == [[2, -2, 2**31 - 1], [2, -3, 2**31 - 1]]
 
 
+@pytest.mark.needs("jits")
 def test_integers_under_a_tracer(backend: Framework) -> None:
     values = [2**62 + 1, -(2**62) - 1, 2**63 - 1, -(2**63), 3]
     for how in backend.jits:

@@ -204,6 +204,7 @@ def test_disjoint_groups_are_as_many_calls(
 # ---- traced, differentiated, reduced -------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("jits")
 def test_traced(backend: Framework) -> None:
     groups = [
         Group(torch.clip_grad_norm(0.5), ["2", re.compile("3")], counted="*"),

@@ -115,6 +115,7 @@ def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool
             assert n is None or ulps(np.array(float(n)), np.array(float(m)), "float32") <= 4
 
 
+@pytest.mark.needs("jits")
 @pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", ["global norm", "each norm", "value"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "several dtypes", "huge"])

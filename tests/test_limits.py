@@ -126,6 +126,7 @@ def test_adagc_is_that_of_its_paper(backend: Framework) -> None:
         np.testing.assert_allclose([float(n) for n in result.norm if n is not None], norms, rtol=1e-6)
 
 
+@pytest.mark.needs("jits")
 def test_adagc_is_carried_through_a_trace(backend: Framework) -> None:
     steps = np.exp(np.random.default_rng(1).normal(size=(40, 2)))
     for how in backend.jits:
@@ -203,6 +204,7 @@ def test_in_two_stages_it_is_observed_once(backend: Framework) -> None:
     assert adaptive.state["count"] == 1
 
 
+@pytest.mark.needs("jits")
 def test_a_traced_clip_says_how(backend: Framework) -> None:
     """Paddle's to_static runs the clip as plain Python between two programs; nothing is traced there."""
     for how in backend.jits:

@@ -73,6 +73,7 @@ def test_the_drop_ins(backend: Framework) -> None:
     assert ulps(float(norm), total([*HERE, *HERE], 2.0), "float32") <= 4
 
 
+@pytest.mark.needs("jits")
 def test_traced(backend: Framework) -> None:
     """A traced function reduces the sum, and gradclip reads no value."""
     for how in backend.jits:

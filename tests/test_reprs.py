@@ -59,6 +59,7 @@ def test_a_result_with_a_norm_for_each(backend: Framework) -> None:
     assert " of shape (1,)>], coefficient=[<" in repr(gradclip.clip([b], rows))
 
 
+@pytest.mark.needs("jits")
 def test_a_result_in_a_trace(backend: Framework) -> None:
     seen: list[str] = []
     for how in backend.jits:

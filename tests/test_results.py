@@ -130,6 +130,7 @@ def test_a_result_keeps_no_gradient(backend: Framework) -> None:
     assert float(result.norm) == 5.0
 
 
+@pytest.mark.needs("jits")
 def test_a_norm_that_a_trace_has_read_is_a_number_afterwards(backend: Framework) -> None:
     result = gradclip.clip([backend.make([3.0, 4.0])], RULES["global"])
     for how in backend.jits:

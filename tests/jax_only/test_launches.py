@@ -1,7 +1,7 @@
 """What an accelerator would run: one program for a whole clip, no float64, no value read by the host.
 
 The host stands in for an accelerator. The counts are programs of XLA; optax's own clip runs eagerly in the same way.
-``python -m jax_only.test_launches`` in the folder of the tests prints the counts.
+``tests/test_accelerators_page.py`` makes the table of the docs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax._src.interpreters import pxla
 
 import gradclip
 from gradclip import Rule
-from gradclip.backends.jax import gradient_transformation, places, whole
+from gradclip.backends.jax import gradient_transformation, whole
 from gradclip.dialects import keras, torch
 from gradclip.dialects import optax as dialect
 
@@ -36,7 +36,6 @@ OTHERS: dict[str, Callable[[float], Rule]] = {
     "each norm": keras.clipnorm,
 }
 COUNTS = (1, 10, 1000)
-SPARE = 4  # the number of launches that gradclip may add
 
 
 def launches(function: Callable[[], Any]) -> list[str]:
@@ -89,7 +88,6 @@ def test_no_more_than_optax(name: str, count: int, dtype: str) -> None:
     theirs, ours = counted(name, count, dtype)
     assert theirs >= count, "the programs of optax were not counted"
     assert ours == 1
-    assert ours <= theirs + SPARE
 
 
 @pytest.mark.usefixtures("accelerator")
@@ -161,18 +159,3 @@ def test_what_was_put_somewhere_stays_there() -> None:
         for rule in (torch.clip_grad_norm(1.0), dialect.clip(1.0)):
             made = gradclip.clip(g, rule).grads
             assert (made.committed, made.sharding, made.weak_type) == (g.committed, g.sharding, g.weak_type)
-
-
-def table() -> list[str]:
-    """Return a row for each of optax's clips: the programs of optax and of gradclip."""
-    lines = ["| programs, eager | " + " | ".join(f"{count} gradients" for count in COUNTS) + " |"]
-    lines.append("| --- |" + " --- |" * len(COUNTS))
-    with mock.patch.object(places, "is_host", return_value=False):
-        for name in PAIRS:
-            cells = [counted(name, count, "float32") for count in COUNTS]
-            lines.append(f"| optax.{name} | " + " | ".join(f"{theirs} / {ours}" for theirs, ours in cells) + " |")
-    return lines
-
-
-if __name__ == "__main__":
-    print("\n".join(table()))

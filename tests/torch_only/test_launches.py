@@ -1,7 +1,7 @@
 """What an accelerator would run: as few operations as torch's own functions, no float64, no value read by the host.
 
-A dispatch mode counts on fake tensors of a device, and on host tensors that stand in for an accelerator's. ``python
-tests/torch_only/test_launches.py`` prints the counts; ``tests/test_accelerators_page.py`` makes the table of the docs.
+A dispatch mode counts on fake tensors of a device, and on host tensors that stand in for an accelerator's.
+``tests/test_accelerators_page.py`` makes the table of the docs.
 """
 
 from __future__ import annotations
@@ -199,17 +199,3 @@ def test_the_results_are_right() -> None:
         torch.testing.assert_close(norm, torch.tensor(exact, dtype=norm.dtype))
         for p in given:
             torch.testing.assert_close(p.grad, torch.full_like(p, 3 / (exact + 1e-6)), rtol=2**-7, atol=0)
-
-
-def table() -> Iterator[str]:
-    yield "| function | dtype | gradients | torch | gradclip |"
-    yield "| --- | --- | --- | --- | --- |"
-    for name in CALLS:
-        for dtype in ("float32", "bfloat16", "mixed"):
-            for count in (1, 1000):
-                ours, native = counts(name, count, DTYPES[dtype], "host")
-                yield f"| `{name}` | {dtype} | {count:,} | {native} | {ours} |"
-
-
-if __name__ == "__main__":
-    print(*table(), sep="\n")
