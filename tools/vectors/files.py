@@ -11,7 +11,6 @@ from typing import Any
 from vectors import build, lists
 from vectors.flags import FLAGS
 from vectors.spec import Operation
-from vectors.write import text
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parents[2] / "gradclip" / "conformance"
@@ -82,8 +81,3 @@ def called(vector: Json) -> Json:
     """The fields that determine a native's outcome of a vector, and whether it agrees."""
     names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp")
     return {name: vector[name] for name in names if name in vector}
-
-
-def write(operation: Operation, file: Json) -> None:
-    VECTORS.mkdir(parents=True, exist_ok=True)
-    path_of(operation).write_text(text(file), encoding="utf-8")
