@@ -26,7 +26,7 @@ class Counters:
 
     def write(self, result: ClipResult) -> None:
         """Count this step."""
-        state = self.monitor.init(like=next((x for x in result.grads if x is not None), keras.ops.zeros(())))
+        state = self.monitor.init(like=next(x for x in result.grads if x is not None))
         section = {name: keras.ops.convert_to_tensor(variable) for name, variable in self.variables.items()}
         (after,) = observed(state | {"sections": [section]}, result)["sections"]
         for name, variable in self.variables.items():

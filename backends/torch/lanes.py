@@ -46,8 +46,8 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     dtype = kinds[0] if len(kinds) == 1 else promote(kinds)
     if is_fake or not all(map(is_on_host, tensors)):
         is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values for a norm
-        return ForeachLane(backend, dtype) if is_one_kind and _can_be_written(tensors) else None
-    if not _can_be_written(tensors):
+        return ForeachLane(backend, dtype) if is_one_kind and _are_dense(tensors) else None
+    if not _are_dense(tensors):
         return None
     pointers = set(map(torch.Tensor.data_ptr, tensors))
     # the same memory twice, or no memory: empty, or zeros that are not stored
@@ -63,8 +63,8 @@ def is_dense(x: Tensor) -> bool:
     return x.is_contiguous() or kernels.fills(x.stride(), x.shape)
 
 
-def _can_be_written(tensors: Sequence[Tensor]) -> bool:
-    """Whether no tensor has one element of memory at several places."""
+def _are_dense(tensors: Sequence[Tensor]) -> bool:
+    """Whether each tensor fills one piece of memory, so that no element is at several places."""
     return all(map(torch.Tensor.is_contiguous, tensors)) or all(map(is_dense, tensors))
 
 

@@ -94,8 +94,8 @@ class Adaptive:
         """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
         norm = looked_at(norm)
         held = next(iter(self.state.values()), 0.0)
-        owner = None if isinstance(held, (float, list)) else find(held)
-        if isinstance(norm, float) and owner is not None:  # the state is from a run on a device
+        owner = find(held) if isinstance(norm, float) and not isinstance(held, (float, list)) else None
+        if owner is not None:  # the state is from a run on a device
             norm = owner.asarray(norm, "float32", held)
         backend = None if isinstance(norm, float) else find(norm)
         if backend is not None and not self._goes_through and not backend.can_look(norm):
