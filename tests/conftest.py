@@ -42,7 +42,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(attribute): runs only if this attribute of the Framework is true")
     config.addinivalue_line("markers", "slow(what, unless): runs with --slow, or on the backend unless; what only it finds")
-    config.addinivalue_line("markers", "drawn(many): without --slow, only this many of its cases run")
+    config.addinivalue_line(
+        "markers", "drawn(many, backend=fewer): without --slow, only this many of its cases run; each backend draws its own"
+    )
     if name := config.getoption("--progress"):
         config.pluginmanager.register(importlib.import_module("progress").Progress(name))
 
@@ -58,25 +60,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect tests of features that the framework lacks, slow tests, and tests outside the sample; pytest counts them."""
     marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
     without = {item for item, attribute in marked if not getattr(load(config), attribute)}
+    backend = config.getoption("--backend")
     if not config.getoption("--slow"):
         marked = [(item, mark.kwargs) for item in items for mark in item.iter_markers("slow")]
-        without |= {item for item, how in marked if how.get("unless") != config.getoption("--backend")}
-        drawn = [(item, mark.args[0]) for item in items if item not in without and (mark := item.get_closest_marker("drawn"))]
-        for many in {many for _, many in drawn}:
-            without |= _left_out([item for item, mine in drawn if mine == many], many)
+        without |= {item for item, how in marked if how.get("unless") != backend}
+        for many, same in _drawn([item for item in items if item not in without], backend).items():
+            without |= _left_out(same, many, backend)
     if many := config.getoption("--sample"):
-        without |= _left_out([item for item in items if item not in without], many)
+        without |= _left_out([item for item in items if item not in without], many, backend)
     config.hook.pytest_deselected(items=[item for item in items if item in without])
     items[:] = [item for item in items if item not in without]
 
 
-def _left_out(items: list[pytest.Item], many: int) -> set[pytest.Item]:
-    """Return all but ``many`` of each function's items. Names alone decide: the choice is the same on every machine."""
+def _drawn(items: list[pytest.Item], backend: str) -> dict[int, list[pytest.Item]]:
+    """Return the items marked ``drawn``, by how many of each function's are to run."""
+    found: dict[int, list[pytest.Item]] = {}
+    for item in items:
+        if mark := item.get_closest_marker("drawn"):
+            found.setdefault(mark.kwargs.get(backend, mark.args[0]), []).append(item)
+    return found
+
+
+def _left_out(items: list[pytest.Item], many: int, backend: str) -> set[pytest.Item]:
+    """Return all but ``many`` of each function's items.
+
+    Names alone decide, so that the choice is the same on every machine. Each backend has its own: together they see more cases.
+    """
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     return {
-        item for same in functions.values() for item in sorted(same, key=lambda item: zlib.crc32(item.nodeid.encode()))[many:]
+        item
+        for same in functions.values()
+        for item in sorted(same, key=lambda item: zlib.crc32(f"{backend} {item.nodeid}".encode()))[many:]
     }
 
 

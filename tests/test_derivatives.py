@@ -77,7 +77,7 @@ def value(rule: gradclip.Rule) -> Callable[[list[np.ndarray]], float]:
     return loss
 
 
-@pytest.mark.drawn(16)
+@pytest.mark.drawn(16, jax=8)
 @rules
 @pytest.mark.parametrize("size", [3.0, 0.01], ids=["clipped", "unclipped"])
 def test_finite_differences(backend: Framework, rule: gradclip.Rule, size: float) -> None:
@@ -87,6 +87,7 @@ def test_finite_differences(backend: Framework, rule: gradclip.Rule, size: float
         assert np.abs(mine - want).max() <= 1e-8
 
 
+@pytest.mark.drawn(32, jax=12)
 @rules
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_no_nan_at_zero(backend: Framework, rule: gradclip.Rule, dtype: str) -> None:

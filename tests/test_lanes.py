@@ -98,7 +98,7 @@ def fits(make: Callable[[], list[Any]], backend: Framework, name: str) -> bool:
     return not (name == "value" and any("complex" in backend.dtype(x) for x in make()))
 
 
-@pytest.mark.drawn(60)
+@pytest.mark.drawn(60, jax=20)
 @pytest.mark.parametrize("rule_of", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
 def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool, rule_of: Callable[[float], Rule]) -> None:
@@ -116,7 +116,7 @@ def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool
 
 
 @pytest.mark.needs("jits")
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", ["global norm", "each norm", "value"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "several dtypes", "huge"])
 def test_traced(backend: Framework, given: str, name: str) -> None:

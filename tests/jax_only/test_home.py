@@ -30,6 +30,7 @@ def ours(grads: list[Any], limit: Any) -> Outcome:
 CALLS = calls(Native("optax.clip_by_global_norm", native, ours))
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize(("native", "case"), CALLS, ids=str)
 def test_case(native: Native, case: Case) -> None:
     with jax.enable_x64(needs_64_bits(case)):

@@ -74,7 +74,7 @@ def counted(name: str, count: int, dtype: str) -> tuple[int, int]:
     return clipped
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(4)
 @pytest.mark.usefixtures("accelerator")
 @pytest.mark.parametrize(
     ("count", "dtype"),
@@ -98,6 +98,7 @@ def test_other_rules_are_one_program_too(rule_of: Callable[[float], Rule]) -> No
         assert len(launches(lambda function=function: function(grads, rule_of(0.1)))) == 1
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.usefixtures("accelerator")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("rule_of", [*(rule_of for _, rule_of in PAIRS.values()), *OTHERS.values()], ids=[*PAIRS, *OTHERS])

@@ -89,6 +89,7 @@ def test_other_dtypes(native: optax.GradientTransformation, rule: Rule, dtype: s
         assert ulps(framework.read(ours), framework.read(want), dtype) <= 4
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("rank", [3, 6])

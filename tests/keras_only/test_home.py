@@ -42,7 +42,7 @@ def bits(case: Case) -> AbstractContextManager[Any]:
 CALLS = calls(*(Native(f"keras[{BACKEND}] {name}", theirs(name), ours(name)) for name in ("clipnorm", "global_clipnorm")))
 
 
-@pytest.mark.drawn(100)
+@pytest.mark.drawn(40)
 @pytest.mark.parametrize(("native", "case"), CALLS, ids=str)
 def test_case(native: Native, case: Case) -> None:
     with bits(case):

@@ -352,6 +352,7 @@ def test_a_gradient_with_a_history() -> None:
 # ---- to_static -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("call", ["clip([a, b], RULE).grads", "clip_by_global_norm([a, b], 1.0)[0]"])
 @pytest.mark.parametrize("first", [True, False], ids=["in a new process", "after another call"])
 @pytest.mark.parametrize("full_graph", [True, False])

@@ -60,7 +60,7 @@ def assert_alike(fast: Any, slow: Any, before: list[Any], rule: Rule) -> None:
     assert n is None or ulps(np.array(n, np.float64), np.array(expected, np.float64), "float32") <= 4, rule
 
 
-@pytest.mark.drawn(5)
+@pytest.mark.drawn(3)
 @pytest.mark.usefixtures("soon_large")
 @pytest.mark.parametrize(
     ("dtype", "how"),
@@ -81,7 +81,7 @@ def test_large_ones(dtype: str, how: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert_alike(mine, theirs, grads, rule)
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("how", ["eager", "function", "xla"])
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
 def test_exact_norms(order: float, how: str) -> None:

@@ -219,6 +219,7 @@ def projected(rule: gradclip.Rule) -> Callable[[list[Any]], Any]:
 WRAPS = {"eager": lambda f: f, "function": tf.function, "xla": lambda f: tf.function(f, jit_compile=True)}
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize(("wrap", "limit"), [("eager", 0.5), ("eager", 100.0), ("function", 0.5), ("xla", 0.5)])
 @pytest.mark.parametrize("name", DERIVED)
 def test_derivative(name: str, limit: float, wrap: str) -> None:
@@ -239,6 +240,7 @@ def test_derivative(name: str, limit: float, wrap: str) -> None:
         assert abs(got[i][index] - difference) < 1e-9
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("wrap", ["eager", "xla"])
 @pytest.mark.parametrize("name", DERIVED)
 def test_derivative_at_zero(name: str, wrap: str) -> None:

@@ -143,7 +143,7 @@ def test_of_thousands(count: int) -> None:
         assert ours <= native + 4
 
 
-@pytest.mark.drawn(30)
+@pytest.mark.drawn(15)
 @pytest.mark.parametrize("call", WITHOUT_A_NATIVE.values(), ids=WITHOUT_A_NATIVE)
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("device", ["host", "cuda", "mps"])

@@ -87,6 +87,7 @@ def test_the_same_as_eagerly(rule: gradclip.Rule, dtype: torch.dtype, magnitude:
 BOUNDS = [(-0.5, 0.5), (0.1, math.inf), (0.5, -0.5), (-1e30, 1e30), (-1e-41, 1e-41)]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("magnitude", [1.0, 1e30, 1e-40])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_by_value_to_the_bit(dtype: torch.dtype, magnitude: float) -> None:

@@ -9,6 +9,7 @@ from gradclip.conformance import check_target
 from gradclip.conformance.slots import makes_slot, slot_target
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("name", ["clip_by_global_norm", "clip", "adaptive_grad_clip"])
 def test_a_transformation_passes_as_the_native_does(name: str) -> None:

@@ -66,7 +66,7 @@ def check_bounds_beside_a_norm_in_shard_map() -> None:
     """Each device clips its own part by value; the norm is over all devices."""
     given = [x for x in gradients() if len(x) % 8 == 0][:2]
     groups = [Group(torch.clip_grad_norm(LIMIT), "0", counted="*"), Group(optax.clip(0.25))]
-    run = jax.shard_map(of_groups(groups, BOTH), mesh=mesh_of(), in_specs=(P(BOTH),), out_specs=(P(BOTH), [P(), None]))
+    run = jax.jit(jax.shard_map(of_groups(groups, BOTH), mesh=mesh_of(), in_specs=(P(BOTH),), out_specs=(P(BOTH), [P(), None])))
     (first, second), norms = run(given)
     near(norms[0], exact(given, 2.0))
     assert norms[1] is None

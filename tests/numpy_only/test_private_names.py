@@ -1,17 +1,11 @@
-"""Only a framework's ``versions`` file uses private names, each with a fallback for releases that lack it."""
+"""Only a framework's ``versions`` file uses private names."""
 
 from __future__ import annotations
 
 import ast
 import functools
-import json
-import subprocess
-import sys
 
 import pytest
-from frameworks.base import Framework
-from launched import TESTS, TIME_LIMIT, environment
-from missing_names import names
 from private_names import dotted, private
 from sources import SOURCES
 
@@ -93,36 +87,3 @@ def test_a_private_name_is_found(source: str, found: str) -> None:
 def test_what_is_no_private_name() -> None:
     assert private("from gradclip.backends.host import _kernels\nx.__dlpack__()\npair._replace(a=1)\ntorch.nn.init") == []
     assert private("self._own", frozenset({"_own"})) == []
-
-
-# ---- missing names -------------------------------------------------------------------------------------------------------
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "name" in metafunc.fixturenames:
-        metafunc.parametrize("name", names(metafunc.config.getoption("--backend")))
-
-
-def failures(*arguments: str) -> dict[str, str]:
-    """Return the failures without each of some names; a separate process loads the backend again for each."""
-    command = [sys.executable, str(TESTS / "missing_names.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment())
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-@pytest.fixture(scope="module")
-def without(backend: Framework) -> dict[str, str]:
-    return failures(backend.name)
-
-
-@pytest.mark.needs("trains")
-def test_a_backend_does_without_each_private_name(without: dict[str, str], name: str) -> None:
-    assert without[name] == ""
-
-
-@pytest.mark.needs("trains")
-def test_a_name_that_it_cannot_do_without_would_be_seen(backend: Framework) -> None:
-    [trace] = failures(backend.name, f"{backend.name}.__version__").values()
-    assert "AttributeError" in trace
