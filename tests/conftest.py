@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,13 +62,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
     without = {item for item, attribute in marked if not getattr(load(config), attribute)}
     backend = config.getoption("--backend")
+    on = os.environ.get("KERAS_BACKEND", "") if backend == "keras" else backend
     if not config.getoption("--slow"):
         marked = [(item, mark.kwargs) for item in items for mark in item.iter_markers("slow")]
         without |= {item for item, how in marked if how.get("unless") != backend}
         for many, same in _drawn([item for item in items if item not in without], backend).items():
-            without |= _left_out(same, many, backend)
+            without |= _left_out(same, many, on)
     if many := config.getoption("--sample"):
-        without |= _left_out([item for item in items if item not in without], many, backend)
+        without |= _left_out([item for item in items if item not in without], many, on)
     config.hook.pytest_deselected(items=[item for item in items if item in without])
     items[:] = [item for item in items if item not in without]
 
@@ -81,10 +83,10 @@ def _drawn(items: list[pytest.Item], backend: str) -> dict[int, list[pytest.Item
     return found
 
 
-def _left_out(items: list[pytest.Item], many: int, backend: str) -> set[pytest.Item]:
+def _left_out(items: list[pytest.Item], many: int, on: str) -> set[pytest.Item]:
     """Return all but ``many`` of each function's items.
 
-    Names alone decide, so that the choice is the same on every machine. Each backend has its own: together they see more cases.
+    Names alone decide, so that the choice is the same on every machine. Each framework has its own: together they see more cases.
     """
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -92,7 +94,7 @@ def _left_out(items: list[pytest.Item], many: int, backend: str) -> set[pytest.I
     return {
         item
         for same in functions.values()
-        for item in sorted(same, key=lambda item: zlib.crc32(f"{backend} {item.nodeid}".encode()))[many:]
+        for item in sorted(same, key=lambda item: zlib.crc32(f"{on} {item.nodeid}".encode()))[many:]
     }
 
 

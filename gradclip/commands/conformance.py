@@ -104,7 +104,7 @@ def _limits(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     for text, wrong in found.items():
-        print(f"{text}: keeps {sum(not what for what in wrong.values())} of {len(PROPERTIES)}")
+        print(f"{text}: keeps {sum(not what for what in wrong.values())} of {len(PROPERTIES)} properties")
         for name, what in wrong.items():
             print(f"  ({name}) {'ok  ' if not what else 'FAIL'}  {PROPERTIES[name]}" + (f": {what}" if what else ""))
     return int(any(any(wrong.values()) for wrong in found.values()))

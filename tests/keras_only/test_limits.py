@@ -83,6 +83,7 @@ def fit(model: keras.Model, epochs: int) -> keras.Model:
     return model
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", ALL)
 def test_fit_is_the_same_compiled_and_not(name: str) -> None:
     one = fit(model_of(rule_of(name)), 3)
@@ -93,6 +94,7 @@ def test_fit_is_the_same_compiled_and_not(name: str) -> None:
     assert keras.ops.convert_to_numpy(counted.value).max() == 24
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", [name for name in ALL if name != "schedule"])
 def test_a_saved_model_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     whole = fit(model_of(rule_of(name)), 4)
