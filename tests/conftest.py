@@ -86,7 +86,7 @@ def _drawn(items: list[pytest.Item], backend: str) -> dict[int, list[pytest.Item
 def _left_out(items: list[pytest.Item], many: int, on: str) -> set[pytest.Item]:
     """Return all but ``many`` of each function's items.
 
-    Names alone decide, so that the choice is the same on every machine. Each framework has its own: together they see more cases.
+    Names alone decide, so the choice is the same on every machine. Each framework has its own: together they see more cases.
     """
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:

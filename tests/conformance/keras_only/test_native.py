@@ -21,12 +21,14 @@ def report() -> Report:
     return check_target(target, xfails=shipped_xfails())
 
 
+@pytest.mark.slow("a changed Keras; the environment pins its version")
 @pytest.mark.needs("has_recorded_natives")
 def test_keras_conforms_but_for_what_is_declared(report: Report) -> None:
     assert [f"{result.status} {result.case}: {result.message}" for result in report.results if not result.conformant] == []
     assert 0 < report.counts()["expected"] < report.counts()["pass"]
 
 
+@pytest.mark.slow("a recording that is not of this Keras")
 @pytest.mark.needs("has_recorded_natives")
 def test_the_recording_holds(report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.json"
