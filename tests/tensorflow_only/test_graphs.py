@@ -102,6 +102,8 @@ def test_nan_is_found_when_compiled(compiled: bool) -> None:
 @pytest.mark.parametrize("compiled", [False, True], ids=["function", "xla"])
 def test_unclipped_is_the_input_to_the_bit(compiled: bool) -> None:
     values = np.array([1e-40, -1e-44, -0.0, 0.1, 3e38, 1.0000001], np.float32)
+    if compiled and tf.__version__.startswith("2.16."):
+        values = values[2:]  # its XLA sets denormal numbers to zero
     rules = [
         torch.clip_grad_norm(3.2e38),
         tensorflow.clip_by_global_norm(3.2e38),

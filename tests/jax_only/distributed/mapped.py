@@ -128,7 +128,7 @@ def check_a_norm_for_each_gradient_in_shard_map() -> None:
 def check_an_axis_name_in_vmap() -> None:
     """Every element along a vmapped axis counts as a different part."""
     x = gradients()[3].reshape(8, -1)
-    for order in ORDERS:
+    for order in (*ORDERS, math.inf):
         function = jax.vmap(clipped(torch.clip_grad_norm(LIMIT, order), "i"), axis_name="i")
         want = exact([x], order)
         for run in (function, jax.jit(function)) if order == 2 else (jax.jit(function),):

