@@ -109,13 +109,13 @@ def test_the_number_of_processes_is_that_of_the_cores() -> None:
 
 
 SCRIPT = """
-import sys, time
+import os, sys, time
 from gradclip.migrate import runner
 from gradclip.migrate.files import Found
 from gradclip.migrate.model import Options
 
 def slow(source, options):
-    print("started", flush=True)
+    os.write(1, b"started\\n")  # whole lines: print may write the end of a line by itself, and two processes write here
     time.sleep(60)
 
 if __name__ == "__main__":
