@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gradclip.floors import check_version
+from gradclip.tracing import constant
 
 __all__ = [
     "DISTRIBUTED_TENSORS",
@@ -45,10 +46,19 @@ _C = getattr(torch, "_C", None)
 _functorch = getattr(_C, "_functorch", None)
 _level = getattr(_functorch, "maybe_current_level", lambda: 0)  # unknown: there may be one, so the reference
 _modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # unknown: there may be one, so torch's own operations
-#: whether ``torch.export`` traces this, which keeps no library's operators; torch has the name from 2.7 on
-is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+_exports = getattr(torch.compiler, "is_exporting", lambda: False)  # torch has the name from 2.7 on
 #: whether ``torch.compile`` can trace gradclip
 traces = _RELEASE >= (2, 5)
+
+
+@constant
+def is_exporting() -> bool:
+    """Whether ``torch.export`` traces this, which keeps no library's operators.
+
+    Until after torch 2.10 TorchDynamo takes torch's function for True, unless it is not traced:
+    https://github.com/pytorch/pytorch/issues/176347
+    """
+    return bool(_exports())
 
 
 def _has_no_storage(x: torch.Tensor) -> bool:
