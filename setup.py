@@ -6,7 +6,7 @@ import sysconfig
 from setuptools import Extension, setup
 
 IS_WINDOWS = sysconfig.get_platform().startswith("win")
-# a free-threaded Python has no stable ABI, and turns its global lock on for an extension that does not declare otherwise
+# free-threaded Python has no stable ABI before 3.15: there the loops are compiled for one version
 IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # a wheel for platforms without a wheel with loops; without it, an install there would look for a compiler
 IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))
@@ -17,15 +17,15 @@ setup(
             "gradclip.backends.host._kernels",
             ["backends/host/_kernels.c"],
             depends=["backends/host/_loops.h"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            define_macros=[("Py_LIMITED_API", "0x030B0000")] if IS_STABLE else [],
             # -fno-trapping-math: selects instead of branches in the loops; -g0: two builds are the same to the bit
             extra_compile_args=[] if IS_WINDOWS else ["-O3", "-fno-trapping-math", "-g0", "-pthread"],
             extra_link_args=[] if IS_WINDOWS else ["-pthread"],
             optional=True,  # gradclip works without it, if it cannot be built
-            py_limited_api=True,
+            py_limited_api=IS_STABLE,
         )
     ]
-    if IS_STABLE and not IS_PURE
+    if not IS_PURE
     else [],
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if IS_STABLE and not IS_PURE else {},
 )

@@ -8,14 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 from frameworks.numpy import framework
 
+import gradclip
 from gradclip.backends.host import arrays, kernels, threads
 
 PART, LARGE = 1 << 10, 1 << 11
@@ -117,6 +120,18 @@ def test_a_thread_that_outlives_the_main_one() -> None:
         "threading.Thread(target=late).start()",
     )
     assert printed == f"{2.0**22}\n"
+
+
+def test_several_callers_at_once() -> None:
+    def clipped(seed: int) -> list[float]:
+        rng = np.random.default_rng(seed)
+        grads = [rng.standard_normal(size).astype("float32") for size in SIZES]
+        return [float(gradclip.clip_grad_norm_(grads, 0.5**step)) for step in range(8)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(clipped, range(16))) == [clipped(seed) for seed in range(16)]
+    # in free-threaded Python an extension that shares state turns the lock on when it is imported
+    assert not sysconfig.get_config_var("Py_GIL_DISABLED") or not sys._is_gil_enabled()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's threads in /proc")
