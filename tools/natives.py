@@ -25,6 +25,44 @@ _AGREES = ("agrees", "unclaimed")
 
 _OTHER = "Other"  #: the cause if no flag fits
 
+
+@dataclass(frozen=True)
+class Older:
+    """What a native does in older versions, as ``gradclip conformance native:...`` found it there."""
+
+    function: str
+    versions: str
+    does: str
+    vectors: tuple[str, ...]
+    is_exact: bool = False  #: whether the older versions are exact there, and the newest is not
+
+
+_OPTAX = "optax.adaptive_grad_clip"
+_UNCLIPPED = ("limit-int-above", "unclipped-float16", "unclipped-float32", "unclipped-float64")
+_WITH_AXES = ("unit-axis", "unit-axis-both", "unit-axis-negative", "unit-rank-6-axis")
+OLDER = (
+    Older(_OPTAX, "optax before 0.2.6", "It has no `axis`.", _WITH_AXES),
+    Older(_OPTAX, "optax before 0.2.7", "A parameter with five axes is an error.", ("unit-rank-5",)),
+    Older(
+        "keras.clipnorm on jax", "JAX before 0.10", "It keeps every bit of what it does not clip.", _UNCLIPPED, is_exact=True
+    ),
+    Older("keras.clipnorm on torch", "Keras before 3.14", "A limit beyond 32 bits (an int) is an error.", ("limit-int-large",)),
+    Older("keras.clipnorm on torch", "Keras before 3.12", "It clips several dtypes at once.", ("four-dtypes",), is_exact=True),
+    Older(
+        "keras.global_clipnorm on torch",
+        "Keras before 3.12",
+        "It computes float64 in float64.",
+        ("F1-float64", "four-dtypes"),
+        is_exact=True,
+    ),
+    Older(
+        "keras.global_clipnorm on tensorflow",
+        "NumPy before 2",
+        "A limit that is a NumPy float32 is an error.",
+        ("limit-numpy-float32",),
+    ),
+)
+
 _HEAD = """\
 # Where the natives depart
 
@@ -37,6 +75,14 @@ every case: `gradclip conformance native:torch --html report.html`.
 
 In the tables `limit` stands for the native's own name of the limit (`max_norm`, `clip_norm`, `clipnorm`, ...). Each table shows
 at most two calls of a function. A Keras function without a backend departs on all three.
+"""
+
+_OLDER_HEAD = """\
+## Older versions
+
+The suite also ran on the natives of PyTorch 2.4.1, TensorFlow 2.16.2, Paddle 3.0.0, optax 0.2.4 with JAX 0.4.35, and Keras
+3.4.1 on TensorFlow, PyTorch and JAX. They differ from the versions above in these vectors only. gradclip follows the newest
+version with all of them.
 """
 
 
@@ -81,7 +127,7 @@ def markdown(files: Sequence[VectorFile]) -> str:
     flags = {name: flag for file in files for name, flag in file.flags.items()}
     for cause in sorted(causes, key=lambda name: (name == _OTHER, -len(causes[name]), name)):
         parts.append(_section(cause, causes[cause], flags.get(cause)))
-    parts.append(_properties(files))
+    parts += [_properties(files), _older()]
     return "\n".join(part for part in parts if part)
 
 
@@ -176,6 +222,16 @@ def _properties(files: Sequence[VectorFile]) -> str:
         if name in failing:
             who = ", ".join(_function(operation, failed) for operation, failed in failing[name].items())
             lines.append(f"| `{name}`: {check.description} | {check.training} | {who} |")
+    return "\n".join([*lines, ""])
+
+
+def _older() -> str:
+    """What older versions of the natives do."""
+    lines = [_OLDER_HEAD, "| function | versions | what it does there | exact | vectors |", "| --- | --- | --- | --- | --- |"]
+    for one in OLDER:
+        operation, on, backend = one.function.partition(" on ")
+        cells = f"{_code(operation)}{on}{backend}", one.versions, one.does, "yes" if one.is_exact else "no"
+        lines.append(f"| {' | '.join(cells)} | {', '.join(map(_code, one.vectors))} |")
     return "\n".join([*lines, ""])
 
 

@@ -31,6 +31,15 @@ def test_every_native_that_was_recorded_has_a_row_whose_counts_are_those_of_its_
             assert sum(map(int, re.findall(r"\) (\d+)", row))) == otherwise
 
 
+def test_what_older_versions_do_is_about_recorded_vectors() -> None:
+    files = {file.operation: file for file in FILES}
+    for one in natives.OLDER:
+        operation, _, on = one.function.partition(" on ")
+        native = operation.partition(".")[0] + (f"@{on}" if on else "")
+        recorded = {vector.id.rpartition("/")[2]: vector.native[native] for vector in files[operation].vectors}
+        assert {recorded[name] == "agrees" for name in one.vectors} == {not one.is_exact}  # the newest does something else
+
+
 def test_every_departure_is_shown_or_counted() -> None:
     found = list(natives.departures(FILES))
     tables = TEXT.partition("\n## Properties")[0]
@@ -90,5 +99,5 @@ def test_what_no_flag_is_about_is_other(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(natives, "_declared", undeclared)
     file: VectorFile = next(file for file in FILES if file.operation == "tensorflow.clip_by_norm")
     text = natives.markdown([file])
-    assert re.findall(r"^## .*", text, re.MULTILINE) == ["## At a glance", "## Other"]
+    assert re.findall(r"^## .*", text, re.MULTILINE) == ["## At a glance", "## Other", "## Older versions"]
     assert "- In training" not in text
