@@ -31,7 +31,7 @@ _SLOTS = ("optax", "keras")  # libraries with a slot for a clip and no tensors o
 _SAID = {
     "tested": "the tests ran on this one",
     "newer": "newer than {last}, the last that the tests ran on",
-    "between": "the tests ran on older and newer ones, or on newer ones only",
+    "between": "supported, though the tests ran on other versions",
     "below": "below {floor}, the oldest that gradclip works with",
     "unknown": "not known to the tests",
 }
