@@ -58,7 +58,9 @@ def of_paddle(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
 
 
 def of_jax(launches: Any, patch: pytest.MonkeyPatch) -> Iterator[Row]:
-    patch.setattr(launches.places, "is_host", lambda platform: False)
+    from gradclip.backends.jax import places
+
+    patch.setattr(places, "is_host", lambda platform: False)
     given = [launches.gradients(count, "float32") for count in COUNTS]  # once: compiling for a thousand takes half a minute
 
     def counted(clip: Any) -> list[int]:
