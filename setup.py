@@ -6,7 +6,7 @@ import sysconfig
 from setuptools import Extension, setup
 
 IS_WINDOWS = sysconfig.get_platform().startswith("win")
-# free-threaded Python has no stable ABI before 3.15: there the loops are compiled for one version
+# free-threaded Python had no stable ABI before 3.15: its loops are compiled for each version
 IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # a wheel for platforms without a wheel with loops; without it, an install there would look for a compiler
 IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))

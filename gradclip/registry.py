@@ -42,7 +42,7 @@ _SOURCES: dict[str, str | Callable[[], Backend]] = {
     "jaxlib": "gradclip.backends.jax:JaxBackend",
 }
 
-_backends: dict[str, Backend] = {}  # by top-level module
+_backends: dict[str | Callable[[], Backend], Backend] = {}  # by source: one for all modules of a framework's types
 _by_type: dict[type, int] = {}  # place in _numbered, or -1
 _numbered: list[Backend] = []
 _too_old: set[str] = set()  # modules of frameworks below their floor, which are not asked again
@@ -71,7 +71,7 @@ def register(module: str, backend: Backend | Callable[[], Backend]) -> None:
         raise TensorTypeError("A module is given by its name.", f"module={module!r}", hint)
     if not isinstance(backend, Backend) and not callable(backend):
         raise TensorTypeError("A backend is a gradclip.Backend, or a callable that makes one.", f"backend={shown(backend)}")
-    _backends.pop(module, None)
+    _backends.pop(_SOURCES.get(module, ""), None)
     _too_old.discard(module)
     _SOURCES[module] = (lambda: backend) if isinstance(backend, Backend) else backend
     _by_type.clear()
@@ -90,19 +90,16 @@ def _sources() -> dict[str, str | Callable[[], Backend]]:
 
 def get(module: str) -> Backend:
     """The backend for a top-level module; imports the framework."""
-    if module not in _backends:
-        source = given = _sources()[module]
-        if isinstance(source, str):
-            source = _resolve(source)
-        # one instance for all modules of a framework's types
-        same = (known for other, known in _backends.items() if _SOURCES[other] == given)
-        backend = next(same, None) or source()
-        if backend.whole and backend.as_a_whole is None:
-            backend.as_a_whole = _resolve(backend.whole)
-        if backend.slot and backend.as_slot is None:
-            backend.as_slot = _resolve(backend.slot)
-        _backends[module] = backend
-    return _backends[module]
+    source = _sources()[module]
+    backend = _backends.get(source)
+    if backend is None:
+        made: Backend = (_resolve(source) if isinstance(source, str) else source)()
+        if made.whole and made.as_a_whole is None:
+            made.as_a_whole = _resolve(made.whole)
+        if made.slot and made.as_slot is None:
+            made.as_slot = _resolve(made.slot)
+        backend = _backends.setdefault(source, made)  # another thread may have made one meanwhile
+    return backend
 
 
 def _resolve(path: str) -> Any:
@@ -161,10 +158,11 @@ def looked_at(x: Any) -> Any:
 @constant
 def _number_of(kind: type) -> int:
     """The place in ``_numbered`` of the backend of a type, by the top-level modules of its bases; -1 for none."""
-    if kind not in _by_type:
+    place = _by_type.get(kind)
+    if place is None:
         roots = dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__)
         backend = next((get(root) for root in roots if root in _sources() and root in sys.modules), None)
         if backend is not None and backend not in _numbered:
             _numbered.append(backend)
-        _by_type[kind] = -1 if backend is None else _numbered.index(backend)
-    return _by_type[kind]
+        place = _by_type[kind] = -1 if backend is None else _numbered.index(backend)
+    return place

@@ -366,7 +366,7 @@ static PyMethodDef methods[] = {
 
 static PyModuleDef_Slot slots[] = {
 #ifdef Py_GIL_DISABLED
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED}, /* a call shares nothing with other calls; without this the import turns the lock on */
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED}, /* calls share nothing; without this the import turns the lock on */
 #endif
     {0, NULL},
 };

@@ -2,8 +2,8 @@
 
 Gradients are lists of contiguous pieces of the host's memory: each an address or an object with a buffer. Callers also pass a
 list of their sizes, or None if all have buffers. Addresses are not checked: they must be valid, and the caller keeps the
-owner of the memory alive until the call returns. If gradclip was installed without a C compiler, :data:`KINDS` is empty,
-and callers that look up a dtype there use something else.
+owner of the memory alive until the call returns. No other thread may change these lists meanwhile. If gradclip was installed
+without a C compiler, :data:`KINDS` is empty, and callers that look up a dtype there use something else.
 """
 
 from __future__ import annotations

@@ -46,19 +46,19 @@ _C = getattr(torch, "_C", None)
 _functorch = getattr(_C, "_functorch", None)
 _level = getattr(_functorch, "maybe_current_level", lambda: 0)  # unknown: there may be one, so the reference
 _modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # unknown: there may be one, so torch's own operations
-_exports = getattr(torch.compiler, "is_exporting", lambda: False)  # torch has the name from 2.7 on
 #: whether ``torch.compile`` can trace gradclip
 traces = _RELEASE >= (2, 5)
+_exports = getattr(torch.compiler, "is_exporting", lambda: False)  # torch has the name from 2.7 on
 
 
 @constant
-def is_exporting() -> bool:
-    """Whether ``torch.export`` traces this, which keeps no library's operators.
-
-    Until after torch 2.10 TorchDynamo takes torch's function for True, unless it is not traced:
-    https://github.com/pytorch/pytorch/issues/176347
-    """
+def _is_exporting() -> bool:
     return bool(_exports())
+
+
+#: whether ``torch.export`` traces this, which keeps no library's operators. TorchDynamo in torch 2.10 makes a traced call True:
+#: https://github.com/pytorch/pytorch/issues/176347. So this is not traced, except in 2.7, whose strict export is seen only so
+is_exporting = _exports if _RELEASE < (2, 8) else _is_exporting
 
 
 def _has_no_storage(x: torch.Tensor) -> bool:

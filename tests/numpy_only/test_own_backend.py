@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -188,3 +190,18 @@ def test_a_name_that_gradclip_does_not_know_is_warned_of() -> None:
 def test_a_module_is_given_by_its_name(module: Any) -> None:
     with pytest.raises(TypeError, match=r"A module is given by its name\.\nReceived: module=.*\nHint: the top-level module of"):
         gradclip.register(module, Own)
+
+
+@pytest.mark.usefixtures("registered")
+def test_threads_that_look_it_up_at_once_share_one_backend() -> None:
+    both = threading.Barrier(2)
+
+    def make() -> Own:
+        both.wait(TIME_LIMIT)  # neither thread has a backend yet
+        return Own()
+
+    gradclip.register("aaa", make)
+    gradclip.register("bbb", make)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(registry.get, ("aaa", "bbb"))
+    assert one is other
