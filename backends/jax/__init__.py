@@ -76,7 +76,7 @@ class JaxBackend(Backend):
         return jnp.abs(x)
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return awaited(norm.tree_sum(x) if axes is None else jnp.sum(x, axis=axes, keepdims=True))
+        return awaited(norm.tree_sum(x) if axes is None else norm.axis_sum(x, axes))
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         return awaited(jnp.max(x, axis=axes, keepdims=axes is not None))

@@ -20,10 +20,10 @@ from jax import lax
 
 from gradclip.backend import Tensor
 from gradclip.backends.jax.places import compiles_for_host, has_float64
-from gradclip.backends.jax.versions import HAS_RULES_IN_SHARD_MAP, enable_x64
+from gradclip.backends.jax.versions import ADDS_ALONG_AN_AXIS, ADDS_IN_A_ROW, HAS_RULES_IN_SHARD_MAP, enable_x64
 from gradclip.dtypes import COMPLEX, WIDE
 
-__all__ = ["each", "real", "total", "tree_sum"]
+__all__ = ["axis_sum", "each", "real", "total", "tree_sum"]
 
 _FEW, _TOGETHER = 1 << 12, 64  # elements up to which a tensor is small; small tensors that are summed as one
 _LANES = 8  # parallel sums; XLA adds up no more than 32 numbers in one step
@@ -60,7 +60,7 @@ def tree_sum(x: Tensor) -> Tensor:
     it does not split an array, which may be sharded over devices.
     """
     if not isinstance(x.size, int) or not 2 < x.size <= _FEW or jnp.iscomplexobj(x):
-        return jnp.sum(x)
+        return jnp.sum(_as_one_axis(x))
     constant = lax.stop_gradient(x)
     largest = jnp.max(jnp.abs(constant))
     quantum = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1] - 12)
@@ -70,6 +70,19 @@ def tree_sum(x: Tensor) -> Tensor:
         leading = jnp.where(quantum > 0, jnp.round(constant / quantum) * quantum, 0)
         total, constant, x, quantum = total + jnp.sum(leading), constant - leading, x - leading, quantum * 2.0**-13
     return total + jnp.sum(x)
+
+
+def axis_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The sum along axes, which keep the length 1."""
+    if not ADDS_ALONG_AN_AXIS or x.dtype != np.float32 or not has_float64():
+        return jnp.sum(x, axis=axes, keepdims=True)
+    with enable_x64(True):
+        return jnp.sum(x, axis=axes, keepdims=True, dtype="float64").astype("float32")
+
+
+def _as_one_axis(x: Tensor, rows: int = 0) -> Tensor:
+    """The array for a sum over all but the first axes. Several devices would have to exchange elements of a flat one."""
+    return _flat(x, rows) if ADDS_IN_A_ROW and isinstance(x.size, int) and jax.device_count() == 1 else x
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -226,6 +239,7 @@ def _squares(x: Tensor, rows: int, dtype: str = "") -> Tensor:
     if x.dtype == jnp.bfloat16 and compiles_for_host():
         # a sum converts as it reads; if the scaling also needs the converted tensor, XLA would write it to memory for both
         x = lax.optimization_barrier(x)
+    x = _as_one_axis(x, rows)
     parts = (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
     axes = tuple(range(rows, x.ndim))
     sums = [jnp.sum(jnp.square(part.astype(dtype or real(x))), axes) for part in parts]
@@ -251,6 +265,7 @@ def _careful_total(parts: Sequence[Tensor], rows: int) -> Tensor:
 
 def _divided_norm(x: Tensor, rows: int) -> Tensor:
     """The norm of ``x``; ``x`` is divided by its largest magnitude before squaring, so no square overflows or vanishes."""
+    x = _as_one_axis(x, rows)
     axes = tuple(range(rows, x.ndim))
     magnitude = jnp.abs(x).astype(real(x))
     largest = jnp.max(magnitude, axes, keepdims=True, initial=0)
