@@ -49,8 +49,8 @@ else:
     from jax.experimental import enable_x64  # type: ignore[no-redef]
 
 
-#: whether XLA for the host may add up an array of several axes one number after the other: a sum of 4 million is off by 184 ulp;
-#: https://github.com/jax-ml/jax/issues/585
+#: whether XLA for the host may add up an array of several axes one number after the other, so that a sum of 4 million is off by
+#: 184 ulp: https://github.com/jax-ml/jax/issues/585
 ADDS_IN_A_ROW = jax.__version_info__ < (0, 10)
 #: whether it does so along one axis too
 ADDS_ALONG_AN_AXIS = (0, 9) <= jax.__version_info__ < (0, 10)
