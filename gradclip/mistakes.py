@@ -168,7 +168,7 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
         TypeError, ValueError, RuntimeError: one exception that is all three.
     """
     if type(tree) not in (list, tuple) and isinstance(tree, Mapping):
-        if backend.is_tensor(next(iter(tree), None)):
+        if len(tree) and backend.is_tensor(next(iter(tree))):  # torch 2.6 cannot compile next with a default
             hint = "pass model.parameters()."
             raise NotWritableError("The state of an optimizer is no gradient.", f"a {type(tree).__name__}", hint)
         if hasattr(tree, "_metadata"):  # torch's Module.state_dict has it; its tensors share the weights' memory

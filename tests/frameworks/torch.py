@@ -16,6 +16,7 @@ class TorchFramework(Framework):
     name = "torch"
     packages = ("torch",)
     compiles = release(torch.__version__) >= [2, 5]  # before 2.5, torch.compile breaks the graph at gradclip
+    compiles_all = release(torch.__version__) >= [2, 7]  # docs/versions.md has what torch 2.5 and 2.6 cannot compile
     names_parameters = release(torch.__version__) >= [2, 6]  # from 2.6 on, optimizers know their parameters' names
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True

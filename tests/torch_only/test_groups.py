@@ -40,7 +40,7 @@ GROUPS = [
 ]
 
 
-@pytest.mark.needs("compiles")
+@pytest.mark.needs("compiles_all")
 def test_compiled_once_by_the_names_of_a_model() -> None:
     made = model()
     gradclip.clip_(dict(made.named_parameters()), GROUPS)

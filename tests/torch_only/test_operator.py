@@ -248,6 +248,7 @@ def test_of_other_dtypes_torch_computes() -> None:
     assert math.isclose(float(found), float(gradclip.norm(grads, rule)), rel_tol=1e-6)
 
 
+@pytest.mark.needs("compiles_all")
 @pytest.mark.parametrize("strict", [True, False])
 def test_an_exported_program_needs_no_gradclip(strict: bool) -> None:
     class Module(torch.nn.Module):

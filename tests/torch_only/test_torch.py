@@ -142,7 +142,7 @@ def test_layouts_and_devices_that_cannot_be_clipped() -> None:
     assert gradclip.clip([dense.to("meta")], rule).grads[0].is_meta
 
 
-@pytest.mark.needs("compiles")
+@pytest.mark.needs("compiles_all")
 def test_a_known_norm_compiled() -> None:
     rule, g = dialect.clip_grad_norm(1.0), torch.tensor([3.0, 4.0])
     step = torch.compile(lambda g, n: gradclip.scale_by_norm([g], rule, n).grads[0], fullgraph=True, backend="eager")
