@@ -44,7 +44,7 @@ OLDER = (
     Older(_OPTAX, "optax before 0.2.6", "It has no `axis`.", _WITH_AXES),
     Older(_OPTAX, "optax before 0.2.7", "A parameter with five axes is an error.", ("unit-rank-5",)),
     Older(
-        "keras.clipnorm on jax", "JAX before 0.10", "It keeps every bit of what it does not clip.", _UNCLIPPED, is_exact=True
+        "keras.clipnorm on jax", "JAX before 0.10", "It returns gradients below the limit unchanged.", _UNCLIPPED, is_exact=True
     ),
     Older("keras.clipnorm on torch", "Keras before 3.14", "A limit beyond 32 bits (an int) is an error.", ("limit-int-large",)),
     Older("keras.clipnorm on torch", "Keras before 3.12", "It clips several dtypes at once.", ("four-dtypes",), is_exact=True),
