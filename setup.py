@@ -1,9 +1,17 @@
-"""The compiled loops. All else is in pyproject.toml; setuptools still calls its table for extensions experimental."""
+"""The compiled loops, and the links of a release. All else is in pyproject.toml.
 
+A release sets ``GRADCLIP_REPOSITORY`` to the address of the repository: the links of the README then work on the package index.
+"""
+
+import gzip
 import os
+import re
 import sysconfig
+import tarfile
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.sdist import sdist
 
 IS_WINDOWS = sysconfig.get_platform().startswith("win")
 # free-threaded Python had no stable ABI before 3.15: its loops are compiled for each version
@@ -11,7 +19,53 @@ IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # a wheel for platforms without a wheel with loops; without it, an install there would look for a compiler
 IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))
 
+REPOSITORY = os.environ.get("GRADCLIP_REPOSITORY", "").rstrip("/")
+LINK = re.compile(r'(\]\(|src="|srcset=")(?![a-z]+:|#)([^)"\s#]+)')
+
+
+def readme() -> str:
+    """The README; in a release, with links to the files of its tag and to the raw pictures."""
+    here = Path(__file__).parent
+    text = (here / "README.md").read_text(encoding="utf-8")
+    if not REPOSITORY:
+        return text
+    source = (here / "gradclip" / "__init__.py").read_text(encoding="utf-8")
+    tag = "v" + re.findall(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)[0]
+    return LINK.sub(lambda found: f"{found[1]}{REPOSITORY}/{'blob' if found[1] == '](' else 'raw'}/{tag}/{found[2]}", text)
+
+
+class SameSdist(sdist):
+    """With ``SOURCE_DATE_EPOCH``, two sdists of one commit are the same to the byte, as two wheels are."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if format != "gztar" or not epoch:
+            return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
+
+        def same(info):
+            info.uid, info.gid, info.uname, info.gname, info.mtime = 0, 0, "", "", int(epoch)
+            info.mode = 0o755 if info.isdir() else 0o644
+            return info
+
+        path = f"{base_name}.tar.gz"
+        with (
+            open(path, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=int(epoch)) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            archive.add(base_dir, filter=same)
+        return path
+
+
 setup(
+    cmdclass={"sdist": SameSdist},
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+    project_urls={
+        name: f"{REPOSITORY}{path}"
+        for name, path in (("Source", ""), ("Changelog", "/blob/main/CHANGELOG.md"), ("Issues", "/issues"))
+        if REPOSITORY
+    },
     ext_modules=[
         Extension(
             "gradclip.backends.host._kernels",

@@ -1,7 +1,7 @@
 """A complete optimizer step, which a user waits for: ``python -m benchmarks.steps [--sets mlp,resnet50] [--seconds 5]``.
 
 AdamW with the framework's own clip by global norm, and with gradclip in the framework's slot:
-``step_pre_hook(rule, fused=True)`` in torch, optax's chain under ``jax.jit``, Keras's ``apply`` in ``tf.function``
+``step_pre_hook(rule)`` and a fused optimizer in torch, optax's chain under ``jax.jit``, Keras's ``apply`` in ``tf.function``
 as ``fit`` calls it, Paddle's ``grad_clip=``. It prints gradclip's time divided by the native's, with the interval of
 99 %. It exits with 1 if that interval is above 0.95 for a set larger than the cache, or above 1.02 for
 another. Each framework has its own process.
@@ -41,7 +41,7 @@ def torch(gradients: GradientSet) -> Steps:
 
     parameters, optimizer = made()
     _, hooked = made()
-    hooked.register_step_pre_hook(step_pre_hook(gradclip.dialects.torch.clip_grad_norm(LIMIT), fused=True))
+    hooked.register_step_pre_hook(step_pre_hook(gradclip.dialects.torch.clip_grad_norm(LIMIT)))
 
     def native() -> None:
         torch.nn.utils.clip_grad_norm_(parameters, LIMIT)

@@ -41,7 +41,7 @@ def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor
     for images, labels in batches(steps):
         params, state, loss = step(params, state, images, labels)
         losses.append(float(loss))
-    monitor.merge(optax.tree_utils.tree_get(state, "clip_monitor"))
+    monitor.merge(optax.tree_utils.tree_get(state, "monitor"))
     shown(monitor, losses, picture)
     return monitor, losses
 

@@ -1,9 +1,12 @@
 """Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
 
+from gradclip import isolation as isolation  # isort: skip  # first: here the command leaves the current folder
 from gradclip import limits
+from gradclip import spelling as _spelling
+from gradclip.advice import choose
 from gradclip.backend import Backend
-from gradclip.choose import choose
 from gradclip.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
+from gradclip.clipped import clipped
 from gradclip.dropins.paddle import (
     ClipGradByGlobalNorm,
     ClipGradByNorm,
@@ -20,7 +23,7 @@ from gradclip.monitor import Monitor, observed
 from gradclip.registry import register
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
-from gradclip.spelling import did_you_mean, nearest, same, unknown
+from gradclip.step import Step
 
 __version__ = "0.1.0"
 
@@ -38,6 +41,7 @@ __all__ = [
     "Monitor",
     "Rule",
     "Scope",
+    "Step",
     "choose",
     "clip",
     "clip_",
@@ -47,6 +51,7 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "clipped",
     "get_total_norm",
     "global_norm",
     "limits",
@@ -59,11 +64,15 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def _look_up(name: str) -> object:
     """The package's ``__getattr__``: the error for an unknown name, with the nearest known names."""
-    public = [name for name in __all__ if name[0] != "_"]
-    found = same(name, public)
-    raise unknown("gradclip", name, did_you_mean([f"gradclip.{one}" for one in ([found] if found else nearest(name, public))]))
+    same = _spelling.same(name, __all__)
+    names = [same] if same else _spelling.nearest(name, __all__)
+    raise _spelling.unknown("gradclip", name, _spelling.did_you_mean([f"gradclip.{one}" for one in names]))
 
 
 globals()["__getattr__"] = _look_up  # not by def: a type checker would then accept every name

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from gradclip.containers import Containers
-from gradclip.errors import GradclipError, GradclipWarning, NotWritableError, message
+from gradclip.errors import GradclipError, GradclipWarning, NotWritableError, TensorTypeError, message
+from gradclip.lane import Lane
+from gradclip.memory import Layout
 from gradclip.parts import Distributed
-
-if TYPE_CHECKING:
-    from gradclip.lane import Lane  # it calculates by means of a backend
 
 __all__ = ["Backend", "Tensor", "number"]
 
@@ -29,7 +28,7 @@ class Backend:
     ``gradclip.backends`` whose name is the top-level module of the tensors' type.
 
     The arithmetic works on dense tensors. A reduction over a tuple of ``axes`` keeps each as an axis of length one; a
-    reduction over None gives a 0-d tensor. Only :meth:`tolist` and :meth:`can_look` may read a value. Besides
+    reduction over None gives a 0-d tensor. Only :meth:`tolist` and :meth:`can_read` may read a value. Besides
     these methods gradclip uses Python's arithmetic and comparisons of tensors with each other and with numbers, and indexing
     by ``...``, ``:``, None and whole numbers. Begin the name of a helper of your own with an underscore: gradclip warns of a
     public name that it does not know, which may be misspelt or of another version.
@@ -46,11 +45,11 @@ class Backend:
 
     name = ""  #: "torch"
     holds_gradients = False  #: whether its tensors hold their gradient, as torch's do in ``.grad``
-    whole = ""  #: "module:function" that runs a clip as one operation, or returns None
-    as_a_whole: Callable[..., Any] | None = None  #: that function; the registry sets it
+    #: for some of its lanes the "module:function" that runs a clip as one operation, or returns None
+    whole: ClassVar[Mapping[type[Lane], str]] = {}
     slot = ""  #: "module:function" that turns a drop-in's class into one for the framework's slot
     as_slot: Callable[[type], type] | None = None  #: that function
-    reference: type[Lane] | None = None  #: the reference lane, a subclass of Lane; None for Lane itself
+    reference: type[Lane] | None = None  #: the reference lane, a subclass of Reference; None for Reference itself
     containers = Containers()
     distributed = Distributed()
 
@@ -83,7 +82,15 @@ class Backend:
 
     def identity(self, x: Tensor) -> Hashable:
         """A key that is equal for two objects of the same gradient; a gradient that is listed twice counts once."""
-        return id(x)
+        found = self.layout(x)
+        return id(x) if found is None else (found, self.dtype(x))
+
+    def layout(self, x: Tensor) -> Layout | None:
+        """Where the elements of ``x`` are, by :func:`gradclip.memory.layout`; None without elements, or if it is unknown.
+
+        Tensors of one layout and dtype are one gradient.
+        """
+        return None
 
     def check(self, tensors: Sequence[Tensor]) -> None:
         """Raise :class:`gradclip.errors.DTypeError` for a tensor that the arithmetic does not support."""
@@ -93,14 +100,14 @@ class Backend:
         hint = "use gradclip.clip, which returns new ones."
         raise NotWritableError("This gradient cannot be written in place.", f"an immutable tensor of {self.name}", hint)
 
-    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+    def reads_free(self, tensors: Sequence[Tensor]) -> bool:
         """Whether reading a value is free: eager, on the host, and no autograd records these operations.
 
         False for lazy tensors, because a read would compute them; gradclip then uses tensors only.
         """
         return True
 
-    def can_look(self, x: Tensor) -> bool:
+    def can_read(self, x: Tensor) -> bool:
         """Whether a value can be read at all, if only with a synchronisation: False while tracing.
 
         gradclip asks it for ``error_if_nonfinite=True``, which must read the norm; False makes that an error.
@@ -117,6 +124,10 @@ class Backend:
         For a dense ``x``: ``x`` itself, and the identity.
         """
         return x, _itself
+
+    def stored(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """The same for the rows as a sparse tensor stores them, in their order and with duplicates; None if that is unknown."""
+        return None
 
     # ---- calculate: what every backend supplies -----------------------------------------------------------------------------
 
@@ -202,6 +213,10 @@ class Backend:
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         """A context around each clip, to silence the framework's warnings of infinities, or its records of in-place writes."""
         return nullcontext()
+
+    def refused(self, x: object) -> TensorTypeError | None:
+        """The error for an object of the framework that is no tensor here, if there is more to say than that."""
+        return None
 
     def error(self, error: GradclipError) -> Exception:
         """The exception to raise for ``error``: a framework may add its own exception type to the bases."""

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from gradclip.backend import Backend, Tensor, number
-from gradclip.dtypes import FLOATS, INTEGERS, WIDE
+from gradclip.dtypes import FLOATS, INTEGERS, WIDE, is_real
 from gradclip.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
-    GradclipWarning,
     NonFiniteError,
     NotWritableError,
     ShapeError,
     TensorTypeError,
-    message,
     shown,
 )
 from gradclip.gradients import ANONYMOUS, Gradients
 from gradclip.norms import axes_of, check_dtypes
-from gradclip.registry import find, looked_at
+from gradclip.registry import as_float, find, widened
 from gradclip.rule import Rule, Scope
 
 __all__ = [
@@ -35,13 +31,7 @@ __all__ = [
     "is_finite",
     "is_writable",
     "not_finite",
-    "warn_of_doubt",
-    "warn_of_no_match",
-    "warn_of_nothing",
 ]
-
-
-Paths = Callable[[], list[str]]  #: returns the name of each gradient
 
 
 class KnownNormError(ShapeError, RuntimeError):
@@ -50,10 +40,12 @@ class KnownNormError(ShapeError, RuntimeError):
 
 def check_limits(rule: Rule) -> None:
     """Refuse a tensor as limit or bound if the rule would refuse the number, and if reading it is free."""
-    for name, value in (("limit", rule.limit), ("lower", rule.lower), ("upper", rule.upper)):
-        extremes = None if isinstance(value, float) else _extremes(value)
+    for name, value in (("limit", rule.limit), ("lower", rule.lower), ("upper", rule.upper), ("skip_above", rule.skip_above)):
+        extremes = None if value is None or isinstance(value, float) else _extremes(value)
         if extremes is not None and name == "limit":
             rule.check_limit(extremes[0])
+        elif extremes is not None and name == "skip_above" and not extremes[0] >= 0:
+            raise ArgumentError("skip_above must be a number from 0 on.", f"skip_above={extremes[0]}")
         elif extremes is not None and extremes[0] != extremes[0]:
             raise ArgumentError("A bound must be a number, not NaN.", f"{name}=nan")
 
@@ -63,23 +55,23 @@ def _extremes(x: Any) -> tuple[float, float] | None:
     if isinstance(x, (int, float)):
         return float(x), float(x)
     owner = find(x)
-    if owner is None or 0 in (owner.shape(x) or ()) or not owner.is_concrete([x]):
+    if owner is None or 0 in (owner.shape(x) or ()) or not owner.reads_free([x]):
         return None
     with owner.arithmetic(False):
         real = owner.cast(x, WIDE.get(owner.dtype(x), "float32"))
         return -number(owner, owner.max(-real, None)), number(owner, owner.max(real, None))
 
 
-def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
-    """A known norm in the form of the rule's own norm, or an error."""
-    leaves = opened.leaves
+def check_known(grads: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
+    """A known norm in the form and of a dtype of the rule's own norm, or an error."""
+    leaves = grads.leaves
     if rule.scope is Scope.VALUE:
         if known is None:
             return None  # gradclip.norm returns None too
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={shown(known)}", "use gradclip.clip.")
     if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
-        return _known(backend, rule, opened.present[0] if opened.present else None, known)
-    norms = _by_place(opened, backend, known)
+        return _known(backend, rule, grads.present[0] if grads.present else None, known)
+    norms = _by_place(grads, backend, known)
     if len(norms) != len(leaves):
         what, hint = f"{rule.name} has one norm for each gradient.", "pass what gradclip.norm returned, or a list."
         if norms and norms[0] is known:
@@ -88,12 +80,12 @@ def check_known(opened: Gradients, backend: Backend, rule: Rule, known: Any) -> 
     return [None if x is None else _known(backend, rule, x, n) for x, n in zip(leaves, norms, strict=True)]
 
 
-def _by_place(opened: Gradients, backend: Backend, known: Any) -> list[Any]:
+def _by_place(grads: Gradients, backend: Backend, known: Any) -> list[Any]:
     """The known norms in the order of the gradients. A list is matched by position, a container with names by name."""
     norms = backend.containers.flatten(known)[0]
     if isinstance(known, (list, tuple)) and len(norms) == len(known):
         return norms
-    by_place, places = dict(backend.containers.walk(known)), opened.places()
+    by_place, places = dict(backend.containers.walk(known)), grads.places()
     if by_place.keys() == set(places):
         return [by_place[place] for place in places]
     if len(norms) == len(places) and not isinstance(known, (list, tuple)):
@@ -108,15 +100,17 @@ def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
     if owner is None and not isinstance(norm, (int, float)):
         hint = "pass what gradclip.norm or gradclip.get_total_norm returned."
         raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={shown(norm)}", hint)
-    if owner is not None and owner.dtype(norm) not in FLOATS + tuple(INTEGERS):
+    if owner is not None and not is_real(owner.dtype(norm)):
         raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {owner.dtype(norm)}"))
-    norm = norm if owner is None else owner.distributed.together(norm)
+    norm = norm if owner is None else widened(owner.distributed.together(norm))
     _check_known_shape(backend, rule, x, norm, () if owner is None else owner.shape(norm))
     extremes = _extremes(norm)
     if extremes is not None and extremes[0] < 0:
         raise backend.error(ArgumentError("A norm must not be negative.", f"norm={extremes[0]}"))
     if rule.scope in (Scope.GLOBAL, Scope.TENSOR):
-        norm = looked_at(norm)
+        norm = as_float(norm)
+    elif rule.scope is Scope.AXES and x is not None and owner is backend and owner.dtype(norm) in FLOATS:
+        norm = backend.asarray(norm, owner.dtype(norm), x)  # sharded as the gradient is
     if not isinstance(norm, (int, float)) and not backend.is_tensor(norm):
         what = "A norm must be a tensor of the gradients' framework."
         raise TensorTypeError(what, f"tensors of {backend.name} and a norm of type {type(norm).__name__}", "convert it.")
@@ -137,52 +131,51 @@ def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any
         raise backend.error(KnownNormError(what, f"norm of shape {shape}", "pass a 0-d tensor."))
 
 
-def check(opened: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False, paths: Paths | None = None) -> None:
-    """Refuse what cannot be clipped, before anything is computed; ``paths`` gives the names if ``opened`` does not."""
-    present = opened.present
+def check(grads: Gradients, backend: Backend, rule: Rule, *, in_place: bool = False) -> None:
+    """Refuse what cannot be clipped, before anything is computed."""
+    present = grads.present
     limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
-    backend.check(present)
     if rule.scope is Scope.VALUE:
         _check_bounds(backend, present, rule)
     else:
-        _check_dtypes(opened, backend, paths)
+        _check_dtypes(grads, backend, rule)
     if rule.scope is Scope.EXAMPLE:
         _check_examples(backend, present, rule)
     for limit in limits:
         for x in present:
-            _check_fits(backend, x, limit)
+            _check_fits(backend, x, limit, stored=rule.stored_only)
     if rule.scope is Scope.AXES:
         for x in present:
-            _check_axes(opened, backend, x, rule, paths)
+            _check_axes(grads, backend, x, rule)
     if in_place:
         for x in present:
             backend.check_writable(x)
 
 
-def _check_dtypes(opened: Gradients, backend: Backend, paths: Paths | None) -> None:
-    try:
-        check_dtypes(backend, opened.present)
-    except DTypeError:
-        wrong = next(x for x in opened.present if backend.dtype(x) not in WIDE)
-        check_dtypes(backend, [wrong], _called(opened, wrong, paths))
+def _check_dtypes(grads: Gradients, backend: Backend, rule: Rule) -> None:
+    sums = rule.scope is Scope.EXAMPLE  # a sum of scaled integers is a new gradient, of a floating dtype
+    taken = {*WIDE, *INTEGERS} if sums else WIDE.keys()
+    if not grads.dtypes <= taken:
+        wrong = next(x for x in grads.present if backend.dtype(x) not in taken)
+        check_dtypes(backend, [wrong], _called(grads, wrong))
 
 
-def _check_axes(opened: Gradients, backend: Backend, x: Tensor, rule: Rule, paths: Paths | None) -> None:
+def _check_axes(grads: Gradients, backend: Backend, x: Tensor, rule: Rule) -> None:
     if len(backend.shape(x) or ()) != len(backend.shape(backend.rows(x)[0]) or ()):
         what = "A gradient with more than one sparse dimension has no slices to take a norm over."
         raise backend.error(ShapeError(what, f"shape {backend.shape(x)}", "take one norm over the gradient, or make it dense."))
     try:
         axes = axes_of(backend, x, rule)
     except ShapeError:
-        axes = axes_of(backend, x, rule, _called(opened, x, paths))  # raises again, now with the name
+        axes = axes_of(backend, x, rule, _called(grads, x))  # raises again, now with the name
     if 0 not in (axes or (0,)) and rule.relative_to is not None and backend.is_sparse(x):
         what, hint = "A sparse gradient has no norm for each row of its parameter.", "leave the first axis in axis=."
         raise backend.error(ArgumentError(what, f"axis={rule.axes}", hint))
 
 
-def _called(opened: Gradients, x: Tensor, paths: Paths | None) -> str:
+def _called(grads: Gradients, x: Tensor) -> str:
     """The gradient's name for a message, if it has one."""
-    name = (paths or opened.paths)()[next(i for i, leaf in enumerate(opened.leaves) if leaf is x)]
+    name = grads.paths()[next(i for i, leaf in enumerate(grads.leaves) if leaf is x)]
     return "" if name == ANONYMOUS else f", gradient {name}"
 
 
@@ -195,15 +188,18 @@ def is_writable(backend: Backend, x: Tensor) -> bool:
     return True
 
 
-def _check_fits(backend: Backend, x: Tensor, limit: Any, kind: str = "limit") -> None:
-    """A limit may broadcast to a gradient, but not a gradient to a limit, and not a limit to sparse rows."""
+def _check_fits(backend: Backend, x: Tensor, limit: Any, kind: str = "limit", stored: bool = False) -> None:
+    """A limit may broadcast to a gradient, but not a gradient to a limit, and a limit to sparse rows only as ``stored``."""
     if isinstance(limit, float):
         return
     shape, limits = backend.shape(x), getattr(limit, "shape", None)
     if shape is None or limits is None:
         return
-    if backend.is_sparse(x):
-        shape = (1, *shape[1:])
+    if backend.is_sparse(x) and len(limits) > 0:
+        rows = backend.stored(x) if stored else None
+        values = backend.shape((rows or backend.rows(x))[0]) or ()
+        # with several sparse dimensions the stored values have no axes that a limit could broadcast along
+        shape = () if len(values) != len(shape) else values if rows is not None else (1, *shape[1:])
     pairs = zip(reversed(tuple(limits)), reversed(shape), strict=False)
     if len(limits) > len(shape) or any(n not in (1, length) and None not in (n, length) for n, length in pairs):
         raise backend.error(ShapeError(f"The {kind} does not fit the gradient.", f"shapes {tuple(limits)} and {shape}"))
@@ -213,7 +209,9 @@ def _check_examples(backend: Backend, tensors: list[Tensor], rule: Rule) -> None
     if any(backend.is_sparse(x) for x in tensors):
         raise backend.error(ArgumentError("A sparse gradient has no examples along its first axis.", f"rule={rule}"))
     shapes = [backend.shape(x) for x in tensors]
-    if any(not shape for shape in shapes) or len({shape[0] for shape in shapes if shape} - {None}) > 1:
+    lengths = [shape[0] for shape in shapes if shape is not None and len(shape) > 0 and shape[0] is not None]
+    # one after the other: a symbol has no hash
+    if any(shape is None or len(shape) == 0 for shape in shapes) or any(n != lengths[0] for n in lengths):
         what = "Every gradient must have the examples along its first axis."
         raise backend.error(ShapeError(what, f"shapes {shapes}", "clip per example before averaging over them."))
 
@@ -227,7 +225,7 @@ def _check_bounds(backend: Backend, tensors: list[Tensor], rule: Rule) -> None:
         if dtype not in WIDE and not (whole and dtype in INTEGERS):
             what = "A gradient must be of a floating point dtype, or the bounds must be whole numbers of its own dtype."
             raise backend.error(DTypeError(what, f"dtype={dtype}, lower={rule.lower}, upper={rule.upper}"))
-        if backend.is_sparse(x) and _exclude_zero(rule):
+        if not rule.stored_only and backend.is_sparse(x) and _exclude_zero(rule):
             what = "Bounds that exclude 0 would make a sparse gradient dense."
             raise backend.error(ArgumentError(what, f"lower={rule.lower}, upper={rule.upper}"))
 
@@ -249,7 +247,7 @@ def _is_whole(bound: Any) -> bool:
 def is_finite(backend: Backend, measured: Any) -> bool:
     """Whether a norm, or each of several, is finite."""
     found = [n for n in (measured if isinstance(measured, list) else [measured]) if n is not None]
-    if any(not isinstance(n, float) and not backend.can_look(n) for n in found):
+    if any(not isinstance(n, float) and not backend.can_read(n) for n in found):
         hint = "test the returned norm outside of the traced function."
         what = "error_if_nonfinite must read the norm, which is impossible while tracing."
         raise ArgumentError(what, "error_if_nonfinite=True", hint)
@@ -257,13 +255,13 @@ def is_finite(backend: Backend, measured: Any) -> bool:
     return all(value - value == 0 for value in values)
 
 
-def broken(opened: Gradients, places: Collection[int]) -> Iterator[tuple[int, float, int]]:
+def broken(grads: Gradients, places: Collection[int]) -> Iterator[tuple[int, float, int]]:
     """The places of the gradients that are not finite, with the counts of such elements and of all; it reads values."""
-    backend = opened.backend
+    backend = grads.backend
     assert backend is not None
-    for i in sorted(set(places).intersection(opened.unique())):
-        values, _ = backend.rows(opened.leaves[i])
-        wide = backend.abs(backend.cast(values, WIDE[backend.dtype(values)]))
+    for i in sorted(set(places).intersection(grads.unique())):
+        values, _ = backend.rows(grads.leaves[i])
+        wide = backend.abs(backend.cast(values, WIDE.get(backend.dtype(values), "float32")))
         size = backend.size(wide)
         bad = size - number(backend, backend.sum(backend.cast(wide - wide >= 0, backend.dtype(wide)), None))
         if bad:
@@ -271,7 +269,7 @@ def broken(opened: Gradients, places: Collection[int]) -> Iterator[tuple[int, fl
 
 
 def not_finite(
-    opened: Gradients,
+    grads: Gradients,
     rule: Rule,
     places: Collection[int] | None = None,
     everywhere: Callable[[list[str]], list[str]] | None = None,
@@ -280,11 +278,11 @@ def not_finite(
 
     ``everywhere`` maps this process's culprits to those of all processes.
     """
-    backend = opened.backend
+    backend = grads.backend
     assert backend is not None
-    paths, whose = opened.paths(), backend.distributed.whose
-    found = broken(opened, range(len(opened.leaves)) if places is None else places)
-    culprits = [f"{whose(opened.leaves[i])}{paths[i]}: {bad:.0f} of {size} elements" for i, bad, size in found]
+    paths, whose = grads.paths(), backend.distributed.whose
+    found = broken(grads, range(len(grads.leaves)) if places is None else places)
+    culprits = [f"{whose(grads.leaves[i])}{paths[i]}: {bad:.0f} of {size} elements" for i, bad, size in found]
     if everywhere is not None:
         culprits = everywhere(culprits)
     return backend.error(
@@ -294,48 +292,3 @@ def not_finite(
             "set error_if_nonfinite=False to scale by the non-finite norm all the same.",
         )
     )
-
-
-def warn_of_doubt(opened: Gradients) -> None:
-    """Warn that these are probably not yet the gradients to clip."""
-    doubt = None if opened.backend is None else opened.backend.distributed.doubt(opened.present)
-    if doubt is not None:
-        warnings.warn(doubt, GradclipWarning, stacklevel=_outside())
-
-
-def warn_of_no_match(error: Exception) -> None:
-    """Warn that a pattern matches nothing here; another process may have the match."""
-    warnings.warn(str(error), GradclipWarning, stacklevel=_outside())
-
-
-def warn_of_nothing(opened: Gradients) -> None:
-    """Warn that nothing was clipped, which the caller probably does not expect."""
-    if any(owner is not None for owner in opened.owners):
-        what = "None of the parameters has a gradient: nothing was clipped."
-        hint = "clip after backward(), and before zero_grad()."
-        received = f"{len(opened.owners)} parameters"
-        if opened.backend is not None and not any(map(opened.backend.containers.is_owner, opened.owners)):
-            what = "None of these tensors has a gradient: nothing was clipped."
-            received = f"{len(opened.owners)} tensors that require no gradient"
-            hint = "gradients themselves go to gradclip.clip_(grads, rule); this function takes parameters."
-    elif opened.was_iterator:
-        # PyTorch's own sentence first: its users and tests search for it
-        what = (
-            "`parameters` is an empty generator, no gradient clipping will occur. The iterator is empty: nothing was clipped."
-        )
-        hint = "an iterator can be used once; pass a list to use it again."
-        received = "an empty or exhausted iterator"
-    elif opened.tree is None:
-        what, received = "There is no gradient: nothing was clipped.", "grads=None"
-        hint = "a parameter's gradient is None before backward(), and after zero_grad()."
-    else:
-        return
-    warnings.warn(message(what, received, hint), GradclipWarning, stacklevel=_outside())
-
-
-def _outside() -> int:
-    """The stack level of the first frame that is not gradclip's own."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradclip":
-        level, frame = level + 1, frame.f_back
-    return level

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, overload
 
-from gradclip.engine import Asked, run
-from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules, names_of
-from gradclip.limits.adaptive import follows, with_limits
-from gradclip.result import ClipResult, Found, public
+from gradclip.engine import Options, run
+from gradclip.gradients import Container, open_
+from gradclip.groups import Rules, Shards, names_of
+from gradclip.result import ClipResult, public
 from gradclip.rule import Rule, Scope
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Grads, Holder, Named, NamedHolders, T, X
 
-__all__ = ["carry_out", "clip", "clip_", "norm", "norms_by_name", "scale_by_norm", "scale_by_norm_"]
+__all__ = ["clip", "clip_", "norm", "norms_by_name", "scale_by_norm", "scale_by_norm_"]
 
 
-@as_it_is
-def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
+@overload
+def clip(  # type: ignore[overload-overlap]
+    grads: NamedHolders[X], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[dict[str, X]]: ...
+@overload
+def clip(  # type: ignore[overload-overlap]
+    grads: Named[X], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[dict[str, X]]: ...
+@overload
+def clip(
+    grads: Iterator[Holder[X]], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[list[X]]: ...
+@overload
+def clip(
+    grads: Iterator[X], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[list[X]]: ...
+@overload
+def clip(grads: T, rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...) -> ClipResult[T]: ...
+@untraced
+def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, shards: Shards = None) -> ClipResult[Any]:
     """Clip gradients into new ones.
 
     Args:
         grads: a tensor, a parameter (it stands for its gradient, as does any leaf of torch or Paddle that requires one), or
             any container of them that their framework accepts: a list, tuple, dict, iterator, JAX pytree, TF nest, Paddle
-            ``(parameter, gradient)`` pairs. None stays where it is.
+            ``(parameter, gradient)`` pairs. None stays where it is. An iterator of pairs of a name and a tensor,
+            such as ``model.named_parameters()`` or ``grads.items()``, counts as a dict.
             Any floating dtype, and complex if the framework supports it; dtypes and devices may be mixed.
         rule: from a dialect; or a :class:`gradclip.Group`, which is a rule for some of the gradients; or a list of
             groups.
         params: the parameters, in a container of the same structure (an iterator for a list), for a rule whose limit is
-            relative to their norm (``optax.adaptive_grad_clip``). Not needed if the gradients come with their parameters.
+            relative to their norm (adaptive clipping). Not needed if the gradients come with their parameters.
         reduce: for one norm over gradients of several processes, as in pipeline parallelism: the group of the processes
             (torch: a ``ProcessGroup`` or ``DeviceMesh``; JAX, in ``shard_map``, ``pmap``, ``vmap``: the name of an axis, or
             a tuple of names), or a function. The function receives the sum of the p-th powers of this process's gradients, as
@@ -35,6 +56,12 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
             for each). It returns the sum over all processes, or writes it in place. Gradients whose type shows their shards
             need no ``reduce`` (torch: DTensors; JAX: sharded arrays under ``jit``). A list may also have groups without such
             a norm: these use only this process's gradients.
+        shards: which processes hold other shards of a gradient whose type does not say so (experts, a caller's own shards):
+            a mapping from a selection, as for :class:`gradclip.Group`, to a group as for ``reduce``
+            (``{"*.experts.*": group}``), or a function of the name and the parameter that returns a group or None. Each
+            gradient counts once, also beside DTensors and with ``reduce``. With a mapping a process without such gradients
+            takes part. A plain tensor that ``shards`` leaves out counts as a replica beside sharded ones. If such replicas
+            differ, the first clips raise an error on all processes of the group.
 
     Returns:
         The clipped gradients in the same container and dtypes, with the norm and the coefficient; for a list of groups
@@ -56,11 +83,29 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> 
         >>> result.grads["w"].round(3), float(result.norm)
         (array([0.6, 0.8]), 5.0)
     """
-    return _carried_out(grads, rule, Asked(params=params, reduce=reduce))
+    return _run(grads, rule, Options(params=params, reduce=reduce, shards=shards))
 
 
-@as_it_is
-def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) -> ClipResult:
+@overload
+def clip_(  # type: ignore[overload-overlap]
+    grads: NamedHolders[X], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[dict[str, X]]: ...
+@overload
+def clip_(  # type: ignore[overload-overlap]
+    grads: Named[X], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[dict[str, X]]: ...
+@overload
+def clip_(
+    grads: Iterator[Holder[X]], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[list[X]]: ...
+@overload
+def clip_(
+    grads: Iterator[X], rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...
+) -> ClipResult[list[X]]: ...
+@overload
+def clip_(grads: T, rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...) -> ClipResult[T]: ...
+@untraced
+def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, shards: Shards = None) -> ClipResult[Any]:
     """Clip gradients in place. Arguments and result are those of :func:`clip`; the gradients in the result are the given ones.
 
     NumPy arrays, tensors of PyTorch and Paddle, and a ``tf.Variable`` with ``trainable=False`` are writable. JAX arrays and
@@ -81,17 +126,17 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None) ->
         >>> gradient.round(3)
         array([0.6, 0.8])
     """
-    return _carried_out(grads, rule, Asked("place", params=params, reduce=reduce))
+    return _run(grads, rule, Options("place", params=params, reduce=reduce, shards=shards))
 
 
-@as_it_is
-def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
+@untraced
+def norm(grads: Grads, rule: Rules, *, reduce: Any = None, shards: Shards = None) -> Any:
     """The first of two stages: the norm that :func:`clip` would use, before anything is scaled.
 
     Log it or test it, then pass it to :func:`scale_by_norm`.
 
     Args:
-        grads, rule, reduce: as for :func:`clip`.
+        grads, rule, reduce, shards: as for :func:`clip`.
 
     Returns:
         The norm in the form of :attr:`gradclip.ClipResult.norm`; None for a rule by value.
@@ -105,10 +150,10 @@ def norm(grads: Any, rule: Rules, *, reduce: Any = None) -> Any:
         >>> gradclip.norm([np.array([3.0]), np.array([4.0])], torch.clip_grad_norm(max_norm=1.0))
         np.float64(5.0)
     """
-    return _carried_out(grads, rule, Asked(until="norm", reduce=reduce)).norm
+    return _run(grads, rule, Options(until="norm", reduce=reduce, shards=shards)).norm
 
 
-@as_it_is
+@untraced
 def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
     """The norm of each gradient by its name: to see which one explodes.
 
@@ -131,16 +176,26 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
     named = getattr(grads, "named_parameters", None)
     opened = open_(dict(named()) if callable(named) else grads)
     rule = Rule(name="norms", scope=Scope.TENSOR, order=float(order))
-    opened.rebuild = list  # one list, whatever the container
-    found = public(opened, run(opened, rule, Asked(until="norm")), is_list=False).norm
     names = names_of(opened)
+    listed = replace(opened, container=Container(opened.leaves, list))
+    found = public(listed, run(opened, rule, Options(until="norm", shards={})), is_list=False).norm  # of these tensors
     if len(set(names)) < len(names):  # {"a.b": x, "a": {"b": y}} has "a.b" twice
         names = opened.paths()
     return {name: n for name, n in zip(names, found, strict=True) if n is not None} if opened.leaves else {}
 
 
-@as_it_is
-def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult:
+@overload
+def scale_by_norm(grads: NamedHolders[X], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[dict[str, X]]: ...  # type: ignore[overload-overlap]
+@overload
+def scale_by_norm(grads: Named[X], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[dict[str, X]]: ...  # type: ignore[overload-overlap]
+@overload
+def scale_by_norm(grads: Iterator[Holder[X]], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[list[X]]: ...
+@overload
+def scale_by_norm(grads: Iterator[X], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[list[X]]: ...
+@overload
+def scale_by_norm(grads: T, rule: Rules, norm: object, *, params: object = ...) -> ClipResult[T]: ...
+@untraced
+def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult[Any]:
     """The second of two stages: clip as ``rule`` does, by a known norm.
 
     Args:
@@ -148,7 +203,7 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
         norm: in the form that :func:`norm` returns for this rule.
 
     Returns:
-        As :func:`clip`; the norm in the result is the known one.
+        As :func:`clip`; the norm in the result is the known one, of at least float32.
 
     Raises:
         TypeError, ValueError: as for :func:`clip`, and for a norm that is negative or of another form.
@@ -160,11 +215,21 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
         >>> gradclip.scale_by_norm(np.array([3.0, 4.0]), rule, norm=10.0).grads.round(3)
         array([0.3, 0.4])
     """
-    return _carried_out(grads, rule, Asked(norm=norm, params=params))
+    return _run(grads, rule, Options(norm=norm, params=params))
 
 
-@as_it_is
-def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult:
+@overload
+def scale_by_norm_(grads: NamedHolders[X], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[dict[str, X]]: ...  # type: ignore[overload-overlap]
+@overload
+def scale_by_norm_(grads: Named[X], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[dict[str, X]]: ...  # type: ignore[overload-overlap]
+@overload
+def scale_by_norm_(grads: Iterator[Holder[X]], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[list[X]]: ...
+@overload
+def scale_by_norm_(grads: Iterator[X], rule: Rules, norm: object, *, params: object = ...) -> ClipResult[list[X]]: ...
+@overload
+def scale_by_norm_(grads: T, rule: Rules, norm: object, *, params: object = ...) -> ClipResult[T]: ...
+@untraced
+def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult[Any]:
     """:func:`scale_by_norm` in place, for tensors that :func:`clip_` can write.
 
     Args:
@@ -182,20 +247,10 @@ def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) ->
         >>> gradient.round(3)
         array([0.3, 0.4])
     """
-    return _carried_out(grads, rule, Asked("place", norm=norm, params=params))
+    return _run(grads, rule, Options("place", norm=norm, params=params))
 
 
-@as_it_is
-def _carried_out(grads: Any, rule: Rules, asked: Asked) -> ClipResult:
+@untraced
+def _run(grads: Any, rule: Rules, options: Options) -> ClipResult[Any]:
     opened = open_(grads)
-    return public(opened, carry_out(opened, rule, asked), is_list=isinstance(rule, (list, tuple)))
-
-
-@as_it_is
-def carry_out(opened: Gradients, rules: Rules, asked: Asked) -> Found:
-    """Run a call: by the framework's single operation for a clip if it has one, else by the engine."""
-    if not (isinstance(rules, Rule) and type(rules.limit) is float) and follows(rules):
-        return with_limits(opened, rules, asked, carry_out)
-    as_a_whole = None if opened.backend is None else opened.backend.as_a_whole
-    result: Found | None = None if as_a_whole is None else as_a_whole(opened, rules, asked)
-    return run(opened, rules, asked) if result is None else result
+    return public(opened, run(opened, rule, options), is_list=isinstance(rule, (list, tuple)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Containers", "plain_key", "wanted"]
+from gradclip.errors import TensorTypeError
+
+__all__ = ["DEEPEST", "Containers", "children", "nested_too_deep", "plain_key", "wanted"]
+
+DEEPEST = 100  #: levels of containers in each other; a container in itself has more
 
 
 class Containers:
@@ -20,13 +24,21 @@ class Containers:
         """Whether ``x``, which is not a container of Python's own, is a container of this framework."""
         return False
 
-    def is_owner(self, x: Any) -> bool:
+    def is_param(self, x: Any) -> bool:
         """Whether ``x`` stands for the gradient that it holds, as a parameter does."""
         return False
 
-    def gradient(self, owner: Any) -> Any:
-        """The gradient that an owner holds: the object itself, so a write to it changes the owner's gradient."""
-        return owner.grad
+    def gradient(self, param: Any) -> Any:
+        """The gradient that a parameter holds: the object itself, so a write to it changes the parameter's gradient."""
+        return param.grad
+
+    def held(self, leaves: list[Any], every: bool) -> tuple[list[Any], list[Any]]:
+        """The gradient of each leaf, and the parameter that holds it: None for a leaf that is a gradient itself.
+
+        ``every``: whether each leaf holds one, also one that is no parameter.
+        """
+        params = leaves if every else [x if x is not None and self.is_param(x) else None for x in leaves]
+        return [x if p is None else self.gradient(p) for x, p in zip(leaves, params, strict=True)], params
 
     def is_gap(self, x: object) -> bool:
         """Whether ``x``, which is not None, stands for a missing gradient."""
@@ -42,6 +54,7 @@ class Containers:
             if type(tree) is dict:
                 return list(tree.values()), lambda new: dict(zip(tree, new, strict=True))
             return list(tree), type(tree)
+        self.check_depth(tree)
         leaves = [leaf for _, leaf in self.walk(tree)]
         return leaves, lambda new: self.rebuild(tree, iter(new))
 
@@ -80,7 +93,22 @@ class Containers:
             return type(tree)(children if isinstance(tree, list) else tuple(children))
         return next(leaves)
 
-    def owners(self, tree: Any) -> list[Any] | None:
+    def children(self, x: Any) -> Iterable[Any] | None:
+        """The parts of a container; None for anything else."""
+        return children(x)
+
+    def check_depth(self, tree: Any) -> None:
+        """Refuse a container that contains itself or is nested too deeply, before a recursion meets it."""
+        waiting = [(tree, 0)]
+        while waiting:
+            container, depth = waiting.pop()
+            if depth > DEEPEST:
+                raise nested_too_deep(tree)
+            for child in self.children(container) or ():
+                if self.children(child) is not None:
+                    waiting.append((child, depth + 1))
+
+    def params(self, tree: Any) -> list[Any] | None:
         """The parameters, in the order of :meth:`flatten`, of a container that names one for each gradient."""
         return None
 
@@ -91,6 +119,19 @@ class Containers:
         values = tree.values() if type(tree) is dict else tree
         one_of_each = dict(zip(map(type, values), values, strict=True)).values()
         return not any(isinstance(x, (list, tuple, Mapping)) or self.is_container(x) for x in one_of_each)
+
+
+def children(x: Any) -> Iterable[Any] | None:
+    """The parts of one of Python's own containers; None for anything else."""
+    if isinstance(x, (list, tuple)):
+        return x
+    return x.values() if isinstance(x, Mapping) else None
+
+
+def nested_too_deep(tree: object) -> TensorTypeError:
+    """The error for a container in itself, or in too many others."""
+    what = f"A container contains itself, or containers in more than {DEEPEST} levels."
+    return TensorTypeError(what, f"a {type(tree).__name__}", "pass the gradients in a list, or in a dict by their names.")
 
 
 def plain_key(key: Any) -> Any:

@@ -1,7 +1,7 @@
 """Where gradclip departs from a native, on purpose: the one table that the code, the tests and docs/departures.md share.
 
-Everywhere else gradclip does what the native does, NaN for NaN. The tests hold it to that: ``tools/vectors/departed.py`` lists
-the recorded cases in which a native and gradclip differ for one of these reasons.
+Everywhere else gradclip does what the native does, NaN for NaN. The record of each native lists its departures
+(:mod:`gradclip.natives`). ``tools/vectors/departed.py`` lists the recorded cases in which it and gradclip differ.
 """
 
 from __future__ import annotations
@@ -21,19 +21,7 @@ class Departure:
     gradclip: str  #: what gradclip does
     why: str
     link: str  #: the upstream thread; where there is none, the native's line
-    functions: tuple[str, ...]  #: the native functions that it is about
 
-
-def _keras(argument: str, backends: str = "tensorflow torch jax") -> tuple[str, ...]:
-    """Keras on several of its backends, each of which clips with its own arithmetic."""
-    return tuple(f"keras[{backend}] {argument}" for backend in backends.split())
-
-
-_NORM, _VALUE = "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"
-_TF_NORM, _TF_GLOBAL, _TF_VALUE = "tf.clip_by_norm", "tf.clip_by_global_norm", "tf.clip_by_value"
-_PADDLE_NORM, _PADDLE_VALUE = "paddle.nn.utils.clip_grad_norm_", "paddle.nn.utils.clip_grad_value_"
-_BY_NORM, _BY_GLOBAL, _BY_VALUE = "paddle.nn.ClipGradByNorm", "paddle.nn.ClipGradByGlobalNorm", "paddle.nn.ClipGradByValue"
-_OPTAX = "optax.clip_by_global_norm"
 
 DEPARTURES: tuple[Departure, ...] = (
     Departure(
@@ -43,19 +31,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="A limit of infinity only measures, whatever the gradients hold.",
         why="Logging the norm without clipping is the most common use of such a limit.",
         link="https://github.com/tensorflow/tensorflow/issues/109146",
-        functions=(
-            _NORM,
-            _TF_NORM,
-            _TF_GLOBAL,
-            _PADDLE_NORM,
-            _BY_NORM,
-            _BY_GLOBAL,
-            _OPTAX,
-            "optax.clip_by_block_rms",
-            "optax.adaptive_grad_clip",
-            *_keras("clipnorm"),
-            *_keras("global_clipnorm"),
-        ),
     ),
     Departure(
         key="zero-limit",
@@ -64,7 +39,6 @@ DEPARTURES: tuple[Departure, ...] = (
         "error in `ClipGradByNorm`.",
         why="Zero gradients are ordinary, and a schedule may end at 0.",
         link="https://github.com/google-deepmind/optax/pull/1752",
-        functions=(_TF_NORM, _TF_GLOBAL, _BY_GLOBAL, _OPTAX, "optax.clip_by_block_rms"),
     ),
     Departure(
         key="negative-limit",
@@ -74,22 +48,6 @@ DEPARTURES: tuple[Departure, ...] = (
         "0, as in TensorFlow.",
         why="Nobody wants it, and a training against the gradient looks like any other.",
         link="https://github.com/pytorch/pytorch/issues/31367",
-        functions=(
-            _NORM,
-            _VALUE,
-            _TF_NORM,
-            _TF_GLOBAL,
-            _TF_VALUE,
-            _PADDLE_NORM,
-            _BY_GLOBAL,
-            _OPTAX,
-            "optax.clip",
-            "optax.clip_by_block_rms",
-            "optax.per_example_global_norm_clip",
-            *_keras("clipnorm"),
-            *_keras("global_clipnorm"),
-            *_keras("clipvalue"),
-        ),
     ),
     Departure(
         key="finite-norm",
@@ -97,19 +55,16 @@ DEPARTURES: tuple[Departure, ...] = (
         "0, NaN or unclipped; in float16 a gradient of 300 is enough.",
         gradclip="Finite gradients have a finite norm, accurate to the last bits. On accelerators sums in float32 overflow as "
         "the natives' do, [with exceptions](accelerators.md#what-accumulated-in-float32-means).",
-        why="The native mistakes a healthy gradient for an infinite one.",
+        why="The native mistakes a healthy gradient for an infinite one; torch's own test of `error_if_nonfinite` expects it.",
         link="https://github.com/pytorch/pytorch/issues/193006",
-        functions=(
-            _NORM,
-            _TF_NORM,
-            _TF_GLOBAL,
-            _PADDLE_NORM,
-            _BY_NORM,
-            _BY_GLOBAL,
-            _OPTAX,
-            *_keras("clipnorm"),
-            *_keras("global_clipnorm"),
-        ),
+    ),
+    Departure(
+        key="wide-norm",
+        native="The norm of half-precision gradients is of their dtype: it has 11 or 8 bits, and above 65,504 in float16 it is "
+        "infinite. A clip by it makes zeros or NaN of finite gradients.",
+        gradclip="No function returns a norm narrower than float32. A known norm in half precision is widened.",
+        why="A trainer that skips steps whose norm is not finite skips every step.",
+        link="https://github.com/pytorch/pytorch/pull/194033",
     ),
     Departure(
         key="wide-arithmetic",
@@ -118,7 +73,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="The arithmetic is at least float32 wide, and float64 for float64; a limit beyond the dtype only measures.",
         why="How large a limit may be should not depend on the dtype of the gradients.",
         link="https://github.com/tensorflow/tensorflow/pull/109327",
-        functions=(_TF_NORM, _TF_GLOBAL, _BY_NORM, _BY_GLOBAL, *_keras("clipnorm"), *_keras("global_clipnorm")),
     ),
     Departure(
         key="accurate-norm",
@@ -127,7 +81,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="The norm is right to a few units in the last place of float32, however many elements there are.",
         why="The native clips large gradients too little.",
         link="https://github.com/PaddlePaddle/Paddle/issues/75212",
-        functions=(_PADDLE_NORM,),
     ),
     Departure(
         key="unclipped",
@@ -136,7 +89,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="Unclipped gradients come back unchanged to the bit.",
         why="The native's documentation says that they are unmodified.",
         link="https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/ops/clip_ops.py#L232",
-        functions=(_TF_NORM, _TF_GLOBAL, *_keras("clipnorm"), *_keras("global_clipnorm", "tensorflow jax")),
     ),
     Departure(
         key="twice",
@@ -144,7 +96,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="It counts once, and is scaled once.",
         why="Tied weights, and overlapping parameter groups, have one gradient.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/utils/clip_grad.py#L229",
-        functions=(_NORM, _TF_GLOBAL, _PADDLE_NORM, _BY_GLOBAL, _OPTAX, *_keras("global_clipnorm")),
     ),
     Departure(
         key="iterator",
@@ -153,25 +104,14 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="gradclip reads an iterator once, and takes any container.",
         why="The native silently clips nothing.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/nn/utils/clip_grad_norm_.py#L115",
-        functions=(_PADDLE_NORM, _TF_GLOBAL, _BY_GLOBAL),
     ),
     Departure(
         key="sparse",
         native="Sparse gradients are an error (torch, Paddle in places). Or their duplicate rows count separately "
         "(TensorFlow, Keras), or come back unmerged or dense.",
-        gradclip="gradclip merges duplicate rows before it takes the norm, and the result is sparse.",
+        gradclip="gradclip merges duplicate rows before it clips, and the result is sparse.",
         why="The optimizer adds duplicate rows up: their separate norms are not the norm of the gradient.",
         link="https://github.com/pytorch/pytorch/issues/4829",
-        functions=(
-            _NORM,
-            _TF_NORM,
-            _TF_GLOBAL,
-            "tf.linalg.global_norm",
-            _BY_GLOBAL,
-            *_keras("clipnorm", "tensorflow"),
-            *_keras("global_clipnorm", "tensorflow"),
-            *_keras("clipvalue", "tensorflow"),
-        ),
     ),
     Departure(
         key="dtypes",
@@ -180,24 +120,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="All of these work where the framework has the arithmetic.",
         why="The mathematics is the same for all dtypes, and gradclip has it once.",
         link="https://github.com/tensorflow/tensorflow/issues/33622",
-        functions=(
-            _TF_NORM,
-            _TF_GLOBAL,
-            _PADDLE_NORM,
-            _BY_NORM,
-            _BY_GLOBAL,
-            _BY_VALUE,
-            *_keras("clipnorm"),
-            *_keras("global_clipnorm"),
-        ),
-    ),
-    Departure(
-        key="sparse-bounds",
-        native="`tf.clip_by_value` of IndexedSlices leaves the rows that are not there at 0, also where the bounds exclude 0.",
-        gradclip="Bounds that exclude 0 are an error for sparse gradients.",
-        why="The result would be outside of its bounds, or dense.",
-        link="https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/ops/clip_ops.py#L119",
-        functions=(_TF_VALUE,),
     ),
     Departure(
         key="legacy-programs",
@@ -205,7 +127,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="An error: static programs are those of Paddle 3.",
         why="In legacy programs Paddle's own `sum` and `sqrt`, which the arithmetic needs, raise.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/pir_utils.py#L42",
-        functions=(_BY_NORM,),
     ),
     Departure(
         key="any-number",
@@ -214,24 +135,21 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="Limits and known norms are Python numbers, or numbers and tensors of any real dtype.",
         why="A norm that has been reduced over processes, or read from a log, is a number.",
         link="https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/ops/clip_ops.py#L360",
-        functions=("torch.nn.utils.clip_grads_with_norm_", _TF_GLOBAL, _OPTAX, *_keras("global_clipnorm", "tensorflow")),
     ),
     Departure(
         key="integers",
         native="Integer gradients become floats (optax's `clip`, Keras on torch and JAX), are clipped to bounds cut to "
-        "integers (Paddle), or all become 0 (Keras on TensorFlow, bool).",
-        gradclip="An error, except where whole bounds clip integers by value.",
+        "integers (Paddle), refused for whole bounds too (torch, TensorFlow), or all become 0 (Keras on TensorFlow, bool).",
+        gradclip="An error, except where whole bounds clip integers by value, and in optax's sums over examples.",
         why="A clipped gradient keeps its dtype, and an integer dtype cannot hold the result.",
         link="https://github.com/keras-team/keras/blob/v3.15.1/keras/src/optimizers/base_optimizer.py#L1115",
-        functions=("optax.clip", _PADDLE_VALUE, *_keras("clipnorm", "torch jax"), *_keras("global_clipnorm")),
     ),
     Departure(
         key="dtype-kept",
-        native="Keras on JAX returns gradients of mixed dtypes all in the widest.",
+        native="Keras on JAX and optax return all gradients in the widest dtype of the call, the limit's included, in places.",
         gradclip="Each clipped gradient has the dtype of the gradient.",
         why="The optimizer's state would change its dtype with the first step.",
         link="https://github.com/keras-team/keras/blob/v3.15.1/keras/src/optimizers/base_optimizer.py#L1197",
-        functions=_keras("global_clipnorm", "jax"),
     ),
     Departure(
         key="shape-kept",
@@ -239,16 +157,14 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="A clipped gradient has the shape of the gradient.",
         why="The optimizer subtracts it from a 0-d parameter.",
         link="https://github.com/PaddlePaddle/Paddle/blob/v3.3.1/python/paddle/nn/clip.py#L845",
-        functions=(_BY_GLOBAL,),
     ),
     Departure(
         key="nothing-to-clip",
-        native="Without a single gradient `clip_grad_value_` of torch, and Keras's `global_clipnorm` on torch and JAX, are an "
-        "error about an empty list.",
+        native="Without a single gradient `clip_grad_value_` of torch, Keras's `global_clipnorm` on torch and JAX, and optax's "
+        "`per_example_global_norm_clip` are an error about an empty list.",
         gradclip="Nothing is clipped, with a warning where that looks like a mistake.",
         why="Some steps have no gradients, and torch's other functions and the other backends return.",
         link="https://github.com/pytorch/pytorch/pull/35753",
-        functions=(_VALUE, *_keras("global_clipnorm", "torch jax")),
     ),
     Departure(
         key="summed-first",
@@ -256,11 +172,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="`gradclip.backends.keras.clipped` sums, then clips.",
         why="What is learned should not depend on the number of replicas.",
         link="https://github.com/tensorflow/tensorflow/issues/33929",
-        functions=(
-            *_keras("clipnorm", "tensorflow"),
-            *_keras("global_clipnorm", "tensorflow"),
-            *_keras("clipvalue", "tensorflow"),
-        ),
     ),
     Departure(
         key="derivative",
@@ -269,7 +180,6 @@ DEPARTURES: tuple[Departure, ...] = (
         gradclip="A clip that changes nothing has the derivative of the identity.",
         why="One zero gradient makes every derivative through it NaN.",
         link="https://github.com/tensorflow/tensorflow/issues/22048",
-        functions=(_TF_NORM, _TF_GLOBAL, _OPTAX),
     ),
 )
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["COMPLEX", "FLOATS", "INTEGERS", "LARGEST", "WIDE", "is_one_factor", "normal_factors", "promote"]
+__all__ = [
+    "COMPLEX",
+    "FLOATS",
+    "INTEGERS",
+    "LARGEST",
+    "WIDE",
+    "is_one_factor",
+    "is_real",
+    "norm_dtype",
+    "normal_factors",
+    "promote",
+]
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 #: dtype -> the smallest and the largest integer, for clips by value
@@ -26,6 +37,20 @@ def promote(dtypes: Sequence[str]) -> str:
     if len(real) == 1:
         return real.pop()
     return "float64" if "float64" in real else "float32"
+
+
+def norm_dtype(dtypes: Sequence[str]) -> str:
+    """The dtype of a norm over gradients of these dtypes: never narrower than float32.
+
+    >>> norm_dtype(["float16"]), norm_dtype(["bfloat16", "complex128"])
+    ('float32', 'float64')
+    """
+    return "float64" if "float64" in dtypes or "complex128" in dtypes else "float32"
+
+
+def is_real(dtype: str) -> bool:
+    """Whether a norm or a limit may be of this dtype: floats of any width, float8 too, and integers."""
+    return "float" in dtype or dtype in INTEGERS
 
 
 def is_one_factor(coefficient: object) -> bool:

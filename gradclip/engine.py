@@ -1,276 +1,319 @@
-"""One clip, from the opened container to its result: choose, check, measure, coefficient, scale.
+"""One clip, from the opened container to its result: select, check, measure, coefficient, scale.
 
 Everything is checked and computed before the first gradient is written.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from gradclip import scale, subsets
+from gradclip import scale
 from gradclip.backend import Backend
-from gradclip.check import (
-    broken,
-    check,
-    check_known,
-    check_limits,
-    is_finite,
-    not_finite,
-    warn_of_doubt,
-    warn_of_nothing,
-)
+from gradclip.check import broken, check, check_known, check_limits, is_finite, not_finite
 from gradclip.coefficient import coefficients, settled
-from gradclip.dtypes import LARGEST
-from gradclip.errors import ArgumentTypeError
-from gradclip.gradients import Gradients
-from gradclip.groups import Rules, names_of
+from gradclip.dtypes import WIDE
+from gradclip.errors import ArgumentTypeError, shown
+from gradclip.gradients import Gradients, parameters
+from gradclip.groups import Clip, Rules, Selected, names_of, select
 from gradclip.lane import Into
+from gradclip.measure import empty
+from gradclip.memory import check_memory
 from gradclip.mistakes import refuse_states
-from gradclip.norms import check_dtypes
-from gradclip.plan import UNKNOWN, Asked, Clip, Plan, planned
+from gradclip.norms import check_dtypes, of_integers
+from gradclip.registry import find, widened
 from gradclip.result import Found
-from gradclip.rule import EXAMPLE, VALUE, Rule, Scope
-from gradclip.tracing import as_it_is
+from gradclip.rule import EXAMPLE, GLOBAL, VALUE, Rule
+from gradclip.sharding import Local, Sharded, of_parameters, shared
+from gradclip.skip import skip
+from gradclip.tracing import untraced
+from gradclip.warning import warn, warn_of_doubt, warn_of_nothing
+from gradclip.zeros import of_finite_examples, zeroed
 
-__all__ = ["UNKNOWN", "Asked", "run"]
+__all__ = ["UNKNOWN", "Options", "run", "steps"]
 
-
-@as_it_is
-def run(opened: Gradients, rules: Rules, asked: Asked) -> Found:
-    """Run a rule, a group or several on opened gradients."""
-    in_place = asked.into == "place"
-    if in_place and opened.backend is not None:
-        refuse_states(opened.backend, opened.tree, opened.present, opened.owners)
-    plan = planned(opened, rules, asked)
-    held, backend = plan.held, plan.held.backend
-    if backend is None or (not held.present and _is_idle(plan)):
-        if not opened.present:
-            warn_of_nothing(opened)
-        norms, ones = _of_nothing(plan, asked)
-        return Found(held.rebuild(held.leaves), plan.result(norms), plan.result(ones))
-    if asked.until == "scale" and asked.norm is UNKNOWN:
-        warn_of_doubt(held)
-    is_simple = _check(plan, backend, asked)
-    with backend.arithmetic(in_place and not is_simple):  # autograd does not track these tensors
-        norms = _measured(plan) if asked.norm is UNKNOWN else _known(plan, backend, asked)
-        _check_finite(plan, backend, norms)
-        if asked.until == "norm":
-            return Found(None, plan.result(norms), None)
-        # before the scaling makes the others NaN too; with a known norm no gradient has been read
-        culprits = _culprits(plan, norms) if asked.norm is UNKNOWN else []
-        factors = list(map(_factors, plan.clips, norms))
-        if asked.until == "coefficient":
-            return Found(None, plan.result(norms), plan.result(factors), culprits)
-        new = _scaled(plan, factors, asked.into)
-        for place, clip in enumerate(plan.clips):
-            if clip.rule.if_nonfinite == "zero":
-                factors[place] = _zeroed(clip, norms[place], factors[place], new, asked.into)
-    return Found(held.rebuild(new), plan.result(norms), plan.result(_by_place(plan, factors)), culprits)
+UNKNOWN: Any = type("UNKNOWN", (), {})  #: no known norm: measure it. A type, because torch 2.4 cannot compile an object here
 
 
-# ---- nothing to clip -------------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class Options:
+    """The request of a call, besides the gradients and the rule."""
+
+    into: Into = "new"  #: where the clipped gradients go
+    until: Literal["norm", "coefficient", "scale"] = "scale"  #: the last step to take
+    norm: Any = UNKNOWN  #: a known norm
+    params: Any = None
+    reduce: Any = None
+    shards: Any = None
+    is_excerpt: bool = False  #: whether these are only some of a model's gradients: then a pattern may match none
 
 
-def _is_idle(plan: Plan) -> bool:
-    """Whether no other process can wait for this one, which has nothing to clip."""
-    return plan.several is None or all(clip.rule.scope is VALUE for clip in plan.clips)
+@untraced
+def run(grads: Gradients, rules: Rules, options: Options) -> Found:
+    """A rule, a group or several on opened gradients: by the framework's single operation for a clip, if it has one."""
+    whole = grads.lane.whole
+    found: Found | None = None if whole is None else whole(grads, rules, options)
+    return steps(grads, rules, options) if found is None else found
 
 
-def _of_nothing(plan: Plan, asked: Asked) -> tuple[list[Any], list[Any]]:
+@untraced
+def steps(grads: Gradients, rules: Rules, options: Options) -> Found:
+    """The same, step by step."""
+    in_place, is_list = options.into == "place", isinstance(rules, (list, tuple))
+    selected, shards = _selected(grads, rules, options)
+    mine, backend = shards.grads, shards.grads.backend
+    clips = [Clip(one.rule, one, mine.only(one.scaled)) for one in selected]
+    if options.params is not None and backend is not None:
+        clips = _with_parameters(clips, mine, options.params)
+    measures = options.norm is UNKNOWN
+    if backend is None or (not mine.present and not shards.waits(selected)):
+        if not grads.present:
+            warn_of_nothing(grads)
+        norms, factors = _of_nothing(mine, selected, options, is_list)
+        return Found.of(mine.container.rebuild(mine.leaves), norms, factors, is_list)
+    if options.until == "scale" and measures:
+        warn_of_doubt(mine)
+    others = [clip for clip in clips if not clip.rule.is_plain]
+    is_plain = bool(mine.present and mine.lane.dtype) and measures and not others
+    if not is_plain:
+        clips = _checked(clips, mine, backend, in_place)
+    elif in_place:
+        backend.check_writable(mine.present[0])
+    with backend.arithmetic(in_place and not is_plain):  # autograd does not track plain tensors
+        norms = shards.norms(selected) if measures else _known(clips, backend, options, is_list)
+        if not mine.present and measures and not is_list and norms[0] == 0:
+            warn_of_nothing(mine)  # no process has gradients
+        culprits = _check_finite(clips, shards, norms, is_known=not measures)
+        if options.until == "norm":
+            return Found.of(None, norms, None, is_list, is_shared=shards.is_sharded)
+        clips, moved = _moving(clips) if others else (clips, [])
+        factors = list(map(_factors, clips, norms))
+        skips = bool(others) and skip(backend, [c.rule for c in clips], norms)
+        if others:
+            clips, factors = of_finite_examples(clips, norms, factors)
+        new = _scaled(clips, mine, factors, options.into) if options.until == "scale" else None
+        zeros = zeroed(clips, norms, factors, new, options.into) if others else 0
+    rebuilt = None if new is None else mine.container.rebuild(new)
+    for limit, copy in moved:  # the last step: a call that is refused moves no limit
+        limit.move_to(copy)
+    bounds: dict[int, Any] = {}
+    for k, clip in enumerate(clips):
+        if clip.rule.scope is VALUE:
+            bounds[k] = clip.rule.lower, clip.rule.upper, clip.selected.scaled
+    return Found.of(rebuilt, norms, factors, is_list, culprits, skips, zeros, bounds, is_shared=shards.is_sharded)
+
+
+# ---- select ----------------------------------------------------------------------------------------------------------------
+
+
+def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[list[Selected], Local | Sharded]:
+    """The gradients of each rule, and those of all rules with what other processes hold of them."""
+    in_place = options.into == "place"
+    if in_place and grads.backend is not None:
+        refuse_states(grads.backend, grads.container.tree, grads.present, grads.params)
+    selected, missing = select(grads, rules, keeps_shape=in_place)
+    is_all = len(selected) == 1 and len(selected[0].scaled) == len(grads.leaves)
+    used = grads if is_all else _used(grads, selected, options.into)
+    differentiates, measures = options.until == "scale" and not in_place, options.norm is UNKNOWN
+    shards = shared(used, selected, options.reduce, options.shards, differentiates=differentiates, measures=measures)
+    if missing is not None:
+        _check_match(missing, grads, shards, options)
+    return selected, shards
+
+
+def _used(grads: Gradients, selected: Sequence[Selected], into: Into) -> Gradients:
+    """The container without the gradients that no rule is for; rebuilt, it has them again, copied unless in place."""
+    scaled = {i for one in selected for i in one.scaled}
+    used = scaled.union(*(one.counted for one in selected))
+    if len(scaled) == len(grads.leaves):
+        return grads
+
+    def rebuild(new: list[Any]) -> Any:
+        rest = {i: x for i, x in enumerate(grads.leaves) if i not in scaled and x is not None}
+        if into == "new":
+            rest = dict(zip(rest, _copies(grads, list(rest.values())), strict=True))
+        return grads.container.rebuild([x if i in scaled else rest.get(i) for i, x in enumerate(new)])
+
+    leaves = [x if i in used else None for i, x in enumerate(grads.leaves)]
+    params = [x if i in used else None for i, x in enumerate(grads.params)]
+    return grads.other(leaves, params, rebuild)
+
+
+def _copies(grads: Gradients, tensors: list[Any]) -> list[Any]:
+    backend = grads.backend
+    if backend is None or not tensors:
+        return []
+    parts = None if grads.lane.dtype else backend.distributed.parts(tensors, [None] * len(tensors))
+    if parts is None:
+        return grads.lane.scale(tensors, 1.0, "new")
+    # shard by shard: to copy a complete gradient, a framework may sum over processes
+    copies = zip(tensors, parts.held, strict=True)
+    return [x if shard is None else parts.whole(i, backend.copy(shard)) for i, (x, shard) in enumerate(copies)]
+
+
+def _check_match(missing: Exception, grads: Gradients, shards: Local | Sharded, options: Options) -> None:
+    """Refuse a pattern that matches no name, unless another process may have the match."""
+    if options.is_excerpt or options.reduce is not None:
+        return
+    backend = grads.backend
+    if not shards.is_sharded and (backend is None or backend.distributed.parts(grads.leaves, grads.params) is None):
+        raise missing
+    warn(str(missing))  # another process may have the match
+
+
+def _with_parameters(clips: list[Clip], mine: Gradients, params: Any) -> list[Clip]:
+    """The caller's parameters, looked up once, for rules that are relative to them: they may be an iterator."""
+    relative = [clip.rule for clip in clips if clip.rule.relative_to is not None]
+    if not relative:
+        return clips
+    found = replace(mine, params=parameters(mine, relative[0].name, params))
+    return [c if c.rule.relative_to is None else replace(c, grads=found.only(c.selected.scaled)) for c in clips]
+
+
+def _of_nothing(mine: Gradients, selected: Sequence[Selected], options: Options, is_list: bool) -> tuple[list[Any], list[Any]]:
     """The norm and the coefficient of each rule without gradients; known norms stay."""
-    forms = [_form(clip.rule, len(plan.held.leaves)) for clip in plan.clips]
-    ones = [1.0 if form == 0.0 else form for form in forms]
-    if asked.norm is UNKNOWN:
-        return forms, ones
-    known, backend = _one_each(plan, asked), plan.held.backend
+    norms = [empty(one.rule, len(mine.leaves)) for one in selected]
+    ones = [1.0 if n == 0.0 else n for n in norms]
+    if options.norm is UNKNOWN:
+        return norms, ones
+    known, backend = _one_each(options, len(selected), is_list), mine.backend
     if backend is None:
-        return known, ones
-    return [check_known(plan.held, backend, clip.rule, n) for clip, n in zip(plan.clips, known, strict=True)], ones
-
-
-def _form(rule: Rule, count: int) -> Any:
-    """The norm of no gradients, in the form for ``count`` leaves."""
-    if rule.scope is VALUE:
-        return None
-    return [None] * count if rule.scope in (Scope.TENSOR, Scope.AXES) else 0.0
+        return list(map(widened, known)), ones
+    return [check_known(mine, backend, one.rule, n) for one, n in zip(selected, known, strict=True)], ones
 
 
 # ---- check -----------------------------------------------------------------------------------------------------------------
 
 
-def _check(plan: Plan, backend: Backend, asked: Asked) -> bool:
-    """Refuse what cannot be clipped; True if gradients and rules are so simple that they needed no checks."""
-    held, in_place = plan.held, asked.into == "place"
-    if held.present and held.lane.dtype and asked.norm is UNKNOWN and all(clip.rule.is_plain for clip in plan.clips):
-        if in_place:
-            backend.check_writable(held.present[0])
-        return True
-    backend.check(held.present)
-    for clip in plan.clips:
+def _checked(clips: list[Clip], mine: Gradients, backend: Backend, in_place: bool) -> list[Clip]:
+    """The clips with their limits read if that is free; refuses what cannot be clipped."""
+    backend.check(mine.present)
+    for k, clip in enumerate(clips):
         check_limits(clip.rule)
-        clip.rule = settled(clip.rule)
-        if clip.gradients.present:
-            paths = functools.partial(_paths, held, clip.scaled)
-            check(clip.gradients, backend, clip.rule, in_place=in_place, paths=paths)
-        if clip.rule.is_total:
-            check_dtypes(backend, [x for x in map(held.leaves.__getitem__, clip.counted) if x is not None])
-    return False
+        clips[k] = clip = replace(clip, rule=settled(clip.rule))
+        if clip.grads.present:
+            check(clip.grads, backend, clip.rule, in_place=in_place)
+        if clip.rule.scope is GLOBAL and not mine.dtypes <= WIDE.keys():
+            check_dtypes(backend, mine.only(clip.selected.counted).present)
+    if in_place and not mine.lane.dtype:
+        check_memory(backend, mine.present)
+    return clips
 
 
-def _paths(held: Gradients, places: Sequence[int]) -> list[str]:
-    paths = held.paths()
-    return [paths[i] for i in places]
+def _check_finite(clips: list[Clip], shards: Local | Sharded, norms: list[Any], is_known: bool) -> list[str]:
+    """Refuse norms that are not finite, for rules that ask it; else the names of the culprits, if the norms are read anyway.
 
-
-def _check_finite(plan: Plan, backend: Backend, norms: list[Any]) -> None:
-    """Check all rules at once: processes that exchange culprits must come here together."""
-    asked = [k for k, clip in enumerate(plan.clips) if clip.rule.error_if_nonfinite and not is_finite(backend, norms[k])]
-    if asked:
-        wanted = [k for k, clip in enumerate(plan.clips) if clip.rule.scope is not VALUE]  # the container as measured
-        whose = [wanted.index(k) for k in asked]
-        everywhere = None if plan.several is None else functools.partial(plan.several.culprits, whose=whose)
-        places = {i for k in asked for i in plan.clips[k].counted}
-        raise not_finite(plan.held, plan.clips[asked[0]].rule, places, everywhere)
-
-
-def _culprits(plan: Plan, norms: list[Any]) -> list[str]:
-    """The names of the gradients that are not finite, if the norms have been read anyway.
-
-    Not for sharded gradients: no process has all of them, and all processes must find the same.
+    It checks all rules at once: processes that exchange culprits must come here together.
     """
-    spoilt = [k for k, n in enumerate(norms) if type(n) is float and not n < math.inf]
-    if not spoilt or plan.several is not None:
+    mine, backend = shards.grads, shards.grads.backend
+    assert backend is not None
+    failed, spoilt = [], []
+    for k, (clip, n) in enumerate(zip(clips, norms, strict=True)):
+        if clip.rule.error_if_nonfinite and not is_finite(backend, n):
+            failed.append(k)
+        elif type(n) is float and not n < math.inf:
+            spoilt.append(k)
+    if failed:
+        measured = [k for k, clip in enumerate(clips) if clip.rule.scope is not VALUE]
+        places = {i for k in failed for i in clips[k].selected.counted}
+        whose = [measured.index(k) for k in failed]
+        raise not_finite(mine, clips[failed[0]].rule, places, lambda here: shards.culprits(here, whose))
+    # before the scaling makes others NaN too; with a known norm no gradient has been read, and no process has all shards
+    if not spoilt or is_known or shards.is_sharded:
         return []
-    names = names_of(plan.held)
-    return [names[i] for i, _, _ in broken(plan.held, {i for k in spoilt for i in plan.clips[k].counted})]
+    names = names_of(mine)
+    return [names[i] for i, _, _ in broken(mine, {i for k in spoilt for i in clips[k].selected.counted})]
 
 
-# ---- measure ---------------------------------------------------------------------------------------------------------------
+# ---- known norms -----------------------------------------------------------------------------------------------------------
 
 
-def _measured(plan: Plan) -> list[Any]:
-    """The norm or norms of each rule, in one pass, over all processes."""
-    held, clips, several = plan.held, plan.clips, plan.several
-    if several is None and clips[0].gradients is held and held.present:  # one rule for all, as in most calls
-        return [None if clips[0].rule.is_by_value else subsets.of_rule(held, clips[0].rule)]
-    places = [k for k, clip in enumerate(clips) if clip.rule.scope is not VALUE]
-    if several is None:
-        places = [k for k in places if any(held.leaves[i] is not None for i in clips[k].counted)]
-    if not places:
-        return [_form(clip.rule, len(held.leaves)) for clip in clips]
-    wanted = [(clips[k].counted, clips[k].rule) for k in places]
-    found = subsets.measure(held, wanted) if several is None else several.measure(wanted)
-    if not held.present and not plan.is_list and not isinstance(found[0], list) and found[0] == 0:
-        warn_of_nothing(held)
-    by_rule = dict(zip(places, found, strict=True))
-    return [by_rule[k] if k in by_rule else _form(clip.rule, len(held.leaves)) for k, clip in enumerate(clips)]
-
-
-def _one_each(plan: Plan, asked: Asked) -> list[Any]:
+def _one_each(options: Options, count: int, is_list: bool) -> list[Any]:
     """The caller's norms, one for each rule."""
-    if not plan.is_list:
-        return [asked.norm]
-    if not isinstance(asked.norm, (list, tuple)) or len(asked.norm) != len(plan.clips):
+    if not is_list:
+        return [options.norm]
+    if not isinstance(options.norm, (list, tuple)) or len(options.norm) != count:
         what, hint = "There must be a norm for each group.", "pass the list that gradclip.norm returned."
-        raise ArgumentTypeError(what, f"norm={asked.norm!r}, {len(plan.clips)} groups", hint)
-    return list(asked.norm)
+        raise ArgumentTypeError(what, f"norm={shown(options.norm)}, {count} groups", hint)
+    return list(options.norm)
 
 
-def _known(plan: Plan, backend: Backend, asked: Asked) -> list[Any]:
+def _known(clips: list[Clip], backend: Backend, options: Options, is_list: bool) -> list[Any]:
     """The known norms, checked."""
-    norms: list[Any] = []
-    for clip, n in zip(plan.clips, _one_each(plan, asked), strict=True):
-        of_clip = clip.gradients
-        if clip.rule.scope in (Scope.TENSOR, Scope.AXES):  # with an entry for each leaf
-            chosen = set(clip.scaled)
-            of_clip = replace(plan.held, leaves=[x if i in chosen else None for i, x in enumerate(plan.held.leaves)])
-        norms.append(check_known(of_clip, backend, clip.rule, n))
-    return norms
+    pairs = zip(clips, _one_each(options, len(clips), is_list), strict=True)
+    return [check_known(clip.grads, backend, clip.rule, n) for clip, n in pairs]
 
 
 # ---- coefficient and scale -------------------------------------------------------------------------------------------------
 
 
+def _moving(clips: list[Clip]) -> tuple[list[Clip], list[tuple[Any, Any]]]:
+    """The clips with a copy of each limit that follows the run, and these limits with their copies, which move instead."""
+    limits = {id(x): x for clip in clips for x in (clip.rule.limit, clip.rule.skip_above) if _follows(x)}
+    if not limits:
+        return clips, []
+    copies = {key: limit.copy() for key, limit in limits.items()}
+
+    def moving(rule: Rule) -> Rule:
+        limit, above = (copies.get(id(x), x) for x in (rule.limit, rule.skip_above))
+        return replace(rule, limit=limit, skip_above=above)
+
+    return [replace(c, rule=moving(c.rule)) for c in clips], [(limit, copies[key]) for key, limit in limits.items()]
+
+
+def _follows(limit: Any) -> bool:
+    return type(limit) is not float and getattr(limit, "follows_the_run", False)
+
+
 def _factors(clip: Clip, n: Any) -> Any:
     """The coefficient of a rule, or a list with one for each gradient that it scales."""
-    if clip.rule.scope is VALUE:
+    rule, grads = clip.rule, clip.grads
+    if rule.scope is VALUE:
         return None
-    is_alone = clip.rule.relative_to is None  # else other processes would wait for the norms of its parameters
-    if not clip.rule.is_total and not clip.gradients.present and is_alone:
-        return [None] * len(clip.scaled) if isinstance(n, list) else 1.0
-    if isinstance(n, list) and len(n) != len(clip.scaled):
-        n = [n[i] for i in clip.scaled]
-    return coefficients(clip.gradients, clip.rule, n)
+    if _follows(rule.limit):
+        rule, n = rule.limit.settle(grads.backend, rule, n)
+    if rule.relative_to is not None:  # also without gradients: other processes wait for the norms of its parameters
+        return coefficients(grads, rule, n, of_parameters(grads, rule))
+    if rule.scope is not GLOBAL and not grads.present:
+        return [None] * len(n) if isinstance(n, list) else 1.0
+    return coefficients(grads, rule, n)
 
 
-def _by_place(plan: Plan, factors: list[Any]) -> list[Any]:
-    """The coefficients, lists with an entry for each leaf of the container."""
-    every = len(plan.held.leaves)
-    if len(factors) == 1 and not isinstance(factors[0], list):
-        return factors
-    pairs = zip(plan.clips, factors, strict=True)
-    return [plan.held.spread(c.scaled, f) if isinstance(f, list) and len(f) != every else f for c, f in pairs]
-
-
-def _scaled(plan: Plan, factors: list[Any], into: Into) -> list[Any]:
+def _scaled(clips: list[Clip], mine: Gradients, factors: list[Any], into: Into) -> list[Any]:
     """The gradients of each rule, clipped."""
-    if len(plan.clips) == 1 and plan.clips[0].gradients is plan.held:
-        return _carried(plan.clips[0].gradients, plan.clips[0].rule, factors[0], into)
-    new = list(plan.held.leaves)
-    for clip, factor in zip(plan.clips, factors, strict=True):
-        if clip.gradients.present:
-            for i, x in zip(clip.scaled, _carried(clip.gradients, clip.rule, factor, into), strict=True):
-                new[i] = x
+    if len(clips) == 1 and clips[0].grads is mine:
+        return _products(mine, clips[0].rule, factors[0], into)
+    new = list(mine.leaves)
+    for clip, factor in zip(clips, factors, strict=True):
+        if clip.grads.present:
+            clipped = _products(clip.grads, clip.rule, factor, into)
+            for i in clip.selected.scaled:
+                new[i] = clipped[i]
     return new
 
 
-def _zeroed(clip: Clip, n: Any, factors: Any, new: list[Any], into: Into) -> Any:
-    """Put zeros into ``new`` for the gradients of this rule whose norm is not finite; returns the coefficients."""
-    backend = clip.gradients.backend
-    if backend is None or not clip.gradients.present:
-        return factors
-    if not isinstance(n, list):
-        return _selected(backend, new, clip.scaled, n, factors, into)
-    n = n if len(n) == len(clip.scaled) else [n[i] for i in clip.scaled]
-    of_each = zip(clip.scaled, n, factors, strict=True)
-    return [factor if norm is None else _selected(backend, new, [i], norm, factor, into) for i, norm, factor in of_each]
-
-
-def _selected(backend: Backend, new: list[Any], places: Sequence[int], norm: Any, factor: Any, into: Into) -> Any:
-    """Put zeros at these places of ``new`` unless their norm is finite; returns the coefficient."""
-    if isinstance(norm, float) and norm < math.inf:
-        return factor
-    is_finite = None if isinstance(norm, float) else norm <= LARGEST[backend.dtype(norm)]
-    for i in places:
-        if new[i] is not None:
-            kept = scale.kept(backend, new[i], is_finite)
-            if into == "place":
-                backend.assign_(new[i], kept)
-            else:
-                new[i] = kept
-    if is_finite is None:
-        return 0.0
-    return backend.where(is_finite, backend.asarray(factor, backend.dtype(norm), norm), 0.0)
-
-
-def _carried(gradients: Gradients, rule: Rule, factors: Any, into: Into) -> list[Any]:
+def _products(grads: Gradients, rule: Rule, factors: Any, into: Into) -> list[Any]:
     """The gradients times their coefficients, or between the rule's bounds, with an entry for each leaf."""
-    backend, lane, leaves = gradients.backend, gradients.lane, gradients.leaves
+    backend, lane, leaves = grads.backend, grads.lane, grads.leaves
     assert backend is not None
     if rule.scope is EXAMPLE:
-        return [None if x is None else scale.summed(backend, x, factors) for x in leaves]
-    in_place = into == "place"
-    is_each = isinstance(factors, list)
-    if is_each or (in_place and not lane.dtype):  # in place a gradient that is listed twice is scaled once
-        places = gradients.unique() if in_place else [i for i, x in enumerate(leaves) if x is not None]
+        dtype = of_integers(backend, grads.present)
+        return [None if x is None else scale.summed(backend, x, factors, dtype) for x in leaves]
+    tensors, is_each = grads.present, isinstance(factors, list)
+    if is_each or (into == "place" and not lane.dtype):  # in place a gradient that is listed twice is scaled once
+        places = grads.unique() if into == "place" else [i for i, x in enumerate(leaves) if x is not None]
         tensors = [leaves[i] for i in places]
         factors = [factors[i] for i in places] if is_each else factors
+    if rule.scope is VALUE:
+        new = lane.clamp(tensors, _bound(backend, rule.lower, tensors), _bound(backend, rule.upper, tensors), into)
     else:
-        tensors = gradients.present
-    is_by_value = rule.scope is VALUE
-    new = lane.clamp(tensors, rule.lower, rule.upper, into) if is_by_value else lane.scale(tensors, factors, into)
-    return leaves if in_place else gradients.placed(new)
+        new = lane.scale(tensors, factors, into)
+    return leaves if into == "place" else grads.placed(new)
+
+
+def _bound(backend: Backend, bound: Any, tensors: Sequence[Any]) -> Any:
+    """A bound as a float, or as a tensor of the gradients' framework in its own dtype."""
+    owner = None if isinstance(bound, float) else find(bound)
+    return bound if owner is None or owner is backend else backend.asarray(bound, owner.dtype(bound), tensors[0])

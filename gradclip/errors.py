@@ -21,6 +21,7 @@ __all__ = [
     "TensorTypeError",
     "UnknownNameError",
     "VersionError",
+    "counted",
     "message",
     "shown",
 ]
@@ -28,6 +29,15 @@ __all__ = [
 
 _SIMPLE = (int, float, complex, str, bytes, type(None))
 _FEW, _LONG = 10, 60  #: how many elements of a container and characters of a text a message shows
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "norm"), counted(1000, "step"), counted(0, "site")
+    ('1 norm', '1,000 steps', '0 sites')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def message(what: str, received: str = "", hint: str = "") -> str:
@@ -56,15 +66,24 @@ def shown(value: object) -> str:
     if kind.__module__.startswith("gradclip.") and kind.__name__ == "Rule":
         return repr(value)
     if isinstance(value, (list, tuple, dict, set)):
-        text = repr(value) if len(value) <= _FEW and all(isinstance(x, _SIMPLE) for x in value) else ""
+        parts = (*value, *value.values()) if isinstance(value, dict) else value
+        text = _repr(value) if len(value) <= _FEW and all(isinstance(x, _SIMPLE) for x in parts) else ""
         return text if 0 < len(text) <= _LONG else f"a {kind.__name__} of {len(value)}"
     if isinstance(value, _SIMPLE):
-        text = repr(value)
+        text = _repr(value) or "a number of more digits than Python prints"
         return text if len(text) <= _LONG else f"{text[:_LONG]}..."
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    if callable(value) and isinstance(name, str):
-        return f"the {'class' if isinstance(value, type) else 'function'} {name}"
+    names = [getattr(value, name, None) for name in ("__qualname__", "__name__")]
+    if callable(value) and (texts := [name for name in names if isinstance(name, str)]):
+        return f"the {'class' if isinstance(value, type) else 'function'} {texts[0]}"
     return f"an object of type {kind.__module__}.{kind.__qualname__}"
+
+
+def _repr(value: object) -> str:
+    """The repr; "" where there is none, as of an integer of 5,000 digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return ""
 
 
 class GradclipError(Exception):

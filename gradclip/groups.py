@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import fnmatch
 import functools
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.containers import DEEPEST
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients
 from gradclip.mistakes import check_rule, not_a_rule
+from gradclip.registry import find
 from gradclip.rule import Rule, Scope
 from gradclip.tracing import constant
 
-__all__ = ["Chosen", "Group", "Rules", "check_groups", "choose", "missing", "names_of"]
+__all__ = ["Clip", "Group", "Rules", "Selected", "Shards", "cannot_skip", "check_groups", "names_of", "select", "selected_by"]
 
 Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | None
 
+#: which processes hold other shards of the selected gradients; or a function of name and tensor that returns them, or None
+Shards = Mapping[Selection, Any] | Callable[[str, Any], Any] | None
+
 _KEY = re.compile(r"""\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")  # the keys in a place: "['dense'][0]"
+#: the escapes of ``repr``; not ``ast.literal_eval``, which fails at times in several threads of Python 3.11
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,9 @@ class Group:
     - an ``re.Pattern``, which must match the whole name;
     - a function of the name and the parameter, or the gradient if it has no parameter. It is not called if both are
       missing;
-    - a list or tuple of selections: it selects what any of them selects.
+    - a parameter, which selects the gradient that it holds, or a gradient itself;
+    - a parameter group of an optimizer of PyTorch or Paddle: ``muon.param_groups[0]``;
+    - a list or tuple of selections: it selects what any of them selects, so ``list(model.encoder.parameters())`` is one.
 
     The name joins the keys, attributes and indices of a gradient in its container by dots:
     ``"encoder.weight"`` in ``dict(model.named_parameters())``, ``"dense.kernel"`` in ``{"dense": {"kernel": ...}}``, ``"0"`` in
@@ -93,26 +101,49 @@ class Group:
 Rules = Rule | Group | Sequence[Group]  #: a clip: one rule for all gradients, a group, or several groups
 
 
-def _check_selection(name: str, given: Any) -> None:
+def _check_selection(name: str, given: Any, depth: int = 0) -> None:
+    if isinstance(given, Mapping) and "params" in given:
+        given = given["params"]
     if isinstance(given, (list, tuple)):
+        if depth > DEEPEST:
+            what = f"A selection contains itself, or lists in more than {DEEPEST} levels."
+            raise ArgumentTypeError(what, f"{name}={shown(given)}", "one list of patterns is enough.")
         for part in given:
             if part is None:
                 raise ArgumentTypeError("None is no part of a selection.", f"{name}={shown(given)}", "leave it out.")
-            _check_selection(name, part)
+            _check_selection(name, part, depth + 1)
     elif not (given is None or _is_selection(given)):
-        hint = "a pattern for names, an re.compile(...), a function of name and tensor, or a list of these."
+        hint = "a pattern for names, an re.compile(...), a function of name and tensor, a parameter, or a list of these."
         raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={shown(given)}", hint)
 
 
 def _is_selection(given: Any) -> bool:
     if isinstance(given, re.Pattern):
         return isinstance(given.pattern, str)
-    return isinstance(given, str) or (callable(given) and not isinstance(given, type))
+    if isinstance(given, (str, _Chosen)) or find(given) is not None:
+        return True
+    return callable(given) and not isinstance(given, type)
+
+
+class _Chosen:
+    """A tensor in a selection: it equals only itself, and has a hash, which a tensor of JAX has not."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def __repr__(self) -> str:
+        return shown(self.tensor)
 
 
 def _frozen(selection: Any) -> Any:
-    """The selection with tuples for lists: a static argument of ``jax.jit`` must be hashable."""
-    return tuple(map(_frozen, selection)) if isinstance(selection, (list, tuple)) else selection
+    """The selection with tuples for lists, and tensors as they are themselves: a static argument of ``jax.jit`` has a hash."""
+    if isinstance(selection, Mapping):
+        return _frozen(selection["params"])
+    if isinstance(selection, (list, tuple)):
+        return tuple(map(_frozen, selection))
+    return selection if selection is None or find(selection) is None else _Chosen(selection)
 
 
 def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ...]:
@@ -134,50 +165,81 @@ def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ..
     return groups
 
 
+_IN_LOOP = "skip in your loop: result = gradclip.clip_(grads, rule), and no step if result.skip."
+
+
+def cannot_skip(rule: Rule, what: str, hint: str = _IN_LOOP) -> ArgumentError:
+    """The error for a rule that skips steps, where no step can be skipped."""
+    received = f"rule={rule}, skip_above={rule.skip_above!r}, if_nonfinite={rule.if_nonfinite!r}"
+    return ArgumentError(what, received, hint)
+
+
 # ---- which gradients -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The gradients of several groups, by their places in the container."""
+@dataclass(slots=True)
+class Selected:
+    """A rule of a call, with its gradients by their places in the container."""
 
-    scaled: list[list[int]]  #: for each group; no place is in two of these lists
-    counted: list[list[int]]
-    unmatched: list[str]  #: patterns that match no name
-    names: list[str]  #: names of all gradients; empty if no selection needs them
+    rule: Rule
+    scaled: Sequence[int]  #: no place is in two such lists of a call
+    counted: Sequence[int]
 
 
-def choose(opened: Gradients, groups: Sequence[Group]) -> Chosen:
-    """What each group scales and counts; one matching name selects a gradient that is listed twice.
+@dataclass(slots=True)
+class Clip:
+    """A rule with the gradients that it scales."""
+
+    rule: Rule
+    selected: Selected
+    grads: Gradients  #: with gaps in the place of the others
+
+
+def select(grads: Gradients, rules: Rules, *, keeps_shape: bool = False) -> tuple[list[Selected], ArgumentError | None]:
+    """What each rule scales and counts; one matching name selects a gradient that is listed twice.
+
+    Returns:
+        The rules, and the error for a pattern that matches no name: another process may have the match.
 
     Raises:
         ValueError: for a gradient that two groups would scale.
     """
-    found = _Found(opened)
+    if isinstance(rules, Rule):
+        check_rule(rules, keeps_shape=keeps_shape)
+        every = range(len(grads.leaves))
+        return [Selected(rules, every, every)], None
+    groups, found = check_groups(rules, keeps_shape=keeps_shape), _Found(grads)
     of_each = [None if group.scaled is None else found.places(group.scaled) for group in groups]
     taken = set().union(*(places for places in of_each if places is not None))
-    rest = [i for i in range(len(opened.leaves)) if i not in taken]
+    rest = [i for i in range(len(grads.leaves)) if i not in taken]
     scaled = [rest if places is None else places for places in of_each]
     counted = [places if g.counted is None else found.places(g.counted) for g, places in zip(groups, scaled, strict=True)]
     if sum(map(len, scaled)) > len(set().union(*scaled)):
         raise _in_two_groups(scaled, found.names())
-    return Chosen(scaled, counted, list(dict.fromkeys(found.unmatched)), found.names() if found.unmatched else [])
+    selected = [Selected(group.rule, *places) for group, *places in zip(groups, scaled, counted, strict=True)]
+    return selected, _missing(found.unmatched[0], found.names()) if found.unmatched and grads.leaves else None
 
 
-def names_of(opened: Gradients) -> list[str]:
+def names_of(grads: Gradients) -> list[str]:
     """The name of each leaf, for the patterns of groups."""
-    return _Found(opened).names()
+    return _Found(grads).names()
 
 
-def missing(chosen: Chosen) -> ArgumentError:
-    """The error for a pattern that matches no name."""
-    pattern, names = chosen.unmatched[0], chosen.names
+def selected_by(grads: Gradients, selection: Any, name: str) -> list[int]:
+    """The places that one selection selects; ``name`` is the argument's. A pattern may match none."""
+    _check_selection(name, selection)
+    return list(range(len(grads.leaves))) if selection is None else _Found(grads).places(_frozen(selection))
+
+
+def _missing(pattern: str | int, names: list[str]) -> ArgumentError:
+    """The error for a pattern that matches no name, or for a number of tensors that are not there."""
+    if isinstance(pattern, int):
+        what, hint = "None of the selected tensors is in this call.", "pass the parameters to the call, or select by name."
+        return ArgumentError(what, f"{pattern} selected, {len(names)} gradients", hint)
     close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
     among = ", ".join(map(repr, close or names[:3])) + (", ..." if len(names) > 3 else ".")
     hint = f"there {'is 1 name' if len(names) == 1 else f'are {len(names)} names'}: {among}"
-    if not names:
-        hint = "there are no gradients."
-    elif pattern in names:
+    if pattern in names:
         hint = "[ begins a set of characters in a pattern; write [[] for the character itself."
     elif all(name.isdecimal() for name in names):
         hint = f"these have numbers, '0' to '{len(names) - 1}', for names; pass a dict: dict(model.named_parameters())."
@@ -187,18 +249,18 @@ def missing(chosen: Chosen) -> ArgumentError:
 class _Found:
     """Looks up selections in one container; it makes the names when a selection first needs them."""
 
-    def __init__(self, opened: Gradients) -> None:
-        self.opened = opened
-        self.unmatched: list[str] = []
+    def __init__(self, grads: Gradients) -> None:
+        self.grads = grads
+        self.unmatched: list[str | int] = []  # patterns, and how many tensors are none of these
         self._firsts: list[int] | None = None
         self._names: list[str] | None = None
         self._own: list[str] = []  # the parameters' own names, if they differ
 
     def names(self) -> list[str]:
         if self._names is None:
-            names, owners = _joined(self.opened.places()), self.opened.owners
-            own = list(map(_own_name, owners)) if any(owner is not None for owner in owners) else [""] * len(names)
-            if self.opened.is_named:
+            names, params = _joined(self.grads.places()), self.grads.params
+            own = list(map(_own_name, params)) if any(param is not None for param in params) else [""] * len(names)
+            if self.grads.container.names_params:
                 self._names = [mine or name for mine, name in zip(own, names, strict=True)]
             else:
                 self._names, self._own = names, own if any(own) else []
@@ -207,25 +269,38 @@ class _Found:
     def places(self, selection: Any) -> list[int]:
         """The places that a selection selects, with every other place of the same gradients."""
         if self._firsts is None:
-            self._firsts = self.opened.firsts()
+            self._firsts = self.grads.firsts()
         firsts = self._firsts
         chosen = {firsts[i] for i in self._selected(selection)}
         return [i for i, first in enumerate(firsts) if first in chosen]
 
     def _selected(self, selection: Any) -> Collection[int]:
         if isinstance(selection, (list, tuple)):
-            return {i for part in selection for i in self._selected(part)}
+            chosen = [part for part in selection if isinstance(part, _Chosen)]
+            found = {i for part in selection if not isinstance(part, _Chosen) for i in self._selected(part)}
+            return found | self._chosen(chosen)
+        if isinstance(selection, _Chosen):
+            return self._chosen([selection])
         names = self.names()
         if not isinstance(selection, (str, re.Pattern)):
-            given = enumerate(zip(self.opened.leaves, self.opened.owners, strict=True))
-            tensors = {i: x if owner is None else owner for i, (x, owner) in given}
+            given = enumerate(zip(self.grads.leaves, self.grads.params, strict=True))
+            tensors = {i: x if param is None else param for i, (x, param) in given}
             return [i for i, x in tensors.items() if x is not None and selection(names[i], x)]
         text, flags = (selection, None) if isinstance(selection, str) else (selection.pattern, selection.flags)
-        found = _matching(text, flags, names)
+        matches = _matching(text, flags, names)
         if self._own:
-            found += [i for i in _matching(text, flags, self._own) if self._own[i]]
-        if not found:
+            matches += [i for i in _matching(text, flags, self._own) if self._own[i]]
+        if not matches:
             self.unmatched.append(text)
+        return matches
+
+    def _chosen(self, selected: Sequence[_Chosen]) -> set[int]:
+        """The places of tensors, as parameters or as gradients."""
+        ids = {id(one.tensor) for one in selected}
+        pairs = enumerate(zip(self.grads.leaves, self.grads.params, strict=True))
+        found = {i for i, (x, param) in pairs if id(x) in ids or id(param) in ids}
+        if selected and not found:
+            self.unmatched.append(len(selected))
         return found
 
 
@@ -254,7 +329,12 @@ def _dotted_names(places: tuple[str, ...]) -> tuple[str, ...]:
 
 def _dotted(key: re.Match[str]) -> str:
     text = key[1]
-    return "." + (str(ast.literal_eval(text)) if text[:1] in ("'", '"') else text)
+    return "." + (_ESCAPE.sub(_unescaped, text[1:-1]) if text[:1] in ("'", '"') else text)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1] or escape[2] or escape[3]
+    return chr(int(code, 16)) if code else {"n": "\n", "r": "\r", "t": "\t"}.get(escape[4], escape[4])
 
 
 def _own_name(owner: Any) -> str:

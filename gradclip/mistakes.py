@@ -6,12 +6,24 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from gradclip import dialects
 from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError, NotWritableError, TensorTypeError, shown
 from gradclip.rule import EXAMPLE, Rule
 from gradclip.spelling import same
 
-__all__ = ["advice", "check_rule", "is_keras_variable", "keras_variable", "not_a_rule", "refuse_states"]
+__all__ = [
+    "advice",
+    "check_rule",
+    "clips_already",
+    "has_no_length",
+    "is_keras_variable",
+    "keras_variable",
+    "not_a_rule",
+    "not_an_optimizer",
+    "refuse_states",
+    "symbolic",
+]
 
 _KERAS = "A Keras variable is a weight, not a gradient."
 _KERAS_HINT = (
@@ -38,6 +50,34 @@ def is_keras_variable(kind: type) -> bool:
 def keras_variable(x: object) -> TensorTypeError:
     """The error for a variable of Keras in the place of a gradient."""
     return TensorTypeError(_KERAS, f"a variable named {getattr(x, 'name', None)!r}", _KERAS_HINT)
+
+
+def has_no_length(kind: type) -> bool:
+    """Whether a type stands for values that do not exist yet. Each iteration over it fails."""
+    return _is_proxy(kind) or _is_keras_tensor(kind)
+
+
+def _is_proxy(kind: type) -> bool:
+    """Whether a type is torch.fx's stand-in for any value. It has every attribute."""
+    return any(base.__module__ == "torch.fx.proxy" and base.__name__ == "Proxy" for base in kind.__mro__)
+
+
+def _is_keras_tensor(kind: type) -> bool:
+    return any(base.__module__.partition(".")[0] == "keras" and base.__name__ == "KerasTensor" for base in kind.__mro__)
+
+
+def symbolic(x: object) -> TensorTypeError | None:
+    """The error for an object that stands for values that do not exist yet; None for any other."""
+    kind = type(x)
+    if _is_keras_tensor(kind):
+        what = "A KerasTensor has no values: it describes the input or output of a layer, and has no gradient."
+        hint = f"{_KERAS_HINT} In a model, gradclip.backends.keras.clipped(optimizer, rule) clips them."
+        return TensorTypeError(what, f"a {kind.__name__}, shape={getattr(x, 'shape', None)}", hint)
+    if _is_proxy(kind):
+        what = "torch.fx.symbolic_trace records only names: its values have neither a dtype nor a length."
+        hint = "torch.export.export, torch.compile and make_fx trace a clip; torch.fx.wrap records a function as one call."
+        return TensorTypeError(what, f"a {kind.__module__}.{kind.__name__}", hint)
+    return None
 
 
 # ---- in the place of gradients -------------------------------------------------------------------------------------------
@@ -156,13 +196,13 @@ def _function_name(x: object) -> str:
     return shown(x) if hasattr(x, "__qualname__") else f"a {kind.__module__}.{kind.__qualname__}"
 
 
-def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: Sequence[Any]) -> None:
+def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], params: Sequence[Any]) -> None:
     """Refuse to write to weights, to an optimizer's state or to a loss, as far as gradclip can recognise them.
 
     Args:
         backend: of the tensors.
         tree: the container that the caller gave.
-        present, owners: the gradients and their owners, as in :class:`gradclip.gradients.Gradients`.
+        present, params: the gradients and their parameters, as in :class:`gradclip.gradients.Gradients`.
 
     Raises:
         TypeError, ValueError, RuntimeError: one exception that is all three.
@@ -174,39 +214,18 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], owners: S
         if hasattr(tree, "_metadata"):  # torch's Module.state_dict has it; its tensors share the weights' memory
             hint = "pass model.parameters(), or dict(model.named_parameters())."
             raise NotWritableError("A state_dict holds weights, not gradients.", f"a {type(tree).__name__}", hint)
-        if any(x is None for x in owners) and any(x is not None for x in owners):
+        if any(x is None for x in params) and any(x is not None for x in params):
             hint = "pass only the parameters, and other gradients in a separate call."
             raise NotWritableError("Among parameters, any other tensor is a buffer.", f"a {type(tree).__name__} of both", hint)
-    if len(present) != 1 or len(owners) != 1 or owners[0] is not None or backend.shape(present[0]) != ():
+    if len(present) != 1 or len(params) != 1 or params[0] is not None or backend.shape(present[0]) != ():
         return
-    if backend.can_look(present[0]) and getattr(present[0], "is_leaf", True) is False:
+    if backend.can_read(present[0]) and getattr(present[0], "is_leaf", True) is False:
         hint = "call loss.backward(), and pass model.parameters()."
         raise NotWritableError("A loss is no gradient.", "a tensor without axes that operations have made", hint)
 
 
 # ---- in the place of a rule ----------------------------------------------------------------------------------------------
 
-#: each rule -> the arguments of an example
-_RULES = {
-    "torch.clip_grad_norm": "max_norm=1.0",
-    "torch.clip_grad_value": "clip_value=1.0",
-    "tensorflow.clip_by_norm": "clip_norm=1.0",
-    "tensorflow.clip_by_global_norm": "clip_norm=1.0",
-    "tensorflow.clip_by_value": "clip_value_min=-1.0, clip_value_max=1.0",
-    "paddle.clip_grad_by_norm": "clip_norm=1.0",
-    "paddle.clip_grad_by_global_norm": "clip_norm=1.0",
-    "paddle.clip_grad_by_value": "max=1.0",
-    "paddle.clip_grad_norm": "max_norm=1.0",
-    "paddle.clip_grad_value": "clip_value=1.0",
-    "optax.clip_by_global_norm": "max_norm=1.0",
-    "optax.clip": "max_delta=1.0",
-    "optax.clip_by_block_rms": "threshold=1.0",
-    "optax.adaptive_grad_clip": "clipping=0.01",
-    "optax.per_example_global_norm_clip": "l2_norm_clip=1.0",
-    "keras.clipnorm": "clipnorm=1.0",
-    "keras.global_clipnorm": "global_clipnorm=1.0",
-    "keras.clipvalue": "clipvalue=1.0",
-}
 _EXAMPLE = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
 
 
@@ -227,12 +246,37 @@ def not_a_rule(given: object, what: str = "rule must be a gradclip.Rule.") -> Ar
         hint = f"name the rule of the limit: {_EXAMPLE.replace('1.0', str(given))}."
     elif isinstance(given, ModuleType) and given.__name__.startswith("gradclip.dialects."):
         received, hint = f"rule={given.__name__}", f"call one of its functions: {', '.join(given.__all__)}."
+    elif isinstance(given, Mapping) and given and all(isinstance(x, Rule) for x in given.values()):
+        hint = "a group has its own rule: [Group(rule, name) for name, rule in rules.items()]."
     elif isinstance(own := getattr(given, "rule", None), Rule):
         hint = f"pass the rule itself: {own!r}."
     elif native := _native(given):
         hint = f"{'call it' if _is_of_dialect(given) else 'the rule that does the same'}: {native}."
     else:
         hint = f"a dialect's function returns one: {_EXAMPLE}. gradclip.Group(rule, 'encoder.*') is for some gradients."
+    return ArgumentTypeError(what, received, hint)
+
+
+def clips_already(received: str, hint: str = "clip it once, by groups if there are several rules.") -> ArgumentError:
+    """The error for an optimizer that has a clip."""
+    return ArgumentError("This optimizer clips already.", received, hint)
+
+
+def not_an_optimizer(given: object) -> ArgumentTypeError:
+    """The error for something else in the place of an optimizer, with the line to write."""
+    received = f"optimizer={shown(given)}"
+    first = given[0] if isinstance(given, (list, tuple)) and given else given
+    if isinstance(first, Rule) or type(first).__module__ == "gradclip.groups":
+        received = f"optimizer={first}" if isinstance(first, Rule) else "optimizer=a gradclip.Group"
+        return ArgumentTypeError("The optimizer comes first.", received, "gradclip.clipped(optimizer, rule).")
+    if isinstance(given, str):
+        what, hint = "A name is no optimizer.", f"gradclip.clipped(keras.optimizers.get({given!r}), rule)."
+    elif isinstance(given, type) or (callable(given) and not hasattr(given, "parameters")):
+        what, name = "This is no optimizer: it makes one.", getattr(given, "__name__", type(given).__name__)
+        hint = f"call it: gradclip.clipped({name}(...), rule)."
+    else:
+        what = "An optimizer of PyTorch, Keras, Paddle or optax is needed."
+        hint = "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule); gradclip.clip clips gradients."
     return ArgumentTypeError(what, received, hint)
 
 
@@ -244,8 +288,11 @@ def _native(given: object) -> str:
     """The call that makes a rule, for a dialect's function or for a framework's own clip; "" for anything else."""
     name = given if isinstance(given, str) else _qualified(given)
     root, _, rest = name.removeprefix("gradclip.").removeprefix("dialects.").removeprefix("dropins.").partition(".")
-    rule = same(f"{root}.{rest.rpartition('.')[2]}", _RULES)
-    return f"gradclip.dialects.{rule}({_RULES[rule]})" if rule else ""
+    rule = same(f"{root}.{rest.rpartition('.')[2]}", dialects.FUNCTIONS)
+    if rule is None:
+        return ""
+    *lower, upper = dialects.required(dialects.FUNCTIONS[rule])
+    return f"gradclip.dialects.{rule}({', '.join([*(f'{name}=-1.0' for name in lower), f'{upper}=1.0'])})"
 
 
 def _qualified(given: object) -> str:

@@ -11,18 +11,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
-from gradclip.dtypes import COMPLEX, FLOATS, LARGEST, WIDE, promote
+from gradclip.dtypes import COMPLEX, FLOATS, WIDE, promote
 from gradclip.errors import ArgumentError, DTypeError, ShapeError
+from gradclip.ranges import has_room, scale
 from gradclip.rule import Rule
 
-__all__ = ["EmptyNormError", "axes_of", "check_dtypes", "combine", "mean", "norm", "per_example", "total", "wide_real"]
-
-#: dtype -> (least, most, divisor below, divisor above): a sum of up to 2**30 squares is exact enough where the largest
-#: magnitude lies between the first two; a tensor outside is divided by a power of two, which rounds nothing
-_SAFE = {
-    "float32": (2.0**-40, 2.0**48, 2.0**-90, 2.0**96),
-    "float64": (2.0**-450, 2.0**480, 2.0**-700, 2.0**800),
-}
+__all__ = [
+    "EmptyNormError",
+    "axes_of",
+    "check_dtypes",
+    "combine",
+    "mean",
+    "norm",
+    "of_integers",
+    "per_example",
+    "total",
+    "wide_real",
+]
 
 
 class EmptyNormError(ArgumentError, RuntimeError):
@@ -47,10 +52,10 @@ def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None
     A sparse ``x`` counts each of its rows once.
     """
     values, _ = backend.rows(x)
-    is_exact = math.isinf(order) or order == 0  # no arithmetic that a wider dtype would improve
+    is_exact = abs(order) == math.inf or order == 0  # no arithmetic that a wider dtype would improve
     widened = values if is_exact else _widened(backend, values, wide)
-    remainder, scale = _scaled_norm(backend, widened, order, axes, backend.dtype(values))
-    n = remainder if scale is None else remainder * scale
+    remainder, divisor = _scaled_norm(backend, widened, order, axes, backend.dtype(values))
+    n = remainder if divisor is None else remainder * divisor
     if is_exact and wide:
         n = backend.cast(n, promote([wide, wide_real(backend, values)]))
     return n * 0 if _leaves_out_zeros(backend, x, values, order) else n
@@ -124,7 +129,7 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
     if axes == ():
         return magnitude, None  # axes=() is each element separately; a framework may read it as all axes
     is_empty = 0 in _shape(backend, x)
-    if is_empty and (math.isinf(order) or order < 0):
+    if is_empty and (abs(order) == math.inf or order < 0):
         what = "The norm of an empty gradient is not defined for an infinite or negative order."
         hint = "leave out empty gradients, or use a finite order."
         raise backend.error(EmptyNormError(what, f"norm_type={order}, shape={_shape(backend, x)}", hint))
@@ -134,30 +139,13 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
         return -backend.max(-magnitude, axes), None
     if order == 0:
         return backend.sum(1 - backend.cast(magnitude <= 0, wide_real(backend, x)), axes), None
-    if is_empty or order != order or (0 < order <= 2 and _has_room(source, wide_real(backend, x))):
+    if is_empty or order != order or (0 < order <= 2 and has_room(source, wide_real(backend, x))):
         return _power_norm(backend, magnitude, order, axes), None
     constant = backend.detach(magnitude)
     # the magnitude whose power is largest
     extreme = backend.max(constant, axes) if order > 0 else -backend.max(-constant, axes)
-    scale = _scale(backend, extreme, order, wide_real(backend, x))
-    return _power_norm(backend, magnitude / scale, order, axes), scale
-
-
-def _has_room(source: str, dtype: str) -> bool:
-    """Whether no square of a number of one dtype overflows or vanishes in another."""
-    return source == "float16" or (dtype == "float64" and source not in ("float64", "complex128"))
-
-
-def _scale(backend: Backend, extreme: Tensor, order: float, dtype: str) -> Tensor:
-    """The divisor with which powers neither overflow nor vanish; 1 if the largest magnitude is 0 or not finite."""
-    if order == 2:
-        least, most, below, above = _SAFE[dtype]
-        small, large = extreme < backend.constant(least, extreme), extreme > backend.constant(most, extreme)
-        return backend.where(large, above, backend.where(small, below, backend.cast(extreme * 0 + 1, dtype)))
-    finite = backend.where(extreme <= backend.constant(LARGEST[dtype], extreme), extreme, 1.0)
-    if abs(order) <= 32:  # XLA multiplies by the inverse, which must not be subnormal; at most 4 ** 32 is left, which is finite
-        finite = backend.clip(finite, None, 2.0 ** (126 if dtype == "float32" else 1022))
-    return backend.where(finite > 0, finite, 1.0)
+    divisor = scale(backend, extreme, order, wide_real(backend, x))
+    return _power_norm(backend, magnitude / divisor, order, axes), divisor
 
 
 def _power_norm(backend: Backend, magnitude: Tensor, order: float, axes: tuple[int, ...] | None) -> Tensor:
@@ -192,9 +180,17 @@ def mean(backend: Backend, x: Tensor, n: Any, rule: Rule) -> Any:
 
 
 def per_example(backend: Backend, x: Tensor, order: float, wide: str) -> Tensor:
-    """The norm of each example along the first axis, as a vector."""
+    """The norm of each example along the first axis, as a vector; ``x`` may be of integers."""
+    if backend.dtype(x) not in WIDE:
+        x = backend.cast(x, WIDE[wide])
     rank = len(_shape(backend, x))
     return norm(backend, x, order, tuple(range(1, rank)), wide)[(slice(None), *[0] * (rank - 1))]
+
+
+def of_integers(backend: Backend, tensors: Sequence[Tensor]) -> str:
+    """The dtype that integers take beside these tensors: their widest floating one, or float32."""
+    floats = [dtype for dtype in map(backend.dtype, tensors) if dtype in WIDE]
+    return promote(floats) if floats else "float32"
 
 
 def axes_of(backend: Backend, x: Tensor, rule: Rule, name: str = "") -> tuple[int, ...] | None:
@@ -205,11 +201,11 @@ def axes_of(backend: Backend, x: Tensor, rule: Rule, name: str = "") -> tuple[in
     shape = backend.shape(x)
     if shape is None and rule.unit_axes and rule.axes is None:
         what = "A gradient of unknown rank needs axis= for its units."
-        raise backend.error(ShapeError(what, f"shape=None{name}", "pass axis= to adaptive_grad_clip."))
+        raise backend.error(ShapeError(what, f"shape=None{name}", f"pass axis= to {rule.name}."))
     if shape is None:
         return rule.axes
     if rule.unit_axes and rule.axes is None:
-        return _unit_axes(backend, shape, name)
+        return _unit_axes(backend, rule, shape, name)
     if rule.axes is None:
         return tuple(range(len(shape)))
     axes = tuple(axis + len(shape) if axis < 0 else axis for axis in rule.axes)
@@ -222,7 +218,7 @@ def axes_of(backend: Backend, x: Tensor, rule: Rule, name: str = "") -> tuple[in
     return axes
 
 
-def _unit_axes(backend: Backend, shape: tuple[int | None, ...], name: str) -> tuple[int, ...]:
+def _unit_axes(backend: Backend, rule: Rule, shape: tuple[int | None, ...], name: str) -> tuple[int, ...]:
     """optax's units: a whole vector, a column of a matrix, an output channel of a convolution.
 
     Source: optax 0.2.8, transforms/_clipping.py, unitwise_norm.
@@ -232,5 +228,5 @@ def _unit_axes(backend: Backend, shape: tuple[int | None, ...], name: str) -> tu
         return tuple(range(rank))
     if rank > 5:
         what = "A gradient of more than five dimensions needs axis= for its units."
-        raise backend.error(ShapeError(what, f"shape={shape}{name}", "pass axis= to adaptive_grad_clip."))
+        raise backend.error(ShapeError(what, f"shape={shape}{name}", f"pass axis= to {rule.name}."))
     return (0,) if rank <= 3 else tuple(range(rank - 1))

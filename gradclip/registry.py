@@ -14,19 +14,22 @@ from importlib import util
 from typing import Any
 
 from gradclip.backend import Backend, number
+from gradclip.dtypes import LARGEST, is_real
 from gradclip.errors import TensorTypeError, VersionError, shown
 from gradclip.tracing import constant
 
 __all__ = [
     "GROUP",
+    "as_float",
     "find",
     "get",
     "home",
     "installed",
     "loaded",
-    "looked_at",
     "of_type",
     "register",
+    "resolve",
+    "widened",
 ]
 
 GROUP = "gradclip.backends"
@@ -45,7 +48,7 @@ _SOURCES: dict[str, str | Callable[[], Backend]] = {
 _backends: dict[str | Callable[[], Backend], Backend] = {}  # by source: one for all modules of a framework's types
 _by_type: dict[type, int] = {}  # place in _numbered, or -1
 _numbered: list[Backend] = []
-_too_old: set[str] = set()  # modules of frameworks below their floor, which are not asked again
+_too_old: set[str] = set()  # modules of frameworks below their minimum, which are not asked again
 _entry_points_read = False
 
 
@@ -93,16 +96,16 @@ def get(module: str) -> Backend:
     source = _sources()[module]
     backend = _backends.get(source)
     if backend is None:
-        made: Backend = (_resolve(source) if isinstance(source, str) else source)()
-        if made.whole and made.as_a_whole is None:
-            made.as_a_whole = _resolve(made.whole)
+        made: Backend = (resolve(source) if isinstance(source, str) else source)()
+        for kind, path in made.whole.items():
+            kind.whole = staticmethod(resolve(path))
         if made.slot and made.as_slot is None:
-            made.as_slot = _resolve(made.slot)
+            made.as_slot = resolve(made.slot)
         backend = _backends.setdefault(source, made)  # another thread may have made one meanwhile
     return backend
 
 
-def _resolve(path: str) -> Any:
+def resolve(path: str) -> Any:
     """The object ``"package.module:name"``; this imports the module."""
     where, _, attribute = path.partition(":")
     return getattr(importlib.import_module(where), attribute)
@@ -145,14 +148,22 @@ def of_type(kind: type) -> Backend | None:
     return None if number < 0 else _numbered[number]
 
 
-def looked_at(x: Any) -> Any:
+def as_float(x: Any) -> Any:
     """A number as a float, and a tensor of one element too if reading it is free; anything else unchanged."""
     if isinstance(x, (int, float)):
         return float(x)
     backend = find(x)
-    if backend is None or any(length != 1 for length in backend.shape(x) or ()) or not backend.is_concrete([x]):
+    if backend is None or any(length != 1 for length in backend.shape(x) or ()) or not backend.reads_free([x]):
         return x
     return number(backend, x)
+
+
+def widened(x: Any) -> Any:
+    """A real tensor of another dtype than float32 and float64 as a float32, which half precision fits; else ``x`` itself."""
+    backend = find(x)
+    if backend is None or (dtype := backend.dtype(x)) in LARGEST or not is_real(dtype):
+        return x
+    return backend.cast(x, "float32")
 
 
 @constant

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
-from gradclip.dtypes import COMPLEX, WIDE, promote
+from gradclip.dtypes import norm_dtype
 from gradclip.gradients import Gradients
 from gradclip.lane import Lane
 from gradclip.reprs import numbers, tensors
 
 __all__ = ["ClipResult", "Found", "last", "public"]
+
+
+G = TypeVar("G", covariant=True)
 
 
 @dataclass(slots=True)
@@ -22,9 +25,20 @@ class Found:
     norm: Any
     coefficient: Any
     culprits: Sequence[str] = ()
+    skip: Any = False
+    zeroed: Any = 0
+    bounds: Any = ()  #: of rules by value: group -> lower, upper, and the places of its gradients
+    is_shared: bool = False  #: whether other processes may have the gradients that are missing here
+
+    @classmethod
+    def of(cls, grads: Any, norms: list[Any], factors: list[Any] | None, is_list: bool, *others: Any, **more: Any) -> Found:
+        """A result with one norm and one coefficient, or lists with one for each of several groups."""
+        if is_list:
+            return cls(grads, norms, factors, *others, **more)
+        return cls(grads, norms[0], None if factors is None else factors[0], *others, **more)
 
 
-class ClipResult:
+class ClipResult(Generic[G]):
     """The result of a clip.
 
     Attributes:
@@ -35,6 +49,11 @@ class ClipResult:
         culprits: the names of the gradients that are not finite, if one norm over all gradients is not finite and reading
             it is free: eagerly, on the host. Empty for gradients that are sharded over processes, and for a known
             norm.
+        skip: whether the rule skips this step (``skip_above``, ``if_nonfinite="skip"``): a bool if reading the norm is free,
+            else a 0-d tensor of one; for a list of groups whether any of them does. The gradients are clipped all the same, so
+            do not step with them.
+        zeroed: with ``if_nonfinite="zero"`` the number of examples, gradients or slices that are not finite and count as zeros
+            (1 for one norm over all gradients): an int if reading the norms is free, else a 0-d tensor; else 0.
 
     The norm and the coefficient are 0-d tensors of the gradients' framework (NumPy: scalars), of the widest dtype among the
     gradients and at least float32, on every device: ``float(result.norm)`` always works outside of a trace. For
@@ -52,16 +71,19 @@ class ClipResult:
     {'w': np.float64(0.2)}
     """
 
-    __slots__ = ("_coefficient", "_form", "_norm", "culprits", "grads", "is_list")
+    __slots__ = ("_bounds", "_coefficient", "_form", "_norm", "culprits", "grads", "is_list", "skip", "zeroed")
 
     def __init__(
         self,
-        grads: Any,
+        grads: G,
         norm: Any,
         coefficient: Any,
         form: _Form | None = None,
         is_list: bool = False,
         culprits: Sequence[str] = (),
+        skip: Any = False,
+        zeroed: Any = 0,
+        bounds: Any = (),
     ) -> None:
         self.grads = grads
         self._norm = norm
@@ -69,6 +91,9 @@ class ClipResult:
         self._form = form
         self.is_list = is_list
         self.culprits = culprits
+        self.skip = skip
+        self.zeroed = zeroed
+        self._bounds = bounds
 
     @property
     def norm(self) -> Any:
@@ -84,11 +109,16 @@ class ClipResult:
         return f"ClipResult(grads={tensors(self.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ClipResult, (self.grads, self.norm, self.coefficient, None, self.is_list, self.culprits)
+        others = self.is_list, self.culprits, self.skip, self.zeroed
+        return ClipResult, (self.grads, self.norm, self.coefficient, None, *others)
 
     def found(self) -> tuple[Any, Any]:
         """The norm and the coefficient, as floats if reading a value is free: for code that needs no tensors."""
         return self._norm, self._coefficient
+
+    def bounds(self) -> Any:
+        """The bounds of rules by value, for the monitor: group -> lower, upper, and the places of its gradients."""
+        return self._bounds
 
 
 @dataclass(slots=True)
@@ -117,36 +147,45 @@ class _Form:
         return made[0] if leaves[0] is found else rebuild(made)
 
 
-def public(opened: Gradients, found: Found, *, is_list: bool) -> ClipResult:
+def public(grads: Gradients, found: Found, *, is_list: bool) -> ClipResult[Any]:
     """The result for the user."""
-    norm, coefficient = _contained(opened, found.norm, is_list), _contained(opened, found.coefficient, is_list)
-    if opened.backend is None or norm is None:
-        return ClipResult(found.grads, norm, coefficient, None, is_list)
-    form = _Form(opened.lane, _dtype(opened), is_list)
-    if _is_looked_at(found.norm):
-        return ClipResult(found.grads, norm, coefficient, form, is_list, found.culprits)
-    return ClipResult(found.grads, form.of(norm), form.of(coefficient), None, is_list)
+    norm, coefficient = found.norm, found.coefficient
+    if isinstance(norm, list):
+        norm, coefficient = _contained(grads, norm, is_list), _contained(grads, coefficient, is_list)
+    if grads.backend is None or norm is None:
+        return ClipResult(found.grads, norm, coefficient, None, is_list, (), found.skip, found.zeroed, found.bounds)
+    form = _Form(grads.lane, _dtype(grads, found), is_list)
+    if type(found.norm) is float or _is_looked_at(found.norm):
+        return ClipResult(found.grads, norm, coefficient, form, is_list, found.culprits, found.skip, found.zeroed, found.bounds)
+    norm, coefficient = form.of(norm), form.of(coefficient)
+    return ClipResult(found.grads, norm, coefficient, None, is_list, (), found.skip, found.zeroed, found.bounds)
 
 
-def _contained(opened: Gradients, found: Any, is_list: bool) -> Any:
+def _contained(grads: Gradients, found: Any, is_list: bool) -> Any:
     """Lists with an entry for each leaf, as the container; it keeps no gradients."""
     if is_list and found is not None:
-        return [_contained(opened, x, False) for x in found]
+        return [_contained(grads, x, False) for x in found]
     if not isinstance(found, list):
         return found
-    return type(opened.tree)(zip(opened.owners, found, strict=True)) if opened.is_named else opened.rebuild(found)
+    return (
+        type(grads.container.tree)(zip(grads.params, found, strict=True))
+        if grads.container.names_params
+        else grads.container.rebuild(found)
+    )
 
 
-def last(opened: Gradients, found: Found, *, is_list: bool = False) -> ClipResult:
+def last(grads: Gradients, found: Found, *, is_list: bool = False) -> ClipResult[Any]:
     """A slot's last result: the norm and the coefficient, without gradients, which would stay in memory."""
-    return public(opened, Found(None, found.norm, found.coefficient, found.culprits), is_list=is_list)
+    return public(grads, replace(found, grads=None), is_list=is_list)
 
 
-def _dtype(opened: Gradients) -> str:
-    lane = opened.lane
-    dtype = lane.dtype if opened.present else "float32"
-    wide = WIDE.get(dtype or promote(list(map(lane.backend.dtype, opened.present))), "float32")
-    return COMPLEX.get(wide, wide)
+def _dtype(grads: Gradients, found: Found) -> str:
+    """The dtype of the norm, the same on every process that has the parameters."""
+    dtypes = set(grads.dtypes)
+    if grads.backend is not None and found.is_shared:
+        missing = (p for x, p in zip(grads.leaves, grads.params, strict=True) if x is None and p is not None)
+        dtypes |= set(map(grads.backend.dtype, missing))
+    return norm_dtype(list(dtypes))
 
 
 def _is_looked_at(norm: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,6 +21,8 @@ __all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "num
 _NOT_REAL = ("complex", "bool", "str", "<U", "|S", "time", "object")
 
 _PLAIN = (float, bool, str, tuple, type(None))  #: the types of a rule's fields that are not tensors
+_NORM_FOLLOWS = "give a number, or use a rule with one norm (torch.clip_grad_norm) or one for each gradient (keras.clipnorm)."
+_MEASURES = "clip by a norm, or measure one first: gradclip.norm(grads, dialects.torch.clip_grad_norm(math.inf))."
 _GRADIENTS_FIRST = "gradients are no limit: they come first in a call that clips, and a dialect's function takes none."
 
 
@@ -41,20 +44,22 @@ class Scope(enum.Enum):
 GLOBAL, TENSOR, AXES, EXAMPLE, VALUE = Scope  # in Python 3.11 to look up a member takes five times as long as a name
 
 
+class NoTransformationError(ArgumentTypeError, AttributeError):
+    """A rule in a chain of optax; an AttributeError, so that ``hasattr`` tells the truth."""
+
+
 # not frozen: that would take three times as long to make, at every step
 @dataclass(slots=True, kw_only=True, unsafe_hash=True, repr=False)
 class Rule:
-    r"""A complete description of a clip: ``gradclip.clip(grads, rule)``. Do not change a rule: use ``dataclasses.replace``.
+    """A complete description of a clip: ``gradclip.clip(grads, rule)``. Do not change a rule: use ``dataclasses.replace``.
 
     Rules come from a dialect (:mod:`gradclip.dialects`), which describes a framework's functions. The fields are all that
     differs between the frameworks' clips:
 
-    .. math:: g \mapsto g \cdot c, \qquad
-              c = \begin{cases} 1 & n + \mathrm{eps} \le L \\ L / \max(n + \mathrm{eps}, \mathrm{floor}) & \text{else}
-              \end{cases}
+    ``g * c, with c = 1 if n + eps <= L else L / max(n + eps, min_divisor)``
 
-    with the norm :math:`n` over ``scope`` and the limit :math:`L`. For :attr:`Scope.VALUE` it is
-    :math:`g \mapsto \max(\min(g, \mathrm{upper}), \mathrm{lower})`.
+    with the norm ``n`` over ``scope`` and the limit ``L``. For :attr:`Scope.VALUE` it is
+    ``max(min(g, upper), lower)``.
 
     >>> from gradclip.dialects import torch, tensorflow
     >>> torch.clip_grad_norm(max_norm=1.0).scope
@@ -71,7 +76,7 @@ class Rule:
     axes: tuple[int, ...] | None = None  #: for Scope.AXES: the axes to reduce; None for all
     unit_axes: bool = False  #: for Scope.AXES: choose the axes by the number of dimensions, as optax does
     eps: float = 0.0  #: added to the norm before the comparison and the division
-    floor: float = 0.0  #: the smallest divisor
+    min_divisor: float = 0.0  #: the smallest divisor
     mean: bool = False  #: the norm is a root mean square
     relative_to: float | None = None  #: the limit multiplies the parameter's norm, which counts as at least this
     nan_if_infinite: bool = False  #: an infinite norm makes every gradient NaN (else finite elements become 0)
@@ -79,25 +84,48 @@ class Rule:
     negative_is_zero: bool = False  #: a negative limit counts as 0 (else it is an error)
     lower: Any = -math.inf  #: of Scope.VALUE
     upper: Any = math.inf  #: of Scope.VALUE
+    stored_only: bool = False  #: bounds that exclude 0 clip the rows that a sparse gradient stores (else they are an error)
     error_if_nonfinite: bool = False  #: raise an error with the culprits' names if the norm is not finite
-    if_nonfinite: str = "propagate"  #: if the norm is not finite: "raise" is error_if_nonfinite, "zero" makes its gradients 0
+    if_nonfinite: str = "propagate"  #: if the norm is not finite: "raise" is error_if_nonfinite, "zero" makes its gradients 0,
+    #: and "skip" skips the step
+    skip_above: Any = None  #: a larger norm, or one that is not finite, skips the step: a number, a tensor or an Adaptive
 
     def __post_init__(self) -> None:
         if self.if_nonfinite != "propagate":
             self._check_if_nonfinite()
+        if self.skip_above is not None:
+            self._check_skip_above()
         if isinstance(self.limit, float) and not self.limit >= 0:
             self.check_limit(self.limit)
             self.limit = 0.0
 
     def _check_if_nonfinite(self) -> None:
-        if self.if_nonfinite not in ("raise", "zero"):
-            what = 'if_nonfinite must be "propagate", "raise" or "zero".'
+        if self.if_nonfinite not in ("raise", "zero", "skip"):
+            what = 'if_nonfinite must be "propagate", "raise", "zero" or "skip".'
             raise ArgumentError(what, f"if_nonfinite={self.if_nonfinite!r}")
         if self.if_nonfinite == "raise":
             self.error_if_nonfinite = True
-        elif self.scope is not GLOBAL and self.scope is not TENSOR:
-            what = 'if_nonfinite="zero" is for a rule with one norm over all gradients, or one for each.'
-            raise ArgumentError(what, f"rule={self.name}")
+        elif self.scope is VALUE:
+            what = f'if_nonfinite="{self.if_nonfinite}" is for a rule with a norm.'
+            raise ArgumentError(what, f"rule={self.name}", _MEASURES)
+        elif self.if_nonfinite == "skip":
+            self._check_skips()
+
+    def _check_skip_above(self) -> None:
+        self._check_skips()
+        self.skip_above = number_or_tensor("skip_above", self.skip_above, follows=True)
+        if isinstance(self.skip_above, float) and self.skip_above < 0:
+            raise ArgumentError("skip_above must not be negative.", f"skip_above={self.skip_above}")
+        if self.skip_above is self.limit and getattr(self.limit, "follows_the_run", False):
+            what = "One Adaptive cannot be both the limit and skip_above: it would count each norm twice."
+            raise ArgumentError(what, f"skip_above={self.skip_above!r}", "make another one.")
+
+    def _check_skips(self) -> None:
+        if self.scope is VALUE:
+            raise ArgumentError("A rule by value has no norm that could skip a step.", f"rule={self.name}", _MEASURES)
+        if self.scope is EXAMPLE:
+            hint = 'if_nonfinite="zero" leaves out such an example.'
+            raise ArgumentError("A rule per example skips no step.", f"rule={self.name}", hint)
 
     # Properties, and no constants that other modules import: Dynamo guards every name that it traced.
     @property
@@ -115,7 +143,20 @@ class Rule:
         """Whether it has only numbers and no axes: such a rule fits any dense gradient."""
         if self.scope is VALUE:
             return type(self.lower) is float and type(self.upper) is float
+        if self.skip_above is not None or self.if_nonfinite in ("zero", "skip"):
+            return False
         return type(self.limit) is float and (self.scope is GLOBAL or self.scope is TENSOR)
+
+    @property
+    def skips(self) -> bool:
+        """Whether a norm can skip the step."""
+        return self.skip_above is not None or self.if_nonfinite == "skip"
+
+    @property
+    def init(self) -> Any:
+        """Nothing: ``optax.chain(rule)`` asks for it, as if the rule were a transformation."""
+        hint = "gradclip.clipped(optax.adam(1e-3), rule); a link is gradclip.backends.jax.gradient_transformation(rule)."
+        raise NoTransformationError("A rule is no transformation of optax.", f"rule={self.name}", hint)
 
     def check_limit(self, value: float) -> None:
         """Refuse a limit that the rule does not allow."""
@@ -144,7 +185,7 @@ class Rule:
         return f"Rule({', '.join(shown)})"
 
 
-def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: bool = True) -> Any:
+def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: bool = True, follows: bool = False) -> Any:
     """A limit as a rule keeps it: a float, or the tensor that was given.
 
     Args:
@@ -152,13 +193,16 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
         value: a number or a tensor.
         text: whether to accept ``"1.0"``, as natives do that call ``float`` on their limit.
         one_element: whether a tensor must have one element.
+        follows: whether it may be a :class:`gradclip.Adaptive`: for a rule with one norm, or one for each gradient.
     """
     if isinstance(value, float) or (isinstance(value, int) and -(2**1023) < value < 2**1023):
         return _number(name, float(value))  # first: torch.compile cannot test a symbolic number later
-    if getattr(value, "follows_the_run", False):
+    if getattr(value, "follows_the_run", False) is True:
+        if not follows:
+            raise ArgumentTypeError(f"{name} cannot follow the run.", f"{name}={value!r}", _NORM_FOLLOWS)
         return value
     shape = getattr(value, "shape", None)
-    if shape is None or (type(value).__module__ == "numpy" and not tuple(shape)):
+    if shape is None or callable(shape) or (type(value).__module__ == "numpy" and not tuple(shape)):
         is_complex = "complex" in str(getattr(value, "dtype", ""))  # NumPy would drop the imaginary part
         try:
             if is_complex or (isinstance(value, (str, bytes)) and not text):
@@ -184,7 +228,16 @@ def _instead(value: object) -> str:
         return 'for no limit leave the clip out; float("inf") measures the norm and clips nothing.'
     if isinstance(value, Rule):
         return "give a number; gradclip.clip_(grads, rule) takes the rule."
+    if isinstance(value, Mapping) and value and all(map(_is_limit, value.values())):
+        return "a group has its own limit: [Group(rule(l), name) for name, l in limits.items()]."
+    if isinstance(value, (list, tuple)) and value and all(map(_is_limit, value)):
+        return "a group has its own limit: [Group(rule(l), str(i)) for i, l in enumerate(limits)]."
     return _GRADIENTS_FIRST if isinstance(value, (list, tuple, dict)) or callable(value) else ""
+
+
+def _is_limit(x: object) -> bool:
+    is_number = isinstance(x, (int, float)) or getattr(x, "shape", None) == ()  # else a gradient
+    return is_number or bool(getattr(x, "follows_the_run", False))
 
 
 def _number(name: str, value: float) -> float:

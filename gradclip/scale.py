@@ -6,9 +6,8 @@ from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import INTEGERS, WIDE, normal_factors
-from gradclip.registry import find
 
-__all__ = ["clamped", "kept", "product", "summed"]
+__all__ = ["clamped", "column", "fitted", "kept", "product", "summed"]
 
 
 def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
@@ -23,33 +22,50 @@ def product(backend: Backend, x: Tensor, coefficient: Any) -> Tensor:
 
 
 def clamped(backend: Backend, x: Tensor, lower: Any, upper: Any) -> Tensor:
-    """Each element between the bounds, which are floats or tensors that broadcast; a sparse result has each row once."""
-    values, rebuild = backend.rows(x)
-    return rebuild(backend.clip(values, _bound(backend, lower, values), _bound(backend, upper, values)))
+    """Each element between the bounds, which are floats or tensors that broadcast; a sparse result has each row once.
+
+    But with bounds for each stored row it has the rows that are stored.
+    """
+    stored = backend.stored(x) if backend.is_sparse(x) else None
+    if stored is None or not any(_has_rows(backend, bound, stored[0]) for bound in (lower, upper)):
+        stored = backend.rows(x)
+    values, rebuild = stored
+    return rebuild(backend.clip(values, fitted(backend, lower, values), fitted(backend, upper, values)))
 
 
-def _bound(backend: Backend, bound: Any, x: Tensor) -> Any:
+def _has_rows(backend: Backend, bound: Any, x: Tensor) -> bool:
+    """Whether a bound may differ along the first axis of ``x``."""
+    shape, rows = () if isinstance(bound, float) else backend.shape(bound), backend.shape(x)
+    return shape is None or rows is None or (len(shape) == len(rows) > 0 and shape[0] != 1)
+
+
+def fitted(backend: Backend, bound: Any, x: Tensor) -> Any:
     """A bound for :meth:`Backend.clip`: an integer for integers, because floats cannot represent most of them."""
     dtype = backend.dtype(x)
     if dtype not in INTEGERS:
         return bound if isinstance(bound, float) else backend.asarray(bound, WIDE[dtype], x)
     least, most = INTEGERS[dtype]
-    owner = None if isinstance(bound, float) else find(bound)
-    if owner is None:
+    if not backend.is_tensor(bound):
         return int(min(max(bound, least), most))
-    own = owner.dtype(bound)
+    own = backend.dtype(bound)
     bound = backend.asarray(bound, own, x)
     if own == dtype:
         return bound
     return backend.cast(backend.clip(bound, max(INTEGERS[own][0], least), min(INTEGERS[own][1], most)), dtype)
 
 
-def summed(backend: Backend, x: Tensor, factors: Tensor) -> Tensor:
-    """The sum over the examples of ``x``, each times its coefficient in a vector."""
-    factor = backend.asarray(factors, WIDE[backend.dtype(x)], x)  # on its device
-    factor = factor[(slice(None), *[None] * (len(backend.shape(x) or ()) - 1))]
-    total = backend.sum(backend.cast(x, WIDE[backend.dtype(x)]) * factor, (0,))
-    return backend.cast(total[0, ...], backend.dtype(x))
+def summed(backend: Backend, x: Tensor, factors: Tensor, of_integers: str) -> Tensor:
+    """The sum over the examples of ``x``, each times its coefficient in a vector; ``of_integers`` is the dtype for integers."""
+    dtype = backend.dtype(x)
+    dtype = dtype if dtype in WIDE else of_integers
+    factor = backend.asarray(column(backend, factors, x), WIDE[dtype], x)  # on its device
+    total = backend.sum(backend.cast(x, WIDE[dtype]) * factor, (0,))
+    return backend.cast(total[0, ...], dtype)
+
+
+def column(backend: Backend, each: Tensor, x: Tensor) -> Tensor:
+    """A vector with an entry for each example, in a shape that broadcasts to ``x``."""
+    return each[(slice(None), *[None] * (len(backend.shape(x) or ()) - 1))]
 
 
 def kept(backend: Backend, x: Tensor, condition: Tensor | None) -> Tensor:

@@ -19,12 +19,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["MARKED", "as_it_is", "constant"]
+__all__ = ["MARKED", "constant", "untraced"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
-#: every function that :func:`as_it_is` marks
+#: every function that :func:`untraced` marks
 MARKED: list[Callable[..., object]] = []
 
 
@@ -43,7 +43,7 @@ class _AsItIs:
         return False
 
 
-def as_it_is(function: F) -> F:
+def untraced(function: F) -> F:
     """Mark a function: AutoGraph and paddle.jit.to_static call it and do not rewrite it."""
     function.autograph_info__ = None  # type: ignore[attr-defined]
     function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 ALONE = ("all", "keras", "package", "site")  # each of these runs its own tests only
 
+READERS = frozenset({"code", "lint", "migrate"})  #: folders of tests that read sources and use no tensors: one run is enough
+
 hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("gradclip")
 
@@ -33,8 +35,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out tests of other runs; None leaves the choice to pytest."""
     run, parts = config.getoption("--backend"), collection_path.parts[len(TESTS.parts) :]
     owners = {owner for part in parts if (owner := _owner(part))}
-    if not owners and ("test_imports.py" in parts or ("migrate" in parts and collection_path.suffix == ".py")):
-        owners = {"numpy"}  # these tests read sources and use no tensors: one run is enough
+    if not owners and ("test_imports.py" in parts or (READERS & set(parts) and collection_path.suffix == ".py")):
+        owners = {"numpy"}
     if run in ALONE and collection_path.suffix == ".py":
         return run not in owners or None
     return bool(owners - {run}) or None

@@ -12,6 +12,8 @@ ALL: dict[str, Callable[[], Any]] = {
     "autoclip": lambda: limits.autoclip(30, warmup=5),
     "zclip": lambda: limits.zclip(warmup=8),
     "log_norm": lambda: limits.log_norm(warmup=8),
+    "deviations": lambda: limits.deviations(1.0, window=16, warmup=8, at_first=1.0),
+    "spike": lambda: limits.spike(1.2, warmup=8, at_first=1.0),
     "schedule": lambda: limits.schedule(lambda step: 2.0 + step),
     "adagc": lambda: limits.adagc(warmup=6),
 }

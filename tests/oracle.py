@@ -78,11 +78,11 @@ def total(grads: Arrays, p: float) -> float:
     return float(norm(np.array([norm(g, p) for g in present]), p)) if present else 0.0
 
 
-def ratio(n: Any, limit: float, eps: float = 0.0, floor: float = 0.0) -> np.ndarray:
+def ratio(n: Any, limit: float, eps: float = 0.0, min_divisor: float = 0.0) -> np.ndarray:
     """Return 1 if the norm (plus eps) is within the limit, else the limit divided by it."""
     d = np.asarray(n, np.float64) + eps
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(d < limit, 1.0, limit / np.maximum(d, floor))
+        return np.where(d < limit, 1.0, limit / np.maximum(d, min_divisor))
 
 
 def _times(grads: Arrays, coefficients: Any) -> Arrays:
@@ -123,7 +123,9 @@ def _adaptive(grads: Arrays, clipping: float, params: Arrays) -> tuple[Arrays, A
     limits = [
         None if g is None else clipping * np.maximum(norm(p, 2.0, unit(g)), 1e-3) for g, p in zip(grads, params, strict=True)
     ]
-    return _times(grads, [None if n is None else ratio(n, m, floor=1e-6) for n, m in zip(norms, limits, strict=True)]), norms
+    return _times(
+        grads, [None if n is None else ratio(n, m, min_divisor=1e-6) for n, m in zip(norms, limits, strict=True)]
+    ), norms
 
 
 def _per_example(grads: Arrays, limit: float) -> tuple[Arrays, Any]:

@@ -6,6 +6,7 @@ import itertools
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import frameworks.jax
@@ -71,6 +72,15 @@ def test_two_frameworks_in_one_call(one: Framework, other: Framework) -> None:
     with pytest.raises(gradclip.errors.TensorTypeError, match=re.escape(message)):
         gradclip.clip(mixed, torch.clip_grad_norm(1.0))
     assert [one.read(mixed[0]).tolist(), other.read(mixed[1]).tolist()] == [[3.0, 4.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: {"a": x}, lambda x: x], ids=["list", "dict", "alone"])
+def test_a_tracer_of_one_framework_is_compared_by_no_other(wrap: Callable[[Any], Any]) -> None:
+    """A recorded value of torch.fx has every attribute, and raises when it is compared."""
+    for framework in ALL:
+        gradclip.clip(framework.make([1.0]), RULES[0])
+    with pytest.raises(TypeError, match=r"torch\.fx\.symbolic_trace records only names"):
+        frameworks.torch.torch.fx.symbolic_trace(lambda x: gradclip.clip(wrap(x), RULES[0]).grads)
 
 
 def test_the_demo_trains_all_of_them() -> None:

@@ -8,7 +8,7 @@ import math
 import pytest
 from frameworks.base import Framework
 
-from gradclip import floors, registry
+from gradclip import registry, versions
 from gradclip.commands import cli, demo
 
 
@@ -27,7 +27,7 @@ def test_backends_of_this_framework(
     assert all(why is None for why in entry["traced"].values()), entry["traced"]
     assert bool(entry["traced"]) == bool(backend.jits)
     assert entry["in_place"] or not backend.mutable
-    assert entry["standing"] == floors.standing(backend.name, entry["version"])
+    assert entry["standing"] == versions.standing(backend.name, entry["version"])
 
 
 def test_the_demo_agrees_with_numpy_and_is_a_training(backend: Framework, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,6 +102,39 @@ def test_iterators_are_used_once(backend: Framework, iterate: Any) -> None:
         assert ulps([backend.read(g)[0] for g in grads], [0.6, 0.8], "float32") <= 4
 
 
+@pytest.mark.parametrize(
+    "iterate",
+    [
+        lambda grads: grads.items(),
+        lambda grads: iter(grads.items()),
+        lambda grads: ((name, x) for name, x in grads.items()),
+        lambda grads: zip(grads, grads.values(), strict=True),
+        lambda grads: itertools.chain(grads.items()),
+    ],
+    ids=["view", "iterator", "generator", "zip", "chain"],
+)
+def test_names_beside_their_gradients_are_a_dict(backend: Framework, iterate: Any) -> None:
+    grads = {"a.w": backend.make([3.0]), "none": None, "b.w": backend.make([4.0])}
+    groups = [gradclip.Group(RULE, "a.*"), gradclip.Group(torch.clip_grad_norm(2.0), "b.*")]
+    for rule in (RULE, groups):
+        got, want = gradclip.clip(iterate(grads), rule), gradclip.clip(grads, rule)
+        assert leaves(backend, got.grads) == leaves(backend, want.grads)
+        assert list(got.grads) == list(want.grads)  # JAX sorts the names
+        assert got.norm == want.norm
+    assert list(gradclip.norms_by_name(iterate(grads))) == ["a.w", "b.w"]
+    if backend.mutable:
+        gradclip.clip_(iterate(grads), groups)
+        assert ulps([backend.read(grads[name])[0] for name in ("a.w", "b.w")], [1.0, 2.0 * 4.0 / (4.0 + 1e-6)], "float32") <= 4
+
+
+def test_one_name_for_two_gradients_is_an_error(backend: Framework) -> None:
+    pairs = [("w", backend.make([3.0])), ("w", backend.make([4.0]))]
+    with pytest.raises(TypeError, match="Two gradients have one name") as error:
+        gradclip.clip(iter(pairs), RULE)
+    assert "name='w'" in str(error.value)
+    assert [backend.read(x).tolist() for _, x in pairs] == [[3.0], [4.0]]
+
+
 def test_two_stages(backend: Framework) -> None:
     for rule in (torch.clip_grad_norm(1.0), tensorflow.clip_by_norm(1.0), tensorflow.clip_by_norm(1.0, axes=[0])):
         grads = [backend.make([3.0, 4.0]), None, backend.make([0.5])]

@@ -339,3 +339,8 @@ def test_the_norm_of_no_gradients_has_the_form_of_its_rule(backend: Framework, g
         assert gradclip.scale_by_norm([there, *grads], beside, known).norm[0] == norm
         alone = gradclip.clip([there, *grads], Group(rule, []))
         assert (alone.norm, alone.coefficient) == (norm, factor)
+
+
+@pytest.mark.parametrize("key", ["a.b", "it's", "both ' and \"", "back\\slash", "\\n", "tab\tline\n", "é\x00\u200b\U000e0001"])
+def test_a_name_is_the_key_itself(backend: Framework, key: str) -> None:
+    assert list(gradclip.norms_by_name({key: backend.make([3.0])})) == [key]

@@ -40,6 +40,24 @@ def test_overlapping_groups_read_each_gradient_once(backend: Framework) -> None:
     assert sum(reads.values()) == 5 + 4 + 2, "the counter sees repeated reads"
 
 
+def test_tensors_select_themselves(backend: Framework) -> None:
+    given = gradients(backend)
+    rule, rest = optax.clip_by_global_norm(0.5), optax.clip_by_global_norm(0.25)
+    for chosen in ([given[name] for name in ENCODER], {"params": [given[name] for name in ENCODER], "lr": 0.1}):
+        groups = [Group(rule, chosen), Group(rest)]
+        named = gradclip.clip(given, [Group(rule, "encoder.*"), Group(rest)])
+        result = gradclip.clip(given, groups)
+        for name in given:
+            assert np.array_equal(backend.read(result.grads[name]), backend.read(named.grads[name]))
+        assert isinstance(hash(groups[0]), int)
+        assert groups[0] == groups[0]
+        assert groups[0] != Group(rule, given["head"])
+    alone = gradclip.clip(given, Group(rule, given["head"], counted=["*", given["head"]]))
+    assert float(alone.norm) == float(gradclip.norm(given, rule))
+    with pytest.raises(ValueError, match="None of the selected tensors is in this call"):
+        gradclip.clip(given, Group(rule, [backend.make([1.0])]))
+
+
 def test_what_no_group_selects_is_left_alone(backend: Framework) -> None:
     """gradclip does not read it, whatever its values: integers would raise."""
     odd = backend.make(np.array([7, 8]), "int32")

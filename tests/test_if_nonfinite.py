@@ -11,8 +11,9 @@ import pytest
 from frameworks.base import Framework
 
 import gradclip
-from gradclip.dialects import keras, optax
+from gradclip.dialects import keras, optax, tensorflow
 from gradclip.dialects import torch as dialect
+from gradclip.registry import find
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 ZERO = dataclasses.replace(dialect.clip_grad_norm(1.0), if_nonfinite="zero")
@@ -25,6 +26,12 @@ def read(backend: Framework, grads: Any) -> list[list[float]]:
 
 def made(backend: Framework, *values: list[float]) -> list[Any]:
     return [backend.make(np.array(value)) for value in values]
+
+
+def number(backend: Framework, x: Any) -> Any:
+    """An int, or a tensor of one, as a float tensor that a compiled function can return."""
+    owner = find(x)
+    return backend.make(float(x)) if owner is None else owner.cast(x, "float32")
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -91,10 +98,48 @@ def test_without_it_what_is_not_finite_goes_on(backend: Framework) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(ValueError, match='must be "propagate", "raise" or "zero"'):
-        dataclasses.replace(ZERO, if_nonfinite="skip")
-    with pytest.raises(ValueError, match="one norm over all gradients, or one for each"):
+    with pytest.raises(ValueError, match='must be "propagate", "raise", "zero" or "skip"'):
+        dataclasses.replace(ZERO, if_nonfinite="stop")
+    with pytest.raises(ValueError, match="is for a rule with a norm"):
         dataclasses.replace(dialect.clip_grad_value(1.0), if_nonfinite="zero")
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_an_example_that_is_not_finite_counts_as_zeros(backend: Framework, bad: float) -> None:
+    rule = dataclasses.replace(optax.per_example_global_norm_clip(1.0), if_nonfinite="zero")
+    examples = [np.array([[3.0, 0.0], [bad, 1.0], [0.3, 0.0]]), np.array([[4.0], [2.0], [0.4]])]
+    for how in ("", *backend.jits):
+
+        def step(xs: list[Any]) -> list[Any]:
+            result = gradclip.clip(xs, rule)
+            return [*result.grads, number(backend, result.zeroed), result.coefficient]
+
+        found = read(backend, (backend.jit(how, step) if how else step)(made(backend, *examples)))
+        np.testing.assert_allclose(found[0], [0.9, 0.0], rtol=1e-5)
+        np.testing.assert_allclose(found[1], [1.2], rtol=1e-5)
+        assert found[2] == 1.0
+        np.testing.assert_allclose(found[3], [0.2, 0.0, 1.0], rtol=1e-5)
+
+
+def test_a_slice_that_is_not_finite_counts_as_zeros(backend: Framework) -> None:
+    rule = dataclasses.replace(tensorflow.clip_by_norm(1.0, axes=[1]), if_nonfinite="zero")
+    grads = made(backend, [[3.0, 4.0], [math.nan, 1.0], [0.3, 0.4]], [[math.inf, 1.0]])
+    result = gradclip.clip(grads, rule)
+    np.testing.assert_allclose(read(backend, result.grads)[0], [[0.6, 0.8], [0.0, 0.0], [0.3, 0.4]], rtol=1e-5)
+    assert read(backend, result.grads)[1] == [[0.0, 0.0]]
+    assert int(result.zeroed) == 2
+    if backend.mutable:
+        gradclip.clip_(grads, rule)
+        np.testing.assert_allclose(read(backend, grads)[0], [[0.6, 0.8], [0.0, 0.0], [0.3, 0.4]], rtol=1e-5)
+
+
+def test_the_result_says_how_many_became_zeros(backend: Framework) -> None:
+    grads = made(backend, [math.nan, 1.0], [2.0], [math.inf])
+    assert [int(gradclip.clip(grads, rule).zeroed) for rule in (ZERO, EACH, keras.clipnorm(1.0))] == [1, 2, 0]
+    assert [int(gradclip.clip(grads[1:2], rule).zeroed) for rule in (ZERO, EACH)] == [0, 0]
+    groups = [gradclip.Group(ZERO, "0"), gradclip.Group(EACH)]
+    assert int(gradclip.clip(grads, groups).zeroed) == 2
 
 
 @pytest.mark.parametrize("known", [math.inf, math.nan])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -29,6 +30,8 @@ ALL: dict[str, Any] = {
     "autoclip": lambda: limits.autoclip(warmup=5),
     "zclip": lambda: limits.zclip(),
     "log_norm": lambda: limits.log_norm(warmup=20),
+    "deviations": lambda: limits.deviations(window=16, warmup=10),
+    "spike": lambda: limits.spike(2.0, warmup=10),
     "schedule": lambda: limits.schedule(lambda step: 2.0 + step),
 }
 
@@ -101,6 +104,36 @@ def test_the_quantile_of_a_run_with_decay() -> None:
         cumulative = np.cumsum(weights[order]) / weights.sum()
         exact = STREAM[order[np.searchsorted(cumulative, 0.9 - 1e-9)]]
         assert exact / OFF <= limit <= exact * OFF, i
+
+
+def test_deviations_is_that_of_olmo() -> None:
+    """Without spikes, which there count in full."""
+    calm = [n for i, n in enumerate(STREAM) if i % 97 != 96]
+    for i, (_, limit) in enumerate(run(limits.deviations(), calm)):
+        past = calm[max(i - 128, 0) : i]
+        assert limit == (pytest.approx(np.mean(past) + 6 * np.std(past, ddof=1), rel=1e-9) if i >= 64 else math.inf), i
+
+
+def test_a_spike_counts_as_much_as_the_limit() -> None:
+    for made, norms in ((limits.deviations(window=8, warmup=4), [1.0, 2.0] * 5), (limits.spike(3.0, warmup=4), [2.0] * 8)):
+        state = made.init()
+        for n in norms:
+            state = made.observe(state, n)
+        spiked, at_most = (made.observe(state, n) for n in (1e9, made.limit(state)))
+        assert made.limit(spiked) == made.limit(at_most)
+
+
+def test_spike_is_a_multiple_of_the_average() -> None:
+    total = weight = 0.0
+    for i, (clipped, limit) in enumerate(run(limits.spike(4.0, decay=0.9), STREAM)):
+        assert limit == (pytest.approx(4.0 * total / weight, rel=1e-9) if i >= 20 else math.inf), i
+        total, weight = 0.9 * total + 0.1 * clipped, 0.9 * weight + 0.1
+
+
+def test_equal_norms_are_no_spikes(backend: Framework) -> None:
+    """Rounding makes no norm larger than itself."""
+    rule = dataclasses.replace(optax.clip_by_global_norm(1.0), skip_above=gradclip.Adaptive(limits.deviations(warmup=5)))
+    assert not any(bool(gradclip.clip([backend.make(np.array([0.1]))], rule).skip) for _ in range(40))
 
 
 def adagc(steps: list[list[float]], beta: float = 0.98, relative: float = 1.05, warmup: int = 100) -> Iterator[list[float]]:

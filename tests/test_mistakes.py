@@ -11,6 +11,7 @@ import pytest
 from frameworks.base import Framework
 
 import gradclip
+from gradclip import limits
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
 from gradclip.errors import GradclipWarning
 
@@ -172,3 +173,47 @@ def test_none_as_all_the_gradients_warns() -> None:
     with pytest.warns(GradclipWarning, match=r"There is no gradient: nothing was clipped\.\nReceived: grads=None") as record:
         assert gradclip.clip(None, torch.clip_grad_norm(1.0)).grads is None
     assert record[0].filename == __file__
+
+
+A_LIMIT_EACH = "a group has its own limit: [Group(rule(l), name) for name, l in limits.items()]."
+LIMITED: dict[str, Callable[[Any], Any]] = {
+    "torch.clip_grad_norm": torch.clip_grad_norm,
+    "torch.clip_grad_value": torch.clip_grad_value,
+    "tensorflow.clip_by_norm": tensorflow.clip_by_norm,
+    "tensorflow.clip_by_value": lambda limit: tensorflow.clip_by_value(-1.0, limit),
+    "paddle.clip_grad_by_global_norm": paddle.clip_grad_by_global_norm,
+    "optax.adaptive_grad_clip": optax.adaptive_grad_clip,
+    "keras.clipnorm": keras.clipnorm,
+    "clip_grad_norm_": lambda limit: gradclip.clip_grad_norm_([np.ones(2)], limit),
+}
+
+
+@pytest.mark.parametrize("call", LIMITED.values(), ids=LIMITED)
+@pytest.mark.parametrize(
+    "limit",
+    [{"a": 1.0, "b": 2}, {"a": np.float32(1.0)}, {"a": gradclip.Adaptive(limits.quantile(0.9))}],
+    ids=["numbers", "scalars", "adaptive"],
+)
+def test_a_limit_for_each_name_needs_groups(call: Callable[[Any], Any], limit: Any) -> None:
+    with pytest.raises(TypeError, match="must be a number or a tensor") as caught:
+        call(limit)
+    assert str(caught.value).endswith(f"\nHint: {A_LIMIT_EACH}")
+
+
+def test_the_hint_for_a_limit_for_each_name_works() -> None:
+    wanted, rule = {"a": 1.0, "b": 2.0}, optax.clip_by_global_norm
+    groups = [gradclip.Group(rule(limit), name) for name, limit in wanted.items()]
+    found = gradclip.clip({"a": np.array([4.0]), "b": np.array([4.0])}, groups).grads
+    assert {name: float(x[0]) for name, x in found.items()} == wanted
+
+
+def test_limits_and_rules_in_other_containers_need_groups() -> None:
+    with pytest.raises(TypeError) as caught:
+        torch.clip_grad_norm([1.0, 2.0])  # type: ignore[arg-type]
+    assert str(caught.value).endswith("[Group(rule(l), str(i)) for i, l in enumerate(limits)].")
+    with pytest.raises(TypeError) as caught:
+        gradclip.clip({"a": np.ones(1)}, {"a": optax.clip(1.0)})  # type: ignore[arg-type]
+    assert str(caught.value).endswith("[Group(rule, name) for name, rule in rules.items()].")
+    with pytest.raises(TypeError) as caught:
+        gradclip.Adaptive({"a": limits.quantile(0.9)})
+    assert str(caught.value).endswith("[Group(rule(Adaptive(l)), name) for name, l in limits.items()].")

@@ -332,9 +332,18 @@ def state() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda m: m.update("1.0"), TypeError, "A norm must be a number or a tensor"),
-        (lambda m: m.update([1.0, object()]), TypeError, "A norm must be a number or a tensor"),
-        (lambda m: m.update(1.0, limit="1"), TypeError, "A norm must be a number or a tensor"),
+        *(
+            (lambda m, x=x: m.update(x), TypeError, "A norm must be a float, or a tensor of floats")
+            for x in ("1.0", [1.0, object()], 3, True, 10**400, None, 1j, np.array(1j), np.array("x"), np.int64(3), [[True]])
+        ),
+        *(
+            (lambda m, x=x: m.update(1.0, limit=x), TypeError, "limit must be a")
+            for x in ("1", True, 1j, [1.0], object(), np.array(1j))
+        ),
+        (lambda m: m.update(1.0, limit=-1), ValueError, "limit must not be negative"),
+        (lambda m: m.update(1.0, limit=math.nan), ValueError, "limit must be a number, not NaN"),
+        (lambda m: m.update(1.0, limit=10**400), ValueError, "limit must fit in a float"),
+        (lambda m: m.update(1.0, limit=np.ones(2)), ValueError, "limit must have one element"),
         (lambda m: m.load_state_dict({}), ValueError, "This is no state of a monitor"),
         (lambda m: m.load_state_dict("x"), ValueError, "This is no state of a monitor"),
         (lambda m: m.load_state_dict(state() | {"version": 99}), ValueError, "of another version"),
@@ -343,6 +352,7 @@ def state() -> dict[str, Any]:
         (lambda m: m.init(like="x"), TypeError, "The state is made of a framework's tensors"),
         (lambda m: gradclip.Monitor(every=0), ValueError, "every must be a positive whole number"),
         (lambda m: gradclip.Monitor(every=1.5), ValueError, "every must be a positive whole number"),
+        (lambda m: gradclip.Monitor(every=True), ValueError, "every must be a positive whole number"),
         (lambda m: gradclip.Monitor(each=0), ValueError, "each must be a positive whole number"),
     ],
 )

@@ -90,3 +90,31 @@ def test_traced(backend: Framework) -> None:
 
 def _twice(power: Any) -> Any:
     return power + power
+
+
+@pytest.mark.parametrize("order", [-1.0, -2.0, -0.5, -math.inf])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_infinite_gradients_have_an_infinite_norm_of_a_negative_order(backend: Framework, order: float, groups: int) -> None:
+    given = {str(k): backend.make(np.array([math.inf, -math.inf])) for k in range(groups)}
+    rule = dialect.clip_grad_norm(1.0, order)
+    of_groups = [gradclip.Group(rule, name) for name in given]
+
+    def reduce(powers: Any) -> Any:
+        return powers + powers if math.isfinite(order) else powers
+
+    found = gradclip.norm(given, rule if groups == 1 else of_groups, reduce=reduce)
+    assert [float(n) for n in (found if groups == 2 else [found])] == [math.inf] * groups
+
+
+def test_shards_without_groups_are_told(backend: Framework) -> None:
+    """NumPy and TensorFlow have no groups, and the other frameworks know theirs: anything else says what to pass."""
+    rule, given = dialect.clip_grad_norm(1.0), dict(zip("abc", gradients(backend), strict=True))
+    whole = float(gradclip.norm(given, rule))
+    for shards in ({}, {"a": None}, lambda name, x: None):
+        assert float(gradclip.norm(given, rule, shards=shards)) == whole
+    for shards in ({"a": "no axis"}, {"*": 3}, lambda name, x: object()):
+        with pytest.raises(TypeError, match=r"shards must name groups of processes(?s:.*)Hint: a dict such as"):
+            gradclip.clip(given, rule, shards=shards)
+    for shards in ("a", 3, ["a"]):
+        with pytest.raises(TypeError, match="shards must tell the processes of some gradients"):
+            gradclip.clip(given, rule, shards=shards)

@@ -25,7 +25,7 @@ from gradclip.dialects import optax, tensorflow, torch
     ),
     (
         tensorflow.clip_by_value(np.zeros(3), 1.0),
-        "Rule('tensorflow.clip_by_value', scope='value', lower=<ndarray of shape (3,)>, upper=1.0)",
+        "Rule('tensorflow.clip_by_value', scope='value', lower=<ndarray of shape (3,)>, upper=1.0, stored_only=True)",
     ),
 ])  # fmt: skip
 def test_a_rule_shows_what_differs(rule: gradclip.Rule, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from frameworks.base import Framework
 from oracle import CASES, Case, ulps
 
 import gradclip
-from gradclip.dialects import optax, tensorflow, torch
+from gradclip.dialects import optax, paddle, tensorflow, torch
 
 ROWS, VALUES, HEIGHT = [0, 2, 2], [[3.0, 0.0], [2.0, 1.0], [2.0, -1.0]], 4
 DENSE = np.array([[3.0, 0.0], [0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])  # norm 5; without merging the rows 4.36
@@ -64,14 +65,49 @@ def test_in_place(backend: Framework, clip: Callable[[Any], Any], want: np.ndarr
     assert ulps(backend.densify(after), want, "float32") <= 4
 
 
-def test_bounds_must_let_zero_be(backend: Framework) -> None:
+BOUNDS_ABOVE_0 = [(0.5, 1.0), ([0.5, -1.0], 1.0)]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS_ABOVE_0)
+def test_bounds_must_let_zero_be(backend: Framework, bounds: Any) -> None:
+    lower, upper = (backend.make(bound) if isinstance(bound, list) else bound for bound in bounds)
+    rule = replace(tensorflow.clip_by_value(lower, upper), name="own", stored_only=False)
     with pytest.raises(ValueError, match="Bounds that exclude 0 would make a sparse gradient dense"):
-        gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], tensorflow.clip_by_value(0.5, 1.0))
-    with pytest.raises(ValueError, match="Bounds that exclude 0 would make a sparse gradient dense"):
-        gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], tensorflow.clip_by_value(backend.make([0.5, -1.0]), 1.0))
+        gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], rule)
+    if isinstance(lower, float):
+        with pytest.raises(ValueError, match="Bounds that exclude 0 would make a sparse gradient dense"):
+            gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], paddle.clip_grad_by_value(upper, lower))
+
+
+@pytest.mark.parametrize("bounds", [*BOUNDS_ABOVE_0, (-2.0, -1.0)])
+def test_tensorflow_clips_the_stored_rows(backend: Framework, bounds: Any) -> None:
+    """As tf.clip_by_value clips the values of IndexedSlices."""
+    lower, upper = (backend.make(bound) if isinstance(bound, list) else bound for bound in bounds)
+    clipped = gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], tensorflow.clip_by_value(lower, upper)).grads[0]
+    assert backend.is_sparse(clipped)
+    want = np.zeros_like(DENSE)
+    want[[0, 2]] = DENSE[[0, 2]].clip(*bounds)
+    assert np.array_equal(backend.densify(clipped), want)
+
+
+def test_bounds_a_column(backend: Framework) -> None:
     columns = tensorflow.clip_by_value(backend.make([-1.0, -2.0]), backend.make([1.0, 0.0]))
     clipped = gradclip.clip([backend.sparse(ROWS, VALUES, HEIGHT)], columns).grads[0]
     assert np.array_equal(backend.densify(clipped), DENSE.clip([-1.0, -2.0], [1.0, 0.0]))
+
+
+def test_bounds_a_stored_row(backend: Framework) -> None:
+    """As tf.clip_by_value: a row that is stored twice has two bounds, so it is not merged."""
+    gradient, bounds = backend.sparse([2, 0, 2], VALUES, HEIGHT), backend.make([[1.0], [0.5], [-1.0]])
+    if backend.name == "paddle":
+        with pytest.raises(ValueError, match="The limit does not fit the gradient"):  # the order of its rows is unknown
+            gradclip.clip([gradient], tensorflow.clip_by_value(-3.0, bounds))
+        return
+    clipped = gradclip.clip([gradient], tensorflow.clip_by_value(-3.0, bounds)).grads[0]
+    assert np.array_equal(backend.densify(clipped), [[0.5, 0.5], [0.0, 0.0], [0.0, -1.0], [0.0, 0.0]])
+    for wrong in ([[1.0, 1.0]] * HEIGHT, [[1.0], [1.0]], [[[1.0]]]):
+        with pytest.raises(ValueError, match="The limit does not fit the gradient"):
+            gradclip.clip([gradient], tensorflow.clip_by_value(-3.0, backend.make(wrong)))
 
 
 def test_large_height_stays_sparse(backend: Framework) -> None:

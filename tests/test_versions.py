@@ -14,7 +14,7 @@ import pytest
 from frameworks.base import Framework
 from launched import TIME_LIMIT
 
-from gradclip import floors
+from gradclip import versions
 from gradclip.errors import GradclipError, VersionError
 
 ROOT = Path(__file__).parents[1]
@@ -39,31 +39,31 @@ TENSORFLOW = "tensorflow_cpu"  # the distribution for the tests; the extra requi
     ],
 )
 def test_the_standing_of_a_version(module: str, version: str, standing: str) -> None:
-    assert floors.standing(module, version) == standing
+    assert versions.standing(module, version) == standing
 
 
-@pytest.mark.parametrize("module", floors.FRAMEWORKS)
+@pytest.mark.parametrize("module", versions.FRAMEWORKS)
 def test_a_version_below_the_floor_is_refused(module: str) -> None:
-    known = floors.FRAMEWORKS[module]
+    known = versions.FRAMEWORKS[module]
     with pytest.raises(VersionError) as refused:
-        floors.check_version(module, "0.0.1")
+        versions.check_version(module, "0.0.1")
     assert str(refused.value) == (
-        f"gradclip works with {known.title} {known.floor} and newer.\n"
+        f"gradclip works with {known.title} {known.minimum} and newer.\n"
         f"Received: {module}.__version__='0.0.1'\n"
-        f"Hint: install {known.title} {known.floor} or newer."
+        f"Hint: install {known.title} {known.minimum} or newer."
     )
     assert isinstance(refused.value, GradclipError)
     assert isinstance(refused.value, ImportError)
-    for version in (known.floor, *known.tested, "main"):
-        floors.check_version(module, version)
+    for version in (known.minimum, *known.tested, "main"):
+        versions.check_version(module, version)
 
 
-@pytest.mark.parametrize("module", floors.FRAMEWORKS)
+@pytest.mark.parametrize("module", versions.FRAMEWORKS)
 def test_the_table_is_in_order(module: str) -> None:
-    known = floors.FRAMEWORKS[module]
-    numbers = [floors._release(version) for version in (known.floor, *known.tested)]
+    known = versions.FRAMEWORKS[module]
+    numbers = [versions._release(version) for version in (known.minimum, *known.tested)]
     assert numbers == sorted(numbers)
-    assert known.tested[0].startswith(known.floor)  # the tests ran on the lowest version
+    assert known.tested[0].startswith(known.minimum)  # the tests ran on the lowest version
 
 
 def ran(code: str) -> str:
@@ -97,11 +97,11 @@ def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
 # ---- files with versions --------------------------------------------------------------------------------------------------
 
 
-def test_the_extras_ask_for_the_floors() -> None:
+def test_the_extras_ask_for_the_minimums() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     asked = dict(requirement.split(">=") for extra in extras.values() for requirement in extra if ">=" in requirement)
-    assert {module: asked[PACKAGES.get(module, module)] for module in floors.FRAMEWORKS} == {
-        module: known.floor for module, known in floors.FRAMEWORKS.items()
+    assert {module: asked[PACKAGES.get(module, module)] for module in versions.FRAMEWORKS} == {
+        module: known.minimum for module, known in versions.FRAMEWORKS.items()
     }
     for requirement in itertools.chain(*extras.values()):  # an upper bound needs a known failure
         assert re.fullmatch(r"[\w-]+(>=[\d.]+)?|gradclip\[.*\]", requirement), requirement
@@ -109,7 +109,7 @@ def test_the_extras_ask_for_the_floors() -> None:
 
 def test_the_tests_run_on_what_they_are_said_to() -> None:
     pinned = dict(re.findall(r"(?m)^([\w-]+)==(.+)$", (ROOT / "constraints.txt").read_text("utf-8")))
-    for module, known in floors.FRAMEWORKS.items():
+    for module, known in versions.FRAMEWORKS.items():
         package = TENSORFLOW if module == "tensorflow" else PACKAGES.get(module, module)
         assert pinned[package] in known.tested
 
@@ -127,14 +127,14 @@ def packages_of(environment: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("module", [name for name in floors.FRAMEWORKS if name != "optax"])
+@pytest.mark.parametrize("module", [name for name in versions.FRAMEWORKS if name != "optax"])
 def test_each_floor_has_an_environment(module: str) -> None:
     package = TENSORFLOW.replace("_", "-") if module == "tensorflow" else PACKAGES.get(module, module)
-    assert f"{package}=={floors.FRAMEWORKS[module].tested[0]}" in packages_of(f"{module}-floor")
+    assert f"{package}=={versions.FRAMEWORKS[module].tested[0]}" in packages_of(f"{module}-floor")
     assert package in packages_of(f"{module}-latest")
 
 
 def test_the_page_has_the_table() -> None:
     page = (ROOT / "docs" / "versions.md").read_text("utf-8")
-    for known in floors.FRAMEWORKS.values():
-        assert f"| {known.title} | {known.floor} | {', '.join(known.tested)} |" in page
+    for known in versions.FRAMEWORKS.values():
+        assert f"| {known.title} | {known.minimum} | {', '.join(known.tested)} |" in page

@@ -20,8 +20,8 @@ PICTURE = ROOT / "docs" / "pictures" / "house.svg"
 ADDED = {
     "dialects": "a dialect: gradclip/dialects/",
     "conformance": "a check: gradclip/conformance/checks/",
-    "migrate": "a rule of the linter: gradclip/migrate/codemod/traps/",
-    "lane": "a lane: a class of gradclip/lane.py, in the backend's folder",
+    "code": "a rule of the linter: gradclip/code/traps/",
+    "reference": "a lane: a class of gradclip/reference.py, in the backend's folder",
     "backends": "a backend: backends/",
 }
 _ALONE = "gradclip.commands.children"  # it imports nothing of gradclip, and the conformance suite uses it

@@ -1,11 +1,13 @@
 """``python tools/meanings.py``: draw ``docs/pictures/meanings.svg``, two gradients under four clips with the same limit.
 
-The clips are gradclip's own. With ``--check`` it writes nothing, and ends with 1 if the drawing is not current.
+The clips are gradclip's own; the names are those of the natives with such a rule. With ``--check`` it writes nothing, and ends
+with 1 if the drawing is not current.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,16 +15,18 @@ import numpy as np
 import written
 
 import gradclip
-from gradclip.dialects import optax, tensorflow, torch
+from gradclip.natives import NATIVES
+from gradclip.rule import Scope
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "meanings.svg"
 GRADS = {"a": (2.4, 1.0), "b": (-0.3, 0.9)}
 LIMIT = 1.0
-CLIPS = {
-    "one norm over all": (torch.clip_grad_norm(LIMIT), "torch clip_grad_norm_", "tf.clip_by_global_norm"),
-    "a norm for each": (tensorflow.clip_by_norm(LIMIT), "tf.clip_by_norm, clipnorm=", "Paddle ClipGradByNorm"),
-    "each element": (torch.clip_grad_value(LIMIT), "torch clip_grad_value_", "tf.clip_by_value"),
-    "a root mean square for each": (optax.clip_by_block_rms(LIMIT), "optax.clip_by_block_rms", ""),
+#: the scope of a rule, and whether its norm is a mean -> the title of its panel
+TITLES = {
+    (Scope.GLOBAL, False): "one norm over all",
+    (Scope.TENSOR, False): "a norm for each",
+    (Scope.VALUE, False): "each element",
+    (Scope.TENSOR, True): "a root mean square for each",
 }
 _WIDTH, _HEIGHT, _UNIT = 300, 250, 72  #: of a panel, and of the number 1, in pixels
 _STYLE = """\
@@ -39,7 +43,8 @@ line { stroke-linecap: round } .a-text { fill: #0969da } .b-text { fill: #bc4c00
 
 def drawing() -> str:
     """The whole picture."""
-    panels = [line for k, (title, clip) in enumerate(CLIPS.items()) for line in _panel(title, *clip, k % 2, k // 2)]
+    clips = [(title, *_clip(*meaning)) for meaning, title in TITLES.items()]
+    panels = [line for k, clip in enumerate(clips) for line in _panel(*clip, k % 2, k // 2)]
     width, height = 2 * _WIDTH, 2 * _HEIGHT
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
     title = f"<title>Two gradients under four clips with the limit {LIMIT:g}</title>"
@@ -47,13 +52,21 @@ def drawing() -> str:
     return "\n".join([head, title, f"<style>\n{_STYLE}\n</style>", page, *panels, "</svg>", ""])
 
 
-def _panel(title: str, rule: gradclip.Rule, one: str, other: str, column: int, row: int) -> Iterator[str]:
+def _clip(scope: Scope, mean: bool) -> tuple[gradclip.Rule, list[str]]:
+    """The rule, and the names of the natives that have such a one, in lines."""
+    rules = [(native, native.rule(LIMIT)) for native in NATIVES if native.is_own]
+    alike = [(native, rule) for native, rule in rules if (rule.scope, rule.mean, rule.order) == (scope, mean, 2)]
+    names = dict.fromkeys(native.last + "=" * bool(native.keyword) for native, _ in alike)
+    return alike[0][1], textwrap.wrap(", ".join(names), 38, max_lines=2)
+
+
+def _panel(title: str, rule: gradclip.Rule, names: Sequence[str], column: int, row: int) -> Iterator[str]:
     """One clip: the gradients before it, the limit, and the gradients after it."""
     left, top = column * _WIDTH, row * _HEIGHT
     x0, y0 = left + 100, top + 190
     yield f'<text class="title" x="{left + 16}" y="{top + 26}">{title}</text>'
-    yield f'<text class="note" x="{left + 16}" y="{top + 46}">{one}</text>'
-    yield f'<text class="note" x="{left + 16}" y="{top + 64}">{other}</text>'
+    for k, line in enumerate(names):
+        yield f'<text class="note" x="{left + 16}" y="{top + 46 + 18 * k}">{line}</text>'
     yield f'<line class="axis" x1="{left + 16}" y1="{y0}" x2="{left + _WIDTH - 16}" y2="{y0}"/>'
     yield f'<line class="axis" x1="{x0}" y1="{y0 + 16}" x2="{x0}" y2="{top + 78}"/>'
     inside = f'<rect x="{left + 10}" y="{top + 76}" width="{_WIDTH - 20}" height="{y0 - top - 60}"/>'

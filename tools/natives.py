@@ -67,8 +67,9 @@ _HEAD = """\
 # Where the natives depart
 
 The conformance suite runs each framework's own clipping functions on its vectors. This page shows the calls whose outcome is
-not the exact one, and what the native gives there. The exact outcome is the documented formula's result, rounded to the dtype;
-if no formula covers the call, it is the outcome that the suite demands. gradclip gives the exact outcome on every backend.
+not the exact one, and what the native gives there. The exact outcome is the documented formula's result, rounded to the dtype
+(a norm to at least float32). If no formula covers the call, it is the outcome that the suite demands. gradclip gives the exact
+outcome on every backend.
 
 `python tools/natives.py` writes this page from the vector files, and a test keeps it current. To run a native again and see
 every case: `gradclip conformance native:torch --html report.html`.

@@ -73,7 +73,7 @@ static int open_buffer(Piece *piece, PyObject *item, Py_ssize_t itemsize, int wr
     piece->data = piece->buffer.buf;
     if (piece->size < 0)
         piece->size = piece->buffer.len / itemsize;
-    if (piece->buffer.itemsize == itemsize && piece->buffer.len == piece->size * itemsize)
+    if ((itemsize == 1 || piece->buffer.itemsize == itemsize) && piece->buffer.len == piece->size * itemsize)
         return 0;
     PyBuffer_Release(&piece->buffer);
     return refuse("A buffer has not as many bytes as its elements.");
@@ -127,29 +127,36 @@ static int are_alike(const Piece *y, const Piece *x)
                                   (PyBuffer_IsContiguous(to, 'F') && PyBuffer_IsContiguous(from, 'F')));
 }
 
+typedef struct {
+    const char *start, *end;
+} Span;
+
 static int by_address(const void *one, const void *other)
 {
-    const Piece *x = one, *y = other;
-    return (x->data > y->data) - (x->data < y->data);
+    const Span *x = one, *y = other;
+    return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Whether targets overlap: one thread must write them in order. Also true if there is no memory left to find out. */
-static int is_written_twice(const Work *work)
+/* Whether two pieces share memory. Also true if there is no memory left to find out. */
+static int do_overlap(const Pieces *some, Py_ssize_t itemsize)
 {
-    size_t bytes = (size_t)work->y.count * sizeof(Piece);
-    Piece *sorted = PyMem_Malloc(bytes + 1);
-    int found = !sorted;
-    const char *end = NULL;
-    if (sorted && bytes) {
-        memcpy(sorted, work->y.pieces, bytes);
-        qsort(sorted, (size_t)work->y.count, sizeof *sorted, by_address);
-    }
-    for (Py_ssize_t i = 0; sorted && i < work->y.count; i++)
-        if (sorted[i].size) {
-            found |= end > sorted[i].data;
-            end = sorted[i].data + sorted[i].size * work->loops->itemsize;
+    Span few[64], *spans = few;
+    size_t count = 0;
+    int is_sorted = 1, found = 0;
+    if (some->count > 64 && !(spans = PyMem_Malloc((size_t)some->count * sizeof *spans)))
+        return 1;
+    for (Py_ssize_t i = 0; i < some->count; i++)
+        if (some->pieces[i].size) {
+            const char *start = some->pieces[i].data;
+            spans[count++] = (Span){start, start + some->pieces[i].size * itemsize};
+            is_sorted &= count < 2 || spans[count - 2].start <= start;
         }
-    PyMem_Free(sorted);
+    if (!is_sorted)
+        qsort(spans, count, sizeof *spans, by_address);
+    for (size_t i = 1; i < count; i++)
+        found |= spans[i - 1].end > spans[i].start;
+    if (spans != few)
+        PyMem_Free(spans);
     return found;
 }
 
@@ -277,12 +284,16 @@ static void take_parts(Work *work, Py_ssize_t threads)
 #endif
 
 /* How many threads to use. The caller is asked about large work only, because some frameworks take long to answer. */
-static Py_ssize_t count_threads(const Work *work)
+static Py_ssize_t count_threads(Work *work)
 {
-    if (!work->threads || work->x.elements < work->large || is_written_twice(work))
+    if (!work->threads || work->x.elements < work->large || do_overlap(&work->y, work->loops->itemsize))
         return 1;
     PyObject *answer = PyObject_CallNoArgs(work->threads);
-    Py_ssize_t count = answer ? PyLong_AsSsize_t(answer) : -1, most = work->count < MOST_THREADS ? work->count : MOST_THREADS;
+    Py_ssize_t count = -1, most = work->count < MOST_THREADS ? work->count : MOST_THREADS;
+    if (answer && PyTuple_Check(answer))
+        PyArg_ParseTuple(answer, "nK", &count, &work->parallel);
+    else if (answer)
+        count = PyLong_AsSsize_t(answer);
     Py_XDECREF(answer);
     return PyErr_Occurred() ? -1 : count < most ? count : most;
 }
@@ -291,6 +302,8 @@ static int do_work(Work *work)
 {
     if (open_work(work) < 0 || divide(work) < 0)
         return -1;
+    if (work->targets == work->sources && do_overlap(&work->y, work->loops->itemsize)) /* in place an element would be multiplied twice */
+        return refuse("Pieces that are written in place overlap.");
     Py_ssize_t threads = count_threads(work);
     if (PyErr_Occurred())
         return -1;
@@ -327,38 +340,52 @@ static PyObject *finish(Work *work, PyObject *(*make)(double))
 
 #define SOURCES &PyList_Type, &work.sources, &work.sizes, &work.kind
 #define TARGETS &PyList_Type, &work.targets, SOURCES
-#define SHARED &work.threads, &work.large, &work.part, &work.parallel
+#define SHARED &work.threads, &work.large, &work.part
 
 static PyObject *py_squares(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = square, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!Oi|OnnK", SOURCES, SHARED) ? finish(&work, PyFloat_FromDouble) : NULL;
+    return PyArg_ParseTuple(arguments, "O!Oi|Onn", SOURCES, SHARED) ? finish(&work, PyFloat_FromDouble) : NULL;
 }
 
 static PyObject *py_fit(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = look, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!Oidd|OnnK", SOURCES, &work.least, &work.most, SHARED) ? finish(&work, is_zero) : NULL;
+    return PyArg_ParseTuple(arguments, "O!Oidd|Onn", SOURCES, &work.least, &work.most, SHARED) ? finish(&work, is_zero) : NULL;
 }
 
 static PyObject *py_multiply(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = multiply, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!O!OiO|OnnK", TARGETS, &work.factor_or_factors, SHARED) ? finish(&work, NULL) : NULL;
+    return PyArg_ParseTuple(arguments, "O!O!OiO|Onn", TARGETS, &work.factor_or_factors, SHARED) ? finish(&work, NULL) : NULL;
 }
 
 static PyObject *py_clamp(PyObject *module, PyObject *arguments)
 {
     Work work = {.loop = clamp, .part = PART};
-    return PyArg_ParseTuple(arguments, "O!O!Oidd|OnnK", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
+    return PyArg_ParseTuple(arguments, "O!O!Oidd|Onn", TARGETS, &work.least, &work.most, SHARED) ? finish(&work, NULL) : NULL;
 }
 
-/* Each has more arguments: a function that returns the number of threads, the number of elements from which it is called, the
- * number of elements in a part, and the address of OpenMP's function.
+static PyObject *py_overlap(PyObject *module, PyObject *arguments)
+{
+    PyObject *pieces, *sizes;
+    Py_ssize_t itemsize;
+    Pieces some = {0};
+    if (!PyArg_ParseTuple(arguments, "O!On", &PyList_Type, &pieces, &sizes, &itemsize))
+        return NULL;
+    int fit = itemsize > 0 || refuse("An element must have bytes.") == 0;
+    PyObject *result = fit && open_pieces(&some, pieces, sizes, itemsize, 0) == 0 ? PyBool_FromLong(do_overlap(&some, itemsize)) : NULL;
+    close_pieces(&some);
+    return result;
+}
+
+/* Each but overlap has more arguments: a function that returns the number of threads, the number of elements from which it is called, the
+ * number of elements in a part. The function may return the address of OpenMP's function beside the number.
  */
 static PyMethodDef methods[] = {
     {"squares", py_squares, METH_VARARGS, "squares(pieces, sizes, kind): the sum of the squares of each piece, in float64."},
     {"fit", py_fit, METH_VARARGS, "fit(pieces, sizes, kind, lower, upper): whether all of a piece is between, and no NaN."},
+    {"overlap", py_overlap, METH_VARARGS, "overlap(pieces, sizes, itemsize): whether two share memory."},
     {"multiply", py_multiply, METH_VARARGS, "multiply(targets, sources, sizes, kind, factor): source * factor, or its own."},
     {"clamp", py_clamp, METH_VARARGS, "clamp(targets, sources, sizes, kind, lower, upper): source between lower <= upper."},
     {NULL, NULL, 0, NULL},

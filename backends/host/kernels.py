@@ -8,10 +8,11 @@ without a C compiler, :data:`KINDS` is empty, and callers that look up a dtype t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from gradclip.backends.host.threads import OpenMP, Threads, one
+from gradclip.backends.host.threads import Threads, one
 
 try:
     from gradclip.backends.host import _kernels
@@ -37,7 +38,7 @@ def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
 
 def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> list[float]:
     """The sum of the squares of each piece, as accurate as float64."""
-    return _kernels.squares(pieces, sizes, kind, *_shared(threads))
+    return _kernels.squares(pieces, sizes, kind, threads, LARGE, PART)
 
 
 def multiply(
@@ -47,21 +48,24 @@ def multiply(
 
     It multiplies half precision in float32 and rounds the product once.
     """
-    _kernels.multiply(targets, sources, sizes, kind, factor, *_shared(threads))
+    _kernels.multiply(targets, sources, sizes, kind, factor, threads, LARGE, PART)
 
 
 def clamp(
     targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one
 ) -> None:
     """Write each source, clamped to ``lower <= upper``, to its target, which may be the source; NaN stays NaN."""
-    _kernels.clamp(targets, sources, sizes, kind, lower, upper, *_shared(threads))
+    _kernels.clamp(targets, sources, sizes, kind, lower, upper, threads, LARGE, PART)
 
 
 def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one) -> list[bool]:
     """Whether all elements of each piece lie between two bounds, and none is a NaN."""
-    return _kernels.fit(pieces, sizes, kind, lower, upper, *_shared(threads))
+    return _kernels.fit(pieces, sizes, kind, lower, upper, threads, LARGE, PART)
 
 
-def _shared(threads: Threads) -> tuple[Any, ...]:
-    """The threads for large work, the size that counts as large, the size of its parts, and OpenMP's address."""
-    return threads, LARGE, PART, threads.parallel if isinstance(threads, OpenMP) else 0
+def overlap(pieces: list[Any], sizes: _Sizes, itemsize: int) -> bool:
+    """Whether two pieces share memory, which may be a device's: none is read. For sizes in bytes the itemsize is 1."""
+    if KINDS:
+        return _kernels.overlap(pieces, sizes, itemsize)
+    spans = sorted((start, start + size * itemsize) for start, size in zip(pieces, sizes or [], strict=True) if size)
+    return any(one[1] > other[0] for one, other in itertools.pairwise(spans))

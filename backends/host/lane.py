@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
-from gradclip.backends.host.threads import allowed
+from gradclip.backends.host.threads import Threads, allowed
 from gradclip.dtypes import is_one_factor
-from gradclip.lane import Into, Lane
+from gradclip.lane import Into
 from gradclip.norms import combine
+from gradclip.ranges import RIGHT
+from gradclip.reference import Reference
 
 __all__ = ["HostLane"]
 
+_LEAST, _MOST = RIGHT["float64"]  # the loops sum in float64
 
-class HostLane(Lane):
+Memory = tuple[list[Any], list[int] | None]  #: the memory and the size of each tensor, as the loops take them
+Known = tuple[Sequence[Tensor], Memory]
+
+
+class HostLane(Reference):
     """Dense, distinct, untracked tensors of dtypes that the loops know, in the host's memory. Reading a value is free.
 
     A framework's subclass supplies the methods at the end: the addresses of its tensors, and new tensors.
     """
 
-    threads: Callable[[], int] = staticmethod(allowed)  #: the number of threads for large tensors
+    threads: Threads = staticmethod(allowed)  #: the number of threads for large tensors
 
-    def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str]) -> None:
+    def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str], known: Known | None = None) -> None:
         """
         Args:
             backend: the tensors' backend.
             dtype: the common dtype, or the dtype that they promote to.
             kinds: their dtypes, each once.
+            known: a list of tensors with their memory, if it is known.
         """
-        super().__init__(backend, dtype)
-        self.kinds = kinds
+        self.backend, self.dtype, self.kinds, self._known = backend, dtype, kinds, known
 
     # ---- the four operations ---------------------------------------------------------------------------------------------
 
@@ -89,41 +96,44 @@ class HostLane(Lane):
 
     def _is_right(self, n: float) -> bool:
         """Whether no square of a float64 overflowed or vanished in this norm; squares of narrower numbers cannot."""
-        return "float64" not in self.kinds or 2.0**-400 < n < 2.0**400
+        return "float64" not in self.kinds or _LEAST < n < _MOST
 
     def _squares(self, tensors: Sequence[Tensor]) -> list[float]:
+        if len(self.kinds) == 1:
+            return kernels.squares(*self._memory(tensors), kernels.KINDS[self.kinds[0]], self.threads)
         found: list[float] = [0.0] * len(tensors)
         for kind, places, some in self._by_kind(tensors):
-            of_some = kernels.squares(self.pieces(some), self.sizes(some), kind, self.threads)
-            if len(some) == len(tensors):
-                return of_some
-            for i, squares in zip(places, of_some, strict=True):
+            for i, squares in zip(places, kernels.squares(*self._memory(some), kind, self.threads), strict=True):
                 found[i] = squares
         return found
 
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
         """Run a loop that writes, with one number for all tensors or a list with one for each."""
+        if len(self.kinds) == 1:
+            return self._run_alike(loop, tensors, into, kernels.KINDS[self.kinds[0]], numbers)
         results: list[Tensor] = [None] * len(tensors)
         for kind, places, some in self._by_kind(tensors):
-            if len(some) < len(tensors):
-                numbers_of = [[n[i] for i in places] if isinstance(n, list) else n for n in numbers]
-            else:
-                numbers_of = list(numbers)
-            sources = self.pieces(some)
-            room = [] if into == "place" else self.room(some)
-            targets = sources if into == "place" else self.pieces(room)
-            loop(targets, sources, self.sizes(some), kind, *numbers_of, self.threads)
-            made = self.wrote(some) if into == "place" else self.finished(room, some)
-            if len(some) == len(tensors):
-                return list(made)
-            for i, x in zip(places, made, strict=True):
+            numbers_of = [[n[i] for i in places] if isinstance(n, list) else n for n in numbers]
+            for i, x in zip(places, self._run_alike(loop, some, into, kind, numbers_of), strict=True):
                 results[i] = x
         return results
 
+    def _run_alike(self, loop: Any, tensors: Sequence[Tensor], into: Into, kind: int, numbers: Sequence[Any]) -> list[Tensor]:
+        sources, sizes = self._memory(tensors)
+        if into == "place":
+            loop(sources, sources, sizes, kind, *numbers, self.threads)
+            return self.wrote(list(tensors))
+        room = self.room(tensors)
+        loop(self.pieces(room), sources, sizes, kind, *numbers, self.threads)
+        return self.finished(room, tensors)
+
+    def _memory(self, tensors: Sequence[Tensor]) -> Memory:
+        if self._known is not None and tensors is self._known[0]:
+            return self._known[1]
+        return self.memory(tensors)
+
     def _by_kind(self, tensors: Sequence[Tensor]) -> list[tuple[int, Sequence[int], Sequence[Tensor]]]:
         """The tensors of each dtype, by the loops' number of it, with their places."""
-        if len(self.kinds) == 1:
-            return [(kernels.KINDS[self.kinds[0]], range(len(tensors)), tensors)]
         places: dict[str, list[int]] = {}
         for i, x in enumerate(tensors):
             places.setdefault(self.backend.dtype(x), []).append(i)
@@ -135,9 +145,9 @@ class HostLane(Lane):
         """The memory of each: an address, or an object with a buffer. Also for the result of :meth:`room`."""
         raise NotImplementedError
 
-    def sizes(self, tensors: Sequence[Tensor]) -> list[int] | None:
-        """The size of each; None if all pieces are buffers."""
-        return None
+    def memory(self, tensors: Sequence[Tensor]) -> Memory:
+        """The memory and the size of each; None for the sizes if the memory has buffers."""
+        return self.pieces(tensors), None
 
     def split(self, x: Tensor) -> Iterable[Tensor]:
         """A large tensor in pieces that share its memory, if the framework can do that."""
@@ -151,6 +161,6 @@ class HostLane(Lane):
         """New tensors from the memory of :meth:`room`, after the loops wrote it."""
         return made
 
-    def wrote(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         """The same tensors after they were written in place; a framework may have to count the write."""
         return tensors

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
-Threads = Callable[[], int]  # called only for large arrays, because it is slow in some frameworks
+#: returns the number of threads, or that and the address of OpenMP's function; called for large arrays only: it may be slow
+Threads = Callable[[], int | tuple[int, int]]
 _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -18,14 +19,14 @@ class OpenMP:
     operation would take up to twice as long.
     """
 
-    def __init__(self, count: Threads) -> None:
+    def __init__(self, count: Callable[[], int]) -> None:
         """``count`` returns their number; their library is loaded already."""
         self._count = count
         self._process = os.getpid()
         self._parallel = _gomp_parallel()
 
-    def __call__(self) -> int:
-        return self._count()
+    def __call__(self) -> tuple[int, int]:
+        return self._count(), self.parallel
 
     @property
     def parallel(self) -> int:

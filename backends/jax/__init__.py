@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,10 @@ from gradclip.backends.host import kernels
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.distributed import JaxDistributed, awaited
-from gradclip.backends.jax.lanes import Compiled, InMemory, Reference
+from gradclip.backends.jax.lanes import Compiled, InMemory, JaxReference
 from gradclip.backends.jax.places import are_together, beside, is_on_host, is_tracing
 from gradclip.backends.jax.slot import MissingParamsError, gradient_transformation
-from gradclip.dtypes import WIDE, promote
+from gradclip.dtypes import COMPLEX, WIDE, promote
 from gradclip.lane import Lane
 
 __all__ = ["JaxBackend", "MissingParamsError", "gradient_transformation"]
@@ -36,8 +36,8 @@ class JaxBackend(Backend):
     """
 
     name = "jax"
-    whole = "gradclip.backends.jax.whole:whole"
-    reference = Reference
+    whole: ClassVar = dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.whole:whole")
+    reference = JaxReference
     containers = Pytrees()
     distributed = JaxDistributed()
 
@@ -55,17 +55,18 @@ class JaxBackend(Backend):
         size = x.size
         return size if isinstance(size, int) else jnp.asarray(size)
 
-    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+    def reads_free(self, tensors: Sequence[Tensor]) -> bool:
         return all(map(is_on_host, tensors)) and not is_tracing()
 
-    def can_look(self, x: Tensor) -> bool:
+    def can_read(self, x: Tensor) -> bool:
         return not isinstance(x, Tracer)
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         return x if x.dtype == dtype else x.astype(dtype)
 
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
-        made = jnp.asarray(value, dtype)
+        with np.errstate(over="ignore"):  # a number beyond the dtype is infinite, as in the other frameworks
+            made = jnp.asarray(value, dtype)
         return made if like is None else beside(made, like)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -76,10 +77,10 @@ class JaxBackend(Backend):
         return jnp.abs(x)
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return awaited(norm.tree_sum(x) if axes is None else norm.axis_sum(x, axes))
+        return awaited(norm.summed(x, axes))
 
     def max(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-        return awaited(jnp.max(x, axis=axes, keepdims=axes is not None))
+        return awaited(norm.largest(x, axes))
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
         return jnp.where(condition, x, y)
@@ -106,7 +107,7 @@ class JaxBackend(Backend):
             return None
         if self._are_in_memory(tensors) and kernels.KINDS.keys() >= set(dtypes):
             return InMemory(self, dtypes[0] if len(dtypes) == 1 else promote(dtypes), dtypes)
-        if len({norm.real(x) for x in tensors}) > 1 or not are_together(tensors):
+        if len({COMPLEX.get(WIDE[dtype], WIDE[dtype]) for dtype in dtypes}) > 1 or not are_together(tensors):
             return None
         return Compiled(self)
 
@@ -115,7 +116,7 @@ class JaxBackend(Backend):
         if any(issubclass(kind, Tracer) for kind in set(map(type, tensors))) or len(set(map(id, tensors))) < len(tensors):
             return False
         first = tensors[0]
-        return len(set(map(_SHARDING, tensors))) == 1 and len(first.devices()) == 1 and self.is_concrete([first])
+        return len(set(map(_SHARDING, tensors))) == 1 and len(first.devices()) == 1 and self.reads_free([first])
 
 
 _stacked = jax.jit(jnp.stack)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import dtypes, tree_util
 from jax.core import Tracer
 
+from gradclip.backends.jax.versions import is_sparse
 from gradclip.containers import Containers, plain_key
+from gradclip.errors import TensorTypeError
 from gradclip.result import ClipResult
 
 __all__ = ["Pytrees"]
@@ -33,6 +36,7 @@ class Pytrees(Containers):
         return not isinstance(x, ClipResult) and not tree_util.all_leaves([x])
 
     def flatten(self, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        self.check_depth(tree)  # in JAX's own loop a recursion without end leaves the interpreter unusable
         leaves, structure = tree_util.tree_flatten(tree, _is_leaf)
         if not self.has_gaps(leaves):
             return leaves, structure.unflatten
@@ -40,13 +44,22 @@ class Pytrees(Containers):
         present = [None if i in gaps else leaf for i, leaf in enumerate(leaves)]
         return present, lambda new: structure.unflatten([gaps.get(i, x) for i, x in enumerate(new)])
 
+    def children(self, x: Any) -> Iterable[Any] | None:
+        if isinstance(x, jax.Array) or _is_leaf(x):
+            return None
+        parts = super().children(x)
+        if parts is None or type(x) not in (list, tuple, dict):
+            found = tree_util.default_registry.flatten_one_level(x)
+            parts = None if found is None else found[0]
+        return parts
+
     def is_gap(self, x: object) -> bool:
         return _is_float0(x)
 
     def has_gaps(self, leaves: Sequence[Any]) -> bool:
         if all(issubclass(kind, (jax.Array, type(None))) and not issubclass(kind, Tracer) for kind in set(map(type, leaves))):
             return False  # no array has this dtype
-        return any(map(_is_float0, leaves))
+        return dtypes.float0 in {getattr(x, "dtype", None) for x in leaves}
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_leaf)[0]:
@@ -55,12 +68,20 @@ class Pytrees(Containers):
 
 def _is_leaf(x: object) -> bool:
     # None is a leaf here, not JAX's empty node: results have an entry for it. A clip's result is not a gradient
+    if is_sparse(x):
+        what = (
+            "gradclip does not clip JAX's sparse matrices: some of their numbers are indices, and an element may be in parts."
+        )
+        shape = "x".join(map(str, getattr(x, "shape", ())))
+        hint = "pass grad.todense(); or, if no two indices are equal (sparse.bcoo_sum_duplicates), pass its numbers, grad.data,"
+        hint += " and put the result back with sparse.BCOO((data, grad.indices), shape=grad.shape)."
+        raise TensorTypeError(what, f"a {shape} {type(x).__module__.partition('.')[0]} {type(x).__name__}", hint)
     return x is None or isinstance(x, ClipResult)
 
 
 def _is_float0(x: object) -> bool:
     dtype = getattr(x, "dtype", None)
-    return dtype is not None and dtype == dtypes.float0
+    return isinstance(dtype, np.dtype) and dtype == dtypes.float0  # a tracer of another framework may not be compared
 
 
 def _plain(key: Any) -> Any:

@@ -20,15 +20,16 @@ from gradclip.backends.jax.distributed import awaited
 from gradclip.backends.jax.places import beside
 from gradclip.backends.jax.versions import enable_x64, is_committed, is_without_mesh
 from gradclip.dtypes import WIDE
-from gradclip.lane import Into, Lane
+from gradclip.lane import Into
+from gradclip.reference import Reference
 
-__all__ = ["Compiled", "InMemory", "Reference"]
+__all__ = ["Compiled", "InMemory", "JaxReference"]
 
 _LARGE = 1 << 18  # elements from which a loop of the host pays
 _SIZE = operator.attrgetter("size")
 
 
-class Reference(Lane):
+class JaxReference(Reference):
     """The reference for XLA: each norm on the host is one compiled function, in float64 even if JAX's float64 is off."""
 
     # XLA compiles equal functions once; functions that each take another element of a vector are not equal
@@ -40,7 +41,7 @@ class Reference(Lane):
         return super().product(x, beside(coefficient, x))
 
     def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
-        if not self.backend.is_concrete(tensors):
+        if not self.backend.reads_free(tensors):
             return super()._norms(tensors, order, wide)
         with enable_x64(True):
             return [number(self.backend, _norm(self.backend, x, order)) for x in tensors]
@@ -51,18 +52,18 @@ def _norm(backend: Backend, x: Tensor, order: float) -> Tensor:
     return norms.norm(backend, x, order, wide="float64")
 
 
-class Compiled(Reference):
+class Compiled(JaxReference):
     """Tensors that one compiled function takes together, with one dtype of norms: while tracing, and on other devices."""
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2 or wide not in ("", norm.real(tensors[0])):
             return super().total(tensors, order, wide)
-        return self._found(tensors, [norm.total(list(tensors))])[0]
+        return self._found(tensors, [norm.total(self.backend, list(tensors))])[0]
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         if order != 2:
             return super().each(tensors, order)
-        return self._found(tensors, norm.each(list(tensors)))
+        return self._found(tensors, norm.each(self.backend, list(tensors)))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if isinstance(factors, (float, list)) or factors.ndim:
@@ -71,12 +72,12 @@ class Compiled(Reference):
         return scaled
 
     def _found(self, tensors: Sequence[Tensor], found: list[Tensor]) -> list[Any]:
-        if self.backend.is_concrete(tensors):
+        if self.backend.reads_free(tensors):
             return [number(self.backend, x) for x in found]
         return list(map(awaited, found))
 
 
-class InMemory(HostLane, Reference):
+class InMemory(HostLane, JaxReference):
     """Arrays in the host's memory: NumPy reads them without a copy, and large results take over memory that NumPy made."""
 
     threads = staticmethod(cores)

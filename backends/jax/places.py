@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from gradclip.backend import Tensor
-from gradclip.backends.jax.versions import trace_state, widens_alone
+from gradclip.backends.jax.versions import explicit_sharding, reshard, trace_state, widens_alone
 
 __all__ = ["are_together", "beside", "compiles_for_host", "has_float64", "is_host", "is_on_host", "is_tracing"]
 
@@ -73,8 +73,19 @@ def _nothing() -> Tensor:
 
 
 def beside(x: Tensor, like: Tensor) -> Tensor:
-    """``x``, replicated on the devices of ``like``."""
-    if isinstance(x, Tracer) or isinstance(like, Tracer) or x.devices() == like.devices():
+    """``x`` for arithmetic with ``like``: on its devices, and along explicit axes of the mesh sharded as it is."""
+    if not isinstance(x, Tracer) and not isinstance(like, Tracer) and x.devices() != like.devices():
+        mesh = getattr(like.sharding, "mesh", None)
+        return jax.device_put(x, like.sharding if mesh is None else NamedSharding(mesh, PartitionSpec()))
+    return _sharded_as(x, like) if x.ndim and jax.device_count() > 1 else x
+
+
+def _sharded_as(x: Tensor, like: Tensor) -> Tensor:
+    """``x`` with the explicit sharding of the axes that it shares with ``like``: JAX refuses arithmetic of two shardings."""
+    own, wanted = explicit_sharding(x), explicit_sharding(like)
+    if own is None or wanted is None:
         return x
-    mesh = getattr(like.sharding, "mesh", None)
-    return jax.device_put(x, like.sharding if mesh is None else NamedSharding(mesh, PartitionSpec()))
+    of_like = dict(enumerate(reversed(list(zip(like.shape, wanted.spec, strict=True)))))
+    places = [of_like.get(i, (0, None)) for i in range(x.ndim)][::-1]
+    spec = [names if length == own_length else None for own_length, (length, names) in zip(x.shape, places, strict=True)]
+    return x if spec == list(own.spec) else reshard(x, wanted.update(spec=PartitionSpec(*spec)))

@@ -1,4 +1,4 @@
-"""The slot that optax has for a clip: a link of its chain."""
+"""A clip in optax: a link of its chain, and a whole transformation that clips and can skip its step."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from jax import tree_util
 from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
-from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.floors import check_version
-from gradclip.groups import Rules, check_groups
-from gradclip.limits import Adaptive, tensors
-from gradclip.limits.adaptive import adaptives, exchanged
-from gradclip.monitor import Monitor, observed
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.groups import Rules, cannot_skip, check_groups
+from gradclip.limits.adaptive import exchanged
+from gradclip.mistakes import clips_already
+from gradclip.monitor import Monitor
+from gradclip.skip import too_many
+from gradclip.step import Step
+from gradclip.versions import check_version
 
 if TYPE_CHECKING:
-    import optax  # optional: only gradient_transformation needs it
+    import optax  # optional: only the functions need it
 
-__all__ = ["ClipState", "LimitState", "MissingParamsError", "MonitorState", "gradient_transformation"]
+__all__ = ["ClipState", "ClippedState", "MissingParamsError", "clipped_by", "gradient_transformation"]
 
 _GAPS = Pytrees().is_gap
 _OF_NUMPY = (np.ndarray, np.generic)
@@ -34,24 +36,17 @@ class MissingParamsError(ArgumentError, ArgumentTypeError):
 
 
 class ClipState(NamedTuple):
-    """The state of a clip in an ``optax.chain`` with ``record``: its last norm and coefficient."""
+    """The norm and the coefficient of the last clip of a link with ``record``."""
 
     norm: Any  #: before the clip, in the form of :attr:`gradclip.ClipResult.norm`; zeros before the first update
     coefficient: Any  #: ones before the first update
 
 
-class LimitState(NamedTuple):
-    """The state of a clip in an ``optax.chain`` whose limit follows the run."""
+class ClippedState(NamedTuple):
+    """The state of :func:`gradclip.clipped`, and of a link with a monitor or with a limit that follows the run."""
 
-    limits: list[dict[str, Any]]  #: the state of each :class:`gradclip.Adaptive` of the rules
-    rest: Any  #: the state without such limits
-
-
-class MonitorState(NamedTuple):
-    """The state of a clip in an ``optax.chain`` with ``monitor``."""
-
-    clip_monitor: dict[str, Any]  #: the state of :func:`gradclip.observed`
-    last: ClipState | None  #: the last norm and coefficient, if recorded
+    clip: dict[str, Any]  #: of :class:`gradclip.Step`
+    inner: Any  #: of the clipped transformation; in a link the :class:`ClipState` or None
 
 
 def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool = False) -> optax.GradientTransformation:
@@ -63,18 +58,19 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
 
     Args:
         rule: from a dialect, or groups with such rules; a rule that is relative to the parameters needs ``params`` in
-            ``update``, as optax's does. A :class:`LimitState` carries the state of a limit that follows the run
+            ``update``, as optax's does. A :class:`ClippedState` carries the state of a limit that follows the run
             (:class:`gradclip.Adaptive`).
-        record: whether the state is a :class:`ClipState`, with the norm and the coefficient of the last update.
-        monitor: whether the state is a :class:`MonitorState`, with the monitor's counts. It is in the optimizer's
-            checkpoints; read it with ``gradclip.Monitor().merge(optax.tree_utils.tree_get(state, "clip_monitor"))``.
+        record: whether the state has a :class:`ClipState`, with the norm and the coefficient of the last update.
+        monitor: whether a :class:`ClippedState` has the monitor's counts. They are in the optimizer's checkpoints; read them
+            with ``gradclip.Monitor().merge(optax.tree_utils.tree_get(state, "monitor"))``.
 
     Returns:
         An ``optax.GradientTransformation``. The gradients may be any pytree, with None or NumPy arrays in it.
 
     Raises:
         TypeError: if ``rule`` is not a rule.
-        ValueError: for a rule per example, which needs an axis of examples and removes it.
+        ValueError: for a rule per example, which needs an axis of examples and removes it; and for a rule that skips steps,
+            which needs :func:`gradclip.clipped`.
         ImportError: if optax is older than gradclip works with.
 
     Example:
@@ -90,59 +86,106 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
     import optax
 
     check_version("optax", optax.__version__)
-    groups = check_groups(rule, keeps_shape=True)
-    relative = [group.rule.name for group in groups if group.rule.relative_to is not None]
-    adaptive = adaptives(groups)
-
-    def update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        if relative and params is None:
-            hint = "call update(updates, state, params)."
-            raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", hint)
-        carried, limits = None, rule
-        if adaptive:
-            carried = [limit.carrying(seen) for limit, seen in zip(adaptive, state.limits, strict=True)]
-            limits, state = exchanged(rule, dict(zip(map(id, adaptive), carried, strict=True))), state.rest
-        result = clip(_arrays(updates), limits, params=_arrays(params) if relative else None)
-        after = _counted(state, result)
-        return result.grads, after if carried is None else LimitState([limit.state for limit in carried], after)
-
-    def _counted(state: Any, result: Any) -> Any:
-        last = _last(result) if record else None
-        if monitor:
-            return MonitorState(observed(state.clip_monitor, result), last)
-        return last if record else state
-
-    def init_last(params: Any) -> ClipState | None:
-        if not record:
-            return None
-        unseen = {"error_if_nonfinite": False, "if_nonfinite": "propagate"}
-        measures = exchanged(rule, dict.fromkeys(map(id, adaptive), math.inf), **unseen)
-
-        def measured(p: Any) -> ClipState:
-            return _last(clip(tree_util.tree_map(_as_gradient, p), measures, params=p if relative else None))
-
-        form = jax.eval_shape(measured, _arrays(params))
-        return ClipState(
-            jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form.norm),
-            jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), form.coefficient),
-        )
+    for group in check_groups(rule, keeps_shape=True):
+        if group.rule.skips:
+            hint = "gradclip.clipped(optimizer, rule) wraps the whole optimizer, such as an optax.chain."
+            raise cannot_skip(group.rule, "A link of a chain cannot skip the links after it.", hint)
+    step = Step(rule, Monitor() if monitor else None)
+    has_state = monitor or bool(step.adaptives)
 
     def init(params: Any) -> Any:
-        if not record and not monitor and not adaptive:
-            return init_empty_state()(params)
-        leaves = Pytrees().flatten(_arrays(params))[0]
-        like = next((x for x in leaves if x is not None), jnp.zeros(()))
+        last = _form(step, params) if record else None
+        if has_state:
+            return ClippedState(_begun(step, params), last)
+        return last if record else init_empty_state()(params)
 
-        def begun(limit: Adaptive) -> dict[str, Any]:
-            return tensors(limit.state, like, each=len(leaves) if limit.is_each else None)
-
-        state: Any = init_last(params)
-        if monitor:
-            many = len(rule) if isinstance(rule, (list, tuple)) else None
-            state = MonitorState(Monitor().init(like=like, groups=many), state)
-        return LimitState([begun(limit) for limit in adaptive], state) if adaptive else state
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if not has_state:
+            result = clip(_arrays(updates), rule, params=_params(step, params))
+            return result.grads, _last(result) if record else state
+        result, after = _advanced(step, updates, state, params)
+        return result.grads, ClippedState(after, _last(result) if record else None)
 
     return optax.GradientTransformation(init, update)
+
+
+def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
+    """:func:`gradclip.clipped` for a transformation of optax, whose state is then a :class:`ClippedState`.
+
+    A skipped step is a select over the updates and the state: nothing reads a value.
+    """
+    import optax
+
+    check_version("optax", optax.__version__)
+    clips = getattr(optimizer.update, "clips", None)
+    if clips is not None:
+        raise clips_already(f"rule={clips}")
+    wrapped = optax.with_extra_args_support(optimizer)
+
+    def init(params: Any) -> ClippedState:
+        return ClippedState(_begun(step, params), wrapped.init(params))
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, ClippedState]:
+        result, after = _advanced(step, updates, state, params)
+        changes, inner = wrapped.update(result.grads, state.inner, params, **extra)
+        if result.skip is not False:
+            _check_run(step, patience, result, after["skips"]["in_a_row"])
+            changes = jax.tree.map(lambda x: _selected(result.skip, -0.0, x), changes)
+            inner = jax.tree.map(lambda old, new: _selected(result.skip, old, new), state.inner, inner)
+        return changes, ClippedState(after, inner)
+
+    update.clips = step.rule  # type: ignore[attr-defined]  # so that it is not clipped twice
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _begun(step: Step, params: Any) -> dict[str, Any]:
+    """The state of a step before the first update."""
+    params = _arrays(params)
+    return step.init(params if jax.tree.leaves(params) else jnp.zeros(()))
+
+
+def _advanced(step: Step, updates: Any, state: Any, params: Any) -> tuple[Any, dict[str, Any]]:
+    """The result of one update, and the next state of the step."""
+    if not isinstance(state, ClippedState):
+        hint = "optimizer.init(params) makes one; a checkpoint with another rule, or without a clip, has another."
+        raise ArgumentTypeError("This is no state of this clip.", f"state={shown(state)}", hint)
+    return step.update(_arrays(updates), state.clip, _params(step, params))
+
+
+def _params(step: Step, params: Any) -> Any:
+    """The parameters, if the rule needs them."""
+    relative = [group.rule.name for group in step.groups if group.rule.relative_to is not None]
+    if relative and params is None:
+        raise MissingParamsError(f"{relative[0]} needs the parameters.", "params=None", "call update(updates, state, params).")
+    return _arrays(params) if relative else None
+
+
+def _form(step: Step, params: Any) -> ClipState:
+    """The :class:`ClipState` before the first update."""
+    unseen = {"error_if_nonfinite": False, "if_nonfinite": "propagate"}
+    measures = exchanged(step.rule, dict.fromkeys(map(id, step.adaptives), math.inf), **unseen)
+
+    def measured(p: Any) -> ClipState:
+        return _last(clip(tree_util.tree_map(_as_gradient, p), measures, params=_params(step, p)))
+
+    form = jax.eval_shape(measured, _arrays(params))
+    return ClipState(
+        jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form.norm),
+        jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), form.coefficient),
+    )
+
+
+def _selected(skip: Any, old: Any, new: Any) -> Any:
+    """The old value in a skipped step. The change is then -0.0: to add 0.0 would make 0.0 of a parameter of -0.0."""
+    if _GAPS(new):
+        return new
+    return jnp.where(skip, jnp.asarray(old, jnp.result_type(new)) if isinstance(old, float) else old, new)
+
+
+def _check_run(step: Step, patience: float, result: Any, in_a_row: Any) -> None:
+    """Raise after too many skipped steps in a row, where reading them is free."""
+    if result.skip is True and not isinstance(in_a_row, jax.core.Tracer) and int(in_a_row) > patience:
+        raise too_many(patience, step.rule, result.norm)
 
 
 def _as_gradient(parameter: Any) -> Any:
@@ -157,6 +200,7 @@ def _last(result: Any) -> ClipState:
 
 def _arrays(tree: Any) -> Any:
     """A pytree with its NumPy arrays as JAX arrays, which optax accepts too. Gradients of integers stay."""
+    Pytrees().check_depth(tree)
     if not any(issubclass(kind, _OF_NUMPY) for kind in set(map(type, tree_util.tree_leaves(tree)))):
         return tree
     return tree_util.tree_map(lambda x: jnp.asarray(x) if isinstance(x, _OF_NUMPY) and not _GAPS(x) else x, tree)

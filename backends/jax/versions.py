@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import jax
 from jax import lax
 
-from gradclip.floors import check_version
+from gradclip.versions import check_version
 
 __all__ = [
     "ADDS_ALONG_AN_AXIS",
     "ADDS_IN_A_ROW",
-    "HAS_RULES_IN_SHARD_MAP",
     "axis_size",
     "enable_x64",
+    "explicit_sharding",
     "init_empty_state",
     "is_committed",
+    "is_in_pmap",
+    "is_sparse",
     "is_without_mesh",
+    "manual_axes",
+    "reshard",
     "trace_state",
     "varying",
     "widens_alone",
@@ -54,8 +60,6 @@ else:
 ADDS_IN_A_ROW = jax.__version_info__ < (0, 10)
 #: whether it does so along one axis too
 ADDS_ALONG_AN_AXIS = (0, 9) <= jax.__version_info__ < (0, 10)
-#: whether a function inside ``shard_map`` may have its own rule for ``vmap``: from the version that has ``jax.shard_map``
-HAS_RULES_IN_SHARD_MAP = hasattr(jax, "shard_map")
 
 
 def widens_alone() -> bool:
@@ -93,3 +97,46 @@ def varying(x: Any) -> frozenset[str]:
     kind = getattr(described, "manual_axis_type", None)
     found: frozenset[str] = getattr(described, "vma", frozenset()) if kind is None else kind.varying
     return found
+
+
+def manual_axes() -> frozenset[str]:
+    """The axes of the mesh along which the ``shard_map`` being traced is written; none if JAX does not tell."""
+    get_abstract_mesh = getattr(jax.sharding, "get_abstract_mesh", None)
+    mesh = None if get_abstract_mesh is None else get_abstract_mesh()
+    return _axes_of_type(mesh, "Manual")
+
+
+def is_in_pmap() -> bool:
+    """Whether ``pmap`` traces the caller, from the call stack: to JAX it is a ``shard_map`` with ``check_vma=False``.
+
+    Without a module of this name it is False.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != "jax._src.pmap":
+        frame = frame.f_back
+    return frame is not None
+
+
+def explicit_sharding(x: Any) -> Any:
+    """The sharding in an array's type, if its mesh has explicit axes; None on other meshes, and where JAX has no such types."""
+    found = getattr(jax.typeof(x), "sharding", None) if hasattr(jax, "typeof") else None
+    return found if _axes_of_type(getattr(found, "mesh", None), "Explicit") else None
+
+
+def _axes_of_type(mesh: Any, kind: str) -> frozenset[str]:
+    types = getattr(mesh, "axis_types", None) or ()
+    wanted = getattr(getattr(jax.sharding, "AxisType", None), kind, None)
+    if wanted is None or not isinstance(types, tuple):  # JAX 0.5 has a dict here, and no explicit meshes yet
+        return frozenset()
+    return frozenset(name for name, of_axis in zip(mesh.axis_names, types, strict=True) if of_axis == wanted)
+
+
+def reshard(x: Any, sharding: Any) -> Any:
+    """An array with another sharding in its type. Only versions with explicit meshes need it."""
+    return jax.sharding.reshard(x, sharding)
+
+
+def is_sparse(x: object) -> bool:
+    """Whether this is a matrix of ``jax.experimental.sparse``, a pytree of numbers and their indices."""
+    module = sys.modules.get("jax.experimental.sparse")
+    return module is not None and isinstance(x, module.JAXSparse)

@@ -19,37 +19,39 @@ from gradclip.backends.jax.distributed import awaited
 from gradclip.backends.jax.norm import real
 from gradclip.backends.jax.places import are_together, is_on_host, is_tracing
 from gradclip.dtypes import LARGEST, WIDE
-from gradclip.engine import UNKNOWN, Asked, run
+from gradclip.engine import UNKNOWN, Options, steps
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
 from gradclip.result import Found
-from gradclip.rule import Rule
+from gradclip.rule import VALUE, Rule
 
 __all__ = ["whole"]
 
 
-def whole(opened: Gradients, rules: Rules, asked: Asked) -> Found | None:
+def whole(opened: Gradients, rules: Rules, options: Options) -> Found | None:
     """The clip by a rule of numbers, or None for the engine."""
     if not isinstance(rules, Rule) or not rules.is_plain or rules.error_if_nonfinite or not _takes(opened.present):
         return None
-    if asked.reduce is not None or asked.into == "place" or asked.norm is not UNKNOWN:
+    if options.reduce is not None or options.into == "place" or options.norm is not UNKNOWN:
         return None
     wide = "float64" if "float64" in map(real, opened.present) else "float32"
     numbers = {name: _number(value, wide) for name, value in _numbers(rules).items()}
     zeros: dict[str, Any] = dict.fromkeys(numbers, 0.0)
     rule = dataclasses.replace(rules, **zeros)  # another limit uses the same program
-    found = _compiled(opened.present, numbers, rule, asked.until)
+    found = _compiled(opened.present, numbers, rule, options.until)
     grads, norm, coefficient = jax.tree.map(awaited, found)
+    by_value = rules.scope is VALUE
     return Found(
-        None if grads is None else opened.rebuild(opened.placed(grads)),
+        None if grads is None else opened.container.rebuild(opened.placed(grads)),
         opened.placed(norm) if isinstance(norm, list) else norm,
         opened.placed(coefficient) if isinstance(coefficient, list) else coefficient,
+        bounds={0: (rules.lower, rules.upper, range(len(opened.leaves)))} if by_value else {},
     )
 
 
 def _takes(tensors: list[Tensor]) -> bool:
     """Whether these are distinct arrays in one place, outside of the host's memory."""
-    if not tensors or len(set(map(id, tensors))) < len(tensors):
+    if not tensors or isinstance(tensors[0], jax.core.Tracer) or len(set(map(id, tensors))) < len(tensors):
         return False
     one_of_each = dict(zip(((type(x), x.dtype) for x in tensors), tensors, strict=True)).values()
     if any(isinstance(x, jax.core.Tracer) or str(x.dtype) not in WIDE for x in one_of_each):
@@ -70,7 +72,7 @@ def _number(value: float, dtype: str) -> Any:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _compiled(tensors: list[Tensor], numbers: dict[str, Tensor], rule: Rule, until: Any) -> tuple[Any, Any, Any]:
-    result = run(open_(tensors), dataclasses.replace(rule, **numbers), Asked(until=until))
+    result = steps(open_(tensors), dataclasses.replace(rule, **numbers), Options(until=until))
     norm, coefficient = jax.tree.map(_as_tensor, (result.norm, result.coefficient))
     return result.grads, norm, coefficient
 

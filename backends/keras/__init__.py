@@ -6,33 +6,49 @@ that it runs on, with that framework's backend. ``docs/keras.md`` explains the c
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
 
 import keras
 
-from gradclip.backends.keras.carried import FollowingLimit, Record
-from gradclip.backends.keras.monitored import Counters, MonitorLog
-from gradclip.backends.keras.saving import loaded_rule, name_of, saved_rule
-from gradclip.clip import clip
-from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, GradclipWarning
-from gradclip.floors import check_version
+from gradclip.backends.keras.check import check_alone, check_optimizer, check_replicas, check_rules, has_strategy
+from gradclip.backends.keras.log import MonitorLog
+from gradclip.backends.keras.saving import loaded_rules, name_of, saved_number, saved_rules
+from gradclip.backends.keras.state import Record, State, read
+from gradclip.errors import ArgumentTypeError, GradclipWarning
+from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive
-from gradclip.mistakes import check_rule
+from gradclip.mistakes import not_an_optimizer
+from gradclip.monitor import Monitor
+from gradclip.registry import find
 from gradclip.result import ClipResult
-from gradclip.rule import Rule, Scope
+from gradclip.rule import Rule
+from gradclip.skip import check_patience, too_many
+from gradclip.step import Step
+from gradclip.versions import check_version
 
 __all__ = ["MonitorLog", "clipped"]
 
 check_version("keras", keras.__version__)
 
-_OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
-_HOOKS = ("_backend_apply_gradients", "_clip_gradients")  # Keras calls these methods, and Clipping overrides them
+OptimizerT = TypeVar("OptimizerT")
 
 
-def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = None) -> Any:
+@overload
+def clipped(
+    optimizer: str | dict[str, Any], rule: Rules, *, record: bool = ..., monitor: Monitor | None = ..., patience: float = ...
+) -> Any: ...
+@overload
+def clipped(  # the result has ``last``
+    optimizer: object, rule: Rules, *, record: Literal[True], monitor: Monitor | None = ..., patience: float = ...
+) -> Any: ...
+@overload
+def clipped(
+    optimizer: OptimizerT, rule: Rules, *, record: bool = ..., monitor: Monitor | None = ..., patience: float = ...
+) -> OptimizerT: ...
+def clipped(optimizer: Any, rule: Rules, *, record: bool = False, monitor: Any = None, patience: float = 10) -> Any:
     """Make a Keras optimizer clip by a rule, instead of its own ``clipnorm=``.
 
     It clips after the gradients are unscaled and accumulated, and before weight decay and the update. Pass the result to
@@ -41,15 +57,18 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
     Args:
         optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place: its class
             becomes a subclass of its own class. Compile the model after that, not before.
-        rule: of any dialect, except one that sums over examples. Its limit is a number, or a :class:`gradclip.Adaptive`: the
+        rule: of any dialect, except one that sums over examples; or groups with such rules, which select by the paths of the
+            variables (``"*/bias"``). A limit is a number, or a :class:`gradclip.Adaptive`: the
             optimizer keeps its state in variables, which are saved, and the ``Adaptive`` itself does not change.
-            ``optimizer.clip_limit`` is the limit of the next step.
+            ``optimizer.clip_limit`` is the limit of the next step. A rule may skip steps: see :func:`gradclip.clipped`.
         record: whether the optimizer keeps the norm and the coefficient of its last step, in two variables that are saved with
             it. Then ``optimizer.last`` is a :class:`gradclip.ClipResult` with them; for a rule with a norm for each gradient
             they are vectors in the order of the variables. Otherwise ``last`` is None.
         monitor: a :class:`gradclip.Monitor`. The optimizer counts in its own variables, on its device, and the monitor
             reads them for a report; :class:`MonitorLog` logs it at the end of each epoch. It is not saved with the model: save
             ``monitor.state_dict()``.
+        patience: after more than so many skipped steps in a row, an eager step raises; ``math.inf`` for never. A compiled step
+            raises nothing: ``optimizer.clip_skips`` has the counts.
 
     Returns:
         The optimizer.
@@ -58,8 +77,8 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
         ValueError: if the optimizer clips already; for a rule whose result has another shape than the gradient; for an
             optimizer that only passes gradients to others (``LossScaleOptimizer``): clip in the inner one; and with
             ``record`` for a rule without a norm, or with several for one gradient.
-        TypeError: if ``rule`` is not a rule, and for a limit that is a tensor; when the model is saved, for a schedule and for
-            a limit that is not from :mod:`gradclip.limits`.
+        TypeError: if ``rule`` is not a rule, and for a limit that is a tensor; when the model is saved, for a schedule, for
+            a limit that is not from :mod:`gradclip.limits` and for a group that selects by a function.
 
     Example:
         >>> import keras, gradclip.backends.keras
@@ -69,81 +88,187 @@ def clipped(optimizer: Any, rule: Rule, *, record: bool = False, monitor: Any = 
         (True, 'torch.clip_grad_norm')
     """
     if isinstance(optimizer, Rule):
-        raise ArgumentTypeError("The optimizer comes first.", f"optimizer={optimizer}", "clipped(optimizer, rule).")
+        raise not_an_optimizer(optimizer)
+    check_groups(rule, keeps_shape=True)
+    check_patience(patience)
     made = keras.optimizers.get(optimizer)
     if made is None:
         raise ArgumentTypeError("An optimizer is needed.", "optimizer=None", 'name one: "adam".')
-    _check_rule(rule, record)
-    _check_optimizer(made)
-    kind: type = type(made)
-    made.__class__ = _subclass(kind)
-    made.clip_rule = rule
-    if record:
-        made._record = Record()
-    if isinstance(rule.limit, Adaptive):
-        made._limit = FollowingLimit(rule.limit)
-    if made.built:
-        made._build_carried()
-    if monitor is not None:
-        if made.built:
-            what = "A monitor counts in variables that the optimizer makes when it is built."
-            raise ArgumentError(what, "an optimizer that has been built", "make another optimizer.")
-        made.__dict__["_monitor"] = monitor  # not by setattr: it is not part of the optimizer's state
-    return made
+    return clipped_by(made, Step(rule, monitor), patience, record=record)
+
+
+def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = False) -> Any:
+    """:func:`gradclip.clipped` for an optimizer of Keras, whose class becomes a subclass of its own."""
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise not_an_optimizer(optimizer)
+    check_rules(step, record)
+    check_optimizer(optimizer, step)
+    kind: type = type(optimizer)
+    optimizer.__class__ = _subclass(kind)
+    # not by setattr: Keras would track what is inside as variables and lists of its own
+    parts = {"clip_rule": step.rule, "_state": State(step), "_patience": patience, "_record": Record() if record else None}
+    optimizer.__dict__.update(parts)
+    if optimizer.built:
+        optimizer._build_carried()
+    return optimizer
 
 
 class Clipping(keras.optimizers.Optimizer):
     """The clipping part of an optimizer; its class inherits from this class and from its former class."""
 
-    clip_rule: Rule
+    clip_rule: Rules
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # the variables of the gradients being clipped
     _record: Record | None = None
-    _limit: FollowingLimit | None = None
-    _monitor: Any = None
-    _counters: Counters | None = None
+    _state: State
+    _patience: float = 10
+    _before: Any = None  # while a step runs that may be skipped: the number of skipped steps before it
+    _known: bool | None = None  # on PyTorch: whether this step is skipped
 
     @property
-    def last(self) -> ClipResult | None:
+    def last(self) -> ClipResult[Any] | None:
         """The norm and the coefficient of the last step, if recorded; None before the optimizer is built."""
         if self._record is None or not self._record.variables:
             return None
-        # copies: on TensorFlow a variable counts as a tensor, and the next step would change it
-        return ClipResult(None, *(keras.ops.copy(keras.ops.convert_to_tensor(x)) for x in self._record.variables))
+        return ClipResult(None, *map(read, self._record.variables))
 
     @property
     def clip_limit(self) -> Any:
-        """The limit of the next step: a number, or a tensor if it follows the run."""
-        if self._limit is None:
-            return self.clip_rule.limit
-        state = self._limit.state() if self._limit.variables else self._limit.adaptive.state
-        return self._limit.adaptive.rule_of.limit(state)
+        """The limit of the next step: a number, or a tensor if it follows the run; for groups a list."""
+        step = self._state.step
+
+        def of(limit: Any) -> Any:
+            return self._state.limit(step.adaptives.index(limit)) if isinstance(limit, Adaptive) else limit
+
+        limits = [of(group.rule.limit) for group in step.groups]
+        return limits if isinstance(self.clip_rule, (list, tuple)) else limits[0]
+
+    @property
+    def clip_skips(self) -> dict[str, Any]:
+        """The number of skipped steps, in all (``"skipped"``) and since the last other step (``"in_a_row"``)."""
+        counts = (self._state.tree or {}).get("skips", dict.fromkeys(("skipped", "in_a_row"), 0))
+        return {name: read(count) for name, count in counts.items()}
 
     def build(self, variables: Any) -> None:
         super().build(variables)
         self._build_carried()
-        if self._monitor is not None and self._counters is None:
-            self.__dict__["_counters"] = Counters(self._monitor, self)
 
     def _build_carried(self) -> None:
-        for part in (self._record, self._limit):
+        for part in (self._record, self._state):
             if part is not None:
                 part.build(self, len(self._trainable_variables))
 
-    def _clipped(self, grads: list[Any], params: Any) -> list[Any]:
-        rule = self.clip_rule
-        if self._limit is None:
-            result = clip(grads, rule, params=params)
-        else:
-            carried = self._limit.adaptive.carrying(self._limit.state())
-            result = clip(grads, dataclasses.replace(rule, limit=carried), params=params)
-            self._limit.write(carried)
+    def _clipped(self, grads: list[Any]) -> list[Any]:
+        """Clip the gradients of some of the variables; the others count as missing, so that places and names stay."""
+        step, variables = self._state.step, self._trainable_variables
+        if self._state.tree is None:  # a clip by an optimizer that is not built
+            return list(self._state.update(grads, None).grads)
+        places = [self._get_variable_index(v) for v in self._clipped_variables or variables]
+        given = dict(zip(places, grads, strict=True))
+        every: Any = [given.get(i) for i in range(len(variables))]
+        params: Any = None
+        if any(group.rule.relative_to is not None for group in step.groups):
+            params = [keras.ops.convert_to_tensor(v) if i in given else None for i, v in enumerate(variables)]
+        if not isinstance(self.clip_rule, Rule) or step.shards is not None:
+            names = _names(variables)
+            every = dict(zip(names, every, strict=True))
+            params = None if params is None else dict(zip(names, params, strict=True))
+        result = self._state.update(every, params)
         if self._record is not None:
-            variables = () if rule.is_total else self._clipped_variables or self._trainable_variables  # one norm: no places
-            self._record.write(result, list(map(self._get_variable_index, variables)))
-        if self._counters is not None:
-            self._counters.write(result)
-        return list(result.grads)
+            self._record.write(result)
+        found: Any = result.grads
+        keys = list(every) if isinstance(every, dict) else range(len(every))  # JAX sorts the keys of a dict
+        return [found[keys[i]] for i in places]
+
+    # ---- a step that is skipped ------------------------------------------------------------------------------------------
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        if not self._state.step.skips:
+            super().apply(grads, trainable_variables)
+            return
+        if not self.built and trainable_variables is not None:
+            with keras.name_scope(self.name, caller=self):
+                self.build(list(trainable_variables))
+        check_replicas(self._state.step)
+        counts = self._state.tree["skips"]
+        self.__dict__.update(_before=read(counts["skipped"]), _known=None)
+        try:
+            kept = [(v, read(v)) for v in self._selected()]
+            super().apply(grads, trainable_variables)
+            skip = self._is_skipped()
+        finally:
+            self.__dict__["_before"] = None
+        for variable, value in kept:
+            variable.assign(keras.ops.where(skip, value, keras.ops.convert_to_tensor(variable)))
+        # the step is as if it had not been, with the gradients that were accumulated for it
+        steps = self.gradient_accumulation_steps or 1
+        self._iterations.assign_sub(keras.ops.cast(skip, self._iterations.dtype) * steps)
+        self._check_run(skip, counts["in_a_row"])
+
+    def _selected(self) -> list[Any]:
+        """The variables whose old values a skipped step takes back; the other ones it does not write at all.
+
+        On JAX that is all but the clip's own: there a traced branch cannot assign.
+        """
+        if keras.backend.backend() != "jax":
+            return [v for v in self._trainable_variables if getattr(v, "constraint", None) is not None]
+        own = [self._iterations, *self._state.variables, *(self._record.variables if self._record else ())]
+        own += getattr(self, "_accumulated_gradients", [])
+        ids = set(map(id, own))
+        return [*self._trainable_variables, *(v for v in self._variables if id(v) not in ids)]
+
+    def _is_skipped(self) -> Any:
+        """Whether the clip of this step has said so. PyTorch looks at it once."""
+        if self._known is not None:
+            return self._known
+        skip = keras.ops.not_equal(keras.ops.convert_to_tensor(self._state.tree["skips"]["skipped"]), self._before)
+        if keras.backend.backend() == "torch":
+            self.__dict__["_known"] = skip = bool(skip)
+        return skip
+
+    def _unless_skipped(self, call: Callable[[], Any]) -> None:
+        """A part of a step, inside a branch of the graph."""
+
+        def called() -> None:
+            call()
+
+        if self._before is None or keras.backend.backend() == "jax":
+            called()
+        else:
+            keras.ops.cond(self._is_skipped(), lambda: None, called)
+
+    def _check_run(self, skip: Any, in_a_row: Any) -> None:
+        """Raise after too many skipped steps in a row, in an eager step."""
+        skip, backend = keras.ops.convert_to_tensor(skip), find(keras.ops.convert_to_tensor(skip))
+        if backend is None or not backend.can_read(skip) or not bool(skip):
+            return
+        if int(keras.ops.convert_to_numpy(read(in_a_row))) > self._patience:
+            raise too_many(self._patience, self.clip_rule, None if self.last is None else self.last.norm)
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        self._unless_skipped(lambda: super(Clipping, self)._apply_weight_decay(variables))
+
+    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+        def update() -> None:
+            super(Clipping, self)._backend_update_step(grads, trainable_variables, learning_rate)
+
+        self._unless_skipped(update)
+
+    def _update_model_variables_moving_average(self, trainable_variables: Any) -> None:
+        self._unless_skipped(lambda: super(Clipping, self)._update_model_variables_moving_average(trainable_variables))
+
+    def _overwrite_model_variables_with_average_value(self, trainable_variables: Any) -> None:
+        self._unless_skipped(lambda: super(Clipping, self)._overwrite_model_variables_with_average_value(trainable_variables))
+
+    def _backend_reset_gradient_accumulators(self) -> None:
+        if keras.backend.backend() != "torch":
+            super()._backend_reset_gradient_accumulators()
+            return
+        for variable in self._accumulated_gradients:
+            if variable is not None:
+                variable.assign(keras.ops.zeros_like(variable))  # Keras multiplies by 0, and a NaN stays
+
+    # ---- saving ----------------------------------------------------------------------------------------------------------
 
     def save_own_variables(self, store: Any) -> None:
         """Save the variables, except the monitor's."""
@@ -152,9 +277,6 @@ class Clipping(keras.optimizers.Optimizer):
 
     def load_own_variables(self, store: Any) -> None:
         """Load the variables, with or without a monitor."""
-        if self._counters is None:
-            super().load_own_variables(store)
-            return
         whole = self._variables
         self.__dict__["_variables"] = self._saved()
         try:
@@ -163,8 +285,10 @@ class Clipping(keras.optimizers.Optimizer):
             self.__dict__["_variables"] = whole
 
     def _saved(self) -> list[Any]:
-        own = {id(variable) for variable in self._counters.variables.values()} if self._counters else set()
+        own = set(map(id, self._state.counted))
         return [variable for variable in self.variables if id(variable) not in own]
+
+    # ---- the clip --------------------------------------------------------------------------------------------------------
 
     def _filter_empty_gradients(self, grads: list[Any], variables: list[Any]) -> Any:
         # Keras 3.4 clips the remaining gradients here, before it calls the method below
@@ -178,18 +302,14 @@ class Clipping(keras.optimizers.Optimizer):
         super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        _check_alone(self)  # clipnorm can be assigned to at any time
-        params = None
-        if self.clip_rule.relative_to is not None:
-            variables: list[Any] = self._clipped_variables or self._trainable_variables
-            params = [keras.ops.convert_to_tensor(variable) for variable in variables]
-        if not hasattr(super(), "_all_reduce_sum_gradients") or not _has_strategy():
-            return self._clipped(list(grads), params)
+        check_alone(self)  # clipnorm can be assigned to at any time
+        if not hasattr(super(), "_all_reduce_sum_gradients") or not has_strategy():
+            return self._clipped(list(grads))
         # under tf.distribute Keras clips each replica's gradients and adds up the results, which does not clip their sum
         grads = [g for g, _ in super()._all_reduce_sum_gradients([(g, None) for g in grads])]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GradclipWarning)  # they are summed now, even if the test for it cannot tell
-            return self._clipped(grads, params)
+            return self._clipped(grads)
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         return grads_and_vars  # with more than one replica they were summed before the clip
@@ -197,8 +317,8 @@ class Clipping(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """The configuration of the optimizer without the clip, plus the parts that :meth:`from_config` needs."""
         config: dict[str, Any] = super().get_config()
-        saved = {"optimizer": name_of(self.unclipped), "rule": saved_rule(self.clip_rule), "record": self._record is not None}
-        return {**config, "clipped": saved}
+        saved = {"optimizer": name_of(self.unclipped), "rule": saved_rules(self.clip_rule), "record": self._record is not None}
+        return {**config, "clipped": {**saved, "patience": saved_number(self._patience)}}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
@@ -207,14 +327,17 @@ class Clipping(keras.optimizers.Optimizer):
         clips = config.pop("clipped")
         saved = {**clips["optimizer"], "config": config}
         optimizer = keras.saving.deserialize_keras_object(saved, custom_objects=custom_objects)
-        return clipped(optimizer, loaded_rule(clips["rule"]), record=clips.get("record", False))
+        options = {"record": clips.get("record", False), "patience": float(clips.get("patience", 10))}
+        return clipped(optimizer, loaded_rules(clips["rule"]), **options)
 
 
-def _has_strategy() -> bool:
-    """Whether Keras, on TensorFlow, trains under a strategy; without one there is one replica and nothing to sum."""
-    import tensorflow as tf
-
-    return bool(tf.distribute.has_strategy())
+def _names(variables: list[Any]) -> list[str]:
+    """The path of each variable; a second one with the same path gets a number."""
+    names: list[str] = []
+    for variable in variables:
+        name = str(getattr(variable, "path", variable.name))
+        names.append(f"{name}_{names.count(name)}" if name in names else name)
+    return names
 
 
 @functools.cache
@@ -232,41 +355,3 @@ def _registered(cls: type) -> type:
 
 
 _registered(Clipping)
-
-
-def _check_rule(rule: Any, record: bool) -> None:
-    check_rule(rule, keeps_shape=True)
-    if record and rule.scope not in (Scope.GLOBAL, Scope.TENSOR):
-        what = "record=True is for a rule with one norm, or one for each gradient."
-        raise ArgumentError(what, f"rule={rule}", "leave record=True out.")
-    for name in ("limit", "lower", "upper"):
-        value = getattr(rule, name)
-        if name == "limit" and isinstance(value, Adaptive):
-            continue
-        if not isinstance(value, (int, float)):
-            name = rule.limit_name if name == "limit" else name
-            raise ArgumentTypeError("The limit must be a number, to be saved with the model.", f"{name}={value!r}")
-
-
-def _check_optimizer(optimizer: Any) -> None:
-    outer = tuple(filter(None, (getattr(keras.optimizers, name, None) for name in ("LossScaleOptimizer", "MultiOptimizer"))))
-    if isinstance(optimizer, outer):
-        what = f"A {type(optimizer).__name__} passes its gradients to other optimizers."
-        raise ArgumentError(what, f"optimizer={type(optimizer).__name__}", "clip by the optimizers inside of it.")
-    if isinstance(optimizer, Clipping):
-        raise ArgumentError("This optimizer clips by a rule already.", f"rule={optimizer.clip_rule}")
-    _check_alone(optimizer)
-    missing = [hook for hook in _HOOKS if not hasattr(optimizer, hook)]
-    if missing:
-        what = "gradclip does not know how this version of Keras clips."
-        raise GradclipError(
-            what, f"keras {keras.__version__} without {', '.join(missing)}", "use a version that the tests ran on."
-        )
-
-
-def _check_alone(optimizer: Any) -> None:
-    """Refuse two clips at once, as Keras does."""
-    own = {name: getattr(optimizer, name) for name in _OWN_CLIPS}
-    if any(value is not None for value in own.values()):
-        what = "Only one of `clipnorm`, `clipvalue`, `global_clipnorm` and a rule can be set."
-        raise ArgumentError(what, ", ".join(f"{name}={value}" for name, value in own.items()))

@@ -14,15 +14,17 @@ from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.dtypes import promote
-from gradclip.errors import NotWritableError
-from gradclip.floors import check_version
+from gradclip.errors import DTypeError, NotWritableError
 from gradclip.lane import Lane
+from gradclip.memory import Layout, layout
+from gradclip.versions import check_version
 
 check_version("numpy", np.__version__)
 
-_DTYPE, _FLAGS = operator.attrgetter("dtype"), operator.attrgetter("flags.num")
+_DTYPE, _FLAGS = map(operator.attrgetter, ("dtype", "flags.num"))
+_ARITHMETIC = ("__mul__", "__getitem__", "__setitem__", "__array_ufunc__", "__array_function__", "astype", "copy", "max", "sum")
 _PIECE = 1 << 12  # elements that the reference converts to float64 at a time
-_WHOLE, _ALIGNED, _WRITEABLE = 0x1 | 0x2, 0x100, 0x400  # bits in NumPy's flags; the first stands for either order
+_WHOLE, _OWNED, _ALIGNED, _WRITEABLE = 0x1 | 0x2, 0x4, 0x100, 0x400  # bits in NumPy's flags; the first: in either order
 
 
 class NumpyBackend(Backend):
@@ -40,6 +42,15 @@ class NumpyBackend(Backend):
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
         return tuple(x.shape)
 
+    def layout(self, x: Tensor) -> Layout | None:
+        if not isinstance(x, np.ndarray) or not x.size:
+            return None
+        return layout(x.__array_interface__["data"][0], x.itemsize, x.shape, x.strides)
+
+    def check(self, tensors: Sequence[Tensor]) -> None:
+        for x in tensors:
+            _check_kind(x)
+
     def check_writable(self, x: Tensor) -> None:
         if not isinstance(x, np.ndarray) or not x.flags.writeable:
             kind = "a read-only array" if isinstance(x, np.ndarray) else f"a NumPy scalar of type {x.dtype}"
@@ -47,9 +58,11 @@ class NumpyBackend(Backend):
             raise NotWritableError("This gradient cannot be written in place.", kind, hint)
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
+        _check_kind(x)
         return x.astype(_dtype(dtype), copy=False)
 
     def asarray(self, value: Any, dtype: str, like: Tensor | None) -> Tensor:
+        _check_kind(value)
         return np.asarray(value, _dtype(dtype))
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
@@ -92,12 +105,15 @@ class NumpyBackend(Backend):
         # tests all at once: one by one, 2,000 gradients would take longer than their norm
         if set(map(type, tensors)) != {np.ndarray} or len(set(map(id, tensors))) < len(tensors):
             return None
-        first = tensors[0].flags.num
+        first = owned = tensors[0].flags.num
         for flags in set(map(_FLAGS, tensors)):
             if not flags & _WHOLE or not flags & _ALIGNED or (flags ^ first) & _WRITEABLE:
                 return None
+            owned &= flags
         kinds = list(map(_name, set(map(_DTYPE, tensors))))
         if not kernels.KINDS.keys() >= set(kinds):
+            return None
+        if not owned & _OWNED and kernels.overlap(list(map(_buffer, tensors)), None, 1):
             return None
         return NumpyLane(self, kinds[0] if len(kinds) == 1 else promote(kinds), kinds)
 
@@ -107,7 +123,7 @@ class NumpyLane(HostLane):
 
     def pieces(self, tensors: Sequence[Tensor]) -> list[Any]:
         if self.kinds == ["bfloat16"] or tensors[0].dtype.kind != "f":  # NumPy has no buffer for it
-            return [x.view(np.uint16) for x in tensors]
+            return list(map(_buffer, tensors))
         return list(tensors)
 
     def split(self, x: Tensor) -> Iterable[Tensor]:
@@ -118,12 +134,32 @@ class NumpyLane(HostLane):
         return list(map(np.empty_like, tensors))
 
 
+def _buffer(x: Tensor) -> Tensor:
+    """The array in a dtype for which NumPy has a buffer: none for bfloat16."""
+    return x if x.dtype.kind == "f" else x.view(np.uint16)
+
+
 def _bounded(x: Tensor, bound: Any, nearest: Any, exceeds: Any) -> Tensor:
     """``nearest(x, bound)``; for a number, elements within the bound stay to the bit, also a zero of the other sign."""
     if isinstance(bound, np.ndarray):
         return nearest(x, bound)
     number = np.asarray(bound, np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype).astype(x.dtype)
     return np.where(exceeds(x, number), number, x)
+
+
+def _check_kind(x: Any) -> None:
+    """Refuse a subclass of arrays with an arithmetic of its own, such as a matrix, a masked array, or one with units."""
+    kind: Any = type(x)
+    if kind is np.ndarray or not isinstance(x, np.ndarray) or _is_usual(kind):
+        return
+    what = "An array whose products, sums or elements are not those of NumPy's arrays is no gradient and no limit."
+    hint = "np.asarray(x) is the plain array" + ("; x.filled(0) has zeros where x is masked." if hasattr(x, "mask") else ".")
+    raise DTypeError(what, f"{kind.__module__}.{kind.__qualname__} of shape {x.shape}", hint)
+
+
+def _is_usual(kind: type) -> bool:
+    usual = (np.ndarray, np.memmap, np.recarray)  # the last two differ in the type of a slice, and in its fields
+    return all(any(getattr(kind, name) is getattr(base, name) for base in usual) for name in _ARITHMETIC)
 
 
 @functools.lru_cache(64)  # NumPy takes 3 us for this, longer than for a small array's norm

@@ -20,8 +20,9 @@ from gradclip.backends.paddle.containers import PaddleContainers
 from gradclip.backends.paddle.distributed import PaddleDistributed
 from gradclip.backends.paddle.reference import PaddleLane, beside, filled, values
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
-from gradclip.errors import DTypeError, NotWritableError
+from gradclip.errors import DTypeError, NotWritableError, TensorTypeError
 from gradclip.lane import Lane
+from gradclip.memory import Layout, layout
 
 if TYPE_CHECKING:
     from gradclip.backends.paddle.slot import grad_clip
@@ -39,6 +40,10 @@ def __getattr__(name: str) -> Any:
 
 _FOLDERS = [os.path.dirname(tracing.__file__), *map(os.path.dirname, __path__)]
 versions.run_between_programs(tracing.MARKED, [*_FOLDERS, *map(os.path.realpath, _FOLDERS)])
+
+
+class DynamicModeError(TensorTypeError, RuntimeError):
+    """Gradients that are clipped in dynamic mode only; Paddle raises a RuntimeError."""
 
 
 class PaddleBackend(Backend):
@@ -69,17 +74,35 @@ class PaddleBackend(Backend):
         return paddle.numel(x) if None in shape else math.prod(length or 0 for length in shape)
 
     def identity(self, x: Tensor) -> Hashable:
-        if not self.can_look(x):
+        if not self.can_read(x):
             return str(x.id)
-        held = values(x)  # ``.grad`` is a new object each time
-        return (held.data_ptr(), *held.shape, *held.strides) if held.size else id(x)
+        return super().identity(x)  # ``.grad`` is a new object each time
+
+    def layout(self, x: Tensor) -> Layout | None:
+        if not self.can_read(x):
+            return None
+        held = values(x)
+        if not held.size or not held.data_ptr():
+            return None
+        itemsize = held.element_size()
+        return layout(held.data_ptr(), itemsize, held.shape, [stride * itemsize for stride in held.strides])
+
+    def refused(self, x: object) -> TensorTypeError | None:
+        if not isinstance(x, paddle.static.Variable):
+            return None
+        what = "this API can only run in dynamic mode, and in the static programs of Paddle 3."
+        hint = "build the program without FLAGS_enable_pir_api=0, or clip by paddle.nn's own classes."
+        return DynamicModeError(what, "a variable of a program of the legacy representation", hint)
 
     def check(self, tensors: Sequence[Tensor]) -> None:
-        if any(self.can_look(x) and x.is_sparse() for x in tensors):
+        if versions.is_static() and any(map(self.can_read, tensors)):
+            what, received = "this API can only run in dynamic mode.", "a tensor of dynamic mode, in static mode"
+            raise DynamicModeError(what, received, "call paddle.disable_static() before, or clip values of the program.")
+        if any(self.can_read(x) and x.is_sparse() for x in tensors):
             raise DTypeError("A gradient must be dense or SelectedRows.", "a sparse COO or CSR tensor", "call x.to_dense().")
 
     def check_writable(self, x: Tensor) -> None:
-        if not self.can_look(x):
+        if not self.can_read(x):
             hint = "use gradclip.clip, which returns new ones."
             raise NotWritableError("A value of a static program cannot be written in place.", f"{x.dtype} {x.shape}", hint)
         if x.persistable and x.stop_gradient:
@@ -93,16 +116,16 @@ class PaddleBackend(Backend):
             what, received = "An expanded gradient cannot be written in place.", f"strides {x.strides}, shape {tuple(x.shape)}"
             raise NotWritableError(what, received, "use gradclip.clip, or make it contiguous first.")
 
-    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        if not all(self.can_look(x) for x in tensors) or not lanes.on_host([values(x) for x in tensors]):
+    def reads_free(self, tensors: Sequence[Tensor]) -> bool:
+        if not all(self.can_read(x) for x in tensors) or not lanes.on_host([values(x) for x in tensors]):
             return False
         return not paddle.is_grad_enabled() or all(x.stop_gradient or x.is_selected_rows() for x in tensors)
 
-    def can_look(self, x: Tensor) -> bool:
+    def can_read(self, x: Tensor) -> bool:
         return isinstance(x, paddle.Tensor)
 
     def is_sparse(self, x: Tensor) -> bool:
-        return self.can_look(x) and bool(x.is_selected_rows())
+        return self.can_read(x) and bool(x.is_selected_rows())
 
     def rows(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         if not self.is_sparse(x):
@@ -178,14 +201,14 @@ class PaddleBackend(Backend):
         return paddle.pow(x, self.asarray(exponent, self.dtype(x), x))  # a Python number would be rounded to float32
 
     def constant(self, value: float, like: Tensor) -> Any:
-        in_float32 = self.can_look(like) or self.dtype(like) != "float64"  # in a static program a number is a float32
+        in_float32 = self.can_read(like) or self.dtype(like) != "float64"  # in a static program a number is a float32
         return value if in_float32 else self.asarray(value, "float64", like)
 
     def detach(self, x: Tensor) -> Tensor:
         return x.detach()
 
     def copy(self, x: Tensor) -> Tensor:
-        return versions.merged(x) if self.is_sparse(x) else x.clone() if self.can_look(x) else x
+        return versions.merged(x) if self.is_sparse(x) else x.clone() if self.can_read(x) else x
 
     def assign_(self, x: Tensor, value: Tensor) -> None:
         if not self.is_sparse(x):

@@ -39,23 +39,23 @@ class PaddleContainers(Containers):
 
         def rebuild(new: list[Any]) -> Any:
             gradients = iter(new)
-            return type(tree)([(p, next(gradients) if wanted(p) else g) for p, g in tree])
+            return type(tree)([type(pair)((pair[0], next(gradients) if wanted(pair[0]) else pair[1])) for pair in tree])
 
         return [gradient for _, gradient in self.walk(tree)], rebuild
 
-    def is_owner(self, x: Any) -> bool:
+    def is_param(self, x: Any) -> bool:
         return _is_parameter(x)
 
-    def gradient(self, owner: Any) -> Any:
-        gradient = None if isinstance(owner, versions.Value) else versions.held(owner)
+    def gradient(self, param: Any) -> Any:
+        gradient = None if isinstance(param, versions.Value) else versions.held(param)
         if gradient is None or gradient.stop_gradient or not gradient.is_leaf:
             return gradient  # only a gradient of create_graph=True has a history
         return gradient.detach()  # any other gradient claims to require one, as if it were an input
 
-    def owners(self, tree: Any) -> list[Any] | None:
+    def params(self, tree: Any) -> list[Any] | None:
         return [parameter for parameter, _ in tree if wanted(parameter)] if _are_pairs(tree) else None
 
 
 def _are_pairs(tree: Any) -> bool:
     several = isinstance(tree, (list, tuple)) and bool(tree)
-    return several and all(type(x) is tuple and [*map(_is_parameter, x)] == [True, False] for x in tree)
+    return several and all(type(x) in (tuple, list) and [*map(_is_parameter, x)] == [True, False] for x in tree)

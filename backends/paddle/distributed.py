@@ -24,6 +24,8 @@ _ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
 class PaddleProcesses(Processes):
     """A process group, or the processes of meshes without one: they reshard a tensor from each process to all."""
 
+    compares = True
+
     def __init__(self, ranks: Iterable[int], group: Any = None) -> None:
         self.rank = dist.get_rank()
         self.ranks = frozenset(ranks)
@@ -74,12 +76,12 @@ def _vector(values: list[Any]) -> Tensor:
 class PaddleDistributed(Distributed):
     """Distributed tensors, whose type shows their shards; groups and meshes."""
 
-    def parts(self, leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
+    def parts(self, leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
         """Paddle's view is global: each process lists the gradients of all meshes, also of meshes without this process.
 
         So there is one combination, over the processes of all meshes, in which each element is counted by one of them.
         """
-        given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
+        given = [param if leaf is None else leaf for leaf, param in zip(leaves, params, strict=True)]
         kinds: dict[Any, list[int]] = {}  # few for any number of gradients
         layouts: dict[Any, _Layout] = {}
         for i, x in enumerate(given):
@@ -102,6 +104,7 @@ class PaddleDistributed(Distributed):
             ranks=ranks,
             whole=lambda i, new: _whole(leaves[i], new),
             sums=[i for kind, places in here.items() if layouts[kind].sums for i in places],
+            named=lambda i: frozenset(given[i].process_mesh.process_ids if _is_distributed(given[i]) else ()),
         )
 
     def together(self, x: Tensor) -> Tensor:
@@ -111,16 +114,19 @@ class PaddleDistributed(Distributed):
         eager = (x for x in tensors if isinstance(x, paddle.Tensor))
         return paddle.is_grad_enabled() and not all(x.is_leaf for x in eager)  # a gradient is a leaf
 
-    def group(self, reduce: object) -> Processes | None:
-        if isinstance(reduce, versions.Group):
-            ranks, group = reduce.ranks, reduce
-        elif isinstance(reduce, versions.MESHES):
-            ranks, group = reduce.process_ids, None
+    def size(self) -> int:
+        return int(dist.get_world_size())
+
+    def group(self, given: object, name: str = "reduce") -> Processes | None:
+        if isinstance(given, versions.Group):
+            ranks, group = given.ranks, given
+        elif isinstance(given, versions.MESHES):
+            ranks, group = given.process_ids, None
         else:
             return None
         if dist.get_rank() not in ranks:
             hint = "only the processes of a group can combine over it; leave out gradients of other processes."
-            raise ArgumentError("This process does not belong to the group.", f"reduce={reduce}", hint)
+            raise ArgumentError("This process does not belong to the group.", f"{name}={given}", hint)
         return PaddleProcesses(ranks, group)
 
 

@@ -39,8 +39,8 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     kind = paddle.Tensor
     if not paddle.in_dynamic_mode() or set(map(type, tensors)) != {kind} or not all(map(kind.is_dense, tensors)):
         return None
-    pointers = set(map(kind.data_ptr, tensors))
-    if len(pointers) < len(tensors) or 0 in pointers or any(map(_IS_PERSISTABLE, tensors)):  # listed twice, or empty
+    pointers = list(map(kind.data_ptr, tensors))
+    if 0 in pointers or any(map(_IS_PERSISTABLE, tensors)):  # one is empty
         return None
     if not all(map(_IS_CONSTANT, tensors)) and (paddle.is_grad_enabled() or any(map(_HISTORY, tensors))):
         return None
@@ -48,12 +48,22 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     if not set(FLOATS).issuperset(kinds):
         return None
     dtype, in_order = promote(kinds), all(map(kind.is_contiguous, tensors))
+    if not (in_order or all(kernels.fills(x.strides, x.shape) for x in tensors)):
+        return None
+    sizes = list(map(math.prod, map(_SHAPE, tensors)))
+    if len(tensors) > 1 and kernels.overlap(pointers, *_lengths(tensors, sizes, kinds)):
+        return None
     if not on_host(tensors):
         are_together = in_order and len({str(x.place) for x in tensors}) == 1
         return AcceleratorLane(backend, dtype) if are_together else None
-    if not kernels.KINDS or not (in_order or all(kernels.fills(x.strides, x.shape) for x in tensors)):
-        return None
-    return MemoryLane(backend, dtype, kinds)
+    return MemoryLane(backend, dtype, kinds, (tensors, (pointers, sizes))) if kernels.KINDS else None
+
+
+def _lengths(tensors: Sequence[Tensor], sizes: list[int], kinds: Sequence[str]) -> tuple[list[int], int]:
+    """The sizes with the bytes of an element; of several dtypes in bytes."""
+    if len(kinds) == 1:
+        return sizes, tensors[0].element_size()
+    return [size * x.element_size() for x, size in zip(tensors, sizes, strict=True)], 1
 
 
 def on_host(tensors: Sequence[Tensor]) -> bool:
@@ -88,7 +98,7 @@ class MemoryLane(HostLane, PaddleLane):
     def _fit(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[bool]:
         fit = [False] * len(tensors)
         for kind, places, some in self._by_kind(tensors):
-            found = kernels.fit(self.pieces(some), self.sizes(some), kind, lower, upper, self.threads)
+            found = kernels.fit(*self.memory(some), kind, lower, upper, self.threads)
             for i, fits in zip(places, found, strict=True):
                 fit[i] = fits
         return fit
@@ -96,8 +106,8 @@ class MemoryLane(HostLane, PaddleLane):
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         return list(map(paddle.Tensor.data_ptr, tensors))
 
-    def sizes(self, tensors: Sequence[Tensor]) -> list[int]:
-        return list(map(math.prod, map(_SHAPE, tensors)))
+    def memory(self, tensors: Sequence[Tensor]) -> tuple[list[Any], list[int]]:
+        return list(map(paddle.Tensor.data_ptr, tensors)), list(map(math.prod, map(_SHAPE, tensors)))
 
     def split(self, x: Tensor) -> Sequence[Tensor]:
         size = math.prod(x.shape)
@@ -107,9 +117,10 @@ class MemoryLane(HostLane, PaddleLane):
         return [flat[start : start + _PIECE] for start in range(0, size, _PIECE)]
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
-        return list(map(_room, tensors))
+        empty_like = versions.operations.empty_like
+        return [empty_like(x, x.dtype, x.place) if x.is_contiguous() and x.size < _LARGE else _room(x) for x in tensors]
 
-    def wrote(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         versions.count_write(tensors)
         return tensors
 

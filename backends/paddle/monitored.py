@@ -16,13 +16,13 @@ from gradclip.result import ClipResult
 __all__ = ["tell"]
 
 
-def tell(monitor: Any, result: ClipResult, pairs: Any) -> None:
+def tell(monitor: Any, result: ClipResult[Any], pairs: Any) -> None:
     """Record a step in a monitor, or make the program being built count each of its steps."""
     if paddle.in_dynamic_mode():
         monitor.update(result, grads=pairs)
         return
     counted = _Counted(monitor, len(result.found()[0]) if result.is_list else None)
-    counted.count(result)
+    counted.count(result, [gradient for _, gradient in pairs])
     monitor.attach(counted.take)
 
 
@@ -34,11 +34,11 @@ class _Counted:
         self.names = [{name: unique_name.generate(f"monitor_{name}") for name in BLANK} for _ in self.first["sections"]]
         self.scope = paddle.static.global_scope()
 
-    def count(self, result: ClipResult) -> None:
+    def count(self, result: ClipResult[Any], grads: Any) -> None:
         """Add the operations that count a step to the program."""
         version, groups = (paddle.full([], int(self.first[name]), "int32") for name in ("version", "groups"))
         seen = [{name: _variable(of_scope, *BLANK[name]) for name, of_scope in names.items()} for names in self.names]
-        state = observed({"version": version, "groups": groups, "sections": seen}, result)
+        state = observed({"version": version, "groups": groups, "sections": seen}, result, grads=grads)
         for variables, section in zip(seen, state["sections"], strict=True):
             for name, variable in variables.items():
                 paddle.assign(section[name], output=variable)

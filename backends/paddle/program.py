@@ -1,7 +1,9 @@
 """The lane of values of Paddle's static programs: few operations, because each costs more than a small tensor's arithmetic.
 
-A float32 sum in Paddle drifts, by 29 ulp in a million equal numbers. Products of short rows with themselves do not, and are few
-enough to be summed in float64.
+A float32 sum in Paddle drifts. Products of short rows with themselves do not, and are few enough for float64. Measured:
+
+- ``squared_l2_norm`` of a whole float32 tensor: 25 ulp off; a sum of a million equal numbers: 29 ulp
+- float64 copies: within 1 ulp, in 2.7 to 10 times the time; rows of 16 to 256 elements: within 1 ulp, at most 5 % slower
 """
 
 from __future__ import annotations
@@ -19,22 +21,21 @@ from gradclip.backends.paddle.lanes import ON_HOST_ONLY
 from gradclip.backends.paddle.reference import PaddleLane
 from gradclip.dtypes import FLOATS, WIDE, promote
 from gradclip.lane import Into, Lane
+from gradclip.ranges import NARROW, is_right
 
 __all__ = ["AcceleratorProgramLane", "ProgramLane", "traced"]
 
-_NARROW = {"float32", "float16", "bfloat16"}  # dtypes whose squares neither overflow nor vanish in float64
 _SHORT = 16  # shorter rows would be too many
 _ROW = 256  # elements of a float32 sum: half an ulp off, where 512 elements are 1 ulp off
 _FEW = 1 << 17  # elements up to which a float64 copy, in the cache, costs less than more operations
 _SMALL, _ALIKE = 1 << 13, 8  # elements up to which a copy is cheap; tensors of one shape from which they are stacked
-_LEAST, _MOST = 2.0**-60, 2.0**120  # between them no float32 square that matters has overflowed or vanished
 
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     """The lane of values of a program; None for the reference."""
     if lanes.is_on_accelerator(tensors[0]):
         return AcceleratorProgramLane(backend)
-    return ProgramLane(backend) if _NARROW.issuperset(versions.dtypes(tensors)) else None
+    return ProgramLane(backend) if set(NARROW).issuperset(versions.dtypes(tensors)) else None
 
 
 class ProgramLane(PaddleLane):
@@ -145,9 +146,8 @@ def _guarded(alone: list[Tensor], stacks: list[Tensor], join: Callable[[list[Ten
     sums = joined(_squares)
     if not any(map(_row, alone)):
         return sums
-    least, most = paddle.full([], _LEAST, "float64"), paddle.full([], _MOST, "float64")
-    is_right = paddle.all(paddle.logical_and(sums > least, sums < most))
-    return paddle.static.nn.cond(is_right, lambda: sums, lambda: joined(_wide_squares))
+    are_right = paddle.all(is_right(sums, "float32", power=2))
+    return paddle.static.nn.cond(are_right, lambda: sums, lambda: joined(_wide_squares))
 
 
 def _root(sums: Tensor, tensors: Sequence[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ import paddle
 from gradclip.backend import Tensor
 from gradclip.backends.paddle import versions
 from gradclip.dtypes import COMPLEX, WIDE, normal_factors
-from gradclip.lane import Lane
+from gradclip.reference import Reference
 
 __all__ = ["PaddleLane", "beside", "filled", "values"]
 
@@ -38,7 +38,7 @@ def values(x: Tensor) -> Tensor:
     return x.detach() if x.is_leaf and not x.stop_gradient and x.grad_fn is None else x
 
 
-class PaddleLane(Lane):
+class PaddleLane(Reference):
     """The reference lane for Paddle."""
 
     def product(self, x: Tensor, coefficient: Any) -> Tensor:

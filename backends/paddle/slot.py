@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -11,22 +12,23 @@ import paddle
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.following import Followed
 from gradclip.backends.paddle.monitored import tell
-from gradclip.clip import carry_out
 from gradclip.containers import wanted
-from gradclip.engine import Asked
+from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
-from gradclip.groups import Rules, check_groups
-from gradclip.limits.adaptive import adaptives, exchanged
-from gradclip.result import ClipResult, last
+from gradclip.groups import Rules, Shards, cannot_skip, check_groups
+from gradclip.held import Held
+from gradclip.limits.adaptive import exchanged
+from gradclip.result import last
 from gradclip.rule import Rule, Scope
+from gradclip.step import Step
 
-__all__ = ["grad_clip", "slot"]
+__all__ = ["RuleClip", "grad_clip", "slot"]
 
 Pairs = list[tuple[Any, Any]]
 
 
-def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle.nn.clip.ClipGradBase:
+def grad_clip(rule: Rules, reduce: Any = None, *, shards: Shards = None, monitor: Any = None) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:
@@ -36,6 +38,8 @@ def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle
         reduce: as for :func:`gradclip.clip`: the group of the processes with the other gradients. Fleet's hybrid parallel
             optimizers replace a ``ClipGradByGlobalNorm``, also gradclip's, by their own, which knows the groups; any other
             object needs ``reduce``.
+        shards: which processes hold other shards of a plain tensor, such as experts: as for :func:`gradclip.clip`. Names are
+            the parameters' own.
         monitor: a :class:`gradclip.Monitor`, which records each step; a static program counts in its own variables, which
             the monitor reads for a report.
 
@@ -54,58 +58,76 @@ def grad_clip(rule: Rules, reduce: Any = None, *, monitor: Any = None) -> paddle
     >>> clip = gradclip.backends.paddle.grad_clip(torch.clip_grad_norm(1.0))
     >>> optimizer = paddle.optimizer.SGD(parameters=layer.parameters(), grad_clip=clip)
     """
-    return _RuleClip(rule, reduce, monitor)
+    for group in check_groups(rule, keeps_shape=True):
+        if group.rule.skips:
+            raise cannot_skip(group.rule, "A clip inside of a step cannot skip it, but gradclip.clipped(optimizer, rule) can.")
+    return RuleClip(Step(rule, monitor, reduce=reduce, shards=shards), owns=False)
 
 
-class _RuleClip(paddle.nn.clip.ClipGradBase):
+class RuleClip(Held, paddle.nn.clip.ClipGradBase):
+    """The result of :func:`grad_clip`: an object with its state.
+
+    Attributes:
+        ready: the gradients that :func:`gradclip.clipped` has clipped for this step, by the ids of their parameters.
+    """
+
     should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it on any object if they fuse gradients
 
-    def __init__(self, rule: Rules, reduce: Any, monitor: Any) -> None:
-        super().__init__()
-        self.groups = check_groups(rule, keeps_shape=True)
-        self.rule = rule
-        self.reduce = reduce
-        self.monitor = monitor
-        self.last: ClipResult | None = None
+    def __init__(self, step: Step, patience: float = 10, *, owns: bool = True) -> None:
+        paddle.nn.clip.ClipGradBase.__init__(self)
+        Held.__init__(self, step, patience, owns=owns)
+        self.reduce, self.shards = step.reduce, step.shards
+        self.ready: dict[int, Any] | None = None
+        self.is_asked = False  # whether the caller looks at last.skip
 
     @paddle.jit.not_to_static
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         pairs = [(p, g) for p, g in params_grads if g is not None]
-        chosen = [(p, g) for p, g in pairs if wanted(p)]
+        if self.ready is not None and all(id(p) in self.ready for p, _ in pairs):
+            return [(p, self.ready[id(p)]) for p, _ in pairs]
+        if self.step.skips and not self.is_asked:
+            skips = next(group.rule for group in self.step.groups if group.rule.skips)
+            raise cannot_skip(skips, "Only optimizer.step() in dynamic mode can be skipped: a static program of Paddle cannot.")
+        is_wanted = [wanted(p) for p, _ in pairs]
+        chosen = list(itertools.compress(pairs, is_wanted))
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
             if self.monitor is not None and paddle.in_dynamic_mode():
                 self.monitor.measure(chosen)
-            limits = [] if paddle.in_dynamic_mode() else [Followed(x, len(chosen)) for x in adaptives(self.groups)]
+            limits = [] if paddle.in_dynamic_mode() else [Followed(x, len(chosen)) for x in self.limits]
             rule = exchanged(self.rule, {id(limit.adaptive): limit.carried for limit in limits}) if limits else self.rule
-            if isinstance(rule, Rule):
-                opened = open_([g for _, g in chosen])
-                found = carry_out(opened, rule, Asked(params=[p for p, _ in chosen], reduce=self.reduce))
+            if isinstance(rule, Rule) and self.shards is None:
+                opened = open_([g for _, g in chosen], holders="none")
+                found = run(opened, rule, Options(params=[p for p, _ in chosen], reduce=self.reduce))
                 clipped = iter(found.grads)
-            else:  # groups use the parameters' names
+            else:  # groups and shards= use the parameters' names
                 opened = open_(chosen)
                 # pairs are missing for parameters without a gradient in this step, or of another group
-                opened.is_excerpt = True
-                found = carry_out(opened, rule, Asked(reduce=self.reduce))
+                found = run(opened, rule, Options(reduce=self.reduce, shards=self.shards, is_excerpt=True))
                 clipped = (g for _, g in found.grads)
             for limit in limits:
                 limit.write()
             self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
-            if isinstance(self.rule, Rule):
+            if isinstance(self.rule, Rule) and self.shards is None:
                 self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
             if self.monitor is not None:
                 tell(self.monitor, self.last, chosen)
-        return [(p, next(clipped) if wanted(p) else g) for p, g in pairs]
+        return [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
 
     def _check_whole(self, gradients: list[Any]) -> None:
         """Refuse one norm over this process's gradients if fleet gives the others other gradients."""
-        if all(group.rule.scope is not Scope.GLOBAL for group in self.groups):
+        if (
+            callable(self.reduce)
+            or self.shards is not None
+            or not paddle.in_dynamic_mode()
+            or all(g.rule.scope is not Scope.GLOBAL for g in self.step.groups)
+        ):
             return
-        if callable(self.reduce) or not paddle.in_dynamic_mode():
+        split, hint = _split(), "gradclip.ClipGradByGlobalNorm, which Paddle's optimizer knows"
+        if not split and not self.should_comm_on_shard_dim:
             return
         if any(isinstance(g, paddle.Tensor) and g.is_dist() for g in gradients):  # these tensors know their shards
             return
-        split, hint = _split(), "gradclip.ClipGradByGlobalNorm, which Paddle's optimizer knows"
         if "mp" in split:  # shards of some weights and replicas of others
             what, hint = "No group has one norm over shards and replicas.", f"{hint}."
         elif self.reduce is None and (split or self.should_comm_on_shard_dim):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from gradclip.floors import check_version
+from gradclip.versions import check_version
 
 __all__ = [
     "MESHES",
@@ -24,16 +24,19 @@ __all__ = [
     "dtypes",
     "has_memory",
     "held",
+    "is_static",
     "largest",
     "local_value",
     "maximum",
     "merged",
     "minimum",
     "operations",
+    "parameters_of",
     "persistent",
     "read",
     "read_and_set",
     "run_between_programs",
+    "scale_of",
     "take_rows",
     "topology",
     "values_of_rows",
@@ -115,6 +118,19 @@ def run_between_programs(functions: Iterable[Callable[..., object]], folders: Se
     elif _RELEASE < (3, 1):
         importlib.import_module("paddle.jit.sot.utils.paddle_api_config").add_break_graph_apis(list(functions))
     paddle.framework.core.eval_frame_skip_file_prefix(tuple(folders))
+
+
+def is_static() -> bool:
+    """Whether operations go into a static program, and none is traced by ``to_static``, which takes any tensor."""
+    return not paddle.in_dynamic_mode() and not _is_in_to_static()
+
+
+def _is_in_to_static() -> bool:
+    try:
+        found: bool = paddle.base.dygraph.base.in_to_static_mode()
+    except AttributeError:
+        found = True
+    return found
 
 
 def dtype(of: Any) -> str:
@@ -263,3 +279,45 @@ def read_and_set(scope: Any, name: str, value: Any) -> Any:
     held, found = scope.find_var(name).get_tensor(), read(scope, name)
     held.set(value, _place_of(held))
     return found
+
+
+def parameters_of(optimizer: Any) -> list[Any]:
+    """The parameters of an optimizer, of all its groups; none where it does not say."""
+    found = getattr(optimizer, "_parameter_list", None) or []
+    groups = [x["params"] if isinstance(x, dict) else [x] for x in found]
+    return [x for group in groups for x in group]
+
+
+def clip_of(optimizer: Any) -> Any:
+    """The object that clips for an optimizer, or for one of its groups; None without."""
+    groups = (x for x in getattr(optimizer, "_param_groups", None) or [] if isinstance(x, dict))
+    found = (getattr(optimizer, "_grad_clip", None), *(group.get("grad_clip") for group in groups))
+    return next((x for x in found if x is not None), None)
+
+
+def set_clip(optimizer: Any, clip: Any) -> None:
+    """Make an object clip for an optimizer and for each of its groups."""
+    optimizer._grad_clip = clip
+    for group in getattr(optimizer, "_param_groups", None) or []:
+        if isinstance(group, dict):
+            group["grad_clip"] = clip
+
+
+def pairs_of(optimizer: Any) -> list[tuple[Any, Any]]:
+    """The pairs of parameters and gradients of an optimizer's next step, as it makes them."""
+    trained = [p for p in parameters_of(optimizer) if not p.stop_gradient]
+    mains = [getattr(p, "main_grad", None) for p in trained]  # in float32, for parameters in half precision
+    pairs = [(p, held(p) if main is None else main) for p, main in zip(trained, mains, strict=True)]
+    return [(p, gradient) for p, gradient in pairs if gradient is not None]
+
+
+def is_void(optimizer: Any) -> bool:
+    """Whether a scaler has found infinities, with which the optimizer will not step."""
+    found = getattr(optimizer, "_get_auxiliary_var", lambda name: None)("found_inf")
+    return found is not None and bool(found)
+
+
+def scale_of(scaler: Any) -> float:
+    """The loss scale of a scaler; that at the beginning where it does not say."""
+    scale = getattr(scaler, "_scale", None)
+    return float(scaler.get_init_loss_scaling() if scale is None else scale)

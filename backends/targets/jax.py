@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from gradclip.backends.targets.host import Read, from_numpy, to_numpy
-from gradclip.conformance.adapted import features_of, scoped
-from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
+from gradclip.conformance.adapted import features_of, natives_of, scoped
+from gradclip.conformance.target import ComposedTarget, Run
+from gradclip.natives import Applied
 
 __all__ = ["JaxArrays", "arrays", "native"]
 
@@ -61,22 +62,16 @@ arrays = JaxArrays()
 
 def native() -> ComposedTarget:
     """optax's own transformations."""
-    features = features_of(arrays) - OPTIONS - {"int32", "int64", "bool", "iterator"} | {"functional"}
-    real = features - {"complex64", "complex128"}
-    claims = {
-        "optax.clip_by_global_norm": features,
-        "optax.clip": real,
-        "optax.clip_by_block_rms": features,
-        "optax.adaptive_grad_clip": features | {"eps", "axis"},
-        "optax.per_example_global_norm_clip": real - {"none"},
-    }
-    runs = {
-        "optax.clip_by_global_norm": _updated(optax.clip_by_global_norm),
-        "optax.clip": _updated(optax.clip),
-        "optax.clip_by_block_rms": _updated(optax.clip_by_block_rms),
-        "optax.adaptive_grad_clip": _updated(optax.adaptive_grad_clip),
-        "optax.per_example_global_norm_clip": _per_example,
-    }
+    features = features_of(arrays) - {"int32", "int64", "bool", "iterator"}
+    natives, claims = natives_of("optax", features)
+    runs = {}
+    for operation, one in natives.items():
+        is_updated = one.applied is Applied.CHAIN
+        if one.rule().is_by_value or not is_updated:
+            claims[operation] -= {"complex64", "complex128"}
+        if not is_updated:
+            claims[operation] -= {"none"}
+        runs[operation] = (_updated if is_updated else _per_example)(getattr(optax, one.last))
     name = f"optax {optax.__version__}"
     return ComposedTarget(name, arrays, claims, {operation: scoped(arrays, run) for operation, run in runs.items()})
 
@@ -90,6 +85,5 @@ def _updated(make: Callable[..., optax.GradientTransformation]) -> Run:
     return run
 
 
-def _per_example(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
-    summed, _ = optax.per_example_global_norm_clip(list(gradients), **arguments)
-    return summed, None
+def _per_example(function: Callable[..., Any]) -> Run:
+    return lambda gradients, arguments: (function(list(gradients), **arguments)[0], None)

@@ -8,8 +8,8 @@ from typing import Any
 
 import keras
 
-from gradclip.conformance.adapted import features_of, scoped
-from gradclip.conformance.target import OPTIONS, ComposedTarget
+from gradclip.conformance.adapted import features_of, natives_of, scoped
+from gradclip.conformance.target import ComposedTarget
 
 __all__ = ["arrays", "native"]
 
@@ -20,8 +20,7 @@ arrays: Any = importlib.import_module(f"gradclip.backends.targets.{_ON}").arrays
 def native() -> ComposedTarget:
     """The clip of an optimizer made with ``clipnorm=``, ``global_clipnorm=`` or ``clipvalue=``."""
     unknown = {"int32", "int64", "bool", "complex64", "complex128", "iterator", "array limit"}
-    features = features_of(arrays) - OPTIONS - unknown | {"functional"}
-    claims = {f"keras.{argument}": features for argument in ("clipnorm", "global_clipnorm", "clipvalue")}
+    _, claims = natives_of("keras", features_of(arrays) - unknown)
     runs = {operation: scoped(arrays, _clip) for operation in claims}
     versions = {"keras": keras.__version__, **arrays.versions}
     return ComposedTarget(f"keras {keras.__version__} on {_ON}", arrays, claims, runs, versions)

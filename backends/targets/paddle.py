@@ -1,4 +1,4 @@
-"""Paddle's tensors, ``paddle.nn.ClipGradBy*`` on (parameter, gradient) pairs, and ``paddle.nn.utils.clip_grad_norm_``."""
+"""Paddle's tensors, ``paddle.nn.ClipGradBy*`` on (parameter, gradient) pairs, and ``paddle.nn.utils.clip_grad_*_``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ with warnings.catch_warnings():
 from paddle.base.framework import EagerParamBase
 
 from gradclip.backends.targets.host import Read, to_numpy
-from gradclip.conformance.adapted import features_of
-from gradclip.conformance.target import OPTIONS, ComposedTarget, Run
+from gradclip.conformance.adapted import features_of, natives_of
+from gradclip.conformance.target import ComposedTarget, Run
+from gradclip.natives import Applied
 
 __all__ = ["PaddleArrays", "arrays", "native"]
 
@@ -103,23 +104,18 @@ arrays = PaddleArrays()
 
 
 def native() -> ComposedTarget:
-    """Paddle's own classes and function."""
-    features = features_of(arrays) - OPTIONS
-    pairs = features - {"float16", "bfloat16", "complex64", "complex128", "int32", "int64", "bool"}
-    claims = {
-        "paddle.ClipGradByNorm": pairs - {"differentiable"} | {"functional"},
-        "paddle.ClipGradByGlobalNorm": pairs - {"traced", "differentiable"} | {"in place"},
-        "paddle.ClipGradByValue": pairs - {"differentiable"} | {"functional", "min"},
-        "paddle.clip_grad_norm_": pairs - {"traced", "differentiable"}
-        | {"in place", "norm", "norm_type", "error_if_nonfinite"},
-    }
-    nn = paddle.nn
-    runs = {
-        "paddle.ClipGradByNorm": _on_pairs(nn.ClipGradByNorm, _named),
-        "paddle.ClipGradByGlobalNorm": _on_pairs(nn.ClipGradByGlobalNorm, arrays.hold),
-        "paddle.ClipGradByValue": _on_pairs(nn.ClipGradByValue, _named),
-        "paddle.clip_grad_norm_": _on_parameters,
-    }
+    """Paddle's own classes and functions."""
+    natives, claims = natives_of("paddle", features_of(arrays) - {"differentiable"})
+    runs = {}
+    for operation, one in natives.items():
+        if one.in_place:
+            claims[operation] -= {"traced"}
+        if not (one.in_place and one.rule().is_by_value):
+            claims[operation] -= {"float16", "bfloat16", "complex64", "complex128", "int32", "int64", "bool"}
+        if one.applied is Applied.SLOT:
+            runs[operation] = _on_pairs(getattr(paddle.nn, one.last), arrays.hold if one.in_place else _named)
+        else:
+            runs[operation] = _on_parameters(getattr(paddle.nn.utils, one.last))
     return ComposedTarget(arrays.name, arrays, claims, runs)
 
 
@@ -141,8 +137,10 @@ def _on_pairs(kind: Any, parameters: Callable[[list[Any]], list[Any]]) -> Run:
     return run
 
 
-def _on_parameters(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
-    parameters = arrays.hold(list(gradients))
-    given = iter(parameters) if isinstance(gradients, Iterator) else parameters
-    norm = paddle.nn.utils.clip_grad_norm_(given, **arguments)
-    return [parameter.grad for parameter in parameters], norm
+def _on_parameters(function: Callable[..., Any]) -> Run:
+    def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
+        parameters = arrays.hold(list(gradients))
+        norm = function(iter(parameters) if isinstance(gradients, Iterator) else parameters, **arguments)
+        return [parameter.grad for parameter in parameters], norm
+
+    return run

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from gradclip.backends.targets.host import Read, from_numpy, to_numpy
-from gradclip.conformance.adapted import features_of
-from gradclip.conformance.target import OPTIONS, ComposedTarget
+from gradclip.conformance.adapted import features_of, natives_of
+from gradclip.conformance.target import ComposedTarget, Run
+from gradclip.natives import Applied
 
 __all__ = ["TensorFlowArrays", "arrays", "native"]
 
@@ -57,26 +58,20 @@ arrays = TensorFlowArrays()
 
 def native() -> ComposedTarget:
     """TensorFlow's own functions; functions of one tensor are called for each."""
-    features = features_of(arrays) - OPTIONS - {"iterator", "int32", "int64", "bool", "complex64", "complex128"} | {
-        "functional"
-    }
-    claims = {
-        "tensorflow.clip_by_norm": features - {"none"} | {"axes"},
-        "tensorflow.clip_by_global_norm": features - {"mixed"} | {"use_norm", "norm"},
-        "tensorflow.clip_by_value": features - {"none"} | {"int32", "int64"},
-    }
-    runs = {
-        "tensorflow.clip_by_norm": _each(tf.clip_by_norm),
-        "tensorflow.clip_by_global_norm": _together,
-        "tensorflow.clip_by_value": _each(tf.clip_by_value),
-    }
+    features = features_of(arrays) - {"iterator", "int32", "int64", "bool", "complex64", "complex128"}
+    natives, claims = natives_of("tensorflow", features)
+    runs = {}
+    for operation, one in natives.items():
+        takes_one, function = one.applied is Applied.TENSOR, getattr(tf, one.last)
+        claims[operation] -= {"none"} if takes_one else {"mixed"}
+        claims[operation] |= {"int32", "int64"} if one.rule().is_by_value else set()
+        runs[operation] = _each(function) if takes_one else _together(function)
     return ComposedTarget(arrays.name, arrays, claims, runs)
 
 
-def _each(function: Any) -> Callable[[Iterable[Any], dict[str, Any]], tuple[list[Any], Any]]:
+def _each(function: Any) -> Run:
     return lambda gradients, arguments: ([function(gradient, **arguments) for gradient in gradients], None)
 
 
-def _together(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
-    clipped, norm = tf.clip_by_global_norm(gradients, **arguments)
-    return clipped, norm
+def _together(function: Any) -> Run:
+    return lambda gradients, arguments: function(gradients, **arguments)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from gradclip.conformance.adapted import features_of
-from gradclip.conformance.target import OPTIONS, ComposedTarget
+from gradclip.conformance.adapted import features_of, natives_of
+from gradclip.conformance.target import ComposedTarget
 
 __all__ = ["TorchArrays", "arrays", "native"]
 
@@ -78,13 +78,11 @@ arrays = TorchArrays()
 
 def native() -> ComposedTarget:
     """torch's own functions, over tensors that hold their gradient."""
-    features = features_of(arrays) - {"traced", "differentiable", "sparse", "bool", "int32", "int64"} | {"in place"}
-    claims = {
-        "torch.clip_grad_norm_": features - OPTIONS | {"norm_type", "error_if_nonfinite", "norm", "text limit"},
-        "torch.clip_grad_value_": features - OPTIONS | {"int32", "int64", "text limit"},
-    }
-    utils = torch.nn.utils
-    runs = {"torch.clip_grad_norm_": _over(utils.clip_grad_norm_), "torch.clip_grad_value_": _over(utils.clip_grad_value_)}
+    features = features_of(arrays) - {"traced", "differentiable", "sparse", "bool", "int32", "int64"}
+    natives, claims = natives_of("torch", features)
+    for operation, one in natives.items():
+        claims[operation] |= {"int32", "int64"} if one.rule().is_by_value else set()
+    runs = {operation: _over(getattr(torch.nn.utils, one.last)) for operation, one in natives.items()}
     return ComposedTarget(arrays.name, arrays, claims, runs)
 
 

@@ -26,7 +26,7 @@ class TensorFlowBackend(Backend):
     """Tensors are gradients and immutable. A ``tf.Variable`` is writable, unless it is trainable: then it is a weight."""
 
     name = "tensorflow"
-    reference = lanes.Reference
+    reference = lanes.TensorFlowReference
     containers = TensorFlowContainers()
     distributed = TensorFlowDistributed()
 
@@ -56,6 +56,8 @@ class TensorFlowBackend(Backend):
         return tf.reduce_prod(tf.cast(x.dense_shape, tf.int64))
 
     def check(self, tensors: Sequence[Tensor]) -> None:
+        if all(issubclass(kind, (tf.Tensor, tf.IndexedSlices)) for kind in set(map(type, tensors))):
+            return  # no variables
         for x in tensors:
             if _is_variable(x) and is_keras_variable(type(x)):
                 raise keras_variable(x)
@@ -76,12 +78,20 @@ class TensorFlowBackend(Backend):
             what = "In a graph of TensorFlow 1 nothing would run the assignment."
             raise NotWritableError(what, f"a {type(x).__name__}", "use gradclip.clip, and assign what it returns.")
 
-    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
+    def refused(self, x: object) -> TensorTypeError | None:
+        for kind, hint in _NO_TENSORS.items():
+            if isinstance(x, kind):
+                return TensorTypeError(
+                    f"A {_NAMES.get(kind, f'tf.{kind.__name__}')} is no dense tensor, and no gradient.", _described(x), hint
+                )
+        return None
+
+    def reads_free(self, tensors: Sequence[Tensor]) -> bool:
         if not tf.executing_eagerly() or versions.is_recording():
             return False
-        return all(self.can_look(x) and lanes.is_on_host(_values(x).device) for x in tensors)
+        return all(self.can_read(x) and lanes.is_on_host(_values(x).device) for x in tensors)
 
-    def can_look(self, x: Tensor) -> bool:
+    def can_read(self, x: Tensor) -> bool:
         return hasattr(_values(x), "numpy") and (tf.executing_eagerly() or not _is_variable(x))
 
     def is_sparse(self, x: Tensor) -> bool:
@@ -96,6 +106,9 @@ class TensorFlowBackend(Backend):
             wide = self.cast(values, WIDE.get(dtype, dtype))
             values = self.cast(tf.math.unsorted_segment_sum(wide, places, tf.size(unique)), dtype)
         return values, lambda new: tf.IndexedSlices(new, indices, x.dense_shape)
+
+    def stored(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        return x.values, lambda new: tf.IndexedSlices(new, x.indices, x.dense_shape)
 
     # ---- calculate ----------------------------------------------------------------------------------------------------------
 
@@ -116,7 +129,7 @@ class TensorFlowBackend(Backend):
 
     def sum(self, x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
         keep = axes is not None
-        if x.dtype != tf.float32 or lanes.is_on_accelerator(x):  # an accelerator adds up in trees
+        if x.dtype != tf.float32 or lanes.is_accelerator(x.device):  # an accelerator adds up in trees
             return tf.reduce_sum(x, axes, keepdims=keep)
         # TensorFlow's float32 sums drift: 11 ulp for 5,000 equal numbers, 0.3 % for 16 million over a leading axis
         return tf.cast(tf.reduce_sum(tf.cast(x, tf.float64), axes, keepdims=keep), tf.float32)
@@ -173,6 +186,34 @@ class TensorFlowBackend(Backend):
         """An error that is also an ``InvalidArgumentError``: TensorFlow raises it for dtypes and axes that do not fit."""
         kind: Any = type(error)
         return _error_type(kind)(str(error))
+
+
+#: objects of TensorFlow that hold or describe tensors -> what to pass instead
+_NO_TENSORS: dict[type, str] = {
+    tf.RaggedTensor: "pass x.flat_values, which has all elements; x.with_flat_values(clipped) has the rows again.",
+    tf.SparseTensor: "pass x.values; x.with_values(clipped) has the indices again. Or pass tf.sparse.to_dense(x). "
+    "A gradient of some rows is a tf.IndexedSlices, which can be passed.",
+    tf.TensorArray: "pass x.stack(), or x.concat() for elements of several lengths.",
+    tf.compat.v1.SparseTensorValue: "pass x.values; a gradient of some rows is a tf.IndexedSlices, which can be passed.",
+    tf.compat.v1.ragged.RaggedTensorValue: "pass x.flat_values, which has all elements.",
+    tf.data.Dataset: "it has batches of data: pass gradients, tape.gradient(loss, variables).",
+    tf.data.Iterator: "it has batches of data: pass gradients, tape.gradient(loss, variables).",
+    tf.TypeSpec: "it describes tensors and has no values: pass gradients, tape.gradient(loss, variables).",
+}
+
+
+_NAMES = {  #: those that are not right in tf
+    tf.compat.v1.SparseTensorValue: "tf.compat.v1.SparseTensorValue",
+    tf.compat.v1.ragged.RaggedTensorValue: "tf.compat.v1.ragged.RaggedTensorValue",
+    tf.data.Dataset: "tf.data.Dataset",
+    tf.data.Iterator: "tf.data.Iterator",
+}
+
+
+def _described(x: Any) -> str:
+    dtype, shape = getattr(x, "dtype", None), getattr(x, "shape", None)
+    known = ([] if dtype is None else [f"dtype={dtype.name}"]) + ([] if shape is None else [f"shape={shape}"])
+    return f"a {type(x).__name__}: {', '.join(known)}" if known else f"a {type(x).__name__}"
 
 
 def _is_variable(x: object) -> bool:

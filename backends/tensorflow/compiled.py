@@ -1,7 +1,11 @@
 """The lanes of graphs: TensorFlow's fused operations for its executor, and simple operations for XLA.
 
-``EuclideanNorm`` squares, adds up and takes the root in one pass. Over a large tensor its float32 sum drifts, 15 ulp for equal
-numbers. Over short rows it does not, and the rows are few enough for float64. XLA lacks the operation, and fuses simple ones.
+``EuclideanNorm`` squares, adds up and takes the root in one pass. Over a large tensor its float32 sum drifts. Over short rows
+it does not, and the rows are few enough for float64. XLA lacks the operation, and fuses simple ones. Measured:
+
+- ``tf.nn.l2_loss`` and ``EuclideanNorm`` of a whole float32 tensor: 15 ulp off from 64 Ki elements on
+- XLA's plain float32 sum under ``jit_compile``: 117 ulp at 1 Mi elements, 1,153 at 16 Mi
+- float64 copies: within 1 ulp, in 2.7 to 10 times the time; rows: within 1 ulp, at most 5 % slower than one pass
 """
 
 from __future__ import annotations
@@ -14,27 +18,27 @@ import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.tensorflow import versions
-from gradclip.backends.tensorflow.lanes import Reference, is_few, is_on_accelerator, joined, parted
+from gradclip.backends.tensorflow.lanes import TensorFlowReference, is_accelerator, is_few, joined, parted
 from gradclip.dtypes import WIDE, promote
 from gradclip.lane import Into, Lane
 from gradclip.norms import wide_real
+from gradclip.ranges import NARROW, is_right
 
 __all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
 
-_NARROW = (tf.float32, tf.bfloat16, tf.float16)  # dtypes whose squares neither overflow nor vanish in float64
+_NARROW = tuple(map(tf.as_dtype, NARROW))
 _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements are 7 ulp off
 _LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
 _TINY = 1 << 12  # elements up to which a copy costs less than an operation
 _FEW = 1 << 14  # elements up to which a select costs less than a branch
 _SOME = 1 << 18  # elements in all up to which float64 copies cost less than a check
-_LEAST, _MOST = 2.0**-30, 2.0**60  # between them no float32 square that matters has overflowed or vanished
 
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     """The lane of traced tensors; None for the reference."""
     if _is_vectorized():
         return None
-    if any(map(is_on_accelerator, tensors)):
+    if any(map(is_accelerator, {x.device for x in tensors})):
         return AcceleratorGraphLane(backend)
     return XlaLane(backend) if versions.is_traced_by_xla() else GraphLane(backend)
 
@@ -49,7 +53,7 @@ def _is_vectorized() -> bool:
     return False
 
 
-class TracedLane(Reference):
+class TracedLane(TensorFlowReference):
     """Symbolic tensors. Its Euclidean norms are differentiable, and within a few ulp for any length."""
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
@@ -118,8 +122,8 @@ class GraphLane(TracedLane):
     """For TensorFlow's executor, where each operation costs, and each reads and writes memory."""
 
     def measured(self, tensors: Sequence[Tensor]) -> Tensor:
-        tiny = [joined([tensors[i] for i in places]) for places in _tiny(tensors)]
-        tensors = [x for x in tensors if not is_few(x, _TINY)] + tiny
+        tiny, large = _by_size(tensors)
+        tensors = [tensors[i] for i in large] + [joined([tensors[i] for i in places]) for places in tiny]
         counts = [x.shape.num_elements() for x in tensors]
         if None not in counts and sum(counts) <= _SOME:
             return _wide(tensors)
@@ -158,13 +162,13 @@ class GraphLane(TracedLane):
         return tf.cond(fits(tf.reshape(x, [-1])[:_TINY]), lambda: tf.cond(fits(x), lambda: x, fused), fused)
 
 
-def _tiny(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """The places of tiny tensors, those of one dtype in one list."""
-    places: dict[Any, list[int]] = {}
+def _by_size(tensors: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
+    """The places of tiny tensors, those of one dtype in one list, and the places of the others."""
+    tiny: dict[Any, list[int]] = {}
+    large: list[int] = []
     for i, x in enumerate(tensors):
-        if is_few(x, _TINY):
-            places.setdefault(x.dtype, []).append(i)
-    return list(places.values())
+        (tiny.setdefault(x.dtype, []) if is_few(x, _TINY) else large).append(i)
+    return list(tiny.values()), large
 
 
 def _wide(tensors: Sequence[Tensor]) -> Tensor:
@@ -176,7 +180,7 @@ def _wide(tensors: Sequence[Tensor]) -> Tensor:
 def _checked(tensors: Sequence[Tensor]) -> Tensor:
     """The norm of all in float32, or in float64 if squares have overflowed or vanished."""
     n = _by_rows(tensors)
-    return tf.cond((n > _LEAST) & (n < _MOST), lambda: n, lambda: _wide(tensors))
+    return tf.cond(is_right(n, "float32"), lambda: n, lambda: _wide(tensors))
 
 
 def _by_rows(tensors: Sequence[Tensor]) -> Tensor:
@@ -210,14 +214,14 @@ def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
     """
     fits = factor >= 1
     results = list(tensors)
-    for places in _tiny(tensors):
+    tiny, large = _by_size(tensors)
+    for places in tiny:
         given = [tensors[i] for i in places]
         x = joined(given)
         # tf.where, which broadcasts, takes twice as long
         product = tf.raw_ops.Select(condition=fits, x=x, y=_times(x, factor))
         for i, part in zip(places, parted(product, given), strict=True):
             results[i] = part
-    large = [i for i, x in enumerate(tensors) if not is_few(x, _TINY)]
     if large:
         given = [tensors[i] for i in large]
         products = tf.cond(fits, lambda: given, lambda: [_times(x, factor) for x in given])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -19,15 +19,22 @@ class TensorFlowContainers(Containers):
     def is_container(self, x: object) -> bool:
         if _parts(x) is None and (not isinstance(x, Mapping) or isinstance(x, dict)):
             return False
+        self.check_depth(x)
         return all(leaf is None or isinstance(leaf, (TENSORS, tf.IndexedSlices)) for _, leaf in self.walk(x))
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         parts = _parts(tree)
-        if parts is None:
+        if isinstance(tree, tf.compat.v1.SparseTensorValue):  # a named tuple, and no container
+            yield path, tree
+        elif parts is None:
             yield from super().walk(tree, path)
         else:
             for name, part in parts:
                 yield from self.walk(part, path + name)
+
+    def children(self, x: Any) -> Iterable[Any] | None:
+        parts = _parts(x)
+        return super().children(x) if parts is None else [part for _, part in parts]
 
     def rebuild(self, tree: Any, leaves: Iterator[Any]) -> Any:
         parts = _parts(tree)

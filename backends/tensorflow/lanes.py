@@ -18,8 +18,9 @@ from gradclip.backends.host.threads import cores
 from gradclip.backends.tensorflow import versions
 from gradclip.dtypes import FLOATS, WIDE, promote
 from gradclip.lane import Into, Lane
+from gradclip.reference import Reference
 
-__all__ = ["Reference", "eager", "is_few", "is_on_accelerator", "is_on_host", "joined", "parted"]
+__all__ = ["TensorFlowReference", "eager", "is_accelerator", "is_few", "is_on_host", "joined", "parted"]
 
 _KIND = operator.attrgetter("dtype", "device")
 _PIECE = 1 << 20  # elements that the reference converts to float64 at a time
@@ -31,9 +32,9 @@ def is_on_host(device: str) -> bool:
     return "CPU:" in device
 
 
-def is_on_accelerator(x: Tensor) -> bool:
-    """Whether a tensor is elsewhere. A traced tensor without a device runs on an accelerator if there is one."""
-    return not is_on_host(x.device) if x.device else has_accelerator()
+def is_accelerator(device: str) -> bool:
+    """Whether a device is not the host. A traced tensor without a device runs on an accelerator if there is one."""
+    return not is_on_host(device) if device else has_accelerator()
 
 
 def has_accelerator() -> bool:
@@ -58,7 +59,7 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     return MemoryLane(backend, dtype, dtypes) if is_compiled else None
 
 
-class Reference(Lane):
+class TensorFlowReference(Reference):
     def unstack(self, vector: Tensor, count: int) -> list[Tensor]:
         return list(tf.unstack(vector, count))
 
@@ -121,7 +122,7 @@ def _array(x: Any) -> Any:
 # ---- accelerators ----------------------------------------------------------------------------------------------------------
 
 
-class AcceleratorLane(Reference):
+class AcceleratorLane(TensorFlowReference):
     """Eager tensors elsewhere: no synchronisation, no float64, and no more operations than TensorFlow's own functions.
 
     Squares overflow or vanish in float32, as in those functions. An accelerator adds up in trees.

@@ -14,6 +14,7 @@ from gradclip.backends.torch.distributed import TorchDistributed
 from gradclip.containers import Containers
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.lane import Lane
+from gradclip.memory import Layout, layout
 
 if TYPE_CHECKING:
     from gradclip.backends.torch.step import step_pre_hook
@@ -33,14 +34,27 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _nested(x: Tensor) -> DTypeError:
+    what, hint = "A nested tensor is several gradients in one.", "pass list(x.unbind()), which shares its memory."
+    return DTypeError(what, f"a nested tensor, dtype={x.dtype}", hint)
+
+
 class TorchContainers(Containers):
     """Python's own containers, and tensors that stand for the gradient that they hold."""
 
-    def is_owner(self, x: Any) -> bool:
+    def is_param(self, x: Any) -> bool:
         if x.requires_grad and x.is_leaf and type(x) is not torch.nn.Parameter:
             # inside torch.func.grad the inputs are gradients, and also leaves that require one
-            return not (compiled.is_transformed() if versions.is_compiling() else versions.is_wrapped(x))
+            if not versions.is_compiling():
+                return not versions.is_wrapped(x)
+            # so is a gradient in the backward of an autograd.Function; TorchDynamo knows nothing of its .grad
+            return not compiled.is_transformed() and (x.grad is None or torch.is_tensor(x.grad))
         return isinstance(x, torch.nn.Parameter)
+
+    def held(self, leaves: list[Any], every: bool) -> tuple[list[Any], list[Any]]:
+        if every or set(map(type, leaves)) == {torch.nn.Parameter}:  # all at once
+            return [x.grad for x in leaves], leaves
+        return super().held(leaves, every)
 
 
 class TorchBackend(Backend):
@@ -48,13 +62,13 @@ class TorchBackend(Backend):
 
     name = "torch"
     holds_gradients = True
-    whole = "gradclip.backends.torch.operator:whole"
     containers = TorchContainers()
     distributed = TorchDistributed()
 
     def __init__(self) -> None:
         # up to torch 2.4 Dynamo cannot read objects in a class
         self.containers, self.distributed = self.containers, self.distributed
+        versions.run_between_graphs()
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
@@ -63,19 +77,35 @@ class TorchBackend(Backend):
         return _NAMES[x.dtype]
 
     def shape(self, x: Tensor) -> tuple[int | None, ...] | None:
+        if x.is_nested:  # it has no shape
+            raise _nested(x)
         return tuple(x.shape)
 
     def size(self, x: Tensor) -> Any:
-        return x.numel()
+        size = x.numel()
+        # a symbol of torch.export or make_fx; TorchDynamo's are integers
+        return torch.scalar_tensor(size, dtype=torch.float64) if isinstance(size, torch.SymInt) else size
 
     def identity(self, x: Tensor) -> Hashable:
         # compiled code can compare tensors; ids would differ in each step, and each step would recompile
-        return x if versions.is_compiling() else id(x)
+        return x if versions.is_compiling() else super().identity(x)
+
+    def layout(self, x: Tensor) -> Layout | None:
+        if versions.is_compiling() or not lanes.has_address(x) or (place := versions.place(x)) is None:
+            return None
+        itemsize = x.element_size()
+        return layout(place[1], itemsize, x.shape, [stride * itemsize for stride in x.stride()], place[0])
 
     def check(self, tensors: Sequence[Tensor]) -> None:
         for x in tensors:
-            if x.layout not in (torch.strided, torch.sparse_coo):
-                what, hint = "A gradient must be strided or sparse COO.", "x.to_sparse_coo() makes it one."
+            if isinstance(x, torch.masked.MaskedTensor):
+                what, hint = "A masked tensor is no gradient: some elements have no value.", "pass x.to_tensor(0.0)."
+                raise DTypeError(what, "a MaskedTensor", hint)
+            if x.is_nested:
+                raise _nested(x)
+            if not compiled.is_ordinary(x):
+                what = "A gradient must be strided or sparse COO."
+                hint = f"x.{'to_dense' if x.is_mkldnn else 'to_sparse_coo'}() makes it one."
                 raise DTypeError(what, f"layout={x.layout}", hint)
         if len({x.is_meta for x in tensors}) > 1:
             what, hint = "Tensors on the meta device have no values to clip others by.", "clip them separately."
@@ -93,8 +123,8 @@ class TorchBackend(Backend):
             hint = "use gradclip.clip, or make it contiguous first."
             raise NotWritableError("An expanded gradient cannot be written in place.", received, hint)
 
-    def is_concrete(self, tensors: Sequence[Tensor]) -> bool:
-        if versions.is_compiling() or versions.is_forward_differentiating():
+    def reads_free(self, tensors: Sequence[Tensor]) -> bool:
+        if versions.is_compiling() or versions.is_forward_differentiating() or versions.is_recording():
             return False
         records = torch.is_grad_enabled()
         return not any(
@@ -102,8 +132,10 @@ class TorchBackend(Backend):
             for x in tensors
         )
 
-    def can_look(self, x: Tensor) -> bool:
-        return not (versions.is_compiling() or x.is_meta or versions.is_wrapped(x) or versions.is_fake(x))
+    def can_read(self, x: Tensor) -> bool:
+        if versions.is_compiling() or versions.is_recording():
+            return False
+        return not (x.is_meta or versions.is_wrapped(x) or versions.is_fake(x))
 
     def is_sparse(self, x: Tensor) -> bool:
         return bool(x.is_sparse)
@@ -118,6 +150,12 @@ class TorchBackend(Backend):
             return torch.sparse_coo_tensor(indices, values, x.shape, is_coalesced=True, check_invariants=False)
 
         return merged.values(), rebuild
+
+    def stored(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        if x.sparse_dim() != 1:
+            return None
+        indices, values = versions.stored(x)
+        return values, lambda new: torch.sparse_coo_tensor(indices.clone(), new, x.shape, check_invariants=False)
 
     # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -164,6 +202,10 @@ class TorchBackend(Backend):
             upper = max(lower, upper)
         if lower is None and upper is None:
             return x
+        if upper is None and versions.is_compiling():
+            # a limit that changes from call to call: clamp would need a new program for each
+            least = torch.ones((), dtype=x.dtype, device=x.device) * lanes.in_range(lower, x.dtype)
+            return torch.where(x < least, least, x)
         return x.clamp(lanes.in_range(lower, x.dtype), lanes.in_range(upper, x.dtype))
 
     def log(self, x: Tensor) -> Tensor:
@@ -185,11 +227,14 @@ class TorchBackend(Backend):
 
     def lane(self, tensors: Sequence[Tensor]) -> Lane | None:
         if not versions.is_compiling():
-            return lanes.chosen(self, tensors)
+            chosen = lanes.chosen(self, tensors)
+            if chosen is None and versions.is_between_graphs() and all(map(lanes.has_address, tensors)):
+                compiled.check_between_graphs(tensors)
+            return chosen
         if any(x.is_sparse for x in tensors):
             return None
         # this test replaces many, which each compiled call would repeat as guards
-        return compiled.CompiledLane(self, compiled.are_clear(tensors))
+        return compiled.CompiledLane(self, tensors)
 
     def arithmetic(self, in_place: bool) -> AbstractContextManager[Any]:
         return torch.no_grad() if in_place else nullcontext()

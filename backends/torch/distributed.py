@@ -10,6 +10,7 @@ import torch
 
 from gradclip.backend import Tensor
 from gradclip.backends.torch import versions
+from gradclip.errors import ArgumentError
 from gradclip.parts import Distributed, Parts, Processes
 
 __all__ = ["TorchDistributed"]
@@ -18,23 +19,56 @@ __all__ = ["TorchDistributed"]
 class TorchDistributed(Distributed):
     """DTensors and process groups; imports :mod:`gradclip.backends.torch.dtensor` only if there are some."""
 
-    def parts(self, leaves: Sequence[Tensor | None], owners: Sequence[Any]) -> Parts | None:
-        # a program with DTensors has imported their module, which takes a second
-        if versions.is_compiling() or versions.DISTRIBUTED_TENSORS not in sys.modules:
+    trainers = versions.TRAINERS
+    is_running = staticmethod(getattr(torch.distributed, "is_initialized", bool))
+
+    def check_marks(self, params: Sequence[Any], tensors: Sequence[Any]) -> None:
+        if versions.is_compiling() or self.size() == 1:
+            return
+        for param, x in zip(params, tensors, strict=True):
+            divided = None if param is None or hasattr(x, "full_tensor") else versions.divided_by(param, x)
+            if divided is not None:
+                what = f"{divided[0]}: each process would have its own norm here."
+                received = f"a parameter of shape {tuple(param.shape)}, without shards= and reduce="
+                raise ArgumentError(what, received, f"{divided[1]} docs/distributed.md#fsdp1-and-other-trainers")
+
+    def parts(self, leaves: Sequence[Tensor | None], params: Sequence[Any]) -> Parts | None:
+        if not _may_be_dtensors():
             return None
         from gradclip.backends.torch import dtensor
 
-        return dtensor.parts(leaves, owners)
+        return dtensor.parts(leaves, params)
+
+    def as_native(self, norm: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+        if not _may_be_dtensors():
+            return norm
+        from gradclip.backends.torch import dtensor
+
+        return dtensor.replicated(norm, tensors)
 
     def together(self, x: Tensor) -> Tensor:
         return x.full_tensor() if hasattr(x, "full_tensor") else x
 
+    def held_elsewhere(self, params: Sequence[Any]) -> str | None:
+        if not any(hasattr(param, mark) for param in params for mark in versions.DEEPSPEED):
+            return None
+        hint = "DeepSpeed's ZeRO keeps the gradients, and p.grad stays None. Set gradient_clipping in its configuration: its "
+        return hint + "step clips. deepspeed.utils.safe_get_full_grad(p) reads a gradient between backward() and step()."
+
     def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
         return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
-    def group(self, reduce: object) -> Processes | None:
+    def group(self, given: object, name: str = "reduce") -> Processes | None:
         if not torch.distributed.is_available():
             return None
         from gradclip.backends.torch import dtensor
 
-        return dtensor.group_of(reduce)
+        return dtensor.group_of(given, name)
+
+    def size(self) -> int:
+        return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+
+
+def _may_be_dtensors() -> bool:
+    """Whether tensors may be DTensors that gradclip takes apart: their program has imported their module, which takes long."""
+    return versions.DISTRIBUTED_TENSORS in sys.modules and not versions.is_compiling()

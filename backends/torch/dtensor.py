@@ -24,6 +24,8 @@ _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.R
 class TorchProcesses(Processes):
     """One process group, or the groups of several mesh dimensions, over which norms are combined in turn."""
 
+    compares = True
+
     def __init__(self, groups: Sequence[dist.ProcessGroup], ranks: Sequence[int], kinds: Sequence[str]) -> None:
         self.rank = dist.get_rank()
         self.ranks = frozenset(ranks)
@@ -37,9 +39,10 @@ class TorchProcesses(Processes):
             mine = torch.tensor(values, dtype=torch.float64) if on_host else _vector(values)
             if mine.device.type not in self.kinds:
                 mine = mine.to(_device(self.kinds[0]))
-            all_ = mine.new_empty(dist.get_world_size(group) * len(mine))
+            size = dist.get_world_size(group)
+            all_ = mine.new_empty(size * len(mine))
             versions.all_gather(all_, mine, group)
-            rows = all_.view(-1, len(mine))
+            rows = all_.view(size, len(mine))  # -1 would not do for slices without any
             values = join(rows.tolist()) if on_host else _like(values, join(list(rows)))
         return values
 
@@ -65,23 +68,29 @@ def _like(values: list[Any], joined: Any) -> list[Any]:
     return [piece.view(getattr(value, "shape", ())) for piece, value in zip(joined.split(sizes), values, strict=True)]
 
 
-def group_of(reduce: object) -> Processes | None:
-    """The group of a ``reduce=`` that is a process group or a mesh; this process must be in it."""
-    if isinstance(reduce, DeviceMesh):
-        if reduce.get_coordinate() is None:
-            raise _not_a_member(f"reduce={reduce}")
-        return TorchProcesses(reduce.get_all_groups(), reduce.mesh.flatten().tolist(), [reduce.device_type])
-    if isinstance(reduce, dist.ProcessGroup):
-        if dist.get_rank(reduce) < 0:
-            raise _not_a_member(f"reduce={reduce}")
-        kinds = [part.partition(":")[0] for part in dist.get_backend_config(reduce).split(",")]  # "cpu:gloo,cuda:nccl"
-        return TorchProcesses([reduce], dist.get_process_group_ranks(reduce), kinds)
+def group_of(given: object, name: str) -> Processes | None:
+    """The group of an argument that is a process group or a mesh; this process must be in it."""
+    if isinstance(given, DeviceMesh):
+        if given.get_coordinate() is None:
+            raise _not_a_member(f"{name}={given}")
+        return TorchProcesses(given.get_all_groups(), given.mesh.flatten().tolist(), [given.device_type])
+    if isinstance(given, dist.ProcessGroup):
+        if dist.get_rank(given) < 0:
+            raise _not_a_member(f"{name}={given}")
+        kinds = [part.partition(":")[0] for part in dist.get_backend_config(given).split(",")]  # "cpu:gloo,cuda:nccl"
+        return TorchProcesses([given], dist.get_process_group_ranks(given), kinds)
     return None
 
 
 def _device(kind: str) -> torch.device:
     """This process's device of a kind."""
     return torch.device(kind if kind == "cpu" else torch.get_device_module(kind).current_device())
+
+
+def _group(mesh: DeviceMesh, dimension: int) -> dist.ProcessGroup:
+    """The group of a mesh's dimension, the same for equal meshes: DTensor's caches may give a gradient another equal mesh."""
+    group: dist.ProcessGroup = versions.canonical(mesh.get_group(dimension))
+    return group
 
 
 def _not_a_member(received: str) -> ArgumentError:
@@ -116,7 +125,7 @@ class _Layout:
         return tuple(sorted(self.mesh.mesh[here].flatten().tolist()))
 
     def processes(self, ranks: tuple[int, ...]) -> TorchProcesses:
-        groups = [self.mesh.get_group(dimension) for dimension in sorted(self.split)]
+        groups = [_group(self.mesh, dimension) for dimension in sorted(self.split)]
         if len(groups) > 1 and len(ranks) == dist.get_world_size():
             groups = [dist.group.WORLD]  # one group of all: no group covers several dimensions of a mesh
         return TorchProcesses(groups, ranks, [self.mesh.device_type])
@@ -127,13 +136,13 @@ class _Layout:
         return all(self.coordinate[d] == 0 for d in whole)
 
 
-def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
+def parts(leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
     """This process's shards of gradients, if some of them are DTensors.
 
     A parameter without a gradient here counts as a gradient with the parameter's placements and an empty shard, so this
     process takes part in the collectives.
     """
-    given = [owner if leaf is None else leaf for leaf, owner in zip(leaves, owners, strict=True)]
+    given = [param if leaf is None else leaf for leaf, param in zip(leaves, params, strict=True)]
     kinds: dict[Kind, list[int]] = {}  # few for any number of gradients
     for i, x in enumerate(given):
         if isinstance(x, DTensor):
@@ -155,6 +164,7 @@ def parts(leaves: Sequence[Any], owners: Sequence[Any]) -> Parts | None:
         whole=lambda i, new: _whole(leaves[i], new),
         sums=[i for kind, of_kind in here.items() if _sums(kind) for i in of_kind],
         across=_across(given),
+        named=lambda i: frozenset(given[i].device_mesh.mesh.flatten().tolist() if isinstance(given[i], DTensor) else ()),
     )
 
 
@@ -207,6 +217,16 @@ def _whole(given: Any, new: Tensor) -> Tensor:
     )
 
 
+def replicated(norm: Tensor, tensors: Sequence[Any]) -> Tensor:
+    """The norm as a replicated DTensor if all gradients are DTensors of one mesh, as torch's own functions return it."""
+    meshes = {x.device_mesh if isinstance(x, DTensor) else None for x in tensors}
+    mesh = meshes.pop()
+    if meshes or mesh is None or isinstance(norm, DTensor):
+        return norm
+    made: Tensor = DTensor.from_local(norm, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return made
+
+
 def _sums(kind: Kind) -> tuple[tuple[int, str], ...]:
     """The mesh dimensions over which a gradient is still to be summed, and how."""
     return tuple((d, placement.reduce_op) for d, placement in enumerate(kind[1]) if isinstance(placement, Partial))
@@ -236,7 +256,7 @@ def _summed(held: list[Any], kinds: dict[Kind, list[int]]) -> list[Any]:
     for (mesh, sums, dtype), places in batches.items():
         flat = torch.cat([held[i].detach().to(dtype).reshape(-1) for i in places])
         for dimension, op in sums:
-            dist.all_reduce(flat, _REDUCTIONS[op], group=mesh.get_group(dimension))
+            dist.all_reduce(flat, _REDUCTIONS[op], group=_group(mesh, dimension))
             flat = flat / mesh.size(dimension) if op == "avg" else flat
         pieces = flat.split([held[i].numel() for i in places])
         for i, piece in zip(places, pieces, strict=True):

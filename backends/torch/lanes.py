@@ -17,12 +17,15 @@ from gradclip.backends.host.threads import OpenMP
 from gradclip.backends.torch import versions
 from gradclip.dtypes import is_one_factor, promote
 from gradclip.lane import Into, Lane
+from gradclip.memory import first_overlap
 from gradclip.norms import combine
+from gradclip.reference import Reference
 
-__all__ = ["ForeachLane", "TorchHostLane", "chosen", "in_range", "is_dense"]
+__all__ = ["ForeachLane", "TorchHostLane", "chosen", "has_address", "in_range", "is_dense"]
 
 _FLOATS = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 _PLAIN = {torch.Tensor, torch.nn.Parameter}  # tensor types without behaviour of their own
+_LENGTH = operator.attrgetter("nbytes")
 _PIECE = 1 << 18  # elements that the reference converts to float64 at a time
 
 
@@ -38,24 +41,49 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     is_fake = versions.is_fake(tensors[0])
     if not (all(map(versions.is_fake, tensors)) if is_fake else set(map(type, tensors)) <= _PLAIN):
         return None
-    if len(set(map(id, tensors))) < len(tensors) or any(map(versions.REQUIRES_GRAD, tensors)):
+    if (
+        len(set(map(id, tensors))) < len(tensors)
+        or any(map(versions.REQUIRES_GRAD, tensors))
+        or any(map(versions.IS_NESTED, tensors))
+    ):
         return None
     if any(map(torch.Tensor.is_neg, tensors)) or any(map(torch.Tensor.is_inference, tensors)):
         return None
     kinds = [_FLOATS[dtype] for dtype in dtypes]
     dtype = kinds[0] if len(kinds) == 1 else promote(kinds)
-    if is_fake or not all(map(is_on_host, tensors)):
-        is_one_kind = len({x.is_meta for x in tensors}) == 1  # meta tensors have no values for a norm
-        return ForeachLane(backend, dtype) if is_one_kind and _are_dense(tensors) else None
     if not _are_dense(tensors):
         return None
-    pointers = set(map(torch.Tensor.data_ptr, tensors))
-    # the same memory twice, or no memory: empty, or zeros that are not stored
-    if len(pointers) < len(tensors) or 0 in pointers:
+    if is_fake or not all(map(is_on_host, tensors)):
+        if len({x.is_meta for x in tensors}) > 1:  # meta tensors have no values for a norm
+            return None
+        are_real = not is_fake and not tensors[0].is_meta
+        return None if are_real and _share_memory(backend, tensors) else ForeachLane(backend, dtype)
+    pointers, sizes = list(map(torch.Tensor.data_ptr, tensors)), list(map(torch.Tensor.numel, tensors))
+    if 0 in pointers:  # empty, or zeros that are not stored
         return None
+    if len(tensors) > 1 and type(sizes[0]) is int:  # torch.jit.trace records sizes
+        of_bytes = (sizes, tensors[0].element_size()) if len(kinds) == 1 else (list(map(_LENGTH, tensors)), 1)
+        if kernels.overlap(pointers, *of_bytes):
+            return None
     if versions.has_modes() or not kernels.KINDS.keys() >= set(kinds):
-        return ForeachLane(backend, dtype, looks=True)
-    return TorchHostLane(backend, dtype, kinds)
+        return ForeachLane(backend, dtype, looks=not versions.is_recording())
+    return TorchHostLane(backend, dtype, kinds, (tensors, (pointers, sizes)))
+
+
+def _share_memory(backend: Backend, tensors: Sequence[Tensor]) -> bool:
+    """Whether two tensors, some on accelerators, share memory. It compares addresses and needs no synchronisation."""
+    places = [(*place, x.nbytes) for x in tensors if (place := versions.place(x)) is not None]
+    if places and type(places[0][2]) is not int:  # torch.jit.trace records it
+        return False
+    if not any(memory for memory, _, _ in places) and not kernels.overlap([p[1] for p in places], [p[2] for p in places], 1):
+        return False
+    return first_overlap([found for found in map(backend.layout, tensors) if found is not None]) is not None
+
+
+def has_address(x: Tensor) -> bool:
+    """Whether a tensor has elements at an address that is its own."""
+    is_plain = type(x) in _PLAIN and x.layout == torch.strided and not x.is_nested and not x.is_meta
+    return is_plain and not versions.is_fake(x) and not versions.is_wrapped(x) and x.numel() > 0
 
 
 def is_dense(x: Tensor) -> bool:
@@ -76,8 +104,8 @@ class TorchHostLane(HostLane):
     def pieces(self, tensors: Sequence[Tensor]) -> list[Any]:
         return list(map(torch.Tensor.data_ptr, tensors))
 
-    def sizes(self, tensors: Sequence[Tensor]) -> list[int]:
-        return list(map(torch.Tensor.numel, tensors))
+    def memory(self, tensors: Sequence[Tensor]) -> tuple[list[Any], list[int]]:
+        return list(map(torch.Tensor.data_ptr, tensors)), list(map(torch.Tensor.numel, tensors))
 
     def split(self, x: Tensor) -> Sequence[Tensor]:
         if x.numel() <= _PIECE:
@@ -88,12 +116,12 @@ class TorchHostLane(HostLane):
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
         return list(map(torch.empty_like, tensors))
 
-    def wrote(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         versions.count_write(tensors)
         return tensors
 
 
-class ForeachLane(Lane):
+class ForeachLane(Reference):
     """Dense tensors on accelerators, by torch's multi-tensor operations: as many launches for 2,000 gradients as for one.
 
     It also serves the host without compiled loops, or if a dispatch mode must see each operation.

@@ -3,71 +3,211 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gradclip.backends.torch import versions
-from gradclip.clip import carry_out
+from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, suits, twin
 from gradclip.dtypes import LARGEST
-from gradclip.engine import Asked
-from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
+from gradclip.engine import Options, run
+from gradclip.errors import ArgumentError, DTypeError
 from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules, check_groups
-from gradclip.result import ClipResult, Found, last
+from gradclip.groups import Rules, Shards, check_groups
+from gradclip.held import Held
+from gradclip.result import Found, last
 from gradclip.rule import Rule, Scope
+from gradclip.skip import check_patience
+from gradclip.step import Step
 
 __all__ = ["StepPreHook", "step_pre_hook"]
 
-_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # their steps read self.grad_scale
 
+class StepPreHook(Held):
+    """The result of :func:`step_pre_hook`: a hook with its state.
 
-class StepPreHook:
-    """The result of :func:`step_pre_hook`.
-
-    Attributes:
-        last: the norm and the coefficient of the last clip, on their device: a :class:`gradclip.ClipResult` without gradients.
-            None before the first.
+    A fused optimizer gets the coefficient and whether to stop by a twin in its place, and reads no gradient twice; all
+    others get gradients that are clipped in place, or none for a skipped step.
     """
 
-    def __init__(self, rule: Rules, reduce: Any, monitor: Any = None) -> None:
-        self.rule, self.reduce, self.monitor = rule, reduce, monitor
-        self.last: ClipResult | None = None
+    def __init__(self, step: Step, patience: float = 10, *, owns: bool = True, fused: bool = True) -> None:
+        super().__init__(step, patience, owns=owns)
+        rule = step.rule
+        # one coefficient, which multiplies all: 0 times NaN is not 0
+        self.fuses = fused and isinstance(rule, Rule) and rule.scope is Scope.GLOBAL and rule.if_nonfinite != "zero"
+        self._is_total = any(group.rule.scope is Scope.GLOBAL for group in step.groups)
+        self.handles: list[Any] = []  # of clipped_by
+        self._left_out: list[tuple[Any, Any]] = []  # parameters of a skipped step, with their gradients
+        self._restores: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # which optimizers call _restore
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        if isinstance(optimizer, _Twin):
+        if isinstance(optimizer, Twin):
             return None  # torch calls the hooks again if a subclass's step calls its base's
-        _check_untouched(optimizer, args)
-        if _closure(args, kwargs) is not None:
+        if self._is_total and versions.is_in_backward():
+            what = "An optimizer that steps inside backward has no norm over all gradients: others are not there yet."
+            hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: see docs/slots.md."
+            raise ArgumentError(what, f"rule={self.rule}", hint)
+        closure = _closure(args, kwargs)
+        if closure is not None and not self.step.skips:
             return _with_clips_inside(self.clip, optimizer, args, kwargs)
-        self.clip(optimizer)
-        return None
+        if closure is not None:
+            args, kwargs = _exchanged(args, kwargs, closure, _called(optimizer, closure, self.rule))
+        if self._left_out:
+            self._restore()  # after a step that failed
+        try:
+            with torch.no_grad():  # autograd does not record an optimizer's operations
+                stepper = self._prepared(optimizer, args[0] if args else optimizer)
+        except BaseException:
+            for name in ("grad_scale", "found_inf"):  # a GradScaler's; it removes both after a step, but not after an error
+                vars(optimizer).pop(name, None)
+            raise
+        return (stepper, *args[1:]), kwargs
+
+    def _prepared(self, optimizer: torch.optim.Optimizer, stepper: Any) -> Any:
+        """The optimizer, or a twin, that is to step with the gradients as they are left."""
+        opened = self._opened(optimizer)
+        scale, found_inf = (getattr(stepper, name, None) for name in ("grad_scale", "found_inf"))
+        if isinstance(stepper, Twin):  # another hook has measured these gradients, and its coefficient is still to be applied
+            _multiply(opened, stepper.factor)
+            scale = None
+        is_void = found_inf is not None and (found_inf.is_cpu or not can_stop(optimizer)) and bool(found_inf)
+        if is_void and self._is_alone(opened):
+            self._leave_out(optimizer)  # a GradScaler skips this step: there is nothing to measure
+            return optimizer
+        if self.fuses and applies(optimizer) and suits(opened.present) and not (scale is not None and self._has_each):
+            factor = self._coefficient(opened, scale)
+        else:
+            _unscale(opened, scale)
+            self._carried_out(opened, Options("place", reduce=self.step.reduce, shards=self.step.shards))
+            scale, factor = None, 1.0
+        if is_void:
+            self._leave_out(optimizer)
+            return optimizer
+        stops = self._skips(optimizer, found_inf) if self.step.skips else found_inf
+        divisor = scale if isinstance(factor, float) and factor == 1 else _divisor(factor, scale)
+        if isinstance(divisor, float):  # no float32, which the kernels expect
+            _multiply(opened, factor / (1.0 if scale is None else float(scale)))
+            divisor, scale, factor = None, None, 1.0
+        unchanged = divisor is getattr(optimizer, "grad_scale", None) and stops is found_inf
+        if unchanged and not calls_base(type(optimizer)):
+            return optimizer
+        return twin(optimizer, divisor, stops, factor if scale is None else factor / scale)
+
+    def _is_alone(self, opened: Gradients) -> bool:
+        """Whether no other process waits for this one's norm."""
+        return self.step.reduce is None and self.step.shards is None and set(map(type, opened.present)) <= {torch.Tensor}
+
+    @property
+    def _has_each(self) -> bool:
+        return self.monitor is not None and self.monitor.each is not None
+
+    def _coefficient(self, opened: Gradients, scale: torch.Tensor | None) -> Any:
+        """The coefficient of the gradients; if a GradScaler has scaled them, of what they were before."""
+        options = Options(until="coefficient", reduce=self.step.reduce, shards=self.step.shards)
+        if scale is not None:
+            scaled = run(opened, self.rule, replace(options, until="norm")).norm
+            options.norm = scaled / (float(scale) if isinstance(scaled, float) else scale)
+        return self._carried_out(opened, options).coefficient
+
+    def _skips(self, optimizer: torch.optim.Optimizer, found_inf: Any) -> Any:
+        """Skip this step if the rule says so: by a flag for the fused kernels, or by a look at a value and no gradients."""
+        assert self.last is not None
+        skip: Any = self.last.skip
+        if not isinstance(skip, bool) and applies(optimizer) and can_stop(optimizer):
+            self.count(skip)
+            flag = skip.to(torch.float32)
+            return flag if found_inf is None else torch.maximum(flag, (found_inf > 0).to(flag))
+        skip = bool(skip)
+        self.count(skip)
+        if skip:
+            self._leave_out(optimizer)
+        return found_inf
+
+    def _leave_out(self, optimizer: torch.optim.Optimizer) -> None:
+        """Leave the gradients out of this step: without one, a parameter and its state stay as they are."""
+        if optimizer not in self._restores:
+            self._restores.add(optimizer)
+            optimizer.register_step_post_hook(self._after)
+        self._left_out = [(p, p.grad) for group in optimizer.param_groups for p in group["params"]]
+        for parameter, _ in self._left_out:
+            parameter.grad = None
+
+    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if not isinstance(optimizer, Twin):
+            self._restore()
+
+    def _restore(self) -> None:
+        """Give the parameters of a skipped step their gradients back."""
+        left_out, self._left_out = self._left_out, []
+        for parameter, gradient in left_out:
+            if parameter.grad is None:
+                parameter.grad = gradient
+
+    def remove(self) -> None:
+        """Take the clip out of the optimizer that :func:`gradclip.clipped` gave it to."""
+        for handle in self.handles:
+            handle.remove()
 
     def clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip the gradients of the optimizer's parameters, in place."""
-        self._carried_out(self._opened(optimizer), Asked("place", reduce=self.reduce))
+        self._carried_out(self._opened(optimizer), Options("place", reduce=self.step.reduce, shards=self.step.shards))
 
     def _opened(self, optimizer: torch.optim.Optimizer) -> Gradients:
         """The gradients of the optimizer's parameters, with the optimizer's names if names are needed."""
         parameters: Any = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        if not isinstance(self.rule, Rule) or self.monitor is not None:
+        if not isinstance(self.rule, Rule) or self.monitor is not None or self.step.shards is not None:
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):
                 parameters = dict(zip(names, parameters, strict=True))
         return open_(parameters, holders="all")  # an optimizer accepts any leaf tensor as a parameter
 
-    def _carried_out(self, opened: Gradients, asked: Asked) -> Found:
+    def _carried_out(self, opened: Gradients, options: Options) -> Found:
         if self.monitor is not None:
-            self.monitor.measure(opened.tree)
-        found = carry_out(opened, self.rule, asked)
+            self.monitor.measure(opened.container.tree)
+        found = run(opened, self.rule, options)
         self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
         if self.monitor is not None:
-            self.monitor.update(self.last, grads=opened.tree)
+            self.monitor.update(self.last, grads=opened.container.tree)
         return found
 
 
-def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False, monitor: Any = None) -> StepPreHook:
+def _multiply(opened: Gradients, factor: Any) -> None:
+    opened.lane.scale([opened.leaves[i] for i in opened.unique()], factor, "place")
+
+
+def _unscale(opened: Gradients, scale: torch.Tensor | None) -> None:
+    """Undo a GradScaler's scale in place."""
+    if scale is None:
+        return
+    if torch.float16 in {x.dtype for x in opened.present}:
+        hint = "keep the parameters in float32: torch.autocast calculates in float16."
+        raise DTypeError("Gradients in float16 cannot be unscaled: small ones would be lost.", "dtype=float16", hint)
+    _multiply(opened, 1 / float(scale) if scale.is_cpu else scale.reciprocal())
+
+
+def _divisor(factor: Any, scale: torch.Tensor | None) -> Any:
+    """What a step divides by: a tensor; or a float, if it is too large for float32."""
+    if not isinstance(factor, float):
+        reciprocal: torch.Tensor = factor.float().reciprocal()
+        return reciprocal if scale is None else reciprocal * scale
+    if not factor:
+        return torch.scalar_tensor(math.inf)
+    divisor = (1.0 if scale is None else float(scale)) / factor
+    return divisor if LARGEST["float32"] < divisor < math.inf else torch.scalar_tensor(divisor)
+
+
+def step_pre_hook(
+    rule: Rules,
+    *,
+    reduce: Any = None,
+    shards: Shards = None,
+    fused: bool = True,
+    monitor: Any = None,
+    patience: float = 10,
+) -> StepPreHook:
     """A hook that clips the gradients of an optimizer's parameters before each step.
 
     Args:
@@ -75,33 +215,40 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False, monit
             together. Names are the optimizer's (``SGD(model.named_parameters())``), or else the parameters'
             numbers.
         reduce: if other processes have some of the parameters: as for :func:`gradclip.clip`.
-        fused: measure only, and pass the coefficient to the optimizer, which applies it as it reads the gradients: a clipping
-            step saves a pass over them. For a rule with one norm over all gradients and an ``Adam``, ``AdamW``, ``SGD``
-            or ``Adagrad`` made with ``fused=True``, with gradients of at most float32. After the step the gradients are
-            clipped, as without ``fused``. No other hook may change the gradients after this one.
+        shards: which processes hold other shards of a plain tensor, such as experts: as for :func:`gradclip.clip`.
+        fused: whether an ``Adam``, ``AdamW``, ``SGD`` or ``Adagrad`` made with ``fused=True`` may apply the coefficient itself,
+            as it reads the gradients: a clipping step saves a pass over them. It does where that is exact: for a rule with
+            one norm over all gradients, and gradients of at most float32. After the step the gradients are clipped. Another
+            hook that comes after this one sees gradients that are not clipped yet.
         monitor: a :class:`gradclip.Monitor`, which records each step.
+        patience: after more than so many skipped steps in a row, the next one raises; ``math.inf`` for never.
+
+    A rule with ``skip_above`` or ``if_nonfinite="skip"`` skips steps: the parameters, the moments and the step counts
+    stay as they are to the bit. On an accelerator a fused optimizer learns of it by a tensor, without a look at a value; only
+    for ``patience`` is one read, once in so many steps. Others get no gradients, after one look at a value in each step, as
+    ``torch.amp.GradScaler`` makes it. A scheduler counts the step.
 
     A closure passed to ``step`` makes new gradients, several times in ``torch.optim.LBFGS``; each time they are clipped.
+    For a rule that skips the hook calls it, before the step.
 
-    Under a ``torch.amp.GradScaler``, call ``scaler.unscale_(optimizer)`` before ``scaler.step(optimizer)`` of a fused
-    optimizer.
+    A ``torch.amp.GradScaler`` leaves it to a fused optimizer to undo the scale. Then the limit is for the gradients before they
+    were scaled, and the step divides by the scale and the coefficient together; so there is no need of ``scaler.unscale_``.
 
     Returns:
         A hook for ``optimizer.register_step_pre_hook``, which returns a handle whose ``remove()`` removes it. Its
         ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of the last clip.
 
     Raises:
-        TypeError: if ``rule`` is not a rule. With ``fused``, in a step: for an optimizer that applies no coefficient, and
-            for float64 gradients.
-        ValueError: for a rule whose result has another shape than the gradient; in a step, for gradients that are still
-            scaled. With ``fused``: for a rule or groups with more than one coefficient; in a step, for a closure, which would
-            make other gradients than the measured ones, and for one gradient of two parameters.
+        TypeError: if ``rule`` is not a rule; in a step, for float16 gradients that are still scaled and that the step cannot
+            unscale.
+        ValueError: for a rule whose result has another shape than the gradient; in a step, for a ``torch.optim.LBFGS`` and a
+            rule that skips, and after too many skipped steps.
 
     >>> import torch, gradclip.backends.torch
     >>> from gradclip.dialects import torch as dialect
     >>> weight = torch.nn.Parameter(torch.zeros(2))
     >>> optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
-    >>> hook = gradclip.backends.torch.step_pre_hook(dialect.clip_grad_norm(1.0), fused=True)
+    >>> hook = gradclip.backends.torch.step_pre_hook(dialect.clip_grad_norm(1.0))
     >>> handle = optimizer.register_step_pre_hook(hook)
     >>> weight.grad = torch.tensor([3.0, 4.0])
     >>> optimizer.step()
@@ -112,7 +259,9 @@ def step_pre_hook(rule: Rules, *, reduce: Any = None, fused: bool = False, monit
     >>> handle.remove()
     """
     check_groups(rule, keeps_shape=True)
-    return (FusedStepPreHook if fused else StepPreHook)(rule, reduce, monitor)
+    check_patience(patience)
+    step = Step(rule, monitor, reduce=reduce, shards=shards)
+    return StepPreHook(step, patience, owns=False, fused=fused)
 
 
 class _ClippedClosure:
@@ -139,116 +288,37 @@ def _with_clips_inside(
     closure = _closure(args, kwargs)
     if isinstance(closure, _ClippedClosure) and closure.clip == clip:
         return None
-
-    def wrapped(x: Any) -> Any:
-        return _ClippedClosure(closure, clip, optimizer) if x is closure else x
-
-    return tuple(map(wrapped, args)), {name: wrapped(x) for name, x in kwargs.items()}
+    return _exchanged(args, kwargs, closure, _ClippedClosure(closure, clip, optimizer))
 
 
-# ---- the coefficient inside the step -------------------------------------------------------------------------------------
+def _exchanged(args: Any, kwargs: Any, closure: Any, other: Any) -> tuple[Any, Any]:
+    """The arguments of ``step`` with another closure."""
+    return tuple(other if x is closure else x for x in args), {k: other if x is closure else x for k, x in kwargs.items()}
 
 
-class FusedStepPreHook(StepPreHook):
-    """The result of :func:`step_pre_hook` with ``fused=True``."""
+class _Called:
+    """A closure that has been called: it returns its loss, once."""
 
-    def __init__(self, rule: Rules, reduce: Any, monitor: Any = None) -> None:
-        super().__init__(rule, reduce, monitor)
-        if not isinstance(rule, Rule) or rule.scope is not Scope.GLOBAL:
-            what = "fused=True is for a rule with one norm over all gradients: a step applies one coefficient."
-            raise ArgumentError(what, f"rule={rule}", "leave fused=True out.")
-        if rule.if_nonfinite == "zero":
-            what = "A fused step multiplies, and 0 times infinity or NaN is not 0."
-            raise ArgumentError(what, 'if_nonfinite="zero"', "leave fused=True out.")
+    def __init__(self, loss: Any) -> None:
+        self.loss, self.calls = loss, 0
 
-    def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        if isinstance(optimizer, _Twin):
-            return None
-        _check_optimizer(optimizer)
-        _check_untouched(optimizer, args)
-        _check_closure(args, kwargs)
-        with torch.no_grad():  # autograd does not record an optimizer's operations
-            divisor = self._divisor(self._opened(optimizer))
-        return None if divisor is None else ((_twin(optimizer, divisor), *args[1:]), kwargs)
-
-    def _divisor(self, opened: Gradients) -> torch.Tensor | None:
-        """The divisor for the step; None for no division: then the step is the same to the bit as without a hook."""
-        _check_gradients(opened)
-        found = self._carried_out(opened, Asked(until="coefficient", reduce=self.reduce))
-        coefficient = found.coefficient
-        if not isinstance(coefficient, float):
-            reciprocal: torch.Tensor = coefficient.float().reciprocal()
-            return reciprocal
-        divisor = 1 / coefficient if coefficient else math.inf
-        if LARGEST["float32"] < divisor < math.inf:  # the kernels expect float32
-            carry_out(opened, self.rule, Asked("place", norm=found.norm))
-            return None
-        return None if divisor == 1 else torch.scalar_tensor(divisor, dtype=torch.float32)
+    def __call__(self) -> Any:
+        self.calls += 1
+        if self.calls > 1:
+            what = "A step that calls its closure several times cannot be skipped."
+            raise ArgumentError(what, "a closure, called twice in one step", "call backward() and then step().")
+        return self.loss
 
 
-class _Twin:
-    """An optimizer for one step with its own ``grad_scale``, by which the fused kernels divide.
-
-    It shares everything else with the optimizer: they have one ``__dict__``, and ``grad_scale`` is a slot. So nothing has to be
-    restored after the step, even if the step fails.
-    """
-
-    __slots__ = ("grad_scale",)
-
-
-_TWINS: dict[type, type] = {}
-
-
-def _twin(optimizer: torch.optim.Optimizer, grad_scale: torch.Tensor) -> Any:
-    kind = type(optimizer)
-    if kind not in _TWINS:
-        _TWINS[kind] = type(kind.__name__, (_Twin, kind), {})
-    twin: Any = object.__new__(_TWINS[kind])
-    twin.__dict__ = optimizer.__dict__
-    twin.grad_scale = grad_scale
-    return twin
-
-
-# ---- errors before anything has changed ----------------------------------------------------------------------------------
-
-
-def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    if not isinstance(optimizer, _FUSED):
-        what = "This optimizer applies no coefficient in its step."
-        hint = "torch's own Adam, AdamW, SGD and Adagrad do; for others leave fused=True out of step_pre_hook."
-        raise ArgumentTypeError(what, f"optimizer={type(optimizer).__name__}", hint)
-    if not all(group.get("fused") for group in optimizer.param_groups):
-        each = [group.get("fused") for group in optimizer.param_groups]
-        hint = f"{type(optimizer).__name__}(..., fused=True), or leave it out of step_pre_hook."
-        raise ArgumentTypeError("Only a fused optimizer applies a coefficient in its step.", f"fused={each}", hint)
-
-
-def _check_untouched(optimizer: torch.optim.Optimizer, args: Sequence[Any]) -> None:
-    """Check that the step will use these gradients: that neither its own ``grad_scale`` nor a scaler's will divide them."""
-    if any(isinstance(x, _Twin) for x in args[:1]):
-        what = "Another hook has measured these gradients already, and its coefficient is still to be applied."
-        raise ArgumentError(what, "a hook after one with fused=True", "register the one with fused=True last, and only one.")
-    scale: Any = getattr(optimizer, "grad_scale", None)
-    if scale is not None:
-        if hasattr(optimizer, "found_inf"):  # a GradScaler's; it removes both after a step, but not after an error
-            del optimizer.grad_scale, optimizer.found_inf
-        hint = "scaler.unscale_(optimizer) before scaler.step(optimizer)."
-        raise ArgumentError("The gradients are still scaled, and so would be their norm.", "optimizer.grad_scale is set", hint)
-
-
-def _check_closure(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    if _closure(args, kwargs) is not None:
-        hint = "call backward() and then step(), or leave fused=True out: the closure is clipped then."
-        raise ArgumentError("A closure makes other gradients than the hook has measured.", "closure", hint)
-
-
-def _check_gradients(opened: Gradients) -> None:
-    if torch.float64 in {x.dtype for x in opened.present}:
-        what = "A fused step takes the coefficient in float32, which is not enough for float64 gradients."
-        raise DTypeError(what, "dtype=float64", "leave fused=True out of step_pre_hook.")
-    if len(set(map(id, opened.present))) < len(opened.present):
-        what = "A gradient that two parameters share would be scaled twice in the step."
-        raise ArgumentError(what, "the same tensor as .grad twice", "leave fused=True out of step_pre_hook.")
+def _called(optimizer: torch.optim.Optimizer, closure: Any, rule: Rules) -> _Called:
+    """Call a closure before the step, to know its gradients' norm; one that was called stays."""
+    if isinstance(closure, _Called):
+        return closure
+    if isinstance(optimizer, torch.optim.LBFGS):
+        what = "A step that calls its closure several times cannot be skipped."
+        raise ArgumentError(what, f"rule={rule} and LBFGS", "skip in the closure, or leave skip_above and if_nonfinite out.")
+    with torch.enable_grad():
+        return _Called(closure())
 
 
 versions.run_between_graphs()

@@ -12,23 +12,34 @@ from typing import Any
 
 import torch
 
-from gradclip.floors import check_version
 from gradclip.tracing import constant
+from gradclip.versions import check_version
 
 __all__ = [
+    "DEEPSPEED",
     "DISTRIBUTED_TENSORS",
+    "TRAINERS",
     "all_gather",
+    "canonical",
     "count_write",
     "distributed_tensors",
+    "divided_by",
     "has_modes",
+    "is_between_graphs",
     "is_compiling",
     "is_exporting",
     "is_fake",
     "is_forward_differentiating",
+    "is_in_backward",
+    "is_recording",
     "is_transformed",
     "is_wrapped",
+    "place",
     "run_between_graphs",
+    "storage",
+    "stored",
     "traces",
+    "writes",
 ]
 
 check_version("torch", torch.__version__)
@@ -46,6 +57,8 @@ _C = getattr(torch, "_C", None)
 _functorch = getattr(_C, "_functorch", None)
 _level = getattr(_functorch, "maybe_current_level", lambda: 0)  # unknown: there may be one, so the reference
 _modes = getattr(_C, "_len_torch_dispatch_stack", lambda: 1)  # unknown: there may be one, so torch's own operations
+_function_modes = getattr(_C, "_len_torch_function_stack", lambda: 1)  # unknown: there may be one, so a slower test
+_is_tracing = getattr(_C, "_is_tracing", torch.jit.is_tracing)
 #: whether ``torch.compile`` can trace gradclip
 traces = _RELEASE >= (2, 5)
 _exports = getattr(torch.compiler, "is_exporting", lambda: False)  # torch has the name from 2.7 on
@@ -106,14 +119,59 @@ def _is_on_a_level() -> bool:
         return True
 
 
+def place(x: torch.Tensor) -> tuple[int, int] | None:
+    """The memory that a tensor is in, 0 for all addresses of this process, and its address there; None without either.
+
+    The pointer of another device may be that of an object (MPS), and not every device has one (XLA).
+    """
+    try:
+        if x.is_cpu or x.is_cuda:
+            pointer = x.data_ptr()
+            return (0, pointer) if pointer else None
+        return x.untyped_storage().data_ptr(), x.storage_offset() * x.element_size()
+    except RuntimeError:
+        return None
+
+
+def storage(x: torch.Tensor) -> int:
+    """A number of the storage of a tensor, which may be without values."""
+    held: Any = x.untyped_storage()
+    return int(held._cdata if hasattr(held, "_cdata") else held.data_ptr())
+
+
+def stored(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The indices and the values of a sparse COO tensor as they are, also of one that is not coalesced."""
+    return (x.indices(), x.values()) if x.is_coalesced() else (x._indices(), x._values())
+
+
 def is_fake(x: Any) -> bool:
     """Whether a tensor has a shape and a device but no values."""
     return isinstance(x, FakeTensor)
 
 
+_graph_task = getattr(_C, "_current_graph_task_id", lambda: -1)  # unknown: an optimizer's mistake is not found
+
+
+def is_in_backward() -> bool:
+    """Whether a backward pass runs, and calls this."""
+    return not is_compiling() and int(_graph_task()) >= 0
+
+
 def has_modes() -> bool:
-    """Whether a dispatch mode sees each operation, or ``torch.jit.trace`` records them."""
-    return bool(_modes()) or torch.jit.is_tracing()
+    """Whether a dispatch mode sees each operation, or a tracer records them."""
+    # make_fx(pre_dispatch=True) has no dispatch mode, but one for functions
+    return bool(_modes()) or _is_tracing() or (_function_modes() > 0 and is_recording())
+
+
+def is_recording() -> bool:
+    """Whether ``torch.jit.trace`` or ``make_fx`` records the operations: a value that is read would stay for ever."""
+    if _is_tracing():
+        return True
+    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # who traces has imported it
+    if tracing is None:
+        return False
+    mode = getattr(tracing, "get_proxy_mode", None)
+    return bool(_modes()) if mode is None else mode() is not None
 
 
 def _counts_lists() -> bool:
@@ -131,6 +189,20 @@ def count_write(tensors: Sequence[torch.Tensor]) -> None:
     """Tell autograd that memory was written; in torch 2.4 one tensor at a time."""
     for x in [tensors] if _COUNTS_LISTS else tensors:
         torch.autograd.graph.increment_version(x)
+
+
+def is_between_graphs() -> bool:
+    """Whether this runs eagerly inside a function that ``torch.compile`` compiles; False if torch does not say."""
+    frames = getattr(getattr(_C, "_dynamo", None), "eval_frame", None)
+    return callable(getattr(frames, "get_eval_frame_callback", lambda: None)())
+
+
+def writes(x: torch.Tensor) -> int:
+    """How often a tensor's memory was written, as autograd counts; 0 for one that is not counted."""
+    try:
+        return int(getattr(x, "_version", 0))
+    except RuntimeError:  # made in inference mode
+        return 0
 
 
 def run_between_graphs() -> None:
@@ -159,6 +231,43 @@ def _skip(code: types.CodeType) -> None:
             _skip(inner)
 
 
+#: what DeepSpeed's ZeRO sets on a parameter (stages 1 and 2: the mapping); without them a warning has a more general hint
+DEEPSPEED = ("_hp_mapping", "ds_id", "ds_tensor", "_z3_optimizer")
+
+#: modules of trainers whose parameters have plain gradients that may be shards
+TRAINERS = ("torch.distributed.fsdp", "deepspeed", "megatron")
+_FLAT = "_fsdp_flattened"  # FullyShardedDataParallel's mark
+_MEGATRON = 'shards=lambda name, p: expert_group if getattr(p, "allreduce", True) is False else tensor_group if '
+_MEGATRON += 'getattr(p, "tensor_model_parallel", False) else None, with the groups from megatron.core.parallel_state.'
+
+
+def divided_by(param: Any, gradient: Any) -> tuple[str, str] | None:
+    """The trainer whose marks say that a parameter's plain gradient may be a shard, and the line to write; else None."""
+    if getattr(param, _FLAT, False) and _may_be_flat(param):
+        hint = f'shards=lambda name, p: model.process_group if getattr(p, "{_FLAT}", False) else None, or FSDP\'s own '
+        hint += "model.clip_grad_norm_(max_norm). Under NO_SHARD every process has all gradients: shards={}."
+        return "FullyShardedDataParallel may have divided these gradients", hint
+    if gradient is not None and hasattr(param, "ds_tensor") and gradient.numel() != getattr(param, "ds_numel", -1):
+        return "DeepSpeed's ZeRO has divided these gradients", "shards=lambda name, p: p.ds_process_group."
+    if getattr(param, "allreduce", True) is False:
+        return "Megatron's mark allreduce=False says that processes have other experts", _MEGATRON
+    if getattr(param, "tensor_model_parallel", False) is True and _tensor_parallel_size() > 1:
+        return "Megatron's mark tensor_model_parallel says that processes have other shards", _MEGATRON
+    return None
+
+
+def _may_be_flat(param: Any) -> bool:
+    """Whether a parameter of FullyShardedDataParallel may be a shard: under NO_SHARD it is none, but need not tell."""
+    if hasattr(param, "_sharded_size"):  # a flat parameter
+        return hasattr(param, "_padded_unsharded_size")
+    return bool(param.dim() == 1)  # a shard of an original parameter is flat
+
+
+def _tensor_parallel_size() -> int:
+    size = getattr(sys.modules.get("megatron.core.parallel_state"), "get_tensor_model_parallel_world_size", None)
+    return 2 if size is None else int(size())  # unknown: there may be several
+
+
 #: the module of distributed tensors: a program that has such tensors has imported it, and the import takes a second
 DISTRIBUTED_TENSORS = "torch.distributed.tensor" if _RELEASE >= (2, 5) else "torch.distributed._tensor"
 
@@ -173,6 +282,21 @@ def all_gather(whole: torch.Tensor, part: torch.Tensor, group: Any) -> None:
     distributed = torch.distributed
     gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
     gather(whole, part, group=group)
+
+
+def canonical(group: Any) -> Any:
+    """The same group for all groups of the same processes that equal meshes have made: the first of them.
+
+    All members of a group have made these groups in the same order. Without the register each mesh keeps its own group.
+    """
+    distributed = torch.distributed
+    known = getattr(getattr(distributed.distributed_c10d, "_world", None), "pg_map", {})  # in the order of their making
+
+    def kind(one: Any) -> tuple[Any, ...]:
+        return distributed.get_process_group_ranks(one), distributed.get_backend_config(one), getattr(one, "group_desc", "")
+
+    mine = kind(group)
+    return next((one for one in known if kind(one) == mine), group)
 
 
 def strided_shard() -> type:
@@ -204,4 +328,4 @@ foreach_clamp_max_ = _or_each(getattr(torch, "_foreach_clamp_max_", None), torch
 foreach_clamp_min_ = _or_each(getattr(torch, "_foreach_clamp_min_", None), torch.Tensor.clamp_min_)
 
 #: tests of all tensors at once
-DTYPE, LAYOUT, REQUIRES_GRAD = map(operator.attrgetter, ("dtype", "layout", "requires_grad"))
+DTYPE, LAYOUT, REQUIRES_GRAD, IS_NESTED = map(operator.attrgetter, ("dtype", "layout", "requires_grad", "is_nested"))

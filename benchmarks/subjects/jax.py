@@ -17,9 +17,11 @@ import gradclip
 from benchmarks.case import DONATED, EAGER, Function, Kind, Maker
 from benchmarks.subjects import keras
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from benchmarks.subjects.natives import own, resolved
 from gradclip.backends.host.threads import cores
 from gradclip.backends.jax import gradient_transformation
-from gradclip.dialects import optax as dialect
+from gradclip.natives import Applied, Native
+from gradclip.natives import optax as natives
 
 MODES = (EAGER, "jit", DONATED)
 
@@ -34,8 +36,9 @@ def _update(make: Callable[[float], Any]) -> Maker:
     return maker
 
 
-def _pair(name: str, kind: Kind, native: Callable[[float], Any], rule: Callable[[float], Any]) -> Function:
-    return Function(name, kind, _update(native), _update(lambda limit: gradient_transformation(rule(limit))), modes=MODES)
+def _pair(native: Native, kind: Kind) -> Function:
+    ours = _update(lambda limit: gradient_transformation(native.rule(limit)))
+    return Function(native.last, kind, _update(resolved(native)), ours, modes=MODES)
 
 
 class JaxSubject(Subject):
@@ -57,9 +60,7 @@ class JaxSubject(Subject):
 
     def functions(self) -> Sequence[Function]:
         return (
-            _pair("clip_by_global_norm", Kind.GLOBAL, optax.clip_by_global_norm, dialect.clip_by_global_norm),
-            _pair("clip_by_block_rms", Kind.RMS, optax.clip_by_block_rms, dialect.clip_by_block_rms),
-            _pair("clip", Kind.VALUE, optax.clip, dialect.clip),
+            *(_pair(native, kind) for native, kind in own(natives.NATIVES) if native.applied is Applied.CHAIN),
             Function(
                 "global_norm",
                 Kind.NORM,

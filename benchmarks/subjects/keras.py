@@ -6,8 +6,10 @@ from collections.abc import Callable
 from importlib import util
 from typing import Any
 
-from benchmarks.case import Function, Kind, Maker
-from gradclip.dialects import keras as dialect
+from benchmarks.case import Function, Maker
+from benchmarks.subjects.natives import own
+from gradclip.natives import Native
+from gradclip.natives import keras as natives
 
 __all__ = ["functions", "missing", "versions"]
 
@@ -27,11 +29,13 @@ def versions() -> dict[str, str]:
 
 
 def functions(modes: tuple[str, ...]) -> list[Function]:
-    """The three options of an optimizer; none where there is no Keras."""
+    """The options of an optimizer that clip; none where there is no Keras."""
     if missing():
         return []
-    kinds = {"clipnorm": Kind.EACH, "global_clipnorm": Kind.GLOBAL, "clipvalue": Kind.VALUE}
-    return [Function(f"keras.{option}", kind, _native(option), _ours(option), modes=modes) for option, kind in kinds.items()]
+    return [
+        Function(f"keras.{native.keyword}", kind, _native(native.keyword), _ours(native), modes=modes)
+        for native, kind in own(natives.NATIVES)
+    ]
 
 
 def _native(option: str) -> Maker:
@@ -44,13 +48,13 @@ def _native(option: str) -> Maker:
     return make
 
 
-def _ours(option: str) -> Maker:
+def _ours(native: Native) -> Maker:
     def make(limit: float) -> Callable[[Any], Any]:
         import keras
 
         from gradclip.backends.keras import clipped
 
-        optimizer = clipped(keras.optimizers.SGD(), getattr(dialect, option)(limit))
+        optimizer = clipped(keras.optimizers.SGD(), native.rule(limit))
         return lambda grads: optimizer._clip_gradients(grads)
 
     return make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Paddle warns while it is imported, of a missing ccache
     import paddle
 
-import gradclip
-from benchmarks.case import EAGER, Function, Kind, Maker
+from benchmarks.case import EAGER, Function, Kind
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from benchmarks.subjects.natives import functions
 from gradclip.backends.host.threads import allowed
+from gradclip.natives import paddle as natives
 
 MODES = (EAGER, "static")
 
@@ -38,6 +40,13 @@ def _grads(result: Any) -> list[Any]:
     return [x[1] if isinstance(x, tuple) else x for x in result]
 
 
+def _as_used(function: Function) -> Function:
+    """A clip of pairs also works in programs, and that by the global norm may write; a clip of parameters is eager."""
+    if function.form == "pairs":
+        return replace(function, in_place=function.kind is Kind.GLOBAL, grads=_grads)
+    return replace(function, modes=(EAGER,))
+
+
 class PaddleSubject(Subject):
     name = "paddle"
     modes = MODES
@@ -53,33 +62,7 @@ class PaddleSubject(Subject):
         return {"paddle": paddle.__version__}
 
     def functions(self) -> Sequence[Function]:
-        natives = paddle.nn
-
-        def pairs(name: str, kind: Kind, native: Maker, ours: Maker, in_place: bool = False) -> Function:
-            return Function(name, kind, native, ours, in_place=in_place, form="pairs", modes=MODES, grads=_grads)
-
-        return (
-            pairs("ClipGradByNorm", Kind.EACH, natives.ClipGradByNorm, gradclip.ClipGradByNorm),
-            pairs("ClipGradByGlobalNorm", Kind.GLOBAL, natives.ClipGradByGlobalNorm, gradclip.ClipGradByGlobalNorm, True),
-            pairs("ClipGradByValue", Kind.VALUE, natives.ClipGradByValue, gradclip.ClipGradByValue),
-            Function(
-                "clip_grad_norm_",
-                Kind.GLOBAL,
-                lambda limit: lambda params: natives.utils.clip_grad_norm_(params, limit),
-                lambda limit: lambda params: gradclip.clip_grad_norm_(params, limit),
-                in_place=True,
-                form="params",
-                norm=lambda result: result,
-            ),
-            Function(
-                "clip_grad_value_",
-                Kind.VALUE,
-                lambda limit: lambda params: natives.utils.clip_grad_value_(params, limit),
-                lambda limit: lambda params: gradclip.clip_grad_value_(params, limit),
-                in_place=True,
-                form="params",
-            ),
-        )
+        return tuple(map(_as_used, functions(natives.NATIVES, MODES)))
 
     def native_norm(self, order: float) -> tuple[str, Callable[[Any], Any]]:
         return "params", lambda params: paddle.nn.utils.clip_grad_norm_(params, 1e30, order)

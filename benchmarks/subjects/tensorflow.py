@@ -12,11 +12,12 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
-import gradclip
-from benchmarks.case import EAGER, Function, Kind
+from benchmarks.case import EAGER, Function
 from benchmarks.subjects import keras
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from benchmarks.subjects.natives import functions
 from gradclip.backends.host.threads import cores
+from gradclip.natives import tensorflow as natives
 
 MODES = (EAGER, "function", "xla")
 
@@ -37,40 +38,7 @@ class TensorFlowSubject(Subject):
         return {"tensorflow": tf.__version__, **keras.versions()}
 
     def functions(self) -> Sequence[Function]:
-        return (
-            Function(
-                "clip_by_norm",
-                Kind.EACH,
-                lambda limit: lambda grads: [tf.clip_by_norm(g, limit) for g in grads],
-                lambda limit: lambda grads: [gradclip.clip_by_norm(g, limit) for g in grads],
-                modes=MODES,
-            ),
-            Function(
-                "clip_by_global_norm",
-                Kind.GLOBAL,
-                lambda limit: lambda grads: tf.clip_by_global_norm(grads, limit),
-                lambda limit: lambda grads: gradclip.clip_by_global_norm(grads, limit),
-                modes=MODES,
-                norm=lambda result: result[1],
-                grads=lambda result: result[0],
-            ),
-            Function(
-                "clip_by_value",
-                Kind.VALUE,
-                lambda limit: lambda grads: [tf.clip_by_value(g, -limit, limit) for g in grads],
-                lambda limit: lambda grads: [gradclip.clip_by_value(g, -limit, limit) for g in grads],
-                modes=MODES,
-            ),
-            Function(
-                "global_norm",
-                Kind.NORM,
-                lambda limit: lambda grads: tf.linalg.global_norm(grads),
-                lambda limit: lambda grads: gradclip.global_norm(grads),
-                modes=MODES,
-                norm=lambda result: result,
-            ),
-            *keras.functions((EAGER, "function")),
-        )
+        return (*functions(natives.NATIVES, MODES), *keras.functions((EAGER, "function")))
 
     def native_norm(self, order: float) -> tuple[str, Callable[[Any], Any]] | None:
         return ("tensors", tf.linalg.global_norm) if order == 2 else None

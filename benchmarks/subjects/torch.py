@@ -13,9 +13,10 @@ os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 import numpy as np
 import torch
 
-import gradclip
-from benchmarks.case import EAGER, Function, Key, Kind
+from benchmarks.case import EAGER, Function, Key
 from benchmarks.subjects.base import Call, NoDeviceError, Sample, Subject
+from benchmarks.subjects.natives import functions
+from gradclip.natives import torch as natives
 
 MODES = (EAGER, "compile")
 
@@ -35,36 +36,7 @@ class TorchSubject(Subject):
         return {"torch": str(torch.__version__)}
 
     def functions(self) -> Sequence[Function]:
-        natives = torch.nn.utils
-        return (
-            Function(
-                "clip_grad_norm_",
-                Kind.GLOBAL,
-                lambda limit: lambda params: natives.clip_grad_norm_(params, limit),
-                lambda limit: lambda params: gradclip.clip_grad_norm_(params, limit),
-                in_place=True,
-                form="params",
-                modes=MODES,
-                norm=lambda result: result,
-            ),
-            Function(
-                "clip_grad_value_",
-                Kind.VALUE,
-                lambda limit: lambda params: natives.clip_grad_value_(params, limit),
-                lambda limit: lambda params: gradclip.clip_grad_value_(params, limit),
-                in_place=True,
-                form="params",
-                modes=MODES,
-            ),
-            Function(
-                "get_total_norm",
-                Kind.NORM,
-                lambda limit: natives.get_total_norm,
-                lambda limit: gradclip.get_total_norm,
-                modes=MODES,
-                norm=lambda result: result,
-            ),
-        )
+        return tuple(functions(natives.NATIVES, MODES))
 
     def native_norm(self, order: float) -> tuple[str, Callable[[Any], Any]]:
         return "tensors", lambda tensors: torch.nn.utils.get_total_norm(tensors, order)

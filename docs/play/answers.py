@@ -6,6 +6,7 @@ Questions and answers are JSON. Numbers in them are strings, because JSON has ne
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import json
 import math
@@ -18,17 +19,14 @@ import lists
 import gradclip
 from gradclip import dialects
 from gradclip.errors import ArgumentError
-from gradclip.migrate.apis.model import Target
-from gradclip.migrate.explain import Explanation, explain
-from gradclip.migrate.explain_call import find
-from gradclip.migrate.explain_equivalents import SELF, code_for
+from gradclip.explain import Explanation, explain
+from gradclip.natives.model import NO_EFFECT
 
 __all__ = ["answer", "catalogue"]
 
 gradclip.register("lists", lists.ListBackend)
 
 ORDER = ("torch", "tensorflow", "keras", "paddle", "optax")
-NO_EFFECT = {"foreach", "name", "group_name", "use_norm"}  # arguments that change nothing here, or are refused
 NAMES = {
     name: value
     for value, names in ((math.nan, "nan NaN"), (math.inf, "inf Infinity"), (None, "null"))
@@ -40,17 +38,15 @@ EXAMPLE = "a list of numbers, [3, 4], or a list of such lists, [[3, 4], [0.6, 0.
 
 def catalogue() -> str:
     """The dialects with their rules, and the parameters of each rule with their defaults."""
-    return json.dumps([{"name": name, "rules": [*map(_described, _rules(name))]} for name in ORDER])
-
-
-def _rules(dialect: str) -> list[str]:
-    return [f"{dialect}.{name}" for name in getattr(dialects, dialect).__all__]
+    rules = {name: [rule for rule in dialects.FUNCTIONS if rule.startswith(f"{name}.")] for name in ORDER}
+    return json.dumps([{"name": name, "rules": [*map(_described, found)]} for name, found in rules.items()])
 
 
 def _described(rule: str) -> dict[str, Any]:
     function = _function(rule)
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in NO_EFFECT]
-    required = {p.name: "-1.0" if p.name.endswith("min") else "1.0" for p in parameters if p.default is p.empty}
+    *lower, upper = dialects.required(function)
+    required = {**dict.fromkeys(lower, "-1.0"), upper: "1.0"}
     return {
         "name": rule,
         "about": (inspect.getdoc(function) or "").partition("\n")[0],
@@ -61,10 +57,9 @@ def _described(rule: str) -> dict[str, Any]:
 
 
 def _function(rule: str) -> Any:
-    dialect, _, name = rule.partition(".")
-    if dialect not in ORDER or rule not in _rules(dialect):
+    if rule not in dialects.FUNCTIONS:
         raise ArgumentError("There is no such rule.", f"rule={rule}")
-    return getattr(getattr(dialects, dialect), name)
+    return dialects.FUNCTIONS[rule]
 
 
 def answer(question: str) -> str:
@@ -109,31 +104,15 @@ def _answer(rule: str, arguments: Mapping[str, str], gradients: Sequence[str], p
             "after": _after(result.grads, repr),
         },
         "rule": call,
-        "words": _words(call, said),
+        "words": _words(said),
         "link": said.link,
         "warnings": [str(warning.message) for warning in caught],
     }
 
 
-def _words(call: str, said: Explanation) -> list[dict[str, str]]:
+def _words(said: Explanation) -> list[dict[str, Any]]:
     """The same call in every framework's words, the rule's own framework included."""
-    return [
-        {
-            "framework": same.framework,
-            "mark": same.mark,
-            "code": same.code or (_own(call) if same.mark == SELF else ""),
-            "note": same.note,
-        }
-        for same in said.equivalents
-    ]
-
-
-def _own(text: str) -> str:
-    """The native's call that a text stands for."""
-    call = find(text)
-    if call.api.keyword:
-        return call.api.names[0].replace("=", f"={call.arguments[call.api.keyword]}")
-    return code_for(call, Target(call.api.names[0]))
+    return [dataclasses.asdict(same) for same in said.equivalents]
 
 
 # ---- from text to numbers, and back ---------------------------------------------------------------------------------------

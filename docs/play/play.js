@@ -6,7 +6,7 @@ const WORDS = {
     python: "Loading Python (13 MB, once) …", gradclip: "Loading gradclip …", rule: "Rule", more: "Arguments",
     gradients: "Gradients", params: "Parameters", add: "Add a gradient", remove: "Remove", norm: "Norm", coefficient: "Coefficient",
     result: "Result", gradient: "Gradient", formula: "Formula", none: "none: by value", words: "The same call in every framework's words",
-    exact: "exact", "within rounding": "within rounding", "no native equivalent": "no native: use gradclip", "this call": "this call",
+    exact: "exact", "within rounding": "within rounding", nearest: "nearest", exactly: "exactly", "no native equivalent": "no native: use gradclip", "this call": "this call",
     where: "with", disk: "A browser runs no Python from a file. Serve the site's folder: python -m http.server",
     failed: "Python could not be loaded.",
   },
@@ -14,7 +14,7 @@ const WORDS = {
     python: "正在加载 Python（13 MB，只需一次）…", gradclip: "正在加载 gradclip …", rule: "规则", more: "参数",
     gradients: "梯度", params: "模型参数", add: "添加梯度", remove: "删除", norm: "范数", coefficient: "裁剪系数",
     result: "结果", gradient: "梯度", formula: "公式", none: "无：按值裁剪", words: "同一个调用在各框架里的写法",
-    exact: "完全相同", "within rounding": "只差舍入", "no native equivalent": "没有对应的原生函数：用 gradclip", "this call": "就是这个调用",
+    exact: "完全相同", "within rounding": "只差舍入", nearest: "最接近", exactly: "完全一致的写法", "no native equivalent": "没有对应的原生函数：用 gradclip", "this call": "就是这个调用",
     where: "其中", disk: "浏览器不能从本地文件运行 Python，请用服务器打开站点的文件夹：python -m http.server",
     failed: "Python 加载失败。",
   },
@@ -154,12 +154,13 @@ function show(answer) {
     ...one.filter(Boolean),
     ...answer.after.map((_, i) => row(answer, i)),
   );
-  const missing = answer.words.some(each => each.mark === "no native equivalent");
+  const missing = answer.words.some(each => each.mark === "no native equivalent" || each.exactly);
   same.replaceChildren(
     element("h3", {}, words.words),
-    element("dl", {}, ...answer.words.flatMap(({ framework, mark, code: text, note }) => [
+    element("dl", {}, ...answer.words.flatMap(({ framework, mark, code: text, note, differs, exactly }) => [
       element("dt", {}, FRAMEWORKS[framework], element("span", { className: "play-mark" }, words[mark])),
-      element("dd", {}, code(text), note ? element("small", {}, note) : null),
+      element("dd", {}, code(text), ...[...differs, note].filter(Boolean).map(line => element("small", {}, line)),
+        exactly ? element("small", {}, `${words.exactly}: `, code(exactly)) : null),
     ]), ...(missing ? [element("dt", {}, words.where), element("dd", {}, code(`rule = ${answer.rule}`))] : [])),
   );
 }

@@ -59,10 +59,10 @@ class MlxBackend(Backend):
 
     # ---- differences from the defaults --------------------------------------------------------------------------------------
 
-    def is_concrete(self, tensors: Sequence[mx.array]) -> bool:
+    def reads_free(self, tensors: Sequence[mx.array]) -> bool:
         return False  # reading a value computes it and all its inputs
 
-    def can_look(self, x: mx.array) -> bool:
+    def can_read(self, x: mx.array) -> bool:
         try:
             mx.eval(x)
         except ValueError:  # inside mx.compile or mx.vmap

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gradclip import isolation
+
 __all__ = ["Message", "channel", "run", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
@@ -47,7 +49,7 @@ def run(
     """
     # -P: the current folder must not hide an installed package
     command = [sys.executable, "-P", "-m", module, *arguments]
-    variables = {**_QUIET, **_MODEST, **os.environ, **_path_to_clone(), **(environment or {})}
+    variables = {**_QUIET, **_MODEST, **os.environ, **_path(), **(environment or {})}
     error: str | None = "ended without an answer"
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
@@ -72,11 +74,12 @@ def run(
         return _ending(status, log.read()) if status not in (0, _FAILED) else error
 
 
-def _path_to_clone() -> dict[str, str]:
-    """PYTHONPATH with the current folder, if this gradclip is in it: a clone needs no install."""
-    if Path.cwd() != _ROOT:
-        return {}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
+def _path() -> dict[str, str]:
+    """The variables for Python's path; it has the current folder only if this gradclip is in it: a clone needs no install."""
+    variables = isolation.environment()
+    if Path.cwd() == _ROOT and _ROOT.name not in ("site-packages", "dist-packages"):
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), variables["PYTHONPATH"]]))
+    return variables
 
 
 def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -8,9 +8,9 @@ import math
 import sys
 from typing import Any
 
-from gradclip.choose import choose
+from gradclip.advice import Choice, choose
 from gradclip.commands.logs import read_log
-from gradclip.errors import GradclipError
+from gradclip.errors import ArgumentError, GradclipError, shown
 
 __all__ = ["add_choose"]
 
@@ -26,6 +26,7 @@ a log is one of:
   metrics.csv     has a header; --key names the column
   monitor.json    written by json.dump(monitor.state_dict(), file) for a gradclip.Monitor
   runs/           has TensorBoard's event files; --key names the tag
+  -               standard input, as one of the first three; a pipe such as <(...) works too
 
 Log the norm before the clip, at every step of a run that does not clip: set the limit to infinity.
 
@@ -82,10 +83,19 @@ def _choose(options: argparse.Namespace) -> int:
     try:
         norms = read_log(options.log, options.key, lambda text: print(text, file=sys.stderr))
         choice = choose(norms, limits=options.limits, norm_type=options.norm_type, parameters=options.parameters)
-        if options.picture:
-            choice.plot(options.picture)
-    except (GradclipError, OSError, UnicodeDecodeError) as error:
+        if options.picture is not None:
+            _draw(choice, options.picture)
+    except (GradclipError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     print(json.dumps(choice.as_json(), indent=2) if options.json else choice)
     return 0
+
+
+def _draw(choice: Choice, path: str) -> None:
+    try:
+        if not path:
+            raise ValueError("an empty name")
+        choice.plot(path)
+    except ValueError as error:  # an ending that matplotlib does not know
+        raise ArgumentError("The picture cannot be written.", f"{shown(path)}: {error}") from None

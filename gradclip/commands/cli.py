@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib import util
 from typing import Any
 
-from gradclip import __version__
-from gradclip.errors import GradclipError
+from gradclip import __version__, isolation, spelling
+from gradclip.errors import GradclipError, message, shown
 
 __all__ = ["main"]
 
@@ -36,6 +38,12 @@ _COMMANDS = {
         "add_choose",
     ),
     "lint": ("find mistakes in code that clips", "gradclip lint src", "gradclip.commands.lint", "add_lint"),
+    "doctor": (
+        "find mistakes in a training, while it runs",
+        "gradclip doctor train.py --steps 20",
+        "gradclip.commands.doctor",
+        "add_doctor",
+    ),
     "migrate": (
         "rewrite clipping calls",
         "gradclip migrate src",
@@ -57,7 +65,10 @@ exit status:
   0    all is well
   1    something failed, or lint or migrate found something
   2    wrong usage, or a file that cannot be read
-  130  interrupted
+  130  interrupted (143 by SIGTERM)
+
+Only demo, backends, doctor and conformance run code: lint, migrate, choose and explain run nothing that they read.
+To start them as a module, write python -P -m gradclip: without -P, Python imports from the current folder.
 
 NO_COLOR=1 turns colours off. Colours and moving bars are for terminals only.
 """
@@ -74,11 +85,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Wrong usage raises ``SystemExit(2)``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names and sources may have characters that the terminal lacks
+            stream.reconfigure(errors="backslashreplace")
+    if not all(map(_is_text, given)):
+        print(message("An argument has a character that no text has.", ascii(given)[:200]), file=sys.stderr)
+        return 2
+    _complete()
     parser = _parser(given[0] if given else "")
     if not given:
         parser.print_help()
         return 0
+    if given[0][:1] not in ("", "-") and given[0] not in _COMMANDS:
+        hint = spelling.did_you_mean(spelling.nearest(given[0], _COMMANDS)) or f"the commands are {', '.join(_COMMANDS)}."
+        parser.exit(2, f"{message('There is no such command.', given[0], hint)}\n")
     options = parser.parse_args(given)
+    if arguments is None:  # this process is the command
+        isolation.leave(tuple(_read(options)))
     try:
         status = int(options.run(options))
         sys.stdout.flush()
@@ -86,11 +109,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GradclipError as error:  # the command cannot start
         print(error, file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as error:
+        return int(getattr(error, "code", 130))
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flush the rest to nowhere
         return 1
+    except OSError as error:  # the current folder is gone, or the output has no room
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _complete() -> None:
+    """Answer a shell that completes a command line, and end. The package argcomplete does it; docs/install.md says how."""
+    if "_ARGCOMPLETE" in os.environ and util.find_spec("argcomplete") is not None:
+        import argcomplete
+
+        _, *words = os.environ.get("COMP_LINE", "").split()
+        argcomplete.autocomplete(_parser(words[0] if words else ""))
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(argument)
+    except UnicodeEncodeError:
+        return False
+
+
+def _read(options: argparse.Namespace) -> Iterator[str]:
+    """The folders that a command reads."""
+    for path in (*getattr(options, "paths", ()), getattr(options, "log", ".")):
+        yield path if os.path.isdir(path) else os.path.dirname(path)
 
 
 def _parser(wanted: str) -> argparse.ArgumentParser:
@@ -152,9 +200,9 @@ def _add_json(command: argparse.ArgumentParser) -> None:
 def _steps(value: str) -> int:
     from gradclip.commands import demo
 
-    steps = int(value) if value.isdecimal() else 0
+    steps = int(value) if value.isdecimal() and len(value) < 9 else 0
     if not 1 <= steps <= demo.MOST_STEPS:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {demo.MOST_STEPS}, not {value!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {demo.MOST_STEPS}, not {shown(value)}")
     return steps
 
 

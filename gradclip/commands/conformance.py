@@ -21,6 +21,7 @@ _NEEDED = ("jinja2", "jsonschema", "rich")
 _DESCRIPTION = """\
 Test whether a clip does what its name says. The conformance suite runs on gradclip's backends, on the
 frameworks' own functions (the natives), or on a clip of your own. Each target runs in its own process.
+A target of yours is code, and this command runs it, with all that its file imports.
 """
 _EPILOG = """\
 a target is:
@@ -34,8 +35,8 @@ Without a target, gradclip runs on every installed framework.
 examples:
   gradclip conformance
   gradclip conformance native:torch native:optax --html report.html
-  gradclip conformance train.py:my_clip --dialect torch.clip_grad_norm_ --arrays torch
-  gradclip conformance train.py:my_copy --dialect torch.clip_grad_norm_ --arrays torch --like native:torch
+  gradclip conformance train.py:my_clip --dialect torch.clip_grad_norm_
+  gradclip conformance train.py:my_copy --dialect torch.clip_grad_norm_ --like native:torch
   gradclip conformance --dialect tensorflow --select "*/E*" --list
 
 A case that a target does not claim is not run, and counts as unclaimed. The known failures of the natives are declared.
@@ -64,7 +65,8 @@ def add_conformance(commands: Any) -> None:
     add("--dialect", action="append", metavar="D", dest="dialects", help=text)
     text = 'run only cases whose id matches ("torch.*/E*") or contains this; repeatable'
     add("--select", action="append", metavar="PATTERN", help=text)
-    add("--arrays", metavar="FRAMEWORK", default="numpy", help="the framework of a function's arrays (default: numpy)")
+    text = "the framework of a function's arrays (default: what its annotations name, or its file imports)"
+    add("--arrays", metavar="FRAMEWORK", help=text)
     add(
         "--takes",
         choices=("gradients", "parameters"),
@@ -129,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
     # imported here, after the check for missing packages
     from gradclip.conformance import processes
     from gradclip.conformance.cases import plan
-    from gradclip.conformance.declared import read_xfails
+    from gradclip.conformance.declared import check_cases, check_targets, read_xfails
     from gradclip.conformance.like import as_native
     from gradclip.conformance.progress import Shown
     from gradclip.conformance.specification import Specification, installed
@@ -139,9 +141,10 @@ def _run(options: argparse.Namespace) -> int:
     for file in (options.json, options.html):
         if file and file != "-" and not Path(file).parent.is_dir():  # before the run, not after it
             raise ArgumentError("There is no folder for the report.", repr(file))
-    if options.xfails:
-        read_xfails(options.xfails)
-    if options.list:
+    xfails = read_xfails(options.xfails) if options.xfails is not None else {}
+    if not made.broken:
+        check_cases(xfails, made.known)
+    if options.list and made.cases:
         _list(made)
         return 0
     if not made.cases and not made.broken:
@@ -160,6 +163,8 @@ def _run(options: argparse.Namespace) -> int:
     with Shown() as shown:
         report = processes.run_all(specifications, processes.Task(made, *about), shown)
     _write(report, options)
+    own = {name.removesuffix(f" ({one.text})") for name in report.targets for one in specifications}  # of two with one name
+    check_targets(xfails, [*report.targets, *sorted(own - report.targets.keys())])
     return 0 if report.conformant else 1
 
 

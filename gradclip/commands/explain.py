@@ -52,8 +52,10 @@ def add_explain(commands: Any) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from gradclip.migrate import explain, explain_compare, explain_text
-    from gradclip.migrate.explain_call import CallError
+    from gradclip.explain import explain
+    from gradclip.explain.call import CallError
+    from gradclip.explain.compare import compare
+    from gradclip.explain.text import comparison_text, explanation_text
 
     width = min(max(shutil.get_terminal_size().columns - 1, _NARROWEST), _WIDEST)
     document: dict[str, Any]
@@ -61,32 +63,36 @@ def _explain(options: argparse.Namespace) -> int:
         if options.other is None and options.call.upper().startswith("GM"):
             text, document = _code(options.call.upper())
         elif options.other is None:
-            explanation = explain.explain(options.call, options.to)
-            text = explain_text.explanation_text(explanation, width)
+            explanation = explain(options.call, options.to)
+            text = explanation_text(explanation, width)
             document = explanation.as_json()
         else:
             if options.to:
                 raise CallError("Two calls are compared, not translated.", f"--to {options.to}", "give one call.")
-            comparison = explain_compare.compare(options.call, options.other)
-            text, document = explain_text.comparison_text(comparison, width), comparison.as_json()
+            comparison = compare(options.call, options.other)
+            text, document = comparison_text(comparison, width), comparison.as_json()
     except CallError as error:
         print(error, file=sys.stderr)
         return 2
-    print(json.dumps(document, indent=2) if options.json else text)
+    print(json.dumps(document, indent=2, allow_nan=False) if options.json else text)
     return 0
 
 
 def _code(code: str) -> tuple[str, dict[str, Any]]:
     """The meaning of a code of ``gradclip migrate`` that belongs to no function."""
-    from gradclip.migrate.explain_call import CallError
+    from gradclip.explain.call import CallError
 
     if util.find_spec("libcst") is None:  # the extra that installs the codes
         raise CallError("The codes of gradclip migrate need libcst.", code, "python -m pip install 'gradclip[migrate]'.")
-    from gradclip.migrate.codemod.codes import CODES, link
+    from gradclip.code.codes import CODES, link
 
     known = CODES.get(code)
     if known is None:
         raise CallError("No such code.", code, "docs/migrate-codes.md has them all.")
-    lines = [f"{code}  {known.title}", "", known.reason, *([f"What to do: {known.advice}"] if known.advice else []), link(code)]
+    lines = [f"{code}  {known.title}", "", known.reason, *([f"What to do: {known.advice}"] if known.advice else [])]
     document = {"code": code, "title": known.title, "reason": known.reason, "advice": known.advice, "link": link(code)}
+    page = known.page()
+    if page:
+        lines += ["", page.partition("\n\n")[2].rstrip()]  # without its title
+        document["page"] = page
     return "\n".join(lines), document

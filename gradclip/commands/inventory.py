@@ -18,7 +18,7 @@ from gradclip.commands import children
 from gradclip.dialects import torch as dialect
 from gradclip.dtypes import COMPLEX, FLOATS, WIDE
 from gradclip.errors import VersionError
-from gradclip.floors import FRAMEWORKS, standing
+from gradclip.versions import FRAMEWORKS, standing
 
 __all__ = ["describe", "framework_of", "has_compiled_loops", "loops_text", "slots", "slots_text", "survey", "text"]
 
@@ -32,7 +32,7 @@ _SAID = {
     "tested": "the tests ran on this one",
     "newer": "newer than {last}, the last that the tests ran on",
     "between": "supported, though the tests ran on other versions",
-    "below": "below {floor}, the oldest that gradclip works with",
+    "below": "below {minimum}, the oldest that gradclip works with",
     "unknown": "not known to the tests",
 }
 
@@ -100,7 +100,7 @@ def slots_text(entries: list[Entry]) -> str:
 
 def _said(entry: Entry) -> str:
     known = FRAMEWORKS.get(entry["name"])
-    return _SAID[entry["standing"]].format(floor=known and known.floor, last=known and known.tested[-1])
+    return _SAID[entry["standing"]].format(minimum=known and known.minimum, last=known and known.tested[-1])
 
 
 def _distribution(name: str) -> str | None:

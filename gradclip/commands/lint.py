@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import io
-import json
+import contextlib
 import os
 import sys
 from importlib import util
 from typing import Any
 
 from gradclip import __version__
-from gradclip.commands.migrate import MigrateError, jobs
-from gradclip.migrate.model import Options
+from gradclip.code.model import Options
+from gradclip.commands.migrate import MOST_JOBS, MigrateError, jobs
 
 __all__ = ["add_lint"]
 
@@ -20,7 +19,7 @@ _NEEDED = ("libcst", "pathspec", "rich")
 _DESCRIPTION = """\
 Find mistakes in Python files and notebooks that clip gradients with any framework's functions: a clip
 before backward() or after step(), a clip of gradients that are still scaled, a clip of an iterator that
-is used up. docs/lint has a page for each rule.
+is used up. `gradclip explain GM107` prints the page of a rule, with a wrong and a right program.
 """
 _EPILOG = """\
 exit status:
@@ -65,7 +64,9 @@ def _lint(arguments: argparse.Namespace) -> int:
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
         raise MigrateError(f"gradclip lint needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
-    from gradclip.migrate import codemod, files, lint, output, runner  # imported here, after the check for missing packages
+    from gradclip import lint  # imported here, after the check for missing packages
+    from gradclip.code import files, interrupts, runner
+    from gradclip.migrate import codemod, output
 
     first = arguments.paths[0]
     try:
@@ -76,23 +77,21 @@ def _lint(arguments: argparse.Namespace) -> int:
         raise MigrateError(f"{error}.") from None
     except files.PatternError as error:
         raise MigrateError("The pattern of --exclude is invalid.", str(error), "it is a pattern as in a .gitignore.") from None
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     request = runner.Request(Options(lint=True), diff=False)
     python = (one for one in found if not one.path.endswith(files.SETTINGS))
     alarms: list[lint.Alarm] = []
     failed: list[runner.FileResult] = []
-    count = 0
-    with output.Waiting(sys.stderr) as waiting:
-        for result in runner.run(python, request, arguments.jobs or runner.cores(), codemod.migrate_source):
+    count = clips = 0
+    results = runner.run(python, request, min(arguments.jobs or runner.cores(), MOST_JOBS), codemod.migrate_source)
+    with interrupts.ending(), output.Waiting(sys.stderr) as waiting, contextlib.closing(results):
+        for result in results:
             waiting.step()
             count += not result.skipped
             if result.error:
                 failed.append(result)
-            elif result.places:
-                alarms += lint.alarms(result, _lines(result.path), chosen)
-    lint.report(alarms, failed, count, arguments.format, sys.stdout, __version__)
+            alarms += lint.alarms(result, chosen)
+            clips += lint.clips(result)
+    lint.report(alarms, failed, count, clips, arguments.format, sys.stdout, __version__)
     for one in failed:
         sys.stderr.write(f"{files.harmless(one.path)}: ERROR: {one.error}\n")
     return 2 if failed else int(bool(alarms))
@@ -100,26 +99,16 @@ def _lint(arguments: argparse.Namespace) -> int:
 
 def _chosen(arguments: argparse.Namespace, said: dict[str, list[str]]) -> list[str]:
     """The selected codes; the command line overrides the file."""
-    from gradclip.migrate.lint import RULES
+    from gradclip.code.codes import RULES
 
     select = _codes(arguments.select) if arguments.select is not None else said.get("select", [])
     ignore = _codes(arguments.ignore) if arguments.ignore is not None else said.get("ignore", [])
     for prefix in (*select, *ignore):
         if not any(code.startswith(prefix) for code in RULES):
-            raise MigrateError(f"No rule begins with {prefix}.", prefix, f"the rules are {', '.join(RULES)}.")
+            raise MigrateError(f"No rule begins with {prefix[:60]}.", prefix[:60], f"the rules are {', '.join(RULES)}.")
     chosen = [code for code in RULES if not select or code.startswith(tuple(select))]
     return [code for code in chosen if not (ignore and code.startswith(tuple(ignore)))]
 
 
 def _codes(value: str) -> list[str]:
     return [code.strip().upper() for code in value.split(",") if code.strip()]
-
-
-def _lines(path: str) -> list[list[str]]:
-    """The lines of a file, or of each cell of a notebook."""
-    from gradclip.migrate import disk
-
-    text = disk.read(path).text
-    if not path.endswith(".ipynb"):
-        return [text.splitlines()]
-    return ["".join(cell.get("source", "")).splitlines() for cell in json.loads(text)["cells"]]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, shown
 
 __all__ = ["LogError", "read_log"]
 
 _KNOWN = ("norm_before", "norm", "grad_norm", "gradient_norm", "total_norm")  # in order of preference
+_LARGEST = 1 << 28  #: bytes
 
 
 class LogError(ArgumentError):
@@ -27,7 +29,7 @@ def read_log(
     """The norms in a file, or a monitor's state.
 
     Args:
-        path: of the file, or of a folder of TensorBoard's events.
+        path: of the file, which may be a pipe, or of a folder of TensorBoard's events; ``-`` for standard input.
         key: the key of each line, the column or the tag of the norm; if None, the one that is named like a norm.
         say: called with each file before it is read, if there are several.
 
@@ -38,12 +40,29 @@ def read_log(
     if where.is_dir() or "tfevents" in where.name:
         files = sorted(where.rglob("*tfevents*")) if where.is_dir() else [where]
         return _numbers_of(_by_tag(files, say), key, path)
-    if not where.is_file():
-        raise LogError("There is no such log.", repr(path))
-    text = where.read_text(encoding="utf-8-sig")
+    text = _text(path)
     if not text.strip():
-        raise LogError("The log is empty.", repr(path), "record the norm before the clip at every step.")
-    return _of_json(text, key, path) if text.lstrip()[0] in "{[" or _is_number(text.split()[0]) else _of_csv(text, key, path)
+        raise LogError("The log is empty.", shown(path), "record the norm before the clip at every step.")
+    return (
+        _of_json(text, key, path)
+        if text.lstrip()[0] in "{[" or _is_number(text.split(None, 1)[0])
+        else _of_csv(text, key, path)
+    )
+
+
+def _text(path: str) -> str:
+    """The text of a file or a pipe; ``-`` is standard input."""
+    try:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+            raw = file.read(_LARGEST + 1)
+    except (FileNotFoundError, ValueError):  # a NUL in the name
+        raise LogError("There is no such log.", shown(path)) from None
+    if len(raw) > _LARGEST:
+        raise LogError("The log is too large.", shown(path), f"the limit is {_LARGEST >> 20} MiB; give every tenth norm.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LogError("The log is not text in UTF-8.", f"{shown(path)}: {error.reason} at byte {error.start}") from None
 
 
 def _is_number(text: str) -> bool:
@@ -59,7 +78,7 @@ def _is_number(text: str) -> bool:
 
 def _of_json(text: str, key: str | None, path: str) -> list[float] | Mapping[str, Any]:
     try:
-        whole = json.loads(text)
+        whole = _loaded(text, path)
     except json.JSONDecodeError:
         lines = [_line(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     else:
@@ -71,26 +90,54 @@ def _of_json(text: str, key: str | None, path: str) -> list[float] | Mapping[str
     columns: dict[str, list[tuple[int, Any]]] = {}
     for number, line in enumerate(lines, 1):
         if not isinstance(line, dict):
-            raise LogError("Either all lines are numbers, or all are objects.", f"line {number} of {path!r}: {line!r}")
+            raise LogError("Either all lines are numbers, or all are objects.", _at(number, path, line))
         for name, value in line.items():
             columns.setdefault(name, []).append((number, value))
     return _numbers_of(columns, key, path)
 
 
+def _loaded(text: str, path: str) -> Any:
+    try:
+        return json.loads(text, parse_int=_integer, parse_float=_float)
+    except RecursionError:
+        raise LogError("The log is nested too deeply.", shown(path)) from None
+
+
+def _float(digits: str) -> float:
+    """A number that is written in digits; infinity is not."""
+    value = float(digits)
+    if math.isinf(value):
+        raise LogError("A number of the log does not fit in a float.", shown(digits))
+    return value
+
+
+def _integer(digits: str) -> float:
+    """An integer where it is exact as a float, as a monitor's counts are; Python reads no integer of more than 4300 digits."""
+    value = _float(digits)
+    return int(value) if abs(value) < 1 << 53 else value
+
+
 def _line(line: str, number: int, path: str) -> Any:
     try:
-        return json.loads(line)
+        return _loaded(line, path)
     except json.JSONDecodeError:
         if _is_number(line):  # nan, inf
             return float(line)
-        raise LogError("A line is not JSON.", f"line {number} of {path!r}: {line[:60]!r}") from None
+        raise LogError("A line is not JSON.", _at(number, path, line)) from None
+
+
+def _at(number: int, path: str, value: object) -> str:
+    return f"line {number} of {shown(path)}: {shown(value)}"
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------------
 
 
 def _of_csv(text: str, key: str | None, path: str) -> list[float]:
-    rows = list(csv.DictReader(io.StringIO(text)))
+    try:
+        rows = list(csv.DictReader(io.StringIO(text)))
+    except csv.Error as error:
+        raise LogError("The log is neither JSON nor CSV.", f"{shown(path)}: {error}") from None
     columns: dict[str, list[tuple[int, Any]]] = {}
     for number, row in enumerate(rows, 2):
         for name, value in row.items():
@@ -107,10 +154,10 @@ def _numbers_of(columns: Mapping[str, Sequence[tuple[int, Any]]], key: str | Non
 
 
 def _chosen(names: list[str], key: str | None, path: str) -> str:
-    among = ", ".join(names[:12]) or "none"
+    among = ", ".join(name[:60] for name in names[:12]) or "none"
     if key is not None:
         if key not in names:
-            raise LogError("The log has no such key.", f"key={key!r}, keys: {among}")
+            raise LogError("The log has no such key.", f"key={shown(key)}, keys: {among}")
         return key
     for known in _KNOWN:  # "train/grad_norm" too
         for name in names:
@@ -120,13 +167,13 @@ def _chosen(names: list[str], key: str | None, path: str) -> str:
     if len(found) == 1:
         return found[0]
     what = "The log has several norms." if found else "The log has no norms."
-    raise LogError(what, f"{path!r}, keys: {among}", "--key says which one.")
+    raise LogError(what, f"{shown(path)}, keys: {among}", "--key says which one.")
 
 
 def _number(x: Any, number: int, path: str) -> float:
     if isinstance(x, bool) or not isinstance(x, (int, float, str)) or (isinstance(x, str) and not _is_number(x)):
-        raise LogError("A norm must be a number.", f"line {number} of {path!r}: {x!r}")
-    return float(x)
+        raise LogError("A norm must be a number.", _at(number, path, x))
+    return _float(x) if isinstance(x, str) and x.strip("+-. ")[:1].isdigit() else float(x)
 
 
 # ---- TensorBoard -----------------------------------------------------------------------------------------------------------
@@ -142,15 +189,24 @@ def _by_tag(files: Sequence[Path], say: Callable[[str], object]) -> dict[str, li
         if len(files) > 1:
             say(f"reading {file} ({number} of {len(files)}) ...")
         for record in _records(file):
-            event = _fields(record)
-            step = next((int(x) for x in event.get(2, ())), 0)
-            for summary in event.get(5, ()):
-                for value in _fields(summary).get(1, ()):
-                    parts = _fields(value)
-                    scalar = _scalar(parts)
-                    if scalar is not None:
-                        found.setdefault(parts[1][0].decode(), []).append((step, scalar))
+            try:
+                for tag, step, scalar in _scalars(record):
+                    found.setdefault(tag, []).append((step, scalar))
+            except (AttributeError, LookupError, TypeError, ValueError, struct.error):
+                raise LogError("This is no file of TensorBoard's events, or it is damaged.", shown(str(file))) from None
     return {tag: sorted(values, key=lambda pair: pair[0]) for tag, values in found.items()}
+
+
+def _scalars(record: bytes) -> Iterator[tuple[str, int, float]]:
+    """The tag, the step and the number of each scalar in an event."""
+    event = _fields(record)
+    step = next((int(x) for x in event.get(2, ())), 0)
+    for summary in event.get(5, ()):
+        for value in _fields(summary).get(1, ()):
+            parts = _fields(value)
+            scalar = _scalar(parts)
+            if scalar is not None:
+                yield parts[1][0].decode(), step, scalar
 
 
 def _records(file: Path) -> Iterator[bytes]:

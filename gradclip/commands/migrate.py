@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import io
+import contextlib
 import sys
 from dataclasses import replace
 from importlib import util
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gradclip.errors import GradclipError
-from gradclip.migrate.model import FRAMEWORKS, Options
+from gradclip.code.model import FRAMEWORKS, Options
+from gradclip.errors import GradclipError, shown
 
 if TYPE_CHECKING:
+    from gradclip.code.runner import Request
     from gradclip.migrate.output import Report
-    from gradclip.migrate.runner import Request
 
 __all__ = ["MigrateError", "add_migrate", "jobs"]
 
 _TARGETS = ("gradclip", "torch", "tensorflow", "paddle", "jax")
 _NEEDED = ("libcst", "pathspec", "rich")  # modules, and the package to install
 _STDIN = "<stdin>"
+MOST_JOBS = 256  #: a typing error starts no thousands of processes
 
 _DESCRIPTION = """\
 Find every gradient-clipping call in Python files and notebooks, show how gradclip would rewrite it,
@@ -32,6 +33,7 @@ exit status:
   0  nothing to do
   1  something to do, or done: calls rewritten, or left to do by hand
   2  a file failed, or wrong usage
+  130, 143  interrupted, by Ctrl-C or SIGTERM: each file is the old one or the new one
 
 examples:
   gradclip migrate src                           show what would change
@@ -101,7 +103,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
 def _frameworks(value: str) -> frozenset[str]:
     names = _words(value)
     if unknown := sorted(names - set(FRAMEWORKS)):
-        raise argparse.ArgumentTypeError(f"choose from {', '.join(FRAMEWORKS)}, not {', '.join(unknown)}")
+        raise argparse.ArgumentTypeError(f"choose from {', '.join(FRAMEWORKS)}, not {', '.join(unknown)[:60]}")
     return names
 
 
@@ -114,8 +116,8 @@ def _words(value: str) -> frozenset[str]:
 
 
 def jobs(value: str) -> int:
-    if not (value.isdecimal() and int(value)):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {value!r}")
+    if not (value.isdecimal() and len(value) < 9 and int(value)):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {shown(value)}")
     return int(value)
 
 
@@ -123,7 +125,7 @@ def _migrate(arguments: argparse.Namespace) -> int:
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
         raise MigrateError(f"gradclip migrate needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
-    from gradclip.migrate import runner  # imported here, after the check for missing packages
+    from gradclip.code import interrupts, runner  # imported here, after the check for missing packages
 
     _check_codes(arguments)
     options = Options(
@@ -138,30 +140,25 @@ def _migrate(arguments: argparse.Namespace) -> int:
     request = runner.Request(
         options, write=arguments.write, diff=not (arguments.check or (arguments.write and not arguments.json))
     )
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # names of files and sources may have characters that the terminal lacks
-    if "-" in arguments.paths:
-        return _standard_input(arguments, request)
-    return _files(arguments, request)
+    with interrupts.ending():
+        return (_standard_input if "-" in arguments.paths else _files)(arguments, request)
 
 
 def _check_codes(arguments: argparse.Namespace) -> None:
-    from gradclip.migrate.apis import BY_CODE
-    from gradclip.migrate.codemod.codes import CODES
+    from gradclip.code.codes import CODES
+    from gradclip.natives import BY_CODE
 
     for option in ("select", "ignore"):
         given = sorted(getattr(arguments, option))
         for prefix in given:
             if not any(code.startswith(prefix) for code in (*BY_CODE, *CODES)):
                 hint = "docs/migrate-codes.md has them all."
-                raise MigrateError(f"No code begins with {prefix}.", f"--{option} {','.join(given)}", hint)
+                raise MigrateError(f"No code begins with {prefix[:60]}.", f"--{option} {','.join(given)[:60]}", hint)
 
 
 def _files(arguments: argparse.Namespace, request: Request) -> int:
-    from gradclip.migrate import codemod, files, importers, output, project, runner
+    from gradclip.code import files, importers, project, runner
+    from gradclip.migrate import codemod, output
 
     try:
         request = replace(
@@ -173,17 +170,26 @@ def _files(arguments: argparse.Namespace, request: Request) -> int:
     except files.PatternError as error:
         raise MigrateError("The pattern of --exclude is invalid.", str(error), "it is a pattern as in a .gitignore.") from None
     report = _report(arguments, sys.stdout)
-    with output.Waiting(sys.stderr) as waiting:
-        for result in runner.run(found, request, arguments.jobs or runner.cores(), codemod.migrate_source):
-            waiting.step(shown=report.shows(result))
-            report.file(result)
+    processes = min(arguments.jobs or runner.cores(), MOST_JOBS)
+    results = runner.run(found, request, processes, codemod.migrate_source, report.totals.add)
+    try:
+        with output.Waiting(sys.stderr) as waiting, contextlib.closing(results):
+            for result in results:
+                waiting.step(shown=report.shows(result))
+                report.show(result)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        count = report.totals.written
+        sys.stderr.write(f"Interrupted: {report.totals.files:,} files read, {count:,} changed; the others are as they were.\n")
+        raise
     report.end()
     return report.totals.exit_code
 
 
 def _standard_input(arguments: argparse.Namespace, request: Request) -> int:
     """With ``--write`` the source goes to standard output, changed or not, and all messages to standard error."""
-    from gradclip.migrate import codemod, disk, runner
+    from gradclip.code import disk, runner
+    from gradclip.migrate import codemod
 
     if len(arguments.paths) > 1:
         raise MigrateError("Standard input is one source.", " ".join(arguments.paths), "give - alone.")

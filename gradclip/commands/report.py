@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gradclip.commands import demo
 from gradclip.commands.demo_story import Story, Training
+from gradclip.errors import counted
 from gradclip.rule import Scope
 
 __all__ = ["Bars", "Lines", "progress", "show"]
@@ -95,7 +96,7 @@ def show(outcome: demo.Outcome, console: Console | None = None) -> None:
         _show_story(console, outcome.story)
         _title(console, "Do the frameworks agree?")
     _say(console, "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,")
-    _say(console, f"{outcome.steps} steps of 64 images: each framework's own gradients, clipped by gradclip.")
+    _say(console, f"{counted(outcome.steps, 'step')} of 64 images: each framework's own gradients, clipped by gradclip.")
     _say(console, ", ".join(f"{run.name} {run.version}" for run in outcome.finished))
     for rule in range(len(demo.RULES)):
         _show_rule(console, outcome, rule)

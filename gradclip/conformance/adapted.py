@@ -11,13 +11,12 @@ from typing import Any, cast
 import gradclip
 from gradclip import dialects
 from gradclip.conformance.array import DTYPES
-from gradclip.conformance.target import FEATURES, OPERATIONS, OPTIONS, REPORTS_NORM, ComposedTarget, Run, Target, load_arrays
+from gradclip.conformance.target import FEATURES, OPERATIONS, OPTIONS, ComposedTarget, Run, Target, load_arrays
 from gradclip.errors import ArgumentError, GradclipError
+from gradclip.natives import Applied, Native
 
-__all__ = ["features_of", "gradclip_target", "native_target", "scoped"]
+__all__ = ["claims_of", "features_of", "gradclip_target", "native_target", "natives_of", "scoped"]
 
-#: the operations that write into writable gradients
-_IN_PLACE = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.clip_grad_norm_", "paddle.ClipGradByGlobalNorm")
 #: member of the arrays -> the features that it enables
 _MEMBERS = {
     "make_layout": ("transposed", "strided", "expanded"),
@@ -33,7 +32,6 @@ _CONDITIONAL = {
     "functional",
     "norm",
 }
-_OF_ONE_TENSOR = ("tensorflow.clip_by_norm", "tensorflow.clip_by_value")
 
 
 def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
@@ -55,7 +53,7 @@ def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
     >>> from gradclip.conformance import gradclip_target
     >>> target = gradclip_target("numpy")
     >>> len(target.claims), "in place" in target.claims["torch.clip_grad_norm_"]
-    (17, True)
+    (18, True)
     """
     arrays = load_arrays(arrays)
     if name is None:
@@ -63,11 +61,12 @@ def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
         name = f"gradclip on {of}"
     can_write = _can_write(arrays)
     features = features_of(arrays)
-    claims = {operation: _claims(operation, features, can_write and operation in _IN_PLACE) for operation in OPERATIONS}
-    for operation in OPERATIONS:
-        if can_write and operation.startswith("torch."):
+    claims, runs = {}, {}
+    for operation, native in OPERATIONS.items():
+        claims[operation] = _claims(native, features, can_write and native.in_place)
+        if can_write and native.framework == "torch":
             claims[operation] -= frozenset(getattr(arrays, "held_lacks", ()))
-    runs = {operation: scoped(arrays, _run(operation, arrays, can_write)) for operation in OPERATIONS}
+        runs[operation] = scoped(arrays, _run(native, arrays, can_write))
     return ComposedTarget(name, arrays, claims, runs)
 
 
@@ -123,20 +122,29 @@ def _are_gradients(arrays: Any) -> bool:
     return list(arrays.read(array)[0]) == [1.0]
 
 
-def _claims(operation: str, features: Collection[str], in_place: bool) -> frozenset[str]:
-    claims = set(features) - (OPTIONS - set(OPERATIONS[operation]))
-    claims.add("in place" if in_place else "functional")
-    if operation in REPORTS_NORM:
-        claims.add("norm")
+def _claims(native: Native, features: Collection[str], in_place: bool) -> frozenset[str]:
+    claims = set(claims_of(native, features, in_place))
     if in_place:
         claims -= {"traced", "differentiable", "expanded"}  # a pure function; writable memory
-    if operation.startswith("paddle.ClipGrad"):
+    if native.applied is Applied.SLOT:
         claims.discard("differentiable")  # Paddle calls these objects without autograd
-    if operation in _OF_ONE_TENSOR:
+    if native.applied is Applied.TENSOR:
         claims.discard("none")
-    if operation == "optax.per_example_global_norm_clip":
+    if native.rule().scope is gradclip.Scope.EXAMPLE:
         claims.discard("sparse")  # sparse gradients have no examples along their first axis
     return frozenset(claims)
+
+
+def claims_of(native: Native, features: Collection[str], in_place: bool) -> frozenset[str]:
+    """The claims of an implementation of a native: the features, with the options that the native has."""
+    claims = set(features) - (OPTIONS - set(native.arguments)) - {"in place", "functional"}
+    return frozenset(claims | {"in place" if in_place else "functional"} | ({"norm"} if native.returns_norm else set()))
+
+
+def natives_of(framework: str, features: Collection[str]) -> tuple[dict[str, Native], dict[str, frozenset[str]]]:
+    """A framework's natives by their operations, and the claims of each."""
+    found = {operation: native for operation, native in OPERATIONS.items() if native.framework == framework}
+    return found, {operation: claims_of(native, features, native.in_place) for operation, native in found.items()}
 
 
 def scoped(arrays: Any, run: Run) -> Run:
@@ -154,42 +162,31 @@ def scoped(arrays: Any, run: Run) -> Run:
 # ---- gradclip's functions ---------------------------------------------------------------------------------------------------
 
 
-def _run(operation: str, arrays: Any, can_write: bool) -> Run:
-    """How gradclip runs an operation."""
-    dialect, _, native = operation.partition(".")
-    if dialect == "torch" and can_write and (hasattr(arrays, "hold") or _are_gradients(arrays)):
-        function = getattr(gradclip, native)
+def _run(native: Native, arrays: Any, can_write: bool) -> Run:
+    """How gradclip runs a native's operation."""
+    function: Any = getattr(gradclip, native.last, None)
+    if native.framework == "torch" and can_write and (hasattr(arrays, "hold") or _are_gradients(arrays)):
         return lambda gradients, arguments: _on_holders(arrays, function, gradients, arguments)
-    if dialect == "paddle" and native.startswith("Clip"):
-        return lambda gradients, arguments: _on_pairs(getattr(gradclip, native), gradients, arguments)
-    if operation in _OF_ONE_TENSOR:
-        function = getattr(gradclip, native)
+    if native.applied is Applied.SLOT:
+        return lambda gradients, arguments: _on_pairs(function, gradients, arguments)
+    if native.applied is Applied.TENSOR:
         return lambda gradients, arguments: ([function(g, **arguments) for g in gradients], None)
-    if operation == "tensorflow.clip_by_global_norm":
-        return lambda gradients, arguments: gradclip.clip_by_global_norm(gradients, **arguments)
-    in_place = can_write and operation in _IN_PLACE
+    if native.applied is Applied.TENSORS and native.returns_norm:
+        return lambda gradients, arguments: function(gradients, **arguments)
+    in_place = can_write and native.in_place
 
     def by_rule(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        clipped, norm = _by_rule(operation, in_place, gradients, arguments)
-        return clipped, _bare(arrays, norm) if operation in REPORTS_NORM else None
+        clipped, norm = _by_rule(native, in_place, gradients, arguments)
+        return clipped, norm if native.returns_norm else None
 
     return by_rule
 
 
-def _by_rule(operation: str, in_place: bool, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-    dialect, _, native = operation.partition(".")
+def _by_rule(native: Native, in_place: bool, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
     params = arguments.pop("parameters", None)
-    rule = getattr(getattr(dialects, dialect), native.removesuffix("_"))(**arguments)
+    rule = native.function(**arguments)
     result = (gradclip.clip_ if in_place else gradclip.clip)(gradients, rule, params=params)
     return list(result.grads), result.norm
-
-
-def _bare(arrays: Any, norm: Any) -> Any:
-    """A rule's norm as a number, which has no dtype: gradclip's is float32 or wider, the native's has the gradients' dtype."""
-    try:
-        return norm if isinstance(norm, float) else arrays.read(norm)[0][0]
-    except Exception:  # while tracing there is no value to read
-        return norm
 
 
 def _on_pairs(kind: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:

@@ -65,7 +65,7 @@ def wrong_with_vector(vector: Any, content: Any, schemas: tuple[Any, Any] | None
         yield f"flags: {', '.join(unknown)} is not explained in the file."
     if unknown := [need for need in vector["needs"] if need not in FEATURES]:
         yield f"needs: there is no feature {', '.join(unknown)}."
-    strange = sorted(vector["arguments"].keys() - set(OPERATIONS[content["operation"]]))
+    strange = sorted(vector["arguments"].keys() - set(OPERATIONS[content["operation"]].arguments))
     if strange:
         yield f"arguments: {content['operation']} has no argument {', '.join(strange)}."
     for place, gradient in enumerate(vector["gradients"]):

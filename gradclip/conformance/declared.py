@@ -9,10 +9,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, shown
 
-__all__ = ["Declared", "read_xfails", "shipped_xfails", "xfails_of_run"]
+__all__ = ["Declared", "check_cases", "check_targets", "read_xfails", "shipped_xfails", "xfails_of_run"]
 
+_FORM = '{"torch *": {"torch.clip_grad_norm_/E2": "the reason"}}.'
 Xfails = Mapping[str, Mapping[str, str]]  #: pattern of target names -> pattern of case ids -> reason
 
 
@@ -31,17 +32,45 @@ class Declared:
             if not fnmatch.fnmatchcase(target, pattern):
                 continue
             for case, reason in cases.items():
-                ids = [case] if case in known else fnmatch.filter(known, case)
-                if not ids:
-                    hint = "gradclip conformance --list shows all cases."
-                    raise ArgumentError(
-                        "An expected failure names a case that does not exist.", f"{case!r} of {pattern!r}", hint
-                    )
-                self._reasons.update(dict.fromkeys(ids, reason))
+                self._reasons.update(dict.fromkeys(_matching(case, pattern, known), reason))
 
     def reason(self, case: str) -> str | None:
         """The reason for the target's known failure of the case; None if it must pass."""
         return self._reasons.get(case)
+
+
+def _matching(case: str, target: str, known: list[str]) -> list[str]:
+    """The cases that a pattern names."""
+    ids = [case] if case in known else fnmatch.filter(known, case)
+    if not ids:
+        what = "An expected failure names a case that does not exist."
+        raise ArgumentError(what, f"{shown(case)} of {shown(target)}", "gradclip conformance --list shows all cases.")
+    return ids
+
+
+def check_cases(xfails: Xfails, known: Iterable[str]) -> None:
+    """Check that each case exists, also for targets that are not tested.
+
+    Raises:
+        ValueError: for a case that does not exist.
+    """
+    known = list(known)
+    for target, cases in xfails.items():
+        for case in cases:
+            _matching(case, target, known)
+
+
+def check_targets(xfails: Xfails, names: Iterable[str]) -> None:
+    """Check that each pattern of targets matches one that was tested: a misspelt one would expect nothing.
+
+    Raises:
+        ValueError: for a pattern that matches none.
+    """
+    names = list(names)
+    for pattern in xfails:
+        if not fnmatch.filter(names, pattern) and pattern not in names:
+            what = "An expected failure names a target that is not tested."
+            raise ArgumentError(what, shown(pattern), f"the targets are {', '.join(names)}.")
 
 
 def read_xfails(path: str | Path) -> dict[str, dict[str, str]]:
@@ -50,7 +79,17 @@ def read_xfails(path: str | Path) -> dict[str, dict[str, str]]:
     Raises:
         ValueError: for a file of another form.
     """
-    return _checked(json.loads(Path(path).read_text(encoding="utf-8")), str(path))
+    what = "This is not a file of expected failures."
+    if not Path(path).is_file():  # each target's process reads it, and a pipe can be read once
+        raise ArgumentError(what, f"{shown(str(path))}: not a file", _FORM)
+    try:
+        return _checked(json.loads(Path(path).read_text(encoding="utf-8")), str(path))
+    except RecursionError:
+        raise ArgumentError(what, f"{shown(str(path))}: nested too deeply", _FORM) from None
+    except ArgumentError:
+        raise
+    except ValueError as error:  # not JSON, not UTF-8, or a number of more than 4300 digits
+        raise ArgumentError(what, f"{shown(str(path))}: {str(error).partition(';')[0]}", _FORM) from None
 
 
 def shipped_xfails() -> dict[str, dict[str, str]]:
@@ -74,13 +113,13 @@ def xfails_of_run(shipped: bool, path: str | Path | None) -> dict[str, dict[str,
 
 
 def _checked(xfails: Any, name: str) -> dict[str, dict[str, str]]:
-    what, hint = "This is not a file of expected failures.", '{"torch *": {"torch.clip_grad_norm_/E2": "the reason"}}.'
+    what = "This is not a file of expected failures."
     if not isinstance(xfails, dict):
-        raise ArgumentError(what, name, hint)
+        raise ArgumentError(what, name, _FORM)
     for target, cases in xfails.items():
         if not isinstance(cases, dict):
-            raise ArgumentError(what, f"{name}: {target!r}", hint)
+            raise ArgumentError(what, f"{name}: {shown(target)}", _FORM)
         for case, reason in cases.items():
             if not isinstance(reason, str) or not reason.strip():
-                raise ArgumentError("An expected failure needs a reason.", f"{name}: {target!r}: {case!r}", hint)
+                raise ArgumentError("An expected failure needs a reason.", f"{name}: {shown(target)}: {shown(case)}", _FORM)
     return xfails

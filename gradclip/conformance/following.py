@@ -7,12 +7,14 @@ import importlib
 import importlib.util
 import json
 import math
+import os
 import random
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, shown
 
 __all__ = ["PROPERTIES", "check_limit", "load_limit"]
 
@@ -26,6 +28,7 @@ PROPERTIES = {
     "g": "a fixed limit holds during the warm-up",
     "h": "it does not refuse norms for ever",
 }
+_MOST_SHOWN = 300  # characters of an error of the user's code
 _LONG = 1500  # steps: longer than any known warm-up
 
 
@@ -181,6 +184,7 @@ def load_limit(text: str) -> Any:
         ValueError: if there is none.
     """
     where, _, name = text.rpartition(":")
+    sys.path.append(os.path.dirname(os.path.abspath(where)) if where.endswith(".py") else os.getcwd())
     try:
         if where.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(where).stem, where)
@@ -191,7 +195,8 @@ def load_limit(text: str) -> Any:
         else:
             module = importlib.import_module(where)
         found = getattr(module, name)
-    except (ImportError, AttributeError, OSError, ValueError) as error:
+        return found if hasattr(found, "observe") and not isinstance(found, type) else found()
+    except Exception as error:  # the user's code may raise anything
         hint = "module:name or file.py:name, for a limit or a function that makes one."
-        raise ArgumentError("There is no such limit.", f"{text!r}: {error}", hint) from None
-    return found if hasattr(found, "observe") and not isinstance(found, type) else found()
+        received = f"{shown(text)}: {type(error).__name__}: {str(error)[:_MOST_SHOWN]}"
+        raise ArgumentError("There is no such limit.", received, hint) from None

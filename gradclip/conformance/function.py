@@ -12,17 +12,16 @@ from gradclip.conformance.target import (
     DEFAULT_CLAIMS,
     FEATURES,
     OPERATIONS,
-    REPORTS_NORM,
     ComposedTarget,
     load_arrays,
     named_like,
 )
 from gradclip.conformance.timed import Timed
 from gradclip.errors import ArgumentTypeError
+from gradclip.natives import Applied
 
 __all__ = ["FunctionTarget", "function_target"]
 
-_OF_PARAMETERS = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.clip_grad_norm_")  # natively
 _TRIAL = 5.0  # seconds for the trial call of a function
 
 
@@ -43,7 +42,9 @@ class FunctionTarget(ComposedTarget):
         self._hold = getattr(arrays, "hold", None) if (takes or _taken(function, operation)) == "parameters" else None
         self._can_hold = self._hold is None and hasattr(arrays, "hold")
         self._function, self._operation = function, operation
-        self._is_tried = operation in REPORTS_NORM or operation.endswith("_")  # a trial call tells nothing about the others
+        self._native = OPERATIONS[operation]
+        # a trial call tells nothing about the others
+        self._is_tried = self._native.returns_norm or self._native.applied is Applied.PARAMETERS
         self._said, self._in_place = claims, in_place if self._is_tried else bool(in_place)
 
     @cached_property
@@ -54,8 +55,8 @@ class FunctionTarget(ComposedTarget):
         clipped, norm = self._tried() if self._is_tried else ((), None)
         in_place = clipped is None if self._in_place is None else self._in_place
         claims = {*DEFAULT_CLAIMS, "in place" if in_place else "functional"}
-        claims |= _parameters(self._function).keys() & set(OPERATIONS[self._operation][1:]) & FEATURES.keys()
-        if self._operation in REPORTS_NORM and norm is not None:
+        claims |= _parameters(self._function).keys() & set(self._native.arguments[1:]) & FEATURES.keys()
+        if self._native.returns_norm and norm is not None:
             claims.add("norm")
         return {self._operation: frozenset(claims)}
 
@@ -72,7 +73,7 @@ class FunctionTarget(ComposedTarget):
         return "if the function takes parameters, pass --takes parameters" if nothing else ""
 
     def _trial(self) -> tuple[Any, Any]:
-        gradients, arguments = [self.make([3.0, 4.0], [2], "float32")], {OPERATIONS[self._operation][0]: 1.0}
+        gradients, arguments = [self.make([3.0, 4.0], [2], "float32")], {self._native.arguments[0]: 1.0}
         return self._parts(self._result(gradients, arguments))
 
     def _tried(self) -> tuple[Any, Any]:
@@ -168,7 +169,7 @@ def _taken(function: Callable[..., Any], operation: str) -> str:
         return "parameters"
     if re.search(r"grad|^gs?$|tensor|update|tree|^t_list$|^t$|^x$", first):
         return "gradients"
-    return "parameters" if operation in _OF_PARAMETERS else "gradients"
+    return "parameters" if OPERATIONS[operation].applied is Applied.PARAMETERS else "gradients"
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -187,6 +188,7 @@ def _bound(function: Callable[..., Any], operation: str, arguments: Mapping[str,
         for name in arguments
         if takes_any or (name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY)
     }
-    if any(name in arguments and name not in named for name in OPERATIONS[operation]):
-        return [arguments[name] for name in OPERATIONS[operation] if name in arguments], {}
+    known = OPERATIONS[operation].arguments
+    if any(name in arguments and name not in named for name in known):
+        return [arguments[name] for name in known if name in arguments], {}
     return [], dict(arguments)

@@ -181,7 +181,7 @@ def load_vectors(path: str | Path | None = None, *, validate: bool | None = None
     >>> from gradclip.conformance import load_vectors
     >>> files = load_vectors()
     >>> len(files), files[0].operation
-    (17, 'keras.clipnorm')
+    (18, 'keras.clipnorm')
     """
     folder = SHIPPED if path is None else Path(path)
     paths = sorted(p for p in folder.glob("*.json") if p.name != "schema.json") if folder.is_dir() else [folder]

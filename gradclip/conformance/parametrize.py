@@ -11,7 +11,7 @@ import pytest
 
 from gradclip.conformance.cases import Case, Plan, plan
 from gradclip.conformance.checks import CHECKS
-from gradclip.conformance.declared import Declared, read_xfails
+from gradclip.conformance.declared import Declared, check_targets, read_xfails
 from gradclip.conformance.engine import new_report, run_plan
 from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
 from gradclip.conformance.protocol import claims_of, name_of
@@ -90,6 +90,7 @@ def parametrize_with_checks(
         raise ArgumentError("Two targets have the same name.", f"targets={', '.join(names)}", "function_target(..., name=...).")
     made, files = plan(dialects, select, vectors), _files(vectors)
     declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
+    check_targets(declared, names)
     parameters = []
     for name, target in zip(names, targets, strict=True):
         reasons = Declared(declared, name, made.known)

@@ -37,7 +37,7 @@ class Task:
     vectors: str | None = None
     xfails: str | None = None
     seconds: float = 60.0
-    arrays: str = "numpy"
+    arrays: str | None = None
     takes: str | None = None
     like: str | None = None
 

@@ -18,7 +18,7 @@ def makes_slot(function: Callable[..., Any], operation: str) -> bool:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return False
-    limit = OPERATIONS[operation][0]
+    limit = OPERATIONS[operation].arguments[0]
     needed = [one for one in parameters if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     if [one.name for one in needed] == [limit] or (not needed and any(one.name == limit for one in parameters)):
         return True
@@ -44,9 +44,8 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy",
     (True, False)
     """
     arrays = load_arrays(arrays)
-    options = {one for one in OPERATIONS[operation][1:] if one in FEATURES and _names(make, one)}
-    in_place = operation == "paddle.ClipGradByGlobalNorm"  # natively
-    claims = (DEFAULT_CLAIMS & features_of(arrays)) | options | {"in place" if in_place else "functional"}
+    options = {one for one in OPERATIONS[operation].arguments[1:] if one in FEATURES and _names(make, one)}
+    claims = (DEFAULT_CLAIMS & features_of(arrays)) | options | {"in place" if OPERATIONS[operation].in_place else "functional"}
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         parameters = arguments.pop("parameters", None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance.adapted import gradclip_target, native_target
+from gradclip.conformance.chosen import arrays_of
 from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
 from gradclip.conformance.target import OPERATIONS
@@ -64,16 +65,16 @@ class Specification:
         """The environment variables that its process needs."""
         return {"KERAS_BACKEND": self.on} if self.name == "keras" and self.kind == "native" and self.on else {}
 
-    def load(self, operation: str | None = None, arrays: str = "numpy", takes: str | None = None) -> Any:
+    def load(self, operation: str | None = None, arrays: str | None = None, takes: str | None = None) -> Any:
         """The target.
 
         Args:
             operation: for a function: the operation that it claims to be.
-            arrays: for a function: the framework of its arrays.
+            arrays: for a function: the framework of its arrays; if None, its annotations and imports tell.
             takes: "gradients" or "parameters", if its first argument does not tell.
 
         Raises:
-            ValueError: for a function without an operation.
+            ValueError: for a function without an operation, and for one whose file imports several frameworks.
         """
         if self.kind != "object":
             return gradclip_target(self.name) if self.kind == "gradclip" else native_target(self.name)
@@ -85,6 +86,7 @@ class Specification:
         if operation is None:
             hint = f"name it by one --dialect: {', '.join(OPERATIONS)}."
             raise ArgumentError("A function is tested against one operation.", self.text, hint)
+        arrays = arrays or arrays_of(found, self.text)
         if makes_slot(found, operation):
             return slot_target(found, operation, arrays)
         return function_target(found, operation, arrays, takes=takes)

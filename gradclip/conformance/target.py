@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gradclip.errors import ArgumentError
+from gradclip.natives import OPERATIONS
 from gradclip.spelling import did_you_mean, nearest, same
 
 __all__ = [
@@ -15,7 +16,6 @@ __all__ = [
     "OPERATIONS",
     "OPTIONAL_MEMBERS",
     "OPTIONS",
-    "REPORTS_NORM",
     "ComposedTarget",
     "Run",
     "Target",
@@ -24,31 +24,7 @@ __all__ = [
     "named_like",
 ]
 
-#: operation -> the names of its arguments, in the native's order, without the gradients
-OPERATIONS: Mapping[str, tuple[str, ...]] = {
-    "torch.clip_grad_norm_": ("max_norm", "norm_type", "error_if_nonfinite"),
-    "torch.clip_grad_value_": ("clip_value",),
-    "tensorflow.clip_by_norm": ("clip_norm", "axes"),
-    "tensorflow.clip_by_global_norm": ("clip_norm", "use_norm"),
-    "tensorflow.clip_by_value": ("clip_value_min", "clip_value_max"),
-    "paddle.ClipGradByNorm": ("clip_norm",),
-    "paddle.ClipGradByGlobalNorm": ("clip_norm", "auto_skip_clip"),
-    "paddle.ClipGradByValue": ("max", "min"),
-    "paddle.clip_grad_norm_": ("max_norm", "norm_type", "error_if_nonfinite"),
-    "optax.clip_by_global_norm": ("max_norm",),
-    "optax.clip": ("max_delta",),
-    "optax.clip_by_block_rms": ("threshold",),
-    "optax.adaptive_grad_clip": ("clipping", "eps", "axis", "parameters"),
-    "optax.per_example_global_norm_clip": ("l2_norm_clip",),
-    "keras.clipnorm": ("clipnorm",),
-    "keras.global_clipnorm": ("global_clipnorm",),
-    "keras.clipvalue": ("clipvalue",),
-}
-
 _ALIASES: Mapping[str, str] = {"tf": "tensorflow", "pytorch": "torch", "jax": "optax"}
-
-#: the operations whose native returns the norm
-REPORTS_NORM = ("torch.clip_grad_norm_", "tensorflow.clip_by_global_norm", "paddle.clip_grad_norm_")
 
 #: feature -> what a target with the feature supports
 FEATURES: Mapping[str, str] = {
@@ -83,7 +59,7 @@ FEATURES: Mapping[str, str] = {
     "large": "more than 2**20 elements",
     "in place": "a clip in place",
     "functional": "a clip that leaves its inputs unchanged",
-    "norm": "the norm before the clip as a result, a 0-d tensor or a number (gradclip's own: a 0-d tensor on every device)",
+    "norm": "the norm before the clip as a result, a 0-d tensor or a number (gradclip's: a 0-d tensor of at least float32)",
     "traced": "a traced (compiled) clip",
     "differentiable": "derivatives through the clip",
 }

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+from gradclip.rule import Rule
 from gradclip.spelling import did_you_mean, nearest, same, unknown
 
 __all__ = ["keras", "optax", "paddle", "tensorflow", "torch"]
 
 _MODULES = (torch, tensorflow, paddle, optax, keras)
-_RULES = [f"{module.__name__.rpartition('.')[2]}.{name}" for module in _MODULES for name in module.__all__]
+#: "torch.clip_grad_norm" -> the function
+FUNCTIONS: Mapping[str, Callable[..., Rule]] = MappingProxyType(
+    {f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name) for module in _MODULES for name in module.__all__}
+)
 #: other names of a framework -> its dialect
 _ALIASES = {"pytorch": "torch", "tf": "tensorflow", "paddlepaddle": "paddle", "jax": "optax", "flax": "optax"}
+
+
+@cache
+def parameters(function: Callable[..., Rule]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function, by name."""
+    return inspect.signature(function).parameters
+
+
+def required(function: Callable[..., Rule]) -> tuple[str, ...]:
+    """The arguments that a function requires: the limit, or two bounds, the upper one last.
+
+    >>> required(tensorflow.clip_by_value)
+    ('clip_value_min', 'clip_value_max')
+    """
+    return tuple(p.name for p in parameters(function).values() if p.default is p.empty)
 
 
 def _looking_up(module: ModuleType) -> Callable[[str], Any]:
@@ -25,7 +46,7 @@ def _looking_up(module: ModuleType) -> Callable[[str], Any]:
         found = None if name.startswith("_") else same(name, own)
         if found is not None:
             return getattr(module, found)
-        near = [rule for rule in _RULES if same(name, [rule.partition(".")[2]])]
+        near = [rule for rule in FUNCTIONS if same(name, [rule.partition(".")[2]])]
         near = near or [f"{dialect}.{one}" for one in nearest(name, own)]
         hint = did_you_mean([f"dialects.{one}" for one in near])
         raise unknown(module.__name__, name, hint or f"it has {', '.join(own)}.")

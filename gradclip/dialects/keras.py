@@ -1,4 +1,4 @@
-r"""Keras: the three constructor arguments of its optimizers.
+"""Keras: the three constructor arguments of its optimizers.
 
 Source: keras 3.15.1, ``keras/src/optimizers/base_optimizer.py``. Each is off at 0, as in Keras, where ``if self.clipnorm``
 tests it. tf.keras of TensorFlow 2 means the same; standalone Keras up to 2.3.1 called the *global* norm ``clipnorm``.
@@ -7,20 +7,21 @@ tests it. tf.keras of TensorFlow 2 means the same; standalone Keras up to 2.3.1 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, SupportsFloat
 
 from gradclip.dialects.torch import symmetric
 from gradclip.rule import Rule, Scope, number_or_tensor
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Array, Limit
 
 __all__ = ["clipnorm", "clipvalue", "global_clipnorm"]
 
 
-@as_it_is
-def clipnorm(clipnorm: Any) -> Rule:
-    r"""Each gradient by its own Euclidean norm.
+@untraced
+def clipnorm(clipnorm: Limit) -> Rule:
+    """Each gradient by its own Euclidean norm.
 
-    .. math:: g \cdot \frac{\text{clipnorm}}{\max(\lVert g \rVert_2, \text{clipnorm})}
+    ``g * clipnorm / max(norm(g), clipnorm)``
 
     Args:
         clipnorm: the limit; 0 and infinity measure only.
@@ -35,16 +36,15 @@ def clipnorm(clipnorm: Any) -> Rule:
     >>> gradclip.clip([np.array([3.0, 4.0]), np.array([0.5])], keras.clipnorm(1.0)).grads
     [array([0.6, 0.8]), array([0.5])]
     """
-    limit = _off_at_zero(number_or_tensor("clipnorm", clipnorm))
+    limit = _off_at_zero(number_or_tensor("clipnorm", clipnorm, follows=True))
     return Rule(name="keras.clipnorm", scope=Scope.TENSOR, limit=limit, limit_name="clipnorm")
 
 
-@as_it_is
-def global_clipnorm(global_clipnorm: Any) -> Rule:
-    r"""One Euclidean norm over all gradients; an infinite norm makes every gradient NaN.
+@untraced
+def global_clipnorm(global_clipnorm: Limit) -> Rule:
+    """One Euclidean norm over all gradients; an infinite norm makes every gradient NaN.
 
-    .. math:: g_i \cdot \frac{\text{global\_clipnorm}}{\max(n, \text{global\_clipnorm})}, \qquad
-              n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+    ``g_i * global_clipnorm / max(n, global_clipnorm), with n = norm(g_1, ..., g_k)``
 
     Args:
         global_clipnorm: the limit; 0 and infinity measure only.
@@ -59,17 +59,17 @@ def global_clipnorm(global_clipnorm: Any) -> Rule:
     >>> gradclip.clip([np.array([3.0]), np.array([4.0])], keras.global_clipnorm(1.0)).grads
     [array([0.6]), array([0.8])]
     """
-    limit = _off_at_zero(number_or_tensor("global_clipnorm", global_clipnorm))
+    limit = _off_at_zero(number_or_tensor("global_clipnorm", global_clipnorm, follows=True))
     return Rule(
         name="keras.global_clipnorm", scope=Scope.GLOBAL, limit=limit, limit_name="global_clipnorm", nan_if_infinite=True
     )
 
 
-@as_it_is
-def clipvalue(clipvalue: Any) -> Rule:
-    r"""Each element between ``-clipvalue`` and ``clipvalue``; NaN stays NaN.
+@untraced
+def clipvalue(clipvalue: SupportsFloat | Array) -> Rule:
+    """Each element between ``-clipvalue`` and ``clipvalue``; NaN stays NaN.
 
-    .. math:: g \mapsto \max(\min(g, \text{clipvalue}), -\text{clipvalue})
+    ``max(min(g, clipvalue), -clipvalue)``
 
     Args:
         clipvalue: the bound; 0 and infinity change nothing.

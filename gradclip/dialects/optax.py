@@ -1,27 +1,27 @@
-r"""optax: by value, by the norm over all gradients, by root mean square, relative to the parameters, and per example.
+"""optax: by value, by the norm over all gradients, by root mean square, relative to the parameters, and per example.
 
 Source: optax 0.2.8, ``optax/transforms/_clipping.py``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 from gradclip.dialects.tensorflow import axes_tuple
 from gradclip.dialects.torch import symmetric
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.rule import Rule, Scope, number_or_tensor
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Array, Limit
 
 __all__ = ["adaptive_grad_clip", "clip", "clip_by_block_rms", "clip_by_global_norm", "per_example_global_norm_clip"]
 
 
-@as_it_is
-def clip_by_global_norm(max_norm: Any) -> Rule:
-    r"""One Euclidean norm over all gradients.
+@untraced
+def clip_by_global_norm(max_norm: Limit) -> Rule:
+    """One Euclidean norm over all gradients.
 
-    .. math:: g_i \cdot \begin{cases} 1 & n < \text{max\_norm} \\ \text{max\_norm} / n & \text{else} \end{cases},
-              \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+    ``g_i if n < max_norm else g_i * max_norm / n, with n = norm(g_1, ..., g_k)``
 
     Args:
         max_norm: the limit, 0 to infinity; infinity measures only.
@@ -39,16 +39,16 @@ def clip_by_global_norm(max_norm: Any) -> Rule:
     return Rule(
         name="optax.clip_by_global_norm",
         scope=Scope.GLOBAL,
-        limit=number_or_tensor("max_norm", max_norm),
+        limit=number_or_tensor("max_norm", max_norm, follows=True),
         limit_name="max_norm",
     )
 
 
-@as_it_is
-def clip(max_delta: Any) -> Rule:
-    r"""Each element between ``-max_delta`` and ``max_delta``; NaN stays NaN.
+@untraced
+def clip(max_delta: SupportsFloat | Array) -> Rule:
+    """Each element between ``-max_delta`` and ``max_delta``; NaN stays NaN.
 
-    .. math:: g \mapsto \max(\min(g, \text{max\_delta}), -\text{max\_delta})
+    ``max(min(g, max_delta), -max_delta)``
 
     Args:
         max_delta: the bound, 0 to infinity.
@@ -66,12 +66,11 @@ def clip(max_delta: Any) -> Rule:
     return symmetric("optax.clip", "max_delta", number_or_tensor("max_delta", max_delta))
 
 
-@as_it_is
-def clip_by_block_rms(threshold: Any) -> Rule:
-    r"""Each gradient by its own root mean square.
+@untraced
+def clip_by_block_rms(threshold: Limit) -> Rule:
+    """Each gradient by its own root mean square.
 
-    .. math:: g / \max(1, \mathrm{rms}(g) / \text{threshold}), \qquad
-              \mathrm{rms}(g) = \lVert g \rVert_2 / \sqrt{\text{size}(g)}
+    ``g / max(1, rms(g) / threshold), with rms(g) = norm(g) / sqrt(size(g))``
 
     Args:
         threshold: the limit, 0 to infinity; infinity measures only.
@@ -89,18 +88,17 @@ def clip_by_block_rms(threshold: Any) -> Rule:
     return Rule(
         name="optax.clip_by_block_rms",
         scope=Scope.TENSOR,
-        limit=number_or_tensor("threshold", threshold),
+        limit=number_or_tensor("threshold", threshold, follows=True),
         limit_name="threshold",
         mean=True,
     )
 
 
-@as_it_is
-def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Rule:
-    r"""Each unit of a gradient to at most ``clipping`` times the norm of the same unit of its parameter.
+@untraced
+def adaptive_grad_clip(clipping: SupportsFloat | Array, eps: float = 1e-3, axis: Any = None) -> Rule:
+    """Each unit of a gradient to at most ``clipping`` times the norm of the same unit of its parameter.
 
-    .. math:: g_u \cdot \begin{cases} 1 & \lVert g_u \rVert_2 < L_u \\ L_u / \max(\lVert g_u \rVert_2, 10^{-6}) & \text{else}
-              \end{cases}, \qquad L_u = \text{clipping} \cdot \max(\lVert w_u \rVert_2, \text{eps})
+    ``g_u if norm(g_u) < L else g_u * L / max(norm(g_u), 1e-6), with L = clipping * max(norm(w_u), eps)``
 
     A unit is a whole vector, a column of a matrix, an output channel of a convolution. Pass the parameters:
     ``gradclip.clip(grads, rule, params=params)``, or clip parameters that hold their gradients.
@@ -129,7 +127,7 @@ def adaptive_grad_clip(clipping: Any, eps: float = 1e-3, axis: Any = None) -> Ru
         limit_name="clipping",
         axes=None if axis is None else axes_tuple("axis", axis),
         unit_axes=True,
-        floor=1e-6,
+        min_divisor=1e-6,
         relative_to=_least_norm(eps),
     )
 
@@ -140,21 +138,21 @@ def _least_norm(eps: Any) -> float:
     except ArgumentError:
         raise
     except (TypeError, ValueError):
-        raise ArgumentTypeError("eps must be a number.", f"eps={eps!r}") from None
+        raise ArgumentTypeError("eps must be a number.", f"eps={shown(eps)}") from None
     if not least >= 0:
         raise ArgumentError("eps must not be negative.", f"eps={least}")
     return least
 
 
-@as_it_is
-def per_example_global_norm_clip(l2_norm_clip: Any) -> Rule:
-    r"""One norm over all gradients for each example; the result is the sum over the examples.
+@untraced
+def per_example_global_norm_clip(l2_norm_clip: SupportsFloat | Array) -> Rule:
+    """One norm over all gradients for each example; the result is the sum over the examples.
 
-    .. math:: \sum_b g_{i,b} \cdot \min\left(1, \frac{\text{l2\_norm\_clip}}{n_b}\right), \qquad
-              n_b = \sqrt{\sum_i \lVert g_{i,b} \rVert_2^2}
+    ``sum over b of g_ib * min(1, l2_norm_clip / n_b), with n_b = norm(g_1b, ..., g_kb)``
 
-    The first axis of every gradient is the axis of the examples. An example with a NaN norm is not scaled. The native's count
-    of clipped examples is ``(result.coefficient < 1).sum()``.
+    The first axis of every gradient is the axis of the examples. An example with a NaN norm is not scaled. The sum of a
+    gradient of integers has the widest dtype of the others, or float32; they are squared as floats, and do not wrap. The
+    native's count of clipped examples is ``(result.coefficient < 1).sum()``.
 
     Args:
         l2_norm_clip: the limit, 0 to infinity; infinity sums only.

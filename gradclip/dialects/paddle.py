@@ -1,4 +1,4 @@
-r"""Paddle: the clips of its optimizers' ``grad_clip=`` slot, and the one it ported from torch.
+"""Paddle: the clips of its optimizers' ``grad_clip=`` slot, and the one it ported from torch.
 
 Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py`` and ``paddle/nn/utils/clip_grad_norm_.py``.
 """
@@ -6,21 +6,22 @@ Source: paddlepaddle 3.3.1, ``paddle/nn/clip.py`` and ``paddle/nn/utils/clip_gra
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import SupportsFloat
 
 from gradclip.dialects import torch
 from gradclip.errors import ArgumentError
 from gradclip.rule import Rule, Scope, number_or_tensor
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Array, Limit
 
 __all__ = ["clip_grad_by_global_norm", "clip_grad_by_norm", "clip_grad_by_value", "clip_grad_norm", "clip_grad_value"]
 
 
-@as_it_is
-def clip_grad_by_norm(clip_norm: Any) -> Rule:
-    r"""Each gradient by its own Euclidean norm.
+@untraced
+def clip_grad_by_norm(clip_norm: Limit) -> Rule:
+    """Each gradient by its own Euclidean norm.
 
-    .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
+    ``g * clip_norm / max(norm(g), clip_norm)``
 
     Args:
         clip_norm: the limit, above 0; infinity measures only.
@@ -36,17 +37,17 @@ def clip_grad_by_norm(clip_norm: Any) -> Rule:
     >>> gradclip.clip([np.array([3.0, 4.0]), np.array([0.5])], paddle.clip_grad_by_norm(1.0)).grads
     [array([0.6, 0.8]), array([0.5])]
     """
-    limit = number_or_tensor("clip_norm", clip_norm, text=True)
+    limit = number_or_tensor("clip_norm", clip_norm, text=True, follows=True)
     if isinstance(limit, float) and limit == 0:
         raise ArgumentError("clip_norm must be greater than 0.", f"clip_norm={limit}")
     return Rule(name="paddle.clip_grad_by_norm", scope=Scope.TENSOR, limit=limit, limit_name="clip_norm")
 
 
-@as_it_is
-def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", auto_skip_clip: bool = False) -> Rule:
-    r"""One Euclidean norm over all gradients.
+@untraced
+def clip_grad_by_global_norm(clip_norm: Limit, group_name: str = "default_group", auto_skip_clip: bool = False) -> Rule:
+    """One Euclidean norm over all gradients.
 
-    .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+    ``g_i * clip_norm / max(n, clip_norm), with n = norm(g_1, ..., g_k)``
 
     Args:
         clip_norm: the limit, 0 to infinity; infinity measures only.
@@ -69,17 +70,17 @@ def clip_grad_by_global_norm(clip_norm: Any, group_name: str = "default_group", 
     return Rule(
         name="paddle.clip_grad_by_global_norm",
         scope=Scope.GLOBAL,
-        limit=number_or_tensor("clip_norm", clip_norm, text=True),
+        limit=number_or_tensor("clip_norm", clip_norm, text=True, follows=True),
         limit_name="clip_norm",
         keep_if_nan=auto_skip_clip,
     )
 
 
-@as_it_is
-def clip_grad_by_value(max: Any, min: Any = None) -> Rule:
-    r"""Each element between ``min`` and ``max``; the order of the arguments is Paddle's, the upper bound first.
+@untraced
+def clip_grad_by_value(max: SupportsFloat | Array, min: SupportsFloat | Array | None = None) -> Rule:
+    """Each element between ``min`` and ``max``; the order of the arguments is Paddle's, the upper bound first.
 
-    .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
+    ``max(min(g, upper), lower)``
 
     Args:
         max: the upper bound.
@@ -108,11 +109,11 @@ def clip_grad_by_value(max: Any, min: Any = None) -> Rule:
     return Rule(name="paddle.clip_grad_by_value", scope=Scope.VALUE, lower=lower, upper=upper)
 
 
-@as_it_is
-def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Rule:
-    r"""``paddle.nn.utils.clip_grad_norm_``: torch's formula with the orders 0, 1, 2 and infinity.
+@untraced
+def clip_grad_norm(max_norm: Limit, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Rule:
+    """``paddle.nn.utils.clip_grad_norm_``: torch's formula with the orders 0, 1, 2 and infinity.
 
-    .. math:: g_i \cdot \min\left(1, \frac{\text{max\_norm}}{n + 10^{-6}}\right)
+    ``g_i * min(1, max_norm / (n + 1e-6))``
 
     Args:
         max_norm: the limit, 0 to infinity; infinity measures only.
@@ -135,7 +136,7 @@ def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bo
     return Rule(
         name="paddle.clip_grad_norm",
         scope=Scope.GLOBAL,
-        limit=number_or_tensor("max_norm", max_norm, text=True),
+        limit=number_or_tensor("max_norm", max_norm, text=True, follows=True),
         limit_name="max_norm",
         order=float(norm_type),
         eps=torch.EPSILON,
@@ -143,11 +144,11 @@ def clip_grad_norm(max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bo
     )
 
 
-@as_it_is
-def clip_grad_value(clip_value: Any) -> Rule:
-    r"""``paddle.nn.utils.clip_grad_value_``: each element between ``-clip_value`` and ``clip_value``.
+@untraced
+def clip_grad_value(clip_value: SupportsFloat | Array) -> Rule:
+    """``paddle.nn.utils.clip_grad_value_``: each element between ``-clip_value`` and ``clip_value``.
 
-    .. math:: g \mapsto \max(\min(g, \text{clip\_value}), -\text{clip\_value})
+    ``max(min(g, clip_value), -clip_value)``
 
     Args:
         clip_value: the bound, 0 to infinity.

@@ -1,4 +1,4 @@
-r"""TensorFlow: by a tensor's own norm, over any of its axes, or by the norm over all tensors.
+"""TensorFlow: by a tensor's own norm, over any of its axes, or by the norm over all tensors.
 
 Source: tensorflow 2.21.0, ``tensorflow/python/ops/clip_ops.py``.
 """
@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsFloat
 
 from gradclip.errors import ArgumentTypeError, shown
 from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, Rule, number_or_tensor
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Array, Limit
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
 
-@as_it_is
-def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> Rule:
-    r"""Each tensor by its own Euclidean norm, over all its axes or some of them.
+@untraced
+def clip_by_norm(clip_norm: Limit, axes: Any = None, name: str | None = None) -> Rule:
+    """Each tensor by its own Euclidean norm, over all its axes or some of them.
 
-    .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
+    ``g * clip_norm / max(norm(g), clip_norm)``
 
     Args:
         clip_norm: the limit; a negative one counts as 0, infinity measures only. A tensor may have any shape that
@@ -40,8 +41,8 @@ def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> R
     array([[0.6, 0.8],
            [0.3, 0.4]])
     """
-    limit = number_or_tensor("clip_norm", clip_norm, one_element=False)
-    whole = axes is None and (isinstance(limit, float) or tuple(limit.shape) == ())
+    limit = number_or_tensor("clip_norm", clip_norm, one_element=False, follows=axes is None)
+    whole = axes is None and (isinstance(limit, float) or tuple(getattr(limit, "shape", ())) == ())
     return Rule(
         name="tensorflow.clip_by_norm",
         scope=TENSOR if whole else AXES,
@@ -52,11 +53,11 @@ def clip_by_norm(clip_norm: Any, axes: Any = None, name: str | None = None) -> R
     )
 
 
-@as_it_is
-def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None = None) -> Rule:
-    r"""One Euclidean norm over all tensors; an infinite norm makes every gradient NaN, to signal that an error occurred.
+@untraced
+def clip_by_global_norm(clip_norm: Limit, use_norm: Any = None, name: str | None = None) -> Rule:
+    """One Euclidean norm over all tensors; an infinite norm makes every gradient NaN, to signal that an error occurred.
 
-    .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+    ``g_i * clip_norm / max(n, clip_norm), with n = norm(g_1, ..., g_k)``
 
     Args:
         clip_norm: the limit, 0 to infinity; infinity measures only.
@@ -76,25 +77,31 @@ def clip_by_global_norm(clip_norm: Any, use_norm: Any = None, name: str | None =
     """
     if use_norm is not None:
         raise ArgumentTypeError(
-            "A rule has no norm of its own.", f"use_norm={use_norm!r}", "gradclip.scale_by_norm(grads, rule, norm)."
+            "A rule has no norm of its own.", f"use_norm={shown(use_norm)}", "gradclip.scale_by_norm(grads, rule, norm)."
         )
     return Rule(
         name="tensorflow.clip_by_global_norm",
         scope=GLOBAL,
-        limit=number_or_tensor("clip_norm", clip_norm, one_element=False),
+        limit=number_or_tensor("clip_norm", clip_norm, one_element=False, follows=True),
         limit_name="clip_norm",
         nan_if_infinite=True,
     )
 
 
-@as_it_is
-def clip_by_value(clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Rule:
-    r"""Each element between two bounds; the lower one wins if they cross. NaN stays NaN.
+@untraced
+def clip_by_value(
+    clip_value_min: SupportsFloat | Array, clip_value_max: SupportsFloat | Array, name: str | None = None
+) -> Rule:
+    """Each element between two bounds; the lower one wins if they cross. NaN stays NaN.
 
-    .. math:: g \mapsto \max(\min(g, \text{clip\_value\_max}), \text{clip\_value\_min})
+    Of a sparse gradient it clips the rows that are stored; the others stay 0, also where the bounds exclude 0. Duplicate rows
+    are added up first, unless a bound has a row for each stored row.
+
+    ``max(min(g, clip_value_max), clip_value_min)``
 
     Args:
-        clip_value_min, clip_value_max: numbers, or tensors that broadcast to the gradient's shape.
+        clip_value_min, clip_value_max: numbers, or tensors that broadcast to the gradient's shape; for a sparse gradient, to
+            the shape of its stored rows.
         name: accepted and of no effect.
 
     Raises:
@@ -112,6 +119,7 @@ def clip_by_value(clip_value_min: Any, clip_value_max: Any, name: str | None = N
         scope=VALUE,
         lower=number_or_tensor("clip_value_min", clip_value_min, one_element=False),
         upper=number_or_tensor("clip_value_max", clip_value_max, one_element=False),
+        stored_only=True,
     )
 
 

@@ -1,29 +1,29 @@
-r"""PyTorch: the norm over all gradients, an epsilon in the denominator, any order.
+"""PyTorch: the norm over all gradients, an epsilon in the denominator, any order.
 
 Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.rule import Rule, Scope, number_or_tensor
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Array, Limit
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
 
 EPSILON = 1e-6  #: ``max_norm / (total_norm + 1e-6)``
 
 
-@as_it_is
+@untraced
 def clip_grad_norm(
-    max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+    max_norm: Limit, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Rule:
-    r"""One norm over all gradients.
+    """One norm over all gradients.
 
-    .. math:: g_i \cdot \min\left(1, \frac{\text{max\_norm}}{n + 10^{-6}}\right), \qquad
-              n = \lVert (\lVert g_1 \rVert_p, \ldots, \lVert g_k \rVert_p) \rVert_p
+    ``g_i * min(1, max_norm / (n + 1e-6)), with n = norm(norm(g_1), ..., norm(g_k)) of order p``
 
     Args:
         max_norm: the limit, 0 to infinity; infinity measures only.
@@ -45,7 +45,7 @@ def clip_grad_norm(
     return Rule(
         name="torch.clip_grad_norm",
         scope=Scope.GLOBAL,
-        limit=number_or_tensor("max_norm", max_norm, text=True),
+        limit=number_or_tensor("max_norm", max_norm, text=True, follows=True),
         limit_name="max_norm",
         order=order("norm_type", norm_type),
         eps=EPSILON,
@@ -53,11 +53,11 @@ def clip_grad_norm(
     )
 
 
-@as_it_is
-def clip_grad_value(clip_value: Any, foreach: bool | None = None) -> Rule:
-    r"""Each element between ``-clip_value`` and ``clip_value``; NaN stays NaN.
+@untraced
+def clip_grad_value(clip_value: SupportsFloat | Array, foreach: bool | None = None) -> Rule:
+    """Each element between ``-clip_value`` and ``clip_value``; NaN stays NaN.
 
-    .. math:: g \mapsto \max(\min(g, \text{clip\_value}), -\text{clip\_value})
+    ``max(min(g, clip_value), -clip_value)``
 
     Args:
         clip_value: the bound, 0 to infinity.

@@ -6,20 +6,25 @@ The names of ``paddle.fluid``, ``GradientClipBy*``, are the same classes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, TypeVar
 
 from gradclip.check import is_writable
-from gradclip.clip import carry_out
 from gradclip.containers import wanted
 from gradclip.dialects import paddle as dialect
-from gradclip.engine import Asked
+from gradclip.engine import Options, run
 from gradclip.errors import TensorTypeError
 from gradclip.gradients import Gradients, open_
 from gradclip.lane import Into
-from gradclip.registry import home, looked_at
+from gradclip.registry import as_float, home
 from gradclip.result import ClipResult, last
 from gradclip.rule import Rule
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import Limit
+
+if TYPE_CHECKING:  # what an optimizer's grad_clip= takes; where Paddle is imported, __new__ makes one
+    from paddle.nn.clip import ClipGradBase
+else:
+    ClipGradBase = object
 
 __all__ = [
     "ClipGradByGlobalNorm",
@@ -31,21 +36,24 @@ __all__ = [
 ]
 
 Pairs = list[tuple[Any, Any]]
+P = TypeVar("P")
+G = TypeVar("G")
 
 
-class ClipGrad:
+class ClipGrad(ClipGradBase):  # type: ignore[misc]  # Any, where mypy does not read Paddle
     """The base class: pairs in, pairs out. Use one of the three subclasses."""
 
     rule: Rule  #: the rule of the object
-    last: ClipResult | None = None  #: the norm and the coefficient of the last clip, without its gradients
+    last: ClipResult[Any] | None = None  #: the norm and the coefficient of the last clip, without its gradients
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> ClipGrad:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Paddle's optimizers test isinstance(clip, paddle.nn.ClipGradBase): be one if Paddle is imported
         backend = home("paddle")
-        return super().__new__(cls if backend is None or backend.as_slot is None else backend.as_slot(cls))
+        made: Self = super().__new__(cls if backend is None or backend.as_slot is None else backend.as_slot(cls))
+        return made
 
-    @as_it_is
-    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+    @untraced
+    def __call__(self, params_grads: Iterable[tuple[P, G | None]]) -> list[tuple[P, G]]:
         """Clip the gradients of pairs.
 
         Args:
@@ -71,15 +79,15 @@ class ClipGrad:
         return self._carried_out(opened, "kept")
 
     def _carried_out(self, opened: Gradients, into: Into) -> list[Any]:
-        found = carry_out(opened, self.rule, Asked(into))
+        found = run(opened, self.rule, Options(into))
         self.last = last(opened, found)
         return list(found.grads)
 
 
 class ClipGradByNorm(ClipGrad):
-    r"""Clip each gradient by its own Euclidean norm, as ``paddle.nn.ClipGradByNorm`` does.
+    """Clip each gradient by its own Euclidean norm, as ``paddle.nn.ClipGradByNorm`` does.
 
-    .. math:: g \cdot \frac{\text{clip\_norm}}{\max(\lVert g \rVert_2, \text{clip\_norm})}
+    ``g * clip_norm / max(norm(g), clip_norm)``
 
     It makes new tensors, but may return a gradient itself if that is not clipped: an optimizer only reads it.
 
@@ -97,19 +105,19 @@ class ClipGradByNorm(ClipGrad):
     [('weight', array([0.6, 0.8]))]
     """
 
-    def __init__(self, clip_norm: Any) -> None:
+    def __init__(self, clip_norm: Limit) -> None:
         super().__init__()
-        self.rule = dialect.clip_grad_by_norm(looked_at(clip_norm))
+        self.rule = dialect.clip_grad_by_norm(as_float(clip_norm))
         self.clip_norm = self.rule.limit
 
     def __str__(self) -> str:
-        return f"Gradient Clip By Norm, clip_norm={float(self.clip_norm):f}"
+        return f"Gradient Clip By Norm, clip_norm={_text(self.clip_norm)}"
 
 
 class ClipGradByGlobalNorm(ClipGrad):
-    r"""Clip all gradients by one Euclidean norm over them, as ``paddle.nn.ClipGradByGlobalNorm`` does.
+    """Clip all gradients by one Euclidean norm over them, as ``paddle.nn.ClipGradByGlobalNorm`` does.
 
-    .. math:: g_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert g_i \rVert_2^2}
+    ``g_i * clip_norm / max(n, clip_norm), with n = norm(g_1, ..., g_k)``
 
     It clips in place, as Paddle does, if all gradients are dense and writable.
 
@@ -130,15 +138,15 @@ class ClipGradByGlobalNorm(ClipGrad):
     [('weight', array([0.6])), ('bias', array([0.8]))]
     """
 
-    def __init__(self, clip_norm: Any, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
+    def __init__(self, clip_norm: Limit, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
         super().__init__()
-        self.rule = dialect.clip_grad_by_global_norm(looked_at(clip_norm), group_name, auto_skip_clip)
+        self.rule = dialect.clip_grad_by_global_norm(as_float(clip_norm), group_name, auto_skip_clip)
         self.clip_norm = self.rule.limit
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip
 
-    @as_it_is
-    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+    @untraced
+    def __call__(self, params_grads: Iterable[tuple[P, G | None]]) -> list[tuple[P, G]]:
         pairs = _pairs(params_grads)
         if all(g is None or not wanted(p) for p, g in pairs):
             self.last = None
@@ -152,15 +160,15 @@ class ClipGradByGlobalNorm(ClipGrad):
         return self._carried_out(opened, "place" if in_place else "new")
 
     def __str__(self) -> str:
-        return f"Gradient Clip By GlobalNorm, global_norm={float(self.clip_norm):f}"
+        return f"Gradient Clip By GlobalNorm, global_norm={_text(self.clip_norm)}"
 
 
 class ClipGradByValue(ClipGrad):
-    r"""Clip each element between two bounds, as ``paddle.nn.ClipGradByValue`` does.
+    """Clip each element between two bounds, as ``paddle.nn.ClipGradByValue`` does.
 
     It makes new tensors, but may return a Paddle tensor itself if that is within the bounds: an optimizer only reads it.
 
-    .. math:: g \mapsto \max(\min(g, \text{max}), \text{min})
+    ``max(min(g, upper), lower)``
 
     Args:
         max: the upper bound: it comes first.
@@ -177,9 +185,9 @@ class ClipGradByValue(ClipGrad):
     [('weight', array([ 1., -2.]))]
     """
 
-    def __init__(self, max: Any, min: Any = None) -> None:
+    def __init__(self, max: SupportsFloat, min: SupportsFloat | None = None) -> None:
         super().__init__()
-        self.rule = dialect.clip_grad_by_value(looked_at(max), looked_at(min))
+        self.rule = dialect.clip_grad_by_value(as_float(max), as_float(min))
         self.max, self.min = self.rule.upper, self.rule.lower
 
     def __str__(self) -> str:
@@ -192,6 +200,11 @@ GradientClipByGlobalNorm = ClipGradByGlobalNorm
 """The name of :class:`ClipGradByGlobalNorm` in ``paddle.fluid``."""
 GradientClipByValue = ClipGradByValue
 """The name of :class:`ClipGradByValue` in ``paddle.fluid``."""
+
+
+def _text(limit: Any) -> str:
+    """A limit as Paddle writes it, or one that follows the run."""
+    return repr(limit) if getattr(limit, "follows_the_run", False) else f"{float(limit):f}"
 
 
 def _pairs(params_grads: Any) -> Pairs:

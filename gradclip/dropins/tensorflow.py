@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
-from gradclip.clip import carry_out
+from gradclip.containers import DEEPEST, nested_too_deep
 from gradclip.dialects import tensorflow as dialect
-from gradclip.dropins.common import native_norm
+from gradclip.dropins.common import as_tensor
 from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
-from gradclip.engine import UNKNOWN, Asked
+from gradclip.engine import UNKNOWN, Options, run
 from gradclip.errors import GradclipError, TensorTypeError
-from gradclip.gradients import Gradients, open_
-from gradclip.registry import find, home
+from gradclip.gradients import Gradients, open_, refusal
+from gradclip.registry import find, home, widened
 from gradclip.rule import Rule
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import ArrayT, Limit
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
+Numbers = float | Sequence["Numbers"]
+Limits = Limit | Sequence[Numbers]
+Nest = TypeVar("Nest", bound=Sequence[Any] | Mapping[Any, Any])
 
-@as_it_is
+
+@overload
+def clip_by_norm(t: ArrayT, clip_norm: Limits, axes: object = ..., name: str | None = ...) -> ArrayT: ...
+@overload
+def clip_by_norm(t: Numbers, clip_norm: Limits, axes: object = ..., name: str | None = ...) -> Any: ...
+@untraced
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
-    r"""Clip a tensor by its own Euclidean norm, as ``tf.clip_by_norm`` does.
+    """Clip a tensor by its own Euclidean norm, as ``tf.clip_by_norm`` does.
 
-    .. math:: t \cdot \frac{\text{clip\_norm}}{\max(\lVert t \rVert_2, \text{clip\_norm})}
+    ``t * clip_norm / max(norm(t), clip_norm)``
 
     Args:
         t: one tensor, dense or sparse.
@@ -50,14 +59,24 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     """
     opened = _one_tensor(t, "clip_by_norm")
     limit = _limit(opened, clip_norm)
-    return carry_out(opened, _rule(opened, dialect.clip_by_norm, limit, axes), Asked()).grads
+    return run(opened, _rule(opened, dialect.clip_by_norm, limit, axes), Options()).grads
 
 
-@as_it_is
+@overload
+def clip_by_global_norm(
+    t_list: list[ArrayT] | tuple[ArrayT, ...], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[ArrayT], ArrayT]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[ArrayT | None], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[ArrayT | None], ArrayT]: ...
+@overload
+def clip_by_global_norm(t_list: Nest, clip_norm: Limit, use_norm: object = ..., name: str | None = ...) -> tuple[Nest, Any]: ...
+@untraced
 def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[Any, Any]:
-    r"""Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
+    """Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
 
-    .. math:: t_i \cdot \frac{\text{clip\_norm}}{\max(n, \text{clip\_norm})}, \qquad n = \sqrt{\sum_i \lVert t_i \rVert_2^2}
+    ``t_i * clip_norm / max(n, clip_norm), with n = norm(t_1, ..., t_k)``
 
     Args:
         t_list: a list or tuple of tensors and None, or any other container that :func:`gradclip.clip` takes.
@@ -67,7 +86,8 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
 
     Returns:
         A list of the clipped tensors, with None where there was None; for a dict or another nest a container like it. The
-        norm is ``use_norm`` itself, or a 0-d tensor of the widest real dtype. An infinite norm makes every element NaN.
+        norm is ``use_norm`` itself (a tensor in at least float32), or a 0-d tensor of the widest real dtype and at least
+        float32. An infinite norm makes every element NaN.
 
     Raises:
         ValueError: for a negative or NaN limit.
@@ -82,23 +102,27 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     opened = _tensors(t_list, "clip_by_global_norm")
     limit = _limit(opened, clip_norm)
     rule = _rule(opened, dialect.clip_by_global_norm, limit)
-    result = carry_out(opened, rule, Asked(norm=UNKNOWN if use_norm is None else use_norm))
+    result = run(opened, rule, Options(norm=UNKNOWN if use_norm is None else use_norm))
     clipped = list(result.grads) if isinstance(t_list, Sequence) else result.grads
-    return clipped, native_norm(opened, result.norm, "tensorflow") if use_norm is None else use_norm
+    return clipped, as_tensor(opened, result.norm, "tensorflow") if use_norm is None else widened(use_norm)
 
 
-@as_it_is
+@overload
+def global_norm(t_list: Sequence[ArrayT | None], name: str | None = ...) -> ArrayT: ...
+@overload
+def global_norm(t_list: Sequence[Any] | Mapping[Any, Any], name: str | None = ...) -> Any: ...
+@untraced
 def global_norm(t_list: Any, name: str | None = None) -> Any:
-    r"""The Euclidean norm over several tensors, as ``tf.linalg.global_norm`` computes it.
+    """The Euclidean norm over several tensors, as ``tf.linalg.global_norm`` computes it.
 
-    .. math:: \sqrt{\sum_i \lVert t_i \rVert_2^2}
+    ``norm(t_1, ..., t_k)``
 
     Args:
         t_list: a list or tuple of tensors and None, or any other container that :func:`gradclip.clip` takes.
         name: accepted and of no effect.
 
     Returns:
-        A 0-d tensor of the widest real dtype.
+        A 0-d tensor of the widest real dtype and at least float32.
 
     Raises:
         TypeError: if ``t_list`` is not a container.
@@ -110,19 +134,25 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
     5.0
     """
     opened = _tensors(t_list, "global_norm")
-    measured = carry_out(opened, dialect.clip_by_global_norm(math.inf), Asked(until="norm")).norm
-    return native_norm(opened, measured, "tensorflow")
+    measured = run(opened, dialect.clip_by_global_norm(math.inf), Options(until="norm")).norm
+    return as_tensor(opened, measured, "tensorflow")
 
 
-@as_it_is
+@overload
+def clip_by_value(t: ArrayT, clip_value_min: Limits, clip_value_max: Limits, name: str | None = ...) -> ArrayT: ...
+@overload
+def clip_by_value(t: Numbers, clip_value_min: Limits, clip_value_max: Limits, name: str | None = ...) -> Any: ...
+@untraced
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
-    r"""Clip each element between two bounds, as ``tf.clip_by_value`` does.
+    """Clip each element between two bounds, as ``tf.clip_by_value`` does.
 
-    .. math:: \max(\min(t, \text{clip\_value\_max}), \text{clip\_value\_min})
+    ``max(min(t, clip_value_max), clip_value_min)``
 
     Args:
-        t: one tensor, dense or sparse; also of integers if the bounds are whole numbers.
-        clip_value_min, clip_value_max: numbers, or tensors or lists that broadcast to the shape of ``t``.
+        t: one tensor, dense or sparse; also of integers if the bounds are whole numbers. Of a sparse one only the stored rows
+            are clipped: the others stay 0, whatever the bounds.
+        clip_value_min, clip_value_max: numbers, or tensors or lists that broadcast to the shape of ``t``, or to that of its
+            stored rows.
         name: accepted and of no effect.
 
     Returns:
@@ -140,7 +170,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     """
     opened = _one_tensor(t, "clip_by_value")
     lower, upper = _limit(opened, clip_value_min), _limit(opened, clip_value_max)
-    return carry_out(opened, _rule(opened, dialect.clip_by_value, lower, upper), Asked()).grads
+    return run(opened, _rule(opened, dialect.clip_by_value, lower, upper), Options()).grads
 
 
 def _limit(opened: Gradients, limit: Any) -> Any:
@@ -174,6 +204,8 @@ def _rule(opened: Gradients, make: Callable[..., Rule], *limits: Any) -> Rule:
 def _one_tensor(t: Any, function: str) -> Gradients:
     if find(t) is None:
         if not _is_numbers(t):
+            if error := refusal(t):
+                raise error
             hint = f"for several: [gradclip.{function}(g, ...) for g in grads]."
             raise TensorTypeError(f"{function} takes one tensor.", f"t of type {type(t).__name__}", hint)
         t = _tensor(t)
@@ -199,16 +231,18 @@ def _tensors(t_list: Any, function: str) -> Gradients:
 
 def _no_parameters(opened: Gradients, function: str) -> Gradients:
     backend = opened.backend
-    if backend is not None and any(map(backend.containers.is_owner, opened.present)):
+    if backend is not None and any(map(backend.containers.is_param, opened.present)):
         what, hint = f"{function} takes gradients, not parameters.", "pass [p.grad for p in parameters]."
         raise TensorTypeError(what, "parameters", hint)
     return opened
 
 
-def _is_numbers(t: Any) -> bool:
+def _is_numbers(t: Any, depth: int = 0) -> bool:
     """Whether ``t`` is a number or nested lists of numbers, which TensorFlow treats as a tensor."""
     if isinstance(t, (list, tuple)):
-        return all(_is_numbers(item) for item in t)
+        if depth > DEEPEST:
+            raise nested_too_deep(t)
+        return all(_is_numbers(item, depth + 1) for item in t)
     return isinstance(t, (int, float))
 
 

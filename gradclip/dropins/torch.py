@@ -7,21 +7,69 @@ gradient: there the functions take the gradients, and write into NumPy arrays an
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, SupportsFloat, overload
 
 from gradclip import registry
-from gradclip.clip import carry_out
 from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
-from gradclip.dropins.common import native_norm
-from gradclip.engine import Asked
+from gradclip.dropins.common import as_tensor
+from gradclip.engine import Options, run
 from gradclip.errors import TensorTypeError
-from gradclip.gradients import Gradients, Holders, open_
-from gradclip.tracing import as_it_is
+from gradclip.gradients import Gradients, Holders, made, open_
+from gradclip.groups import Shards
+from gradclip.tracing import untraced
+from gradclip.typed import Array, ArrayT, Grads, Holder, Limit, SeveralArrays, SeveralHolders, X
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
+_NOTHING = "`parameters` is an empty generator, no gradient clipping will occur."  #: torch's warning, to the letter
 
-@as_it_is
+
+@overload
+def clip_grad_norm_(
+    parameters: Holder[X],
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> X: ...
+@overload
+def clip_grad_norm_(
+    parameters: ArrayT,
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> ArrayT: ...
+@overload
+def clip_grad_norm_(
+    parameters: SeveralHolders[X],
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> X: ...
+@overload
+def clip_grad_norm_(
+    parameters: SeveralArrays[ArrayT],
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> ArrayT: ...
+@untraced
 def clip_grad_norm_(
     parameters: Any,
     max_norm: Any,
@@ -30,11 +78,11 @@ def clip_grad_norm_(
     foreach: bool | None = None,
     *,
     reduce: Any = None,
+    shards: Shards = None,
 ) -> Any:
-    r"""Clip the gradients of parameters in place by one norm over all of them, as ``torch.nn.utils.clip_grad_norm_`` does.
+    """Clip the gradients of parameters in place by one norm over all of them, as ``torch.nn.utils.clip_grad_norm_`` does.
 
-    .. math:: g_i \leftarrow g_i \cdot \min\left(1, \frac{\text{max\_norm}}{n + 10^{-6}}\right), \qquad
-              n = \lVert (\lVert g_1 \rVert_p, \ldots, \lVert g_k \rVert_p) \rVert_p
+    ``g_i * min(1, max_norm / (n + 1e-6)), with n = norm(norm(g_1), ..., norm(g_k)) of order p``
 
     Args:
         parameters: one parameter or several, in a list, tuple, dict or iterator (which is consumed once). A parameter
@@ -45,9 +93,11 @@ def clip_grad_norm_(
         foreach: accepted and of no effect; gradclip always takes the fastest way.
         reduce: if other processes have some of the parameters, as in pipeline parallelism: as for :func:`gradclip.clip`.
             Not for DTensors, whose placements show their shards.
+        shards: which processes hold other shards of a plain tensor, such as experts: as for :func:`gradclip.clip`.
 
     Returns:
-        The norm before clipping: a 0-d tensor of the gradients' widest real dtype, on the device of the first.
+        The norm before clipping: a 0-d tensor of the gradients' widest real dtype and at least float32, on the device of the
+        first. For DTensors of one mesh it is a replicated DTensor, as in torch.
 
     Raises:
         ValueError: for a negative or NaN limit.
@@ -55,7 +105,8 @@ def clip_grad_norm_(
         TypeError: for an object that is not a parameter, and for gradients that are not writable.
 
     Warns:
-        GradclipWarning: if there is nothing to clip: an exhausted iterator, or parameters without any gradient.
+        GradclipWarning: if there is nothing to clip: an exhausted iterator, in torch's words, with a note that says what to
+            pass instead; or parameters without any gradient.
 
     Source: torch 2.13.0, ``torch/nn/utils/clip_grad.py``.
 
@@ -67,15 +118,15 @@ def clip_grad_norm_(
     array([0.6, 0.8])
     """
     rule = clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
-    opened = _opened(parameters, reduce=reduce)
-    return native_norm(opened, carry_out(opened, rule, Asked("place", reduce=reduce)).norm, "torch")
+    opened = _opened(parameters, takes_part=reduce is not None or shards is not None)
+    return as_tensor(opened, run(opened, rule, Options("place", reduce=reduce, shards=shards)).norm, "torch")
 
 
-@as_it_is
-def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = None) -> None:
-    r"""Clip each element of the gradients in place, as ``torch.nn.utils.clip_grad_value_`` does.
+@untraced
+def clip_grad_value_(parameters: Grads, clip_value: SupportsFloat | Array, foreach: bool | None = None) -> None:
+    """Clip each element of the gradients in place, as ``torch.nn.utils.clip_grad_value_`` does.
 
-    .. math:: g \leftarrow \max(\min(g, \text{clip\_value}), -\text{clip\_value})
+    ``max(min(g, clip_value), -clip_value)``
 
     Args:
         parameters: as for :func:`clip_grad_norm_`.
@@ -94,10 +145,50 @@ def clip_grad_value_(parameters: Any, clip_value: Any, foreach: bool | None = No
     >>> gradient
     array([ 1. , -0.5])
     """
-    carry_out(_opened(parameters), clip_grad_value(clip_value, foreach), Asked("place"))
+    run(_opened(parameters), clip_grad_value(clip_value, foreach), Options("place"))
 
 
-@as_it_is
+@overload
+def get_total_norm(
+    tensors: Holder[X],
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> X: ...
+@overload
+def get_total_norm(
+    tensors: ArrayT,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> ArrayT: ...
+@overload
+def get_total_norm(
+    tensors: SeveralHolders[X],
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> X: ...
+@overload
+def get_total_norm(
+    tensors: SeveralArrays[ArrayT],
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> ArrayT: ...
+@untraced
 def get_total_norm(
     tensors: Any,
     norm_type: float = 2.0,
@@ -105,16 +196,17 @@ def get_total_norm(
     foreach: bool | None = None,
     *,
     reduce: Any = None,
+    shards: Shards = None,
 ) -> Any:
-    r"""The norm over tensors, as ``torch.nn.utils.get_total_norm`` computes it: the first half of :func:`clip_grad_norm_`.
+    """The norm over tensors, as ``torch.nn.utils.get_total_norm`` computes it: the first half of :func:`clip_grad_norm_`.
 
     Args:
         tensors: one tensor or several. For parameters it is the norm of the parameters, as in torch, and not of their
             gradients.
-        norm_type, error_if_nonfinite, foreach, reduce: as for :func:`clip_grad_norm_`.
+        norm_type, error_if_nonfinite, foreach, reduce, shards: as for :func:`clip_grad_norm_`.
 
     Returns:
-        A 0-d tensor of the widest real dtype, on the device of the first.
+        A 0-d tensor of the widest real dtype and at least float32, on the device of the first.
 
     Raises:
         RuntimeError: for a non-finite norm with ``error_if_nonfinite``, and for an unsupported dtype.
@@ -127,17 +219,19 @@ def get_total_norm(
     5.0
     """
     rule = clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
-    opened = _opened(tensors, "tensors", holders="none", reduce=reduce)
-    norm = native_norm(opened, carry_out(opened, rule, Asked(until="norm", reduce=reduce)).norm, "torch")
+    opened = _opened(tensors, "tensors", "none", takes_part=reduce is not None or shards is not None)
+    norm = as_tensor(opened, run(opened, rule, Options(until="norm", reduce=reduce, shards=shards)).norm, "torch")
     # torch's norm is never differentiable
     return norm if opened.backend is None or opened.lane.dtype else opened.backend.detach(norm)
 
 
-@as_it_is
-def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, foreach: bool | None = None) -> None:
-    r"""Clip gradients in place by a known norm, as ``torch.nn.utils.clip_grads_with_norm_`` does.
+@untraced
+def clip_grads_with_norm_(
+    parameters: Grads, max_norm: Limit, total_norm: SupportsFloat | Array, foreach: bool | None = None
+) -> None:
+    """Clip gradients in place by a known norm, as ``torch.nn.utils.clip_grads_with_norm_`` does.
 
-    .. math:: g_i \leftarrow g_i \cdot \min\left(1, \frac{\text{max\_norm}}{\text{total\_norm} + 10^{-6}}\right)
+    ``g_i * min(1, max_norm / (total_norm + 1e-6))``
 
     Args:
         parameters: as for :func:`clip_grad_norm_`.
@@ -158,13 +252,15 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, forea
     >>> gradient.round(3)
     array([0.3, 0.4])
     """
-    carry_out(_opened(parameters), clip_grad_norm(max_norm, foreach=foreach), Asked("place", norm=total_norm))
+    run(_opened(parameters), clip_grad_norm(max_norm, foreach=foreach), Options("place", norm=total_norm))
 
 
-def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all", reduce: Any = None) -> Gradients:
+def _opened(tensors: Any, name: str = "parameters", holders: Holders = "all", takes_part: bool = False) -> Gradients:
     if tensors is None:
         raise TensorTypeError(f"{name} must be a tensor or several.", f"{name}=None", "pass model.parameters().")
     opened = open_(tensors, holders=holders)
-    if opened.backend is None and reduce is not None:  # a process with nothing to clip still takes part
-        opened.backend = registry.home("torch")
+    if opened.backend is None:
+        container = replace(opened.container, native_warning=_NOTHING) if holders == "all" else opened.container
+        # a process with nothing to clip still takes part
+        opened = made(registry.home("torch") if takes_part else None, [], [], container)
     return opened

@@ -4,6 +4,7 @@ from gradclip.limits.adaptive import Adaptive
 from gradclip.limits.arithmetic import numbers, tensors
 from gradclip.limits.protocol import Following, Limit
 from gradclip.limits.published import adagc, autoclip, log_norm, quantile, schedule, zclip
+from gradclip.limits.spikes import deviations, spike
 
 __all__ = [
     "Adaptive",
@@ -11,10 +12,12 @@ __all__ = [
     "Limit",
     "adagc",
     "autoclip",
+    "deviations",
     "log_norm",
     "numbers",
     "quantile",
     "schedule",
+    "spike",
     "tensors",
     "zclip",
 ]

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
-from gradclip.engine import UNKNOWN, Asked
-from gradclip.errors import ArgumentError, ArgumentTypeError
-from gradclip.gradients import Gradients
-from gradclip.groups import Group, Rules
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.groups import Group
 from gradclip.limits.arithmetic import arithmetic, numbers, tensors
-from gradclip.registry import find, looked_at
-from gradclip.result import Found
-from gradclip.rule import Rule, Scope
+from gradclip.limits.saved import check_count, check_state, initial, loaded
+from gradclip.registry import as_float, find
+from gradclip.rule import Rule, Scope, number_or_tensor
 
-__all__ = ["Adaptive", "adaptives", "exchanged", "follows", "with_limits"]
+__all__ = ["Adaptive", "adaptives", "exchanged"]
 
 VERSION = 1
 
@@ -36,7 +34,7 @@ class Adaptive:
         last: the limit of the last clip.
 
     Raises:
-        TypeError: for an object without these methods.
+        TypeError: for an object without these methods, or whose state is not a dict of numbers and lists of numbers.
 
     Example:
         >>> import gradclip, numpy as np
@@ -55,9 +53,11 @@ class Adaptive:
         missing = [name for name in ("init", "limit", "observe") if not callable(getattr(limit, name, None))]
         if missing:
             hint = "gradclip.limits has some: limits.quantile(0.9)."
-            raise ArgumentTypeError(f"A limit has no {' and no '.join(missing)}.", f"limit={limit!r}", hint)
+            if isinstance(limit, Mapping):
+                hint = "a group has its own limit: [Group(rule(Adaptive(l)), name) for name, l in limits.items()]."
+            raise ArgumentTypeError(f"A limit has no {' and no '.join(missing)}.", f"limit={shown(limit)}", hint)
         self.rule_of = limit
-        self.state: dict[str, Any] = limit.init()
+        self.state = initial(limit)
         self.last: Any = None
         self._goes_through = False  # whether the caller passes the state through a traced function
         self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state of a program
@@ -82,45 +82,68 @@ class Adaptive:
         >>> carried.state["count"]
         array([1., 1.], dtype=float32)
         """
-        made = copy.copy(self)
+        made = self.copy()
         made.state, made._goes_through = dict(state), True
         return made
+
+    def copy(self) -> Adaptive:
+        """The same limit with the same state; each then moves on its own."""
+        return copy.copy(self)
+
+    def move_to(self, other: Adaptive) -> None:
+        """Take over the state of a copy."""
+        self.state, self.last = other.state, other.last
 
     def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
         """Leave the state to a compiled program that starts with it; ``take`` reads it there."""
         self._take = take
 
+    def settle(self, backend: Backend | None, rule: Rule, norm: Any) -> tuple[Rule, Any]:
+        """The rule with its limit for this step, and the norm to compare with it; the norm goes into the state."""
+        if rule.scope is not (Scope.TENSOR if self.is_each else Scope.GLOBAL):
+            what = "This limit follows " + ("the norm of each gradient." if self.is_each else "one norm over all gradients.")
+            hint = "use a rule with one norm for each, as keras.clipnorm." if self.is_each else "use a rule with one norm."
+            raise ArgumentError(what, f"rule={rule}", hint)
+        if not self.is_each:
+            return dataclasses.replace(rule, limit=self.step(norm)), norm
+        if backend is None:
+            return dataclasses.replace(rule, limit=1.0), norm
+        return dataclasses.replace(rule, limit=1.0, eps=0.0, min_divisor=0.0), self.step_each(backend, list(norm))
+
     def step(self, norm: Any) -> Any:
         """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
-        norm = looked_at(norm)
+        norm = as_float(norm)
         held = next(iter(self.state.values()), 0.0)
         owner = find(held) if isinstance(norm, float) and not isinstance(held, (float, list)) else None
         if owner is not None:  # the state is from a run on a device
             norm = owner.asarray(norm, "float32", held)
         backend = None if isinstance(norm, float) else find(norm)
-        if backend is not None and not self._goes_through and not backend.can_look(norm):
+        if backend is not None and not self._goes_through and not backend.can_read(norm):
             hint = "carry the state through: state = limit.init(), limit.limit(state), limit.observe(state, norm)."
             raise ArgumentError("A limit that holds its state cannot be traced.", f"norm={norm}", hint)
         if backend is not None and isinstance(held, float):
             self.state = tensors(self.state, norm)
         limit = self.rule_of.limit(self.state)
+        if not isinstance(limit, (int, float)) and find(limit) is None:
+            limit = number_or_tensor("limit", limit)
         target = getattr(self.rule_of, "target", None)
         if target is not None:
             limit = _lower(backend, norm, limit, target(self.state, norm))
-        self.state = self.rule_of.observe(self.state, norm)
+        self.state = self._observed(self.state, norm)
         self.last = limit
         return limit
 
     def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
         """Each norm divided by its limit, for a limit that follows each gradient; it then adds the norms to the state."""
         given = [0.0 if n is None else n for n in norms]
-        if not self._goes_through and any(not isinstance(n, float) and not backend.can_look(n) for n in given):
+        if not self._goes_through and any(not isinstance(n, float) and not backend.can_read(n) for n in given):
             hint = "carry the state through: limit = adaptive.carrying(state), and limit.state after the clip."
             raise ArgumentError("A limit that holds its state cannot be traced.", "norms that are traced", hint)
         first = next((n for n in given if not isinstance(n, float)), None)
         each = [backend.asarray(n, "float32", first) for n in given] if first is not None else []
         vector = backend.stack(each, "float32") if each else backend.asarray(given, "float32", None)
         state = tensors(self.state, vector, each=len(norms))
+        check_count(backend, state, len(norms))
         ops = arithmetic(state)
         finite = ops.where(ops.is_finite(vector), vector, 0.0)
         largest = backend.max(finite, None)
@@ -131,9 +154,20 @@ class Adaptive:
         ratio = ops.where(is_warm, vector / ops.most(limits, 1e-30), vector * 0 + total / self.rule_of.at_first)
         ratio = ops.where(ops.is_finite(vector), ratio, vector)
         together = ops.least(1.0 / ops.most(total / self.rule_of.at_first, 1e-30), 1.0)
-        self.state = self.rule_of.observe(state, ops.where(is_warm, vector, vector * together))
+        self.state = self._observed(state, ops.where(is_warm, vector, vector * together))
         self.last = limits
         return [None if n is None else ratio[i, ...] for i, n in enumerate(norms)]
+
+    def _observed(self, state: Mapping[str, Any], norm: Any) -> dict[str, Any]:
+        """The state with this norm; of a limit that is not gradclip's it may be anything."""
+        observed = self.rule_of.observe(state, norm)
+        if not isinstance(observed, Mapping) or observed.keys() != state.keys():
+            received = sorted(observed) if isinstance(observed, Mapping) else shown(observed)
+            what = "observe must return the next state, with the names of the state that it takes."
+            raise ArgumentTypeError(what, f"{received} for {sorted(state)}")
+        if not hasattr(self.rule_of, "range_of"):  # gradclip's own need no test in each step
+            check_state(observed, "observe", state)
+        return dict(observed)
 
     def state_dict(self) -> dict[str, Any]:
         """The state, as numbers and lists, with a version."""
@@ -145,18 +179,13 @@ class Adaptive:
         """Continue from a state.
 
         Raises:
-            ValueError: for a state of another version or another limit, and for a limit whose state a program has.
+            ValueError: for a state of another version or another limit, for an entry that is missing or wrong, and for a limit
+                whose state a program has; then nothing changes.
         """
         if self._take is not None:
             hint = "load the state before the program is built."
             raise ArgumentError("The state of this limit is in the variables of a program.", f"limit={self}", hint)
-        given: object = state
-        wanted = {"version": VERSION, "of": getattr(self.rule_of, "version", 1)}
-        if not isinstance(given, Mapping) or {name: given.get(name) for name in wanted} != wanted:
-            raise ArgumentError("The state of a limit is of another version.", f"{given!r:.60}", f"this one reads {wanted}.")
-        if state["state"].keys() != self.rule_of.init().keys():
-            raise ArgumentError("The state is of another limit.", ", ".join(state["state"]))
-        self.state = dict(state["state"])
+        self.state = loaded(state, {"version": VERSION, "of": getattr(self.rule_of, "version", 1)}, self.rule_of, self.is_each)
 
     def __repr__(self) -> str:
         return f"Adaptive({type(self.rule_of).__name__})"
@@ -170,7 +199,8 @@ def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:
 
 def adaptives(groups: Sequence[Group]) -> list[Adaptive]:
     """The limits of these rules that follow the run, each once."""
-    return list({id(x): x for x in (group.rule.limit for group in groups) if isinstance(x, Adaptive)}.values())
+    limits = [x for group in groups for x in (group.rule.limit, group.rule.skip_above)]
+    return list({id(x): x for x in limits if isinstance(x, Adaptive)}.values())
 
 
 def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
@@ -179,57 +209,5 @@ def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
         return [exchanged(group, limits, **others) for group in rules]
     if isinstance(rules, Group):
         return dataclasses.replace(rules, rule=exchanged(rules.rule, limits, **others))
-    return dataclasses.replace(rules, limit=limits.get(id(rules.limit), rules.limit), **others)
-
-
-def follows(rules: Rules) -> bool:
-    """Whether a rule, or one of several groups, has a limit that follows the run."""
-    if isinstance(rules, Rule):
-        return isinstance(rules.limit, Adaptive)
-    groups = rules if isinstance(rules, (list, tuple)) else (rules,)
-    return any(isinstance(group, Group) and isinstance(group.rule.limit, Adaptive) for group in groups)
-
-
-def with_limits(opened: Gradients, rules: Rules, asked: Asked, carry_out: Callable[[Gradients, Rules, Asked], Found]) -> Found:
-    """A clip in two stages: first the norm, which updates each limit, then the clip by that norm."""
-    first = dataclasses.replace(asked, until="norm")
-    norms = asked.norm if asked.norm is not UNKNOWN else carry_out(opened, _measuring(rules), first).norm
-    if asked.until == "norm":
-        return Found(None, norms, None)
-    if isinstance(rules, (list, tuple)):
-        fixed = [_settled(opened, group, n) for group, n in zip(rules, norms, strict=True)]
-        known = [n for _, n in fixed]
-        found = carry_out(opened, [group for group, _ in fixed], dataclasses.replace(asked, norm=known, reduce=None))
-    else:
-        group, known = _settled(opened, rules, norms)
-        found = carry_out(opened, group, dataclasses.replace(asked, norm=known, reduce=None))
-    return Found(found.grads, norms, found.coefficient, found.culprits)
-
-
-def _measuring(rules: Any) -> Any:
-    """The same rules with an infinite limit, which only measures."""
-    if isinstance(rules, (list, tuple)):
-        return [_measuring(group) for group in rules]
-    if isinstance(rules, Group):
-        return dataclasses.replace(rules, rule=_measuring(rules.rule))
-    return dataclasses.replace(rules, limit=float("inf")) if isinstance(rules.limit, Adaptive) else rules
-
-
-def _settled(opened: Gradients, rule: Any, norm: Any) -> tuple[Any, Any]:
-    """The rule with its limit for this step, and the norm."""
-    if isinstance(rule, Group):
-        settled, norm = _settled(opened, rule.rule, norm)
-        return dataclasses.replace(rule, rule=settled), norm
-    if not isinstance(rule.limit, Adaptive):
-        return rule, norm
-    is_each = rule.limit.is_each
-    if rule.scope is not (Scope.TENSOR if is_each else Scope.GLOBAL):
-        what = "This limit follows " + ("the norm of each gradient." if is_each else "one norm over all gradients.")
-        raise ArgumentError(what, f"rule={rule}", "use keras.clipnorm." if is_each else "use a rule with one norm.")
-    if is_each:
-        backend = opened.backend
-        if backend is None:
-            return dataclasses.replace(rule, limit=1.0), norm
-        ratios = rule.limit.step_each(backend, list(norm))
-        return dataclasses.replace(rule, limit=1.0, eps=0.0, floor=0.0), ratios
-    return dataclasses.replace(rule, limit=rule.limit.step(norm)), norm
+    limit, above = (limits.get(id(x), x) for x in (rules.limit, rules.skip_above))
+    return dataclasses.replace(rules, **{"limit": limit, "skip_above": above, **others})

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST
-from gradclip.errors import ArgumentTypeError
+from gradclip.errors import ArgumentTypeError, shown
 from gradclip.monitor.pure import EDGES
 from gradclip.registry import find
 
@@ -40,6 +40,18 @@ class Floats:
         """The decayed number of norms not below each edge, with ``x`` counted."""
         k = bisect_right(EDGES, x)
         return [n * decay + 1.0 for n in many[:k]] + [n * decay for n in many[k:]]
+
+    def placed(self, many: Any, at: float, x: float, length: int) -> Any:
+        """The numbers with ``x`` at a place."""
+        return [x if i == at else n for i, n in enumerate(many)]
+
+    def mean_and_deviation(self, many: Any, held: float, length: int) -> Any:
+        """The mean and the sample deviation of the first ``held`` numbers; they are positive, or all 0."""
+        some = many[: int(held)]
+        largest = max(some, default=0.0) or 1.0  # no square overflows
+        mean = math.fsum(n / largest for n in some) / max(len(some), 1)
+        square = math.fsum((n / largest - mean) ** 2 for n in some) / max(len(some) - 1, 1)
+        return mean * largest, math.sqrt(square) * largest
 
     def level(self, many: Any, above: float) -> Any:
         """The middle of the highest bin whose lower edge so many norms reach; 0 if none does."""
@@ -83,6 +95,21 @@ class Tensors:
     def reached(self, many: Tensor, decay: float, x: Tensor) -> Any:
         return many * decay + self.backend.cast(self._tensor(EDGES) <= x, "float32")
 
+    def placed(self, many: Tensor, at: Tensor, x: Tensor, length: int) -> Any:
+        return self.where(self.backend.abs(self._places(length) - at) < 0.5, x, many)
+
+    def mean_and_deviation(self, many: Tensor, held: Tensor, length: int) -> Any:
+        is_held = self._places(length) < held - 0.5
+        largest = self.most(self.backend.max(many, None), 1e-30)
+        scaled = self.where(is_held, many / largest, 0.0)
+        mean = self.backend.sum(scaled, None) / self.most(held, 1.0)
+        distance = self.where(is_held, scaled - mean, 0.0)
+        square = self.backend.sum(distance * distance, None) / self.most(held - 1, 1.0)
+        return mean * largest, self.sqrt(square) * largest
+
+    def _places(self, length: int) -> Tensor:
+        return self._tensor([float(i) for i in range(length)])  # the shape may be unknown while this is traced
+
     def level(self, many: Tensor, above: Any) -> Any:
         return self.backend.max(self.where(many > above, EDGES, 0.0), None) * _MIDDLE
 
@@ -113,7 +140,7 @@ def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) 
     backend = find(like)
     if backend is None:
         raise ArgumentTypeError(
-            "like must be a tensor.", f"like={like!r}", "a 0-d tensor on the device of the gradients will do."
+            "like must be a tensor.", f"like={shown(like)}", "a 0-d tensor on the device of the gradients will do."
         )
     return {name: backend.asarray(x, "float32", like) for name, x in spread(state, each).items()}
 

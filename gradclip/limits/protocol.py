@@ -42,6 +42,7 @@ class Following:
     """
 
     version = 1
+    wholes: tuple[str, ...] = ("count", "refused", "not_finite")  #: the entries of the state that are whole numbers
 
     def __init__(self, *, warmup: int, at_first: float, winsor: float, patience: int) -> None:
         for name, value in (("warmup", warmup), ("at_first", at_first), ("winsor", winsor), ("patience", patience)):
@@ -53,6 +54,10 @@ class Following:
     def blank(self) -> State:
         """The state before the first norm."""
         raise NotImplementedError
+
+    def range_of(self, name: str) -> tuple[float, float]:
+        """The least and the largest number of an entry of the state."""
+        return 0.0, math.inf
 
     def known(self, ops: Floats | Tensors, state: Mapping[str, Any]) -> Any:
         """The limit after the warm-up."""

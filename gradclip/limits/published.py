@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.limits.arithmetic import Floats, Tensors, arithmetic
 from gradclip.limits.protocol import Following, State
 from gradclip.monitor.pure import EDGES
@@ -86,7 +87,7 @@ def quantile(
 def autoclip(
     percentile: float = 10.0, *, warmup: int = 25, at_first: float = 1.0, winsor: float = 10.0, patience: int = 1000
 ) -> Quantile:
-    r"""AutoClip: a percentile of all norms so far, :math:`\eta_t = P_p(\{n_1, ..., n_{t-1}\})`.
+    """AutoClip: a percentile of the norms of all steps before this one.
 
     Source: Seetharaman, Wichern, Pardo, Le Roux 2020, arXiv 2007.14469, with p = 10, and github.com/pseeth/autoclip. The paper
     and its first code count the norm of the step itself; ours, as the newer ``QuantileClip``, the norms before it. The paper
@@ -136,10 +137,11 @@ class ZClip(Following):
 def zclip(
     alpha: float = 0.97, z: float = 2.5, *, warmup: int = 25, at_first: float = 1.0, eps: float = 1e-6, patience: int = 100
 ) -> ZClip:
-    r"""ZClip: a norm more than z deviations above the mean is scaled to :math:`\mu + z^2 \sigma / z_t`.
+    """ZClip: a norm more than z deviations above the mean is scaled to ``mean + z**2 * deviation / z_t``.
 
-    .. math:: \mu' = \alpha \mu + (1 - \alpha) n, \quad \sigma'^2 = \alpha \sigma^2 + (1 - \alpha) (n - \mu')^2, \quad
-              z_t = (n - \mu) / (\sigma + \mathrm{eps})
+    ``mean' = alpha * mean + (1 - alpha) * n, variance' = alpha * variance + (1 - alpha) * (n - mean')**2``
+
+    ``z_t = (n - mean) / (deviation + eps)``
 
     where n is the clipped norm. It begins with the mean and variance of a warm-up of 25 norms.
 
@@ -163,6 +165,9 @@ class LogNorm(Following):
     def blank(self) -> State:
         return {"weight": 0.0, "log": 0.0, "square": 0.0}
 
+    def range_of(self, name: str) -> tuple[float, float]:
+        return (-math.inf, math.inf) if name == "log" else super().range_of(name)
+
     def known(self, ops: Floats | Tensors, state: Mapping[str, Any]) -> Any:
         weight = ops.most(state["weight"], 1e-6)
         mean = state["log"] / weight
@@ -178,7 +183,7 @@ class LogNorm(Following):
 def log_norm(
     deviations: float = 4.0, *, decay: float = 0.995, warmup: int = 277, at_first: float = 1.0, patience: int = 100
 ) -> LogNorm:
-    r"""RNMT+: :math:`\exp(m + 4 s)`, with the moving mean m and deviation s of the logarithm of the clipped norm.
+    """RNMT+: ``exp(m + 4 * s)``, with the moving mean m and deviation s of the logarithm of the clipped norm.
 
     Source: Chen et al. 2018, "The Best of Both Worlds", arXiv 1804.09849 (four deviations of the logarithm of the norm), and
     lingvo's ``GradNormTracker`` (decay 0.995, bias correction of the averages, a variance of at least 1e-6, the capped
@@ -216,10 +221,10 @@ class AdaGC(Following):
 def adagc(
     beta: float = 0.98, relative: float = 1.05, *, warmup: int = 100, at_first: float = 1.0, patience: int = 100
 ) -> AdaGC:
-    r"""AdaGC: each gradient to 1.05 times its own average norm, :math:`\gamma' = \beta \gamma + (1 - \beta) \hat n`.
+    """AdaGC: each gradient to 1.05 times its own average norm, ``average' = beta * average + (1 - beta) * n``.
 
     For a rule with a norm for each gradient. In the warm-up of 100 steps all are clipped together, by one norm and
-    ``at_first``, and :math:`\gamma` is the least clipped norm of each gradient so far.
+    ``at_first``, and ``average`` is the least clipped norm of each gradient so far.
 
     Source: Wang et al. 2025, arXiv 2502.11034, algorithm 1, as in kozistr/pytorch_optimizer's ``AdaGC``. There a gradient of
     zeros in the warm-up makes the average 0, and the parameter never moves again; ours leaves norms of 0 out.
@@ -231,15 +236,20 @@ class Schedule:
     """A function of the step; see :func:`schedule`."""
 
     version = 1
+    wholes = ("step",)
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         if not callable(function):
-            raise ArgumentTypeError("A schedule is a function of the step.", f"function={function!r}")
+            raise ArgumentTypeError("A schedule is a function of the step.", f"function={shown(function)}")
         self.function = function
 
     def init(self) -> State:
         """The state before the first step."""
         return {"step": 0.0}
+
+    def range_of(self, name: str) -> tuple[float, float]:
+        """The least and the largest number of an entry of the state."""
+        return 0.0, math.inf
 
     def limit(self, state: Mapping[str, Any]) -> Any:
         """The limit of the next step."""

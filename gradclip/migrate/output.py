@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from gradclip.migrate.files import harmless
-from gradclip.migrate.model import Outcome
-from gradclip.migrate.runner import FileResult, Place
+from gradclip.code.files import harmless
+from gradclip.code.model import Outcome
+from gradclip.code.runner import FileResult, Place
+from gradclip.errors import counted
 
 __all__ = ["SCHEMA", "JsonReport", "Report", "TextReport", "Totals", "Waiting"]
 
@@ -70,8 +71,12 @@ class Report:
         return bool(result.places or result.error or result.changed)
 
     def file(self, result: FileResult) -> None:
-        """Report one more file."""
+        """Count one more file, and print it."""
         self.totals.add(result)
+        self.show(result)
+
+    def show(self, result: FileResult) -> None:
+        """Print a file that the totals have."""
 
     def end(self) -> None:
         """Finish the report."""
@@ -86,8 +91,7 @@ class JsonReport(Report):
         self._between = ""
         stream.write(f'{{\n"schema": {SCHEMA},\n"files": [')
 
-    def file(self, result: FileResult) -> None:
-        super().file(result)
+    def show(self, result: FileResult) -> None:
         if self.shows(result):
             self._stream.write(f"{self._between}\n{json.dumps(_as_json(result))}")
             self._between = ","
@@ -141,8 +145,7 @@ class TextReport(Report):
     def shows(self, result: FileResult) -> bool:
         return super().shows(result) or bool(result.skipped and self._verbose)
 
-    def file(self, result: FileResult) -> None:
-        super().file(result)
+    def show(self, result: FileResult) -> None:
         if result.error:
             where = _where(result.path, result.cell, result.line, result.column)
             self._stream.flush()  # preserves the order if both streams go to one place
@@ -161,7 +164,7 @@ class TextReport(Report):
             if result.written:
                 count = result.count(Outcome.REWRITTEN)
                 self._say(
-                    f"{harmless(result.path)}: {_counted(count, 'site')} rewritten"
+                    f"{harmless(result.path)}: {counted(count, 'site')} rewritten"
                     if count
                     else f"{harmless(result.path)}: annotated"
                 )
@@ -171,10 +174,10 @@ class TextReport(Report):
         rewritten, annotated = ("rewritten", "annotated") if self._write else ("to rewrite", "to annotate")
         parts = []
         if totals.rewritten:
-            files = _counted(totals.changed - totals.annotated, "file")
-            parts.append(f"{_counted(totals.rewritten, 'site')} {rewritten} in {files}")
+            files = counted(totals.changed - totals.annotated, "file")
+            parts.append(f"{counted(totals.rewritten, 'site')} {rewritten} in {files}")
         if totals.annotated:
-            parts.append(f"{_counted(totals.annotated, 'file')} {annotated}")
+            parts.append(f"{counted(totals.annotated, 'file')} {annotated}")
         if totals.manual:
             parts.append(f"{totals.manual:,} to do by hand")
         if not parts and not totals.failed:
@@ -182,10 +185,10 @@ class TextReport(Report):
         if totals.unchanged:
             parts.append(f"{totals.unchanged:,} left as {'it is' if totals.unchanged == 1 else 'they are'}")
         if totals.failed:
-            parts.append(f"{_counted(totals.failed, 'file')} failed")
+            parts.append(f"{counted(totals.failed, 'file')} failed")
         if self._spoken:
             self._say("")
-        self._say(f"{_counted(totals.files, 'file')} read: {', '.join(parts)}.", "bold")
+        self._say(f"{counted(totals.files, 'file')} read: {', '.join(parts)}.", "bold")
         hints = ["--write makes the changes"] if totals.changed > totals.written else []
         hints += ["--verbose says why sites are left"] if totals.unchanged and not self._verbose else []
         if hints:
@@ -227,6 +230,7 @@ class TextReport(Report):
         return new
 
     def _wrap(self, text: str) -> None:
+        text = harmless(text)  # it quotes the source
         if text.startswith("Write: "):  # code must stay in one piece for copying
             self._say(_INDENT + text)
             return
@@ -253,10 +257,6 @@ def _where(path: str, cell: int, line: int, column: int) -> str:
     position = [f"cell {cell}"] if cell else []
     position += [str(number) for number in (line, column)[: bool(line) + bool(line and column)]]
     return ":".join([harmless(path), *position])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class Waiting:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradclip.engine import Asked, run
 from gradclip.gradients import Gradients, open_
-from gradclip.groups import names_of
+from gradclip.groups import Selected, names_of
+from gradclip.monitor.stored import Stored
 from gradclip.monitor.values import held, read
 from gradclip.rule import Rule, Scope
+from gradclip.sharding import shared
 
 __all__ = ["Each", "Share"]
 
@@ -42,25 +43,33 @@ class Each:
         ``step`` is the step's number, if these are the gradients before the clip and may show culprits.
         """
         opened = open_(grads)
-        if opened.backend is None or not opened.present:
+        backend = opened.backend
+        if backend is None:
             return
-        names = names_of(opened)
-        places = opened.unique()
-        norms = _norms(opened, places)
-        self.waiting.append((step, [names[i] for i in places], norms, _norms_of_owners(opened, places)))
+        # also of parameters without a gradient here, unless they are frozen: other processes may have one, and wait
+        pairs = zip(opened.leaves, opened.params, strict=True)
+        used = [p if x is not None or _trains(p) else None for x, p in pairs]
+        params = [backend.detach(p) if p is not None and backend.is_tensor(p) else None for p in used]
+        norms, is_shared = _norms(opened, params)
+        if not opened.present and not is_shared:
+            return
+        names, places = names_of(opened), opened.unique()
+        of_params = [norms[len(params) + i] for i in places]
+        known = [] if None in of_params else held(of_params)
+        self.waiting.append((step, [names[i] for i in places], held([norms[i] for i in places]), known))
 
     def count(self) -> tuple[list[str], int] | None:
         """Move the pending norms to the host and add them up; returns the first step with culprits, and their names."""
         waiting, self.waiting = self.waiting, []
         culprits = None
-        numbers = iter(read([x for _, _, norms, owners in waiting for x in (*norms, *owners)]))
-        for step, names, norms, owners in waiting:
+        numbers = iter(read([x for _, _, norms, params in waiting for x in (*norms, *params)]))
+        for step, names, norms, params in waiting:
             values = [next(numbers)[0] for _ in norms]
-            of_owners = [next(numbers)[0] for _ in owners] or [math.nan] * len(values)
+            of_params = [next(numbers)[0] for _ in params] or [math.nan] * len(values)
             total = math.hypot(*values)
             if 0 < total < math.inf:
-                for name, norm, owner in zip(names, values, of_owners, strict=True):
-                    self._add(name, norm / total, norm / owner if owner > 0 else math.nan)
+                for name, norm, param in zip(names, values, of_params, strict=True):
+                    self._add(name, norm / total, norm / param if param > 0 else math.nan)
             elif total and step >= 0 and culprits is None:
                 spoilt = [name for name, norm in zip(names, values, strict=True) if not norm < math.inf]
                 is_known = 0 < len(spoilt) < max(len(names), 2)  # a clip in place makes all of them NaN, which shows no culprit
@@ -81,22 +90,34 @@ class Each:
         ]
         return sorted(found, key=lambda seen: -seen.share)
 
+    @classmethod
+    def loaded(cls, state: Stored) -> Each:
+        """The statistics in a saved state."""
+        made = cls()
+        made.sums = {name: [x.number() for x in sums.entries(5)] for name, sums in state.items()}
+        return made
+
     def merge(self, other: Mapping[str, Sequence[float]]) -> None:
         """Add the statistics of another object."""
         for name, sums in other.items():
             self.sums[name] = [a + float(b) for a, b in zip(self.sums.get(name, [0.0] * 5), sums, strict=True)]
 
 
-def _norms_of_owners(opened: Gradients, places: Sequence[int]) -> list[Any]:
-    backend = opened.backend
-    owners = [opened.owners[i] for i in places]
-    if backend is None or any(owner is None or not backend.is_tensor(owner) for owner in owners):
-        return []
-    return _norms(open_([backend.detach(owner) for owner in owners]), range(len(owners)))
+def _trains(param: Any) -> bool:
+    return bool(getattr(param, "requires_grad", False)) or not getattr(param, "stop_gradient", True)  # torch's, Paddle's
 
 
-def _norms(opened: Gradients, places: Iterable[int]) -> list[Any]:
-    """The norm of each gradient at these places; for a sharded gradient the norm of the complete one."""
-    norms = run(opened, _RULE, Asked(until="norm")).norm
-    found: list[Any] = held([norms[i] for i in places])
-    return found
+def _norms(opened: Gradients, params: list[Any]) -> tuple[list[Any], bool]:
+    """The norms of the gradients and of all parameters, for sharded ones of the complete ones; whether any are sharded.
+
+    It takes one collective, which every process of the parameters joins, also with other gradients or none.
+    """
+    both = opened.other([*opened.leaves, *params], [*opened.params, *[None] * len(params)])
+    assert both.backend is not None
+    with both.backend.arithmetic(False):
+        selected = [Selected(_RULE, range(len(both.leaves)), range(len(both.leaves)))]
+        shards = shared(both, selected, measures=False)  # of the tensors here, whatever their trainer
+        if not both.present and not shards.is_sharded:
+            return both.leaves, False
+        norms: list[Any] = shards.norms(selected)[0]
+    return norms, shards.is_sharded

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gradclip.errors import ArgumentError
+from gradclip.monitor.stored import Stored
 
-__all__ = ["LARGEST", "PER_OCTAVE", "ROUNDED", "Histogram", "bin_of", "edge", "quantile_of_bins"]
+__all__ = ["LARGEST", "PER_OCTAVE", "ROUNDED", "Histogram", "bin_of", "edge", "loaded_bins", "quantile_of_bins"]
 
 LARGEST = sys.float_info.max  #: a larger sum counts as this
 PER_OCTAVE = 8  #: bins
@@ -142,22 +143,31 @@ class Histogram:
         }
 
     @classmethod
-    def loaded(cls, state: Mapping[str, Any]) -> Histogram:
+    def loaded(cls, state: Stored) -> Histogram:
         """The histogram with this state.
 
         Raises:
-            ValueError: for other bins.
+            ValueError: for other bins, and for an entry that is missing or wrong.
         """
-        if int(state["per_octave"]) != PER_OCTAVE:
-            what = "Histograms of other bins cannot be merged."
-            raise ArgumentError(what, f"per_octave={state['per_octave']}", f"this version has {PER_OCTAVE} bins an octave.")
         made = cls()
-        made.bins = dict(zip(_integers(state["bins"]), _integers(state["counts"]), strict=True))
-        made.zeros, made.count, made.total = int(state["zeros"]), int(state["count"]), float(state["total"])
+        state.check_keys(made.state_dict().keys())
+        if state["per_octave"].whole() != PER_OCTAVE:
+            what, received = "Histograms of other bins cannot be merged.", f"per_octave={state['per_octave'].given}"
+            raise ArgumentError(what, received, f"this version has {PER_OCTAVE} bins an octave.")
+        made.bins = loaded_bins(state["bins"], state["counts"])
+        made.zeros, made.count, made.total = state["zeros"].whole(), state["count"].whole(), state["total"].number()
         if made.count:
-            made.least, made.largest = map(float, state["extremes"])
+            made.least, made.largest = (x.number() for x in state["extremes"].entries(2))
         return made
 
 
-def _integers(values: Sequence[Any]) -> Iterator[int]:
-    return map(int, values)
+def loaded_bins(bins: Stored, counts: Stored) -> dict[int, int]:
+    """The counts by their bins, from two lists of one length."""
+    places = bins.entries()
+    found = {}
+    for place, many in zip(places, counts.entries(len(places)), strict=True):
+        k = place.whole(None)
+        if not bin_of(5e-324) <= k <= bin_of(LARGEST):
+            raise place.wrong("a bin holds floats")
+        found[k] = many.whole()
+    return found

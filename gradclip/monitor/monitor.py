@@ -7,17 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import open_
 from gradclip.groups import names_of
+from gradclip.monitor.changed import taken
 from gradclip.monitor.each import Each, Share
 from gradclip.monitor.picture import draw
 from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
+from gradclip.monitor.stored import Stored
 from gradclip.monitor.text import blamed, described
-from gradclip.monitor.values import held, leaves, read
+from gradclip.monitor.values import held, held_limit, leaves, no_norm, read
 from gradclip.result import ClipResult
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
+from gradclip.typed import X
 
 __all__ = ["VERSION", "Monitor"]
 
@@ -32,7 +35,8 @@ class Monitor:
 
     The norm *before* the clip and the norm *after* it have separate names. The monitor counts norms that are not finite, and
     keeps the first and the last such step; no other number includes them. Steps count from 0. For a rule with a norm for each
-    gradient every norm counts, and a step is clipped if one gradient was. A rule by value has no norm.
+    gradient every norm counts, and a step is clipped if one gradient was. A rule by value has no norm: there a step is clipped
+    if an element is at a bound after it. A skipped step (``result.skip``) counts as skipped, and not as clipped.
 
     Each of several groups (:class:`gradclip.Group`) has a section with its number in the list: ``"0/norm_before_p50"``. If a
     norm is reduced over processes, all processes get the same norm and report the same.
@@ -56,8 +60,8 @@ class Monitor:
     def __init__(self, *, every: int = 100, each: int | None = None) -> None:
         for name, given in (("every", every), ("each", 1 if each is None else each)):
             value: object = given
-            if not isinstance(value, int) or value < 1:
-                raise ArgumentError(f"{name} must be a positive whole number.", f"{name}={value!r}")
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ArgumentError(f"{name} must be a positive whole number.", f"{name}={shown(value)}")
         self.every, self.each = every, each
         self._each = Each()
         self._culprits: tuple[list[str], int] | None = None
@@ -65,16 +69,17 @@ class Monitor:
         self._hunts = False  # whether a norm was not finite and has no known culprit
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
-        self._waiting: list[tuple[Any, Any, Any]] = []  # norm, coefficient, limit
+        self._waiting: list[tuple[Any, Any, Any, Any, Any]] = []  # norm, coefficient, limit, skip, changed elements
         self._sources: list[Callable[[], Mapping[str, Any]]] = []
 
-    @as_it_is
-    def update(self, result: Any, *, limit: Any = None, grads: Any = None) -> Any:
+    @untraced
+    def update(self, result: X, *, limit: Any = None, grads: Any = None) -> X:
         """Record one step.
 
         Args:
             result: what :func:`gradclip.clip` or :func:`gradclip.clip_` returned; or a norm, as
-                :func:`gradclip.clip_grad_norm_` returns it: a number or a tensor, or a list of them.
+                :func:`gradclip.clip_grad_norm_` returns it: a float or a tensor of floats, or a list of them. An int is the
+                number of a step or of a thing, and refused.
             limit: for a norm: its limit, a number or a 0-d tensor. Without it the norm was only measured.
             grads: for ``each=`` the gradients before the clip, or the parameters that hold them, by name:
                 ``dict(model.named_parameters())``; without it those in the result, whose shares are the same.
@@ -83,38 +88,46 @@ class Monitor:
             ``result``, so that a call can be wrapped.
 
         Raises:
-            TypeError: for an object that is not a norm.
-            ValueError: for a traced norm; use :func:`gradclip.observed`.
+            TypeError: for an object that is not a norm, and for a limit that is not a number or a tensor.
+            ValueError: for a traced norm; use :func:`gradclip.observed`; and for a limit that is negative or NaN. The step is
+                then not counted.
         """
-        if type(result) is ClipResult:
-            norm, coefficient = result.found()
-            groups = result.is_list
+        given: Any = result
+        if type(given) is ClipResult:
+            norm, coefficient = given.found()
+            groups = given.is_list
         else:
-            norm, coefficient, groups = result, None, False
+            norm, coefficient, groups = given, None, False
+            if norm is None:
+                raise no_norm(norm)
         if groups:
             norm, coefficient = list(map(held, norm)), list(map(held, coefficient))
         elif type(norm) is not float:
             norm, coefficient = held(norm), held(coefficient)
-        limit = held(limit)
-        if groups != self._is_list:
-            self._set_form(groups)
-        if type(result) is ClipResult and self._culprits is None:
-            culprits = result.culprits or _spoilt(norm, result.grads if grads is None else grads)
-            if culprits:
-                self._blame(culprits, self._told)
+        limit = held_limit(limit)
+        if groups != self._is_list and (self._sections or self._waiting):
+            what = "One monitor is for one rule, or for one list of groups."
+            raise ArgumentError(what, "a result of groups" if groups else "a result of one rule", "make another Monitor.")
+        others = taken(given, grads, len(norm) if groups else 1)
+        culprits: Sequence[str] = ()
+        if type(given) is ClipResult and self._culprits is None:
+            culprits = given.culprits or _spoilt(norm, given.grads if grads is None else grads)
         if self.each is not None:
             if self._measured == self._told:
                 pass  # measured already, before the clip
             elif grads is not None:
                 self.measure(grads)
-            elif type(result) is ClipResult and result.grads is not None and self._is_time():
-                self._each.measure(result.grads)
-        self._waiting.append((norm, coefficient, limit))
+            elif type(given) is ClipResult and given.grads is not None and self._is_time():
+                self._each.measure(given.grads)
+        if culprits:
+            self._blame(culprits, self._told)
+        self._is_list = groups
+        self._waiting.append((norm, coefficient, limit, *others))
         if len(self._waiting) >= self.every:
             self._read()
         return result
 
-    @as_it_is
+    @untraced
     def measure(self, grads: Any) -> None:
         """For ``each=``: measure the gradients of the next step, if it is due, before they are clipped in place.
 
@@ -122,10 +135,11 @@ class Monitor:
             grads: any container that :func:`gradclip.clip` takes, or parameters that hold gradients, by name.
         """
         if self._is_time():
-            if self._measured == self._told and self._each.waiting:
-                self._each.waiting.pop()  # from a clip that raised: the step begins again
-            self._measured = self._told
+            before = len(self._each.waiting)
             self._each.measure(grads, self._told)
+            if self._measured == self._told and before:
+                del self._each.waiting[before - 1]  # from a clip that raised: the step begins again
+            self._measured = self._told
 
     def _is_time(self) -> bool:
         """Whether the next step is due to measure each gradient."""
@@ -158,12 +172,6 @@ class Monitor:
             self._read()
         return self._each.shares()
 
-    def _set_form(self, groups: bool) -> None:
-        if self._sections or self._waiting:
-            what = "One monitor is for one rule, or for one list of groups."
-            raise ArgumentError(what, "a result of groups" if groups else "a result of one rule", "make another Monitor.")
-        self._is_list = groups
-
     def _read(self) -> None:
         """Move the pending norms to the host, and count them."""
         measured = self._each.count()
@@ -171,11 +179,11 @@ class Monitor:
             self._blame(*measured)
         waiting, self._waiting = self._waiting, []
         seen = []
-        for norm, coefficient, limit in waiting:
-            parts = zip(norm, coefficient, strict=True) if self._is_list else [(norm, coefficient)]
-            seen += [(k, list(leaves(n)), list(leaves(c)), limit) for k, (n, c) in enumerate(parts)]
-        numbers = iter(read([x for _, ns, cs, limit in seen for x in (*ns, *cs, *leaves(limit))]))
-        for place, ns, cs, limit in seen:
+        for norm, coefficient, limit, skip, clipped in waiting:
+            parts = zip(norm, coefficient, clipped, strict=True) if self._is_list else [(norm, coefficient, clipped[0])]
+            seen += [(k, list(leaves(n)), list(leaves(c)), limit, skip, many) for k, (n, c, many) in enumerate(parts)]
+        numbers = iter(read([x for _, ns, cs, *others in seen for x in (*ns, *cs, *leaves(others))]))
+        for place, ns, cs, limit, _, many in seen:
             norms = [n for _ in ns for n in next(numbers)]
             factors: list[float | None] = [c for _ in cs for c in next(numbers)]
             if len(factors) != len(norms):  # one for all, or none is known
@@ -185,7 +193,8 @@ class Monitor:
                 factors = [most / n if n > most else 1.0 for n in norms]
             while len(self._sections) <= place:
                 self._sections.append(Section())
-            self._sections[place].add(norms, factors)
+            is_skipped = bool(next(numbers)[0])
+            self._sections[place].add(norms, factors, is_skipped=is_skipped, changed=None if many is None else next(numbers)[0])
         self._hunts = self._culprits is None and any(map(self._is_fresh, self._sections))
 
     def _is_fresh(self, section: Section) -> bool:
@@ -226,9 +235,9 @@ class Monitor:
     def report(self) -> dict[str, float]:
         """A flat dict of numbers, for any logger. With several groups each name begins with the group's number: ``"0/steps"``.
 
-        ``steps``, ``clipped_steps``, ``clipped_fraction`` (of the steps with a finite norm), ``coefficient_mean``;
+        ``steps``, ``clipped_steps``, ``skipped_steps``, ``coefficient_mean``; ``clipped_fraction``, of those with a norm;
         ``norm_before_mean``, ``_p1``, ``_p10``, ``_p50``, ``_p90``, ``_p99``, ``_largest``, and the same for ``norm_after``;
-        ``not_finite``, ``not_finite_first_step`` and ``not_finite_last_step``, the last two only if there is one.
+        ``not_finite``; ``not_finite_first_step``, ``not_finite_last_step`` and ``changed_elements`` only if there are any.
         A quantile is off by less than 4.5 %; the others are exact but for rounding. An unknown number is NaN.
         """
         sections = self.sections
@@ -281,24 +290,25 @@ class Monitor:
             ValueError: if one is for groups and the other for a rule, or the numbers of groups differ.
         """
         given: object = other
+        each: Mapping[str, Sequence[float]] = {}
         if isinstance(given, Mapping) and "groups" in given:
             (sections, is_list), culprits = of_state(given), None
         elif isinstance(given, Monitor):
-            sections, is_list, culprits = given.sections, given._is_list, given._culprits
-            self._each.merge(given._each.sums)
+            sections, is_list, culprits, each = given.sections, given._is_list, given._culprits, given._each.sums
         else:
             what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
             raise ArgumentTypeError(what, f"{type(given).__name__}")
-        if not any(section.steps for section in sections):
-            return
         if self._waiting:
             self._read()
-        if culprits is not None:
-            self._blame(culprits[0], self._told + culprits[1])
-        mine = self._sections
-        if mine and (self._is_list != is_list or len(mine) != len(sections)):
+        mine, counts = self._sections, any(section.steps for section in sections)
+        if counts and mine and (self._is_list != is_list or len(mine) != len(sections)):
             named = [f"{len(m)} groups" if x else "one rule" for m, x in ((mine, self._is_list), (sections, is_list))]
             raise ArgumentError("Monitors of different groups cannot be merged.", " and ".join(named))
+        self._each.merge(each)
+        if not counts:
+            return
+        if culprits is not None:
+            self._blame(culprits[0], self._told + culprits[1])
         self._is_list, self._sections = is_list, mine or [Section() for _ in sections]
         for section, more in zip(self._sections, sections, strict=True):
             section.merge(more)
@@ -319,21 +329,23 @@ class Monitor:
         """Continue from a state; the monitor's own counts are lost.
 
         Raises:
-            ValueError: for a state of another version, or with other bins; then the counts do not change.
+            ValueError: for a state of another version, with other bins, or with an entry that is missing or wrong; then
+                nothing changes.
         """
-        given: object = state
-        if not isinstance(given, Mapping) or "version" not in given:
-            raise ArgumentError("This is no state of a monitor.", f"{type(given).__name__}", "monitor.state_dict() makes one.")
-        if int(state["version"]) != VERSION:
+        stored = Stored(state, "monitor")
+        if stored["version"].whole() != VERSION:
             what = "The state of a monitor is of another version."
             raise ArgumentError(what, f"version={state['version']}", f"this gradclip reads version {VERSION}.")
-        sections = [Section.loaded(section) for section in state["sections"]]
-        self.every, self._is_list = int(state["every"]), bool(state["is_list"])
-        self._sections, self._waiting, self._measured = sections, [], -1
-        culprits = state.get("culprits")
-        self._culprits, self._hunts = (list(culprits), int(next(iter(culprits.values())))) if culprits else None, False
-        self._each = Each()
-        self._each.merge(state.get("each", {}))
+        stored.check_keys(("version", "every", "is_list", "sections"), ("each", "culprits"))
+        every, is_list = stored["every"].whole(1), stored["is_list"].truth()
+        sections = [Section.loaded(section) for section in stored["sections"].entries()]
+        if len(sections) > 1 and not is_list:
+            raise stored["sections"].wrong("one rule has one section")
+        each = Each.loaded(stored["each"]) if "each" in state else Each()
+        named = [(name, step.whole()) for name, step in stored["culprits"].items()] if "culprits" in state else []
+        self.every, self._is_list, self._sections, self._each = every, is_list, sections, each
+        self._culprits = ([name for name, _ in named], named[0][1]) if named else None
+        self._waiting, self._measured, self._hunts = [], -1, False
 
 
 def _spoilt(norm: Any, grads: Any) -> list[str]:

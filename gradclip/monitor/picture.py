@@ -9,11 +9,11 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import GradclipError
+from gradclip.errors import GradclipError, counted
 from gradclip.monitor.histogram import PER_OCTAVE
 from gradclip.monitor.section import Section
 
-__all__ = ["MissingMatplotlibError", "draw", "pyplot"]
+__all__ = ["MissingMatplotlibError", "draw", "plain", "pyplot"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; each series also has its own shape
 NORM, LIMIT, CLIPPED, BROKEN = "#0072B2", "#000000", "#E69F00", "#D55E00"
@@ -36,6 +36,18 @@ def pyplot() -> Any:
     return Figure
 
 
+def plain() -> Any:
+    """A context with matplotlib's own settings: those of a ``matplotlibrc`` in the current folder can start LaTeX.
+
+    Raises:
+        ImportError: without matplotlib.
+    """
+    pyplot()
+    from matplotlib import style
+
+    return style.context("default", after_reset=True)
+
+
 def draw(sections: Sequence[Section], path: str | Path) -> None:
     """Write the picture: 1200 x 600 for one section, a row of half that height for each of several."""
     height = 6.0 if len(sections) == 1 else 3.0 * len(sections)
@@ -44,7 +56,7 @@ def draw(sections: Sequence[Section], path: str | Path) -> None:
     for k, (section, (time, side)) in enumerate(zip(sections, grid, strict=True)):
         _draw_steps(section, time)
         _draw_histogram(section, side)
-        title = f"{section.steps:,} steps, {section.clipped:,} clipped"
+        title = f"{counted(section.steps, 'step')}, {section.clipped:,} clipped"
         title += f" ({section.clipped / section.measured:.1%})" if section.measured else ""
         title += f", {section.not_finite:,} not finite" if section.not_finite else ""
         time.set_title(title if len(sections) == 1 else f"group {k}: {title}", loc="left", fontsize=13)

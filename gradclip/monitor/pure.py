@@ -13,13 +13,15 @@ from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST, promote
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.monitor.changed import changed
 from gradclip.monitor.histogram import PER_OCTAVE, ROUNDED, edge
 from gradclip.monitor.section import Section, Window
+from gradclip.monitor.stored import Stored
 from gradclip.monitor.values import flat, read
 from gradclip.registry import find, home
 from gradclip.result import ClipResult
-from gradclip.tracing import as_it_is
+from gradclip.tracing import untraced
 
 __all__ = ["BLANK", "EDGES", "init", "observed", "of_state"]
 
@@ -36,7 +38,7 @@ def _edge(k: int) -> float:
 
 EDGES = [_edge(k) for k in range(_FIRST, 128 * PER_OCTAVE)]
 
-_COUNTS = ("steps", "measured", "clipped", "norms", "coefficients", "limits", "not_finite")
+_COUNTS = ("steps", "measured", "clipped", "skipped", "changed", "norms", "coefficients", "limits", "not_finite")
 _STEPS = ("not_finite_first", "not_finite_last")  #: -1 for none
 _SUMS = ("before_total", "after_total", "coefficient_total", "limit_total")
 _LEAST, _LARGEST = ("before_least", "after_least"), ("before_largest", "after_largest")
@@ -67,8 +69,8 @@ def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
     return {"version": version, "groups": many, "sections": sections}
 
 
-@as_it_is
-def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
+@untraced
+def observed(state: Mapping[str, Any], result: ClipResult[Any], *, grads: Any = None) -> dict[str, Any]:
     """The state of a monitor after one more step: a pure function of tensors, for ``jax.jit``, ``scan`` and the like.
 
     It counts the same as :meth:`Monitor.update <gradclip.Monitor.update>`.
@@ -76,6 +78,7 @@ def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
     Args:
         state: from ``monitor.init()``, or from this function.
         result: of :func:`gradclip.clip` or :func:`gradclip.clip_`.
+        grads: the gradients, for a rule by value whose result has none.
 
     Returns:
         A state of the same structure, shapes and dtypes.
@@ -98,7 +101,7 @@ def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
     """
     given: object = result
     if not isinstance(given, ClipResult):
-        raise ArgumentTypeError("The result of a clip is needed.", f"result={result!r}", "gradclip.clip returns one.")
+        raise ArgumentTypeError("The result of a clip is needed.", f"result={shown(result)}", "gradclip.clip returns one.")
     backend = find(state["version"])
     if backend is None:
         hint = "monitor.init(like=a tensor) makes one; monitor.state_dict() is for files."
@@ -108,8 +111,9 @@ def observed(state: Mapping[str, Any], result: ClipResult) -> dict[str, Any]:
         hint = "monitor.init(groups=2) makes a state for two."
         raise ArgumentError("The state is for another number of groups.", f"{len(norms)} norms", hint)
     with backend.arithmetic(False):
-        triples = zip(state["sections"], norms, factors, strict=True)
-        sections = [_Step(backend, seen).after(n, c) for seen, n, c in triples]
+        many = changed(result, result.grads if grads is None else grads, len(norms))
+        parts = zip(state["sections"], norms, factors, many, strict=True)
+        sections = [_Step(backend, seen, result.skip).after(n, c, k) for seen, n, c, k in parts]
     return {"version": state["version"], "groups": state["groups"], "sections": sections}
 
 
@@ -125,17 +129,24 @@ def _within(x: float) -> float:
 class _Step:
     """One step of one section. Truth values are 0.0 and 1.0."""
 
-    def __init__(self, backend: Backend, seen: Mapping[str, Tensor]) -> None:
+    def __init__(self, backend: Backend, seen: Mapping[str, Tensor], skip: Any = False) -> None:
         self.backend, self.now = backend, dict(seen)
         self.like = seen["before_total"]
+        skips = backend.asarray(float(skip), "float32", self.like) if isinstance(skip, bool) else self._truth(skip)
+        self.skipped, self.taken = skips, 1 - skips
 
-    def after(self, norm: Any, coefficient: Any) -> dict[str, Tensor]:
+    def after(self, norm: Any, coefficient: Any, changed: Any = None) -> dict[str, Tensor]:
         """The section after this step."""
-        broken, measured, clipped = self.like * 0, self.like * 0, self.like * 0
+        nothing = self.backend.asarray(0.0, "float32", self.like)  # not a product with 0: a sum may be infinite
+        broken, measured, clipped = nothing, nothing, nothing
+        if changed is not None:
+            many = self.backend.asarray(changed, "float32", self.like)
+            measured, clipped = nothing + 1, many * self.taken
+            self._count("changed", many)
         for n, c in self._pairs(norm, coefficient):
             finite, n = self._finite(n)
             _, c = self._finite(c)
-            is_clipped = finite * self._truth(c < 1.0)
+            is_clipped = finite * self._truth(c < 1.0) * self.taken
             self._add(finite, n, c, is_clipped)
             broken = broken + self._sum(1 - finite)
             measured, clipped = measured + self._sum(finite), clipped + self._sum(is_clipped)
@@ -146,7 +157,8 @@ class _Step:
         self._count("not_finite", broken)
         self._count("measured", self._truth(measured > 0))
         self._count("clipped", self._truth(clipped > 0))
-        self._count("steps", self.like * 0 + 1)
+        self._count("skipped", self.skipped)
+        self._count("steps", nothing + 1)
         return self.now
 
     def _pairs(self, norm: Any, coefficient: Any) -> Iterator[tuple[Tensor, Tensor]]:
@@ -174,17 +186,17 @@ class _Step:
         return self._truth(is_finite), backend.asarray(bounded, "float32", self.like)
 
     def _add(self, finite: Tensor, n: Tensor, c: Tensor, is_clipped: Tensor) -> None:
-        after, norms = n * c, self._sum(finite)
-        for name in ("norms", "coefficients"):
-            self._count(name, norms)
+        after, kept = n * c * self.taken, finite * self.taken
+        self._count("norms", self._sum(finite))
+        self._count("coefficients", self._sum(kept))
         self._count("limits", self._sum(is_clipped))
         self._histogram("before", n)
         self._histogram("after", after * (1 + is_clipped * (ROUNDED - 1)))
-        for name, values in (("before", n), ("after", after)):
+        for name, values, counts in (("before", n, finite), ("after", after, kept)):
             self._total(f"{name}_total", self._sum(values))
-            self._extreme(f"{name}_least", -self.backend.max(-self.backend.where(finite > 0, values, _MOST), None))
+            self._extreme(f"{name}_least", -self.backend.max(-self.backend.where(counts > 0, values, _MOST), None))
             self._extreme(f"{name}_largest", self.backend.max(values, None))
-        self._total("coefficient_total", self._sum(c * finite))
+        self._total("coefficient_total", self._sum(c * kept))
         self._total("limit_total", self._sum(after * is_clipped))
 
     def _histogram(self, name: str, values: Tensor) -> None:
@@ -223,30 +235,48 @@ def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool]:
     """The sections of a state, and whether they belong to groups.
 
     Raises:
-        ValueError: for a state of another version.
+        ValueError: for a state of another version, or with an entry that is missing or wrong.
     """
-    version, groups = (int(read([state[name]])[0][0]) for name in ("version", "groups"))
+    stored = Stored(state, "monitor", maker="monitor.init()")
+    stored.check_keys(("version", "groups", "sections"))
+    version, groups = stored["version"].whole(), stored["groups"].whole()
     if version != VERSION:
         what = "The state of a monitor is of another version."
         raise ArgumentError(what, f"version={version}", f"this gradclip reads version {VERSION}.")
-    return [_section(seen) for seen in state["sections"]], groups > 0
+    return list(map(_section, stored["sections"].entries(groups or 1))), groups > 0
 
 
-def _section(seen: Mapping[str, Tensor]) -> Section:
-    found = dict(zip(seen, read(list(seen.values())), strict=True))
+def _read(section: Stored) -> dict[str, list[float]]:
+    """The numbers of a section, in one transfer for each dtype."""
+    section.check_keys(BLANK)
+    for name, x in section.given.items():
+        if not isinstance(x, (int, float)) and find(x) is None:
+            raise section[name].wrong("this must be a tensor")
+    found = dict(zip(section.given, read(list(section.given.values())), strict=True))
+    for name, (length, dtype, least) in BLANK.items():
+        may_overflow = name.removesuffix("_rest") in _SUMS
+        if len(found[name]) != max(length, 1) or not (may_overflow or all(map(math.isfinite, found[name]))):
+            raise section[name].wrong(f"this must be {length} finite numbers" if length else "this must be a finite number")
+        if dtype == "int32" and not all(x.is_integer() and x >= least for x in found[name]):
+            raise section[name].wrong(f"this must be of whole numbers from {least:g} on")
+    return found
+
+
+def _section(section: Stored) -> Section:
+    found = _read(section)
     numbers = {name: values[0] for name, values in found.items()}
     made, window = Section(), Window()
-    for name in ("steps", "measured", "clipped", "coefficients", "limits", "not_finite"):
+    for name in ("steps", "measured", "clipped", "skipped", "changed", "coefficients", "limits", "not_finite"):
         setattr(made, name, int(numbers[name]))
     made.not_finite_steps = [int(numbers[name]) for name in _STEPS if numbers[name] >= 0]
-    made.coefficient_total, made.limit_total = (numbers[x] + numbers[f"{x}_rest"] for x in _SUMS[2:])
+    made.coefficient_total, made.limit_total = (_total(numbers, x) for x in _SUMS[2:])
     for name, histogram in (("before", made.before), ("after", made.after)):
         reached = [*map(int, found[name]), 0]
         many = {_FIRST + i: a - b for i, (a, b) in enumerate(itertools.pairwise(reached))}
         histogram.bins = {k: n for k, n in many.items() if n}
-        histogram.count = int(numbers["norms"])
+        histogram.count = int(numbers["norms" if name == "before" else "coefficients"])
         histogram.zeros = histogram.count - reached[0]
-        histogram.total = numbers[f"{name}_total"] + numbers[f"{name}_total_rest"]
+        histogram.total = _total(numbers, f"{name}_total")
         if histogram.count:
             histogram.least, histogram.largest = numbers[f"{name}_least"], numbers[f"{name}_largest"]
     window.steps, window.clipped, window.not_finite = made.steps, made.clipped, made.not_finite
@@ -254,3 +284,9 @@ def _section(seen: Mapping[str, Tensor]) -> Section:
     window.bins, window.zeros = dict(made.before.bins), made.before.zeros
     made.windows = [window] if made.steps else []
     return made
+
+
+def _total(numbers: Mapping[str, float], name: str) -> float:
+    """A sum of two parts; one that overflowed counts as the largest float."""
+    total = numbers[name] + numbers[f"{name}_rest"]
+    return total if math.isfinite(total) else LARGEST["float64"]

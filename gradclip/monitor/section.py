@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gradclip.monitor.histogram import LARGEST, Histogram, bin_of, quantile_of_bins
+from gradclip.monitor.histogram import LARGEST, Histogram, bin_of, loaded_bins, quantile_of_bins
+from gradclip.monitor.stored import Stored
 
 __all__ = ["QUANTILES", "WINDOWS", "Section", "Window"]
 
@@ -27,7 +28,7 @@ class Window:
     def merge(self, other: Window) -> None:
         """Add the other's steps to this window."""
         for name in ("steps", "clipped", "not_finite", "zeros", "limits", "limit"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            setattr(self, name, min(getattr(self, name) + getattr(other, name), LARGEST))
         for k, many in other.bins.items():
             self.bins[k] = self.bins.get(k, 0) + many
 
@@ -42,16 +43,18 @@ class Window:
         return [*head, bins, [self.bins[k] for k in bins]]
 
     @classmethod
-    def loaded(cls, state: Sequence[Any]) -> Window:
+    def loaded(cls, state: Stored) -> Window:
         """The window with this state."""
         made = cls()
-        made.steps, made.clipped, made.not_finite, made.zeros, made.limits = map(int, state[:5])
-        made.limit = float(state[5])
-        made.bins = dict(zip(map(int, state[6]), map(int, state[7]), strict=True))
+        *counts, limit, bins, many = state.entries(8)
+        made.steps, made.clipped, made.not_finite, made.zeros, made.limits = (x.whole() for x in counts)
+        made.limit = limit.number()
+        made.bins = loaded_bins(bins, many)
         return made
 
 
 _COUNTERS = ("steps", "measured", "clipped", "coefficients", "limits", "not_finite")
+_LATER = ("skipped", "changed")  # a state from before has none of these
 _SUMS = ("coefficient_total", "limit_total")
 
 
@@ -61,7 +64,9 @@ class Section:
     def __init__(self) -> None:
         self.steps = 0
         self.measured = 0  #: steps with a finite norm
-        self.clipped = 0  #: the steps of these with a coefficient below 1
+        self.clipped = 0  #: the steps of these that were taken, with a coefficient below 1, or a changed element
+        self.skipped = 0  #: steps that were not taken
+        self.changed = 0  #: elements at a bound, of a rule by value
         self.coefficients = 0  #: the number of known coefficients
         self.coefficient_total = 0.0
         self.limits = 0  #: the number of known limits of clipped norms
@@ -72,11 +77,19 @@ class Section:
         self.width = 1  #: the steps of a window
         self.windows: list[Window] = []
 
-    def add(self, norms: Sequence[float], coefficients: Sequence[float | None]) -> None:
-        """Count one step."""
+    def add(
+        self,
+        norms: Sequence[float],
+        coefficients: Sequence[float | None],
+        *,
+        is_skipped: bool = False,
+        changed: float | None = None,
+    ) -> None:
+        """Count one step; ``changed`` is the number of elements at a bound, of a rule by value."""
         window = self._window()
         window.steps += 1
-        is_clipped = is_measured = is_broken = False
+        is_clipped, is_measured, is_broken = bool(changed) and not is_skipped, changed is not None, False
+        self.changed += int(changed or 0)
         for norm, coefficient in zip(norms, coefficients, strict=True):
             if not 0.0 <= norm < math.inf:
                 is_broken = True
@@ -89,7 +102,7 @@ class Section:
                 window.bins[k] = window.bins.get(k, 0) + 1
             else:
                 window.zeros += 1
-            if coefficient is not None:
+            if coefficient is not None and not is_skipped:
                 self.coefficients += 1
                 self.coefficient_total += coefficient
                 after = norm * coefficient
@@ -105,6 +118,7 @@ class Section:
             self.not_finite_steps = [*self.not_finite_steps[:1], self.steps]
         self.steps += 1
         self.measured += is_measured
+        self.skipped += is_skipped
         self.clipped += is_clipped
         window.clipped += is_clipped
 
@@ -124,11 +138,11 @@ class Section:
 
     def merge(self, other: Section) -> None:
         """Add the counts of another section, as later steps."""
-        other = Section.loaded(other.state_dict())  # its windows may be folded
+        other = Section.loaded(Stored(other.state_dict(), "monitor"))  # its windows may be folded
         broken = self.not_finite_steps + [self.steps + step for step in other.not_finite_steps]
         self.not_finite_steps = broken[:1] + broken[1:][-1:]
-        for name in (*_COUNTERS, *_SUMS):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in (*_COUNTERS, *_LATER, *_SUMS):
+            setattr(self, name, min(getattr(self, name) + getattr(other, name), LARGEST))
         self.before.merge(other.before)
         self.after.merge(other.after)
         while self.width != other.width or len(self.windows) + len(other.windows) > WINDOWS:
@@ -140,6 +154,7 @@ class Section:
         found: dict[str, float] = {
             "steps": self.steps,
             "clipped_steps": self.clipped,
+            "skipped_steps": self.skipped,
             "clipped_fraction": self.clipped / self.measured if self.measured else math.nan,
             "coefficient_mean": self.coefficient_total / self.coefficients if self.coefficients else math.nan,
             "not_finite": self.not_finite,
@@ -147,6 +162,8 @@ class Section:
         if self.not_finite_steps:
             found["not_finite_first_step"] = self.not_finite_steps[0]
             found["not_finite_last_step"] = self.not_finite_steps[-1]
+        if self.changed:
+            found["changed_elements"] = self.changed
         for name, seen in (("norm_before", self.before), ("norm_after", self.after)):
             found[f"{name}_mean"] = seen.mean
             found |= {f"{name}_p{100 * q:g}": seen.quantile(q) for q in QUANTILES}
@@ -156,7 +173,7 @@ class Section:
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and lists."""
         return {
-            **{name: getattr(self, name) for name in (*_COUNTERS, *_SUMS)},
+            **{name: getattr(self, name) for name in (*_COUNTERS, *_LATER, *_SUMS)},
             "not_finite_steps": list(self.not_finite_steps),
             "before": self.before.state_dict(),
             "after": self.after.state_dict(),
@@ -165,14 +182,21 @@ class Section:
         }
 
     @classmethod
-    def loaded(cls, state: Mapping[str, Any]) -> Section:
-        """The section with this state."""
+    def loaded(cls, state: Stored) -> Section:
+        """The section with this state.
+
+        Raises:
+            ValueError: for an entry that is missing or wrong.
+        """
         made = cls()
+        state.check_keys(made.state_dict().keys() - set(_LATER), _LATER)
         for name in _COUNTERS:
-            setattr(made, name, int(state[name]))
+            setattr(made, name, state[name].whole())
+        for name in _LATER:
+            setattr(made, name, state[name].whole() if name in state.given else 0)
         for name in _SUMS:
-            setattr(made, name, float(state[name]))
-        made.not_finite_steps = [int(step) for step in state["not_finite_steps"]]
+            setattr(made, name, state[name].number())
+        made.not_finite_steps = [step.whole() for step in state["not_finite_steps"].entries()]
         made.before, made.after = Histogram.loaded(state["before"]), Histogram.loaded(state["after"])
-        made.width, made.windows = int(state["width"]), [Window.loaded(window) for window in state["windows"]]
+        made.width, made.windows = state["width"].whole(1), list(map(Window.loaded, state["windows"].entries()))
         return made

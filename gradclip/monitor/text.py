@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradclip.errors import counted
 from gradclip.monitor.section import QUANTILES, Section
 
 __all__ = ["blamed", "described", "short"]
@@ -32,7 +33,9 @@ def blamed(names: Sequence[str], step: int) -> str:
 def described(section: Section, title: str = "", culprits: tuple[Sequence[str], int] | None = None) -> str:
     """Five lines: how often, how much, the norms before and after, the steps that were not finite."""
     found = section.report()
-    lines = [f"{title}{section.steps} steps, {section.clipped} clipped ({_percent(found['clipped_fraction'])})"]
+    lines = [f"{title}{counted(section.steps, 'step')}, {section.clipped:,} clipped ({_percent(found['clipped_fraction'])})"]
+    lines[0] += f", {section.skipped:,} skipped" if section.skipped else ""
+    lines[0] += f", {counted(section.changed, 'element')} at a bound" if section.changed else ""
     limit = section.limit_total / section.limits if section.limits else math.nan
     lines.append(f"  coefficient   mean {short(found['coefficient_mean'])}; clipped to {short(limit)} in the mean")
     for name in ("before", "after"):

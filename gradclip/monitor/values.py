@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.containers import DEEPEST, nested_too_deep
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.registry import find, loaded
+from gradclip.rule import number_or_tensor
 
-__all__ = ["flat", "held", "leaves", "read"]
+__all__ = ["flat", "held", "held_limit", "leaves", "no_norm", "read"]
 
 
-def leaves(tree: Any) -> Iterator[Any]:
+def leaves(tree: Any, depth: int = 0) -> Iterator[Any]:
     """The numbers and tensors in nested lists, tuples and mappings, without None."""
+    if depth > DEEPEST:
+        raise nested_too_deep(tree)
     if isinstance(tree, Mapping):
         tree = tree.values()
     elif not isinstance(tree, (list, tuple)):
@@ -21,7 +25,7 @@ def leaves(tree: Any) -> Iterator[Any]:
             yield tree
         return
     for child in tree:
-        yield from leaves(child)
+        yield from leaves(child, depth + 1)
 
 
 def flat(tree: Any) -> list[Any]:
@@ -48,17 +52,39 @@ def held(tree: Any) -> Any:
     return [_held(x) for x in flat(tree)]
 
 
+def held_limit(limit: Any) -> list[Any]:
+    """The limit of a norm in a list; an empty one for None.
+
+    Raises:
+        TypeError: for an object that is no number and no tensor.
+        ValueError: for a number that is negative or NaN, and for a tensor of several elements.
+    """
+    if limit is None:
+        return []
+    if isinstance(limit, bool):
+        raise ArgumentTypeError("limit must be a number or a tensor.", f"limit={limit}")
+    known = number_or_tensor("limit", limit)
+    if isinstance(known, float) and known < 0:
+        raise ArgumentError("limit must not be negative.", f"limit={known}")
+    return [known] if isinstance(known, float) else held(known)
+
+
+def no_norm(x: Any) -> ArgumentTypeError:
+    """The error for an object that is not a norm."""
+    hint = "pass what gradclip.clip_ or gradclip.clip_grad_norm_ returned."
+    return ArgumentTypeError("A norm must be a float, or a tensor of floats.", f"norm={shown(x)}", hint)
+
+
 def _held(x: Any) -> Any:
-    if isinstance(x, (float, int)):
+    if isinstance(x, float):
         return x
     backend = find(x)
-    if backend is None:
-        hint = "pass what gradclip.clip_ or gradclip.clip_grad_norm_ returned."
-        raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={x!r}", hint)
-    if not backend.can_look(x):
+    if backend is None or "float" not in backend.dtype(x):
+        raise no_norm(x)
+    if not backend.can_read(x):
         hint = "carry a state through: state = monitor.init(), then state = gradclip.observed(state, result)."
         raise ArgumentError("A norm that is being traced has no value yet.", f"norm={x}", hint)
-    return x if backend.is_concrete([x]) else backend.detach(x)
+    return x if backend.reads_free([x]) else backend.detach(x)
 
 
 def read(values: Sequence[Any]) -> list[list[float]]:

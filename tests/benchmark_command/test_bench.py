@@ -14,7 +14,9 @@ from benchmarks.bench import Bench, moves
 from benchmarks.case import CLIPPED, EAGER, UNCLIPPED, Function, Key, Kind, limit
 from benchmarks.machine import Moves, Rates
 from benchmarks.subjects.base import NoDeviceError, Sample, Subject
+from benchmarks.subjects.natives import kind
 from benchmarks.timing import Budget
+from gradclip.natives import NATIVES
 
 if TYPE_CHECKING:
     from frameworks.base import Framework
@@ -43,6 +45,17 @@ def results(subject: Subject, function: Function, side: str, mode: str, state: s
         return got
     written = function.in_place and subject.writes(function, mode)
     return [*got, *map(subject.read, sample.tensors if written else function.grads(result))]
+
+
+def test_every_native_that_clips_gradients_alone_is_timed(subject: Subject, backend: Framework) -> None:
+    own = {native.last for native in NATIVES if native.is_own and native.family == backend.name and kind(native)}
+    if own:  # NumPy has no natives: there people write clips by hand
+        timed = {function.name for function in subject.functions() if function.kind is not Kind.NORM}
+        assert own == timed - keras_names(subject)
+
+
+def keras_names(subject: Subject) -> set[str]:
+    return {function.name for function in subject.functions() if function.name.startswith("keras.")}
 
 
 def test_both_sides_do_the_same_and_that_is_to_clip(subject: Subject) -> None:

@@ -122,7 +122,7 @@ PROGRAMS = {
         ("parameters that were not called.", "gradclip.clip_(model.parameters, rule)"),
         ("The same, in torch's function.", "gradclip.clip_grad_norm_(model.parameters, 1.0)"),
         ("named_parameters that were not called.", "gradclip.clip_(model.named_parameters, rule)"),
-        ("Pairs of name and parameter.", "gradclip.clip_(model.named_parameters(), rule)"),
+        ("A list of pairs of name and parameter.", "gradclip.clip_(list(model.named_parameters()), rule)"),
         ("The names alone.", "gradclip.clip_(dict(model.named_parameters()).keys(), rule)"),
         ("A state_dict.", "gradclip.clip_(model.state_dict(), rule)"),
         ("An optimizer instead of parameters.", "gradclip.clip_(optimizer, rule)"),

@@ -8,7 +8,7 @@ from frameworks.base import Framework
 
 
 def dtype_of(name: str) -> Any:
-    return ml_dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
+    return getattr(ml_dtypes, name, None) or np.dtype(name)  # bfloat16, and the kinds of float8
 
 
 class NumpyFramework(Framework):

@@ -13,7 +13,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Paddle warns of a missing ccache during its import
     import paddle
 
-EXACT = {"float16": "float32", "bfloat16": "float32"}  # the dtypes for feeding and fetching such values: NumPy has no bfloat16
+# the dtypes for feeding and fetching such values: NumPy lacks them
+EXACT = dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn"), "float32")
 
 _NUMBERS = itertools.count()
 

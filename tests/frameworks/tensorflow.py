@@ -23,7 +23,7 @@ class TensorFlowFramework(Framework):
     jits = ("function", "xla", "unknown_shape")
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
-        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+        kind = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)  # bfloat16, and the kinds of float8
         return tf.constant(np.array(values).astype(kind))
 
     def exp(self, tensor: Any) -> Any:

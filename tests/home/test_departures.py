@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from vectors import xfails
 from vectors.departed import CASES, departure_of
+from vectors.flags import DEPARTURE_FLAGS
+from vectors.record import NATIVES
 
+from gradclip.conformance import load_vectors
+from gradclip.conformance.checks import CHECKS
 from gradclip.departures import DEPARTURES, markdown
+from gradclip.natives import NATIVES as RECORDS
+from gradclip.natives import departing
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- departures -->\n", "\n<!-- /departures -->"
-PREFIXES = ("torch.", "tf.", "paddle.", "optax.", "keras[tensorflow] ", "keras[torch] ", "keras[jax] ")
 
 
 def test_each_case_departs_for_one_reason() -> None:
@@ -26,14 +32,36 @@ def test_keys_are_unique_and_every_departure_has_cases() -> None:
     assert all(cases for natives in CASES.values() for cases in natives.values())
 
 
-def test_the_cases_are_of_the_functions_that_the_table_names() -> None:
-    functions = {departure.key: sorted(departure.functions) for departure in DEPARTURES}
-    assert functions == {key: sorted(natives) for key, natives in CASES.items()}
+def test_the_records_list_exactly_the_departures_that_were_recorded() -> None:
+    """A vector on which a native departs, or a replayed case, shows each departure of its record, and no other."""
+    listed = {(departure.key, native) for departure in DEPARTURES for native in departing(departure.key)}
+    replayed = {(key, native) for key, natives in CASES.items() for native in natives}
+    shown, failed = recorded()
+    assert ("negative-limit", "optax.adaptive_grad_clip") in shown & replayed
+    assert (shown | replayed) - listed == set()
+    assert listed - shown - replayed - failed == set()
 
 
-def test_every_native_is_of_a_framework_whose_tests_look_for_it() -> None:
-    natives = {native for departure in DEPARTURES for native in departure.functions}
-    assert [native for native in natives if not native.startswith(PREFIXES)] == []
+def recorded() -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Return the departures with the natives whose vectors show them, and with those that fail their checks."""
+    files = {file.operation: {"vectors": [vector.json for vector in file.vectors]} for file in load_vectors()}
+    shown, failed = set(), set()
+    for native in NATIVES:
+        for case, reason in xfails.vector_reasons(native, files).items():
+            departure = DEPARTURE_FLAGS.get(reason.partition(":")[0])
+            if departure is not None:
+                shown.add((departure.key, xfails.variant_of(case.partition("/")[0], native)))
+        for case in xfails.checks_of(native, files):
+            operation, _, check = case.partition("/")
+            failed.add((CHECKS[check].departure, xfails.variant_of(operation, native)))
+    return shown, failed
+
+
+def test_a_record_names_only_departures() -> None:
+    keys = {departure.key for departure in DEPARTURES}
+    assert {key for native in RECORDS for key in (*native.departs, *native.departs_also)} == keys
+    assert [native.code for native in RECORDS if set(native.departs) & set(native.departs_also)] == []
+    assert [native.code for native in RECORDS if not {*native.departs, *native.departs_also} >= native.backends.keys()] == []
 
 
 def test_table() -> None:

@@ -121,7 +121,7 @@ def test_arrays_and_tracers_are_tensors() -> None:
     seen: list[bool] = []
 
     def look(x: Any) -> Any:
-        seen.append(registry.find(x) is backend and not backend.can_look(x))
+        seen.append(registry.find(x) is backend and not backend.can_read(x))
         return jnp.sum(x)
 
     for transform in (jax.jit, jax.vmap, jax.grad):

@@ -142,10 +142,10 @@ def test_traced_with_and_without(
 
     with monkeypatch.context() as patch:
         patch.setattr(places, "is_host", lambda platform: on_host)
-        patch.setattr(compiled_norm, "_TOGETHER", 2)
         jax.clear_caches()
         compiled = jax.jit(clip).lower(grads)
-        assert ("stablehlo.case" in compiled.as_text()) == on_host
+        has_branch = on_host and any(math.prod(shape) >= 1 << 12 for shape in SETS[name])
+        assert compiled.as_text().count("stablehlo.case") == has_branch * len(rules)
         fast = compiled.compile()(grads)
     the_reference_alone()
     slow = jax.jit(clip)(grads)
@@ -173,7 +173,8 @@ def test_what_is_hardly_ever_needed_adds_few_sums(rule: Rule, scale: float) -> N
     grads = [framework.make(rng.normal(size=size) * scale) for size in sizes]
     grads += [framework.make(grads[0][:5000], "bfloat16"), framework.make(grads[1][:6000], "bfloat16")]
     compiled = jax.jit(lambda given: gradclip.norm(given, rule)).lower(grads)
-    assert compiled.as_text().count("stablehlo.reduce") <= len(grads) + 8
+    rare = 8 if rule.scope == "global" else len(grads)
+    assert compiled.as_text().count("stablehlo.reduce") <= len(grads) + rare
     norms = [np.float64(n) for n in jax.tree.leaves(compiled.compile()(grads))]
     want = [np.linalg.norm(framework.read(x).astype(np.float64)) for x in grads]
     for mine, theirs in zip(norms, want if len(norms) > 1 else [math.hypot(*want)], strict=True):
@@ -188,11 +189,28 @@ def test_squares_that_leave_float64(rule: Rule, scale: float) -> None:
     assert ulps(np.float64(norms[0]), np.float64(5 * scale), "float64") <= 4
 
 
-def test_zeros_have_no_other_large_gradient_read_again() -> None:
+def test_one_branch_serves_all() -> None:
+    """XLA compiles a branch slowly: with one for each of 200 tensors it takes 7 s."""
     grads = [framework.make(np.zeros(2**20)), framework.make(np.ones(2**20)), framework.make(np.ones(2**19))]
-    compiled = jax.jit(lambda given: gradclip.norm(given, keras.clipnorm(1.0))).lower(grads)
-    assert compiled.as_text().count("stablehlo.case") == len(grads)
-    assert [float(n) for n in compiled.compile()(grads)] == [0.0, 2.0**10, pytest.approx(2.0**9.5)]
+    for rule, want in ((keras.clipnorm(1.0), [0.0, 2.0**10, 2.0**9.5]), (torch.clip_grad_norm(1.0), [1.5**0.5 * 2**10])):
+        compiled = jax.jit(lambda given, rule=rule: jax.tree.leaves(gradclip.norm(given, rule))).lower(grads)
+        assert compiled.as_text().count("stablehlo.case") == 1
+        for n, exact in zip(compiled.compile()(grads), want, strict=True):
+            assert ulps(np.float64(n), np.float64(exact), "float32") <= 1
+
+
+@pytest.mark.parametrize("shape", [(1000,), (120, 10), (250, 16), (32, 125), (2, 2048), (5001,), (1 << 18,)])
+def test_the_norm_of_few_and_of_many(shape: tuple[int, ...]) -> None:
+    """XLA adds up fewer than 4,096 elements one after the other: a float32 sum was up to 22 ulp off."""
+    size = math.prod(shape)
+    one_big = np.where(np.arange(size) == size // 2, 1.0, 1e-4)
+    for values in (np.full(size, 1.1), one_big, np.random.default_rng(0).uniform(size=size)):
+        g = framework.make(values.reshape(shape))
+        want = np.linalg.norm(framework.read(g).ravel())
+        most = 0.51 if size < 1 << 12 else framework.ulps / 2
+        for rule in (torch.clip_grad_norm(1.0), keras.clipnorm(1.0)):
+            (n,) = jax.tree.leaves(jax.jit(lambda x, rule=rule: gradclip.norm(x, rule))(g))
+            assert ulps(np.float64(n), want, "float32") <= most
 
 
 def test_hundreds_of_gradients_are_scaled_by_one_function() -> None:

@@ -169,6 +169,8 @@ def _(api: Any) -> Any:
 @of(ADAPTIVE, "six dimensions", clipping=0.5, grads=np.ones((2,) * 6), params=np.ones((2,) * 6))
 @of(ADAPTIVE, "clipping inf", clipping=INF, grads=[3.0, 4.0], params=[1.0, 1.0])
 @of(ADAPTIVE, "clipping inf, an infinite element", clipping=INF, grads=[INF, 1.0], params=[1.0, 1.0])
+@of(ADAPTIVE, "clipping -1", clipping=-1.0, grads=[3.0, 4.0], params=[3.0, 4.0])
+@of(ADAPTIVE, "clipping nan", clipping=NAN, grads=[3.0, 4.0], params=[3.0, 4.0])
 @of(ADAPTIVE, "clipping 0, zeros", clipping=0.0, grads=[0.0, 0.0], params=[1.0, 1.0])
 @of(ADAPTIVE, "clipping 0", clipping=0.0, grads=[3.0, 4.0], params=[1.0, 1.0])
 def _(api: Any, clipping: float, grads: Any, params: Any) -> Any:

@@ -112,7 +112,7 @@ def trained(rule: Any, sizes: list[float], jitted: bool) -> Any:
 
 def read(state: Any) -> gradclip.Monitor:
     monitor = gradclip.Monitor()
-    monitor.merge(optax.tree_utils.tree_get(state, "clip_monitor"))
+    monitor.merge(optax.tree_utils.tree_get(state, "monitor"))
     return monitor
 
 
@@ -167,7 +167,7 @@ def test_the_state_of_the_optimizer_carries_a_limit_that_follows(jitted: bool) -
         clipped, state = update({"w": jnp.float32([size])}, state)
         expected = gradclip.clip({"w": jnp.float32([size])}, torch.clip_grad_norm(eager)).grads["w"]
         np.testing.assert_allclose(clipped["w"], expected, rtol=1e-4)
-    assert float(state.limits[0]["count"]) == 28
+    assert float(state.clip["limits"][0]["count"]) == 28
     assert adaptive.state["count"] == 0
     assert read(state).report()["0/steps"] == 32
 
@@ -205,7 +205,7 @@ def test_the_state_of_the_optimizer_carries_a_limit_for_each_gradient(jitted: bo
     for i, sizes in enumerate(STEPS):
         want = gradclip.clip([np.array([size]) for size in sizes], keras.clipnorm(eager)).grads
         np.testing.assert_allclose([got[name][i] for name in "abc"], want, rtol=1e-4)
-    np.testing.assert_array_equal(state.limits[0]["count"], [30.0, 30.0, 30.0])
+    np.testing.assert_array_equal(state.clip["limits"][0]["count"], [30.0, 30.0, 30.0])
 
 
 def test_any_limit_is_carried_through_jit() -> None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from frameworks.jax import framework
+from jax.experimental import sparse
 from oracle import ulps
 
 import gradclip
@@ -143,3 +144,15 @@ def test_what_is_no_gradient_is_refused() -> None:
     if hasattr(jax, "new_ref"):  # available from JAX 0.7 on
         with pytest.raises(TypeError, match="No backend knows tensors of type"):
             gradclip.clip(jax.new_ref(p()), rule)
+
+
+def test_sparse_matrices_are_refused() -> None:
+    """Their indices are integers: a clip by value would have clipped them."""
+    matrix = sparse.BCOO.fromdense(jnp.eye(4))
+    for tree in (matrix, [matrix], {"w": matrix, "v": jnp.ones(3)}, sparse.BCSR.fromdense(jnp.eye(4))):
+        for rule in (optax.clip(1.0), optax.clip_by_global_norm(1.0)):
+            for run in (functools.partial(gradclip.clip, rule=rule), jax.jit(functools.partial(gradclip.norm, rule=rule))):
+                with pytest.raises(
+                    TypeError, match=r"JAX's sparse matrices.*\nReceived: a 4x4 jax BC.*\nHint: pass grad.todense"
+                ):
+                    run(tree)

@@ -1,5 +1,6 @@
 """Prints as JSON one step of Keras's own clip and of gradclip's, on two replicas with the gradients [3, 1] and [0.5, 4]."""
 
+import dataclasses
 import json
 import os
 
@@ -38,4 +39,8 @@ def new(**clip):
 NAMES = ("clipnorm", "global_clipnorm", "clipvalue")
 theirs = {name: stepped(new(**{name: 1.0})) for name in NAMES}
 ours = {name: stepped(clipped(new(), getattr(dialect, name)(1.0))) for name in NAMES}
-print(json.dumps({"theirs": theirs, "ours": ours}))
+try:
+    refused = stepped(clipped(new(), dataclasses.replace(dialect.global_clipnorm(1.0), skip_above=9.0)))
+except ValueError as error:
+    refused = str(error)
+print(json.dumps({"theirs": theirs, "ours": ours, "refused": refused}))

@@ -247,11 +247,13 @@ def test_what_hands_its_gradients_on_is_refused(outer: Callable[[], Any]) -> Non
 
 
 def test_other_mistakes() -> None:
-    with pytest.raises(ValueError, match=r"This optimizer clips by a rule already.\nReceived: rule=keras.global_clipnorm"):
+    with pytest.raises(ValueError, match=r"This optimizer clips already.\nReceived: rule=Rule\('keras.global_clipnorm"):
         clipped(clipped("sgd", GLOBAL), GLOBAL)
     with pytest.raises(ValueError, match="changes the shape of a gradient"):
         clipped("sgd", optax.per_example_global_norm_clip(1.0))
-    with pytest.raises(TypeError, match=r"rule must be a gradclip.Rule.\nReceived: rule=1.0\nHint: name the rule of the limit"):
+    with pytest.raises(
+        TypeError, match=r"a gradclip.Group or a list of groups.\nReceived: rule=1.0\nHint: name the rule of the limit"
+    ):
         clipped("sgd", 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="An optimizer is needed"):
         clipped(None, GLOBAL)

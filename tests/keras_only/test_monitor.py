@@ -37,9 +37,41 @@ def test_every_step_is_counted_and_logged() -> None:
     found = monitor.report()
     assert (found["steps"], found["clipped_steps"]) == (12, 12)
     assert found["norm_after_largest"] == pytest.approx(0.05, rel=1e-4)
-    assert history["clip/steps"] == [4, 8, 12]
+    assert history["clip/clipped_fraction"] == [1.0, 1.0, 1.0]
     assert history["clip/norm_before_p50"][-1] == found["norm_before_p50"]
     assert [window.steps for window in monitor.sections[0].windows] == [4, 4, 4]
+
+
+def test_five_numbers_are_logged_unless_others_are_named() -> None:
+    def logged(*names: Any) -> dict[str, Any]:
+        monitor = gradclip.Monitor()
+        monitor.update(gradclip.clip_([np.array([2.0])], torch.clip_grad_norm(1.0)))
+        logs: dict[str, Any] = {}
+        MonitorLog(monitor, *names).on_epoch_end(0, logs)
+        return logs
+
+    assert logged() == {
+        "clip/clipped_fraction": 1.0,
+        "clip/coefficient_mean": pytest.approx(0.5, rel=1e-5),
+        "clip/norm_before_p50": 2.0,
+        "clip/norm_before_largest": 2.0,
+        "clip/not_finite": 0,
+    }
+    assert logged(["steps", "not_finite_first_step"]) == {"clip/steps": 1}
+    assert len(logged(None)) == 20
+    for wrong in ("steps", ["step"]):
+        with pytest.raises(ValueError, match="A report has no such number"):
+            MonitorLog(gradclip.Monitor(), wrong)
+
+
+def test_five_numbers_of_each_group() -> None:
+    monitor = gradclip.Monitor()
+    groups = [gradclip.Group(torch.clip_grad_norm(1.0), name) for name in "ab"]
+    monitor.update(gradclip.clip_({"a": np.array([2.0]), "b": np.array([0.5])}, groups))
+    logs: dict[str, Any] = {}
+    MonitorLog(monitor).on_epoch_end(0, logs)
+    assert len(logs) == 10
+    assert (logs["clip/0/clipped_fraction"], logs["clip/1/clipped_fraction"]) == (1.0, 0.0)
 
 
 def test_eagerly_it_is_the_same() -> None:
@@ -89,11 +121,11 @@ def test_steps_that_are_not_finite() -> None:
     )  # from there on the weights are NaN
 
 
-def test_an_optimizer_that_is_built_has_no_room() -> None:
-    optimizer = keras.optimizers.SGD(0.1)
+def test_an_optimizer_that_is_built_has_room() -> None:
+    optimizer, monitor = keras.optimizers.SGD(0.1), gradclip.Monitor()
     optimizer.build([keras.Variable([1.0])])
-    with pytest.raises(ValueError, match="variables that the optimizer makes when it is built"):
-        clipped(optimizer, torch.clip_grad_norm(1.0), monitor=gradclip.Monitor())
+    clipped(optimizer, torch.clip_grad_norm(1.0), monitor=monitor).apply([keras.ops.convert_to_tensor([2.0])])
+    assert monitor.report()["clipped_steps"] == 1
 
 
 def test_a_loss_scale_optimizer_skips_a_step_that_is_not_finite() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from gradclip.code.model import Migrated, Options, Outcome
 from gradclip.migrate.codemod import migrate_source
-from gradclip.migrate.model import Migrated, Options, Outcome
 
 __all__ = ["manual", "migrate", "options", "rewritten"]
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gradclip.migrate.apis import APIS, BY_CODE
-from gradclip.migrate.explain import explain
+from gradclip.explain import explain
+from gradclip.natives import BY_CODE, NATIVES
 
 Gradients = list[Any]  # lists of numbers, or None
 Run = Callable[[Gradients, float], Gradients]
@@ -33,7 +33,7 @@ NONES = {
 
 def names(*roots: str) -> Iterator[tuple[str, str]]:
     """Return the codes and names of the table in these packages; a name with a keyword loses the keyword."""
-    seen = {(api.code, name.partition("(")[0]) for api in APIS for name in api.names}
+    seen = {(api.code, name.partition("(")[0]) for api in NATIVES for name in api.names}
     return (pair for pair in sorted(seen) if pair[1].partition(".")[0] in roots)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
-from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
 
 
 def migrate_source(source: str, options: Options) -> Migrated:
@@ -20,6 +22,16 @@ def migrate_source(source: str, options: Options) -> Migrated:
         os._exit(9)
     new = source.replace("old", "new").replace("broken", "(")
     return Migrated(new, tuple(_sites(source)))
+
+
+def killed(source: str, options: Options) -> Migrated:
+    """Kill the process at a file of this text, as a lack of memory does; at one of them not when it is tried again."""
+    once = "once" in source and not os.path.exists(mark := source.split("'")[1])
+    if once:
+        Path(mark).touch()
+    if once or "always" in source:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return migrate_source(source, options)
 
 
 def _sites(source: str) -> Iterator[Site]:

@@ -11,10 +11,10 @@ import pytest
 from launched import TIME_LIMIT
 from migrate.codemods import manual, migrate, options, rewritten
 
-from gradclip.migrate.apis import APIS, BY_NAME
-from gradclip.migrate.apis.model import Kind
-from gradclip.migrate.codemod import codes, migrate_source
-from gradclip.migrate.model import SourceError
+from gradclip.code import codes
+from gradclip.code.model import SourceError
+from gradclip.migrate.codemod import migrate_source
+from gradclip.natives import BY_NAME, NATIVES, Kind
 
 DOCS = Path(__file__).parents[2] / "docs"
 FRAMEWORKS = ("numpy", "torch", "tensorflow", "paddle", "jax", "optax", "keras")
@@ -124,7 +124,7 @@ def test_a_name_that_can_only_be_one_function_is_rewritten(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "api", [api for api in APIS if api.kind not in (Kind.KEYWORD, Kind.GLOBAL_STATE)], ids=lambda api: api.code
+    "api", [api for api in NATIVES if api.kind not in (Kind.KEYWORD, Kind.GLOBAL_STATE)], ids=lambda api: api.code
 )
 def test_every_name_of_every_function_is_found(api: object) -> None:
     for name in api.names:  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ def test_the_page_of_the_codes_is_the_one_in_the_docs() -> None:
 
 def test_every_link_leads_to_a_place_of_the_page() -> None:
     page = codes.markdown()
-    for code in [*codes.CODES, *(api.code for api in APIS)]:
+    for code in [*codes.CODES, *(api.code for api in NATIVES)]:
         anchor = codes.link(code).partition("#")[2]
         assert f"## {anchor.upper()}\n" in page or f'<a id="{anchor}"></a>' in page
 
@@ -228,7 +228,7 @@ def modules_after(code: str) -> set[str]:
 
 def test_migrating_imports_no_framework_and_no_backend() -> None:
     source = CALL + "import optax, keras\noptax.clip(1.0)\nkeras.optimizers.SGD(clipnorm=1.0)\n"
-    code = "from gradclip.migrate.codemod import migrate_source\nfrom gradclip.migrate.model import Options\n"
+    code = "from gradclip.migrate.codemod import migrate_source\nfrom gradclip.code.model import Options\n"
     code += f"migrated = migrate_source({source!r}, Options()).source\nassert 'gradclip.backends.keras' in migrated, migrated"
     modules = modules_after(code)
     assert not modules & set(FRAMEWORKS)

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from migrate.codemods import options
 
-from gradclip.migrate.apis import BY_CODE
+from gradclip.code.codes import CODES
+from gradclip.code.model import Outcome
 from gradclip.migrate.codemod import migrate_source
-from gradclip.migrate.codemod.codes import CODES
-from gradclip.migrate.model import Outcome
+from gradclip.natives import BY_CODE
+from gradclip.natives.targets import targets
 
 PAIRS = Path(__file__).parent / "pairs"
 NAMES = sorted(path.name for path in PAIRS.iterdir())
@@ -64,5 +65,7 @@ def test_every_code_is_shown_by_a_pair() -> None:
 def test_every_function_that_can_be_rewritten_is_rewritten_by_a_pair() -> None:
     entries = [entry.split() for name in NAMES for entry in tomllib.loads(read(name, "pair.toml"))["sites"]]
     rewritten = {code for _, code, outcome in entries if outcome == "rewritten"}
-    with_a_target = {code for code, api in BY_CODE.items() if "gradclip" in api.targets and not api.targets["gradclip"].by_hand}
+    with_a_target = {
+        code for code, api in BY_CODE.items() if "gradclip" in targets(api) and not targets(api)["gradclip"].by_hand
+    }
     assert sorted(with_a_target - rewritten) == []

@@ -8,10 +8,9 @@ import pytest
 
 import gradclip
 from gradclip.commands import cli
-from gradclip.migrate import explain_words as words
-from gradclip.migrate.explain import explain
-from gradclip.migrate.explain_call import CallError, find, with_limit
-from gradclip.migrate.explain_text import explanation_text
+from gradclip.explain import explain, words
+from gradclip.explain.call import CallError, find, with_limit
+from gradclip.explain.text import explanation_text
 from gradclip.rule import Rule
 
 INF = float("inf")

@@ -12,11 +12,11 @@ from oracle import ulps
 
 import gradclip
 from gradclip.commands import cli
-from gradclip.migrate.apis.meaning import DIALECTS
-from gradclip.migrate.explain_call import find
-from gradclip.migrate.explain_compare import compare
-from gradclip.migrate.explain_numbers import clipped
-from gradclip.migrate.explain_text import comparison_text
+from gradclip.explain.call import find
+from gradclip.explain.compare import compare
+from gradclip.explain.numbers import clipped
+from gradclip.explain.text import comparison_text
+from gradclip.natives import DIALECTS
 from gradclip.rule import Rule, Scope
 
 INF, NAN = float("inf"), float("nan")

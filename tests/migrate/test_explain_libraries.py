@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gradclip.migrate.explain import explain
-from gradclip.migrate.explain_equivalents import NONE
+from gradclip.explain import explain
+from gradclip.explain.equivalents import NONE
 
 
 def in_(framework: str, text: str) -> str:
@@ -44,12 +44,12 @@ def test_a_rule_carries_nothing_that_has_no_effect() -> None:
         (
             "timm.utils.dispatch_clip_grad(p, 1.0)",
             "torch.clip_grad_norm",
-            "torch.nn.utils.clip_grad_norm_(parameters=p, max_norm=1.0)",
+            "torch.nn.utils.clip_grad_norm_(p, 1.0)",
         ),
         (
             "dispatch_clip_grad(p, 1.0, 'value')",
             "torch.clip_grad_value",
-            "torch.nn.utils.clip_grad_value_(parameters=p, clip_value=1.0)",
+            "torch.nn.utils.clip_grad_value_(p, 1.0)",
         ),
     ],
 )
@@ -65,6 +65,13 @@ def test_adaptive_clipping_is_no_clip_by_norm(text: str) -> None:
     explanation = explain(text)
     assert (explanation.dialect, explanation.equivalents) == ("", ())
     assert "row" in explanation.note
+
+
+def test_a_clip_of_a_library_has_the_equivalents_of_its_native() -> None:
+    for framework in ("tensorflow", "keras", "jax"):
+        assert in_(framework, "dispatch_clip_grad(p, 1.0, 'value')") == in_(
+            framework, "torch.nn.utils.clip_grad_value_(p, 1.0)"
+        )
 
 
 def test_a_mode_that_is_not_known_is_taken_for_the_default() -> None:

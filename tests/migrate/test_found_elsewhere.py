@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from migrate.codemods import manual, migrate, rewritten
 
+from gradclip.code import importers
+from gradclip.code.codes import CODES
+from gradclip.code.files import Found
+from gradclip.code.model import Options, Outcome, SourceError
 from gradclip.commands import cli
-from gradclip.migrate import codemod, importers
-from gradclip.migrate.codemod.codes import CODES
-from gradclip.migrate.files import Found
-from gradclip.migrate.model import Options, Outcome, SourceError
+from gradclip.migrate import codemod
 
 TORCH = "import torch\n"
 IMPORT = "from torch.nn.utils import clip_grad_norm_\n"
@@ -99,7 +100,7 @@ def test_what_only_libcst_reads_is_refused() -> None:
 MENTIONED = {
     "a coefficient": ("coef = 1.0 / (total + 1e-6)\nif coef < 1:\n    for p in ps:\n        p.grad.mul_(coef)\n", "GM402"),
     "a hook": ("p.register_hook(lambda g: g.clamp(-1, 1))\n", "GM401"),
-    "a hook's function": (TORCH + "p.register_hook(lambda x: torch.clamp(x, -1, 1))\n", "GM401"),
+    "a hook's function": (TORCH + "p.register_hook(lambda x: torch.clamp(x, -1, c))\n", "GM401"),
     "foreach": (TORCH + "torch._foreach_clamp_max_(grads, 1.0)\n", "GM401"),
     "an attribute": ("opt.clipnorm = 1.0\n", "GM504"),
     "eval": (TORCH + 'eval("torch.nn.utils.clip_grad_norm_(p, 1.0)")\n', "GM210"),
@@ -138,12 +139,17 @@ def test_a_coefficient_in_a_clamp_is_one_place() -> None:
 
 OWN = {
     "an optimizer's default": "def f(max_grad_norm):\n    return {'max_grad_norm': max_grad_norm}\n",
+    "any dictionary": "config = {'max_grad_norm': 1.0}\nother = 1\n",
+    "any dictionary of another key": "def f(c):\n    return {'gradient_clipping': c}\n",
     "a setting that the source reads": "config = {'max_grad_norm': 1.0}\nlimit = config['max_grad_norm']\n",
 }
 FOR_A_TRAINER = {
-    "a setting": "config = {'max_grad_norm': 1.0}\n",
-    "a setting beside others that are read": "config = {'max_grad_norm': 1.0, 'a': 2}\nconfig['a'] + config[0] + config[1:]\n",
-    "an engine's": "def f(gradient_clipping):\n    return {'gradient_clipping': gradient_clipping}\n",
+    "a setting": "import transformers\nconfig = {'max_grad_norm': 1.0}\n",
+    "a setting beside others that are read": "import trl\nconfig = {'max_grad_norm': 1.0, 'a': 2}\nconfig['a'] + config[0]\n",
+    "an argument": "arguments = TrainingArguments(**{'max_grad_norm': 1.0})\n",
+    "a setting beside a trainer's": "config = {'max_grad_norm': 1.0, 'per_device_train_batch_size': 8}\n",
+    "an engine's": "def f(c):\n    return {'gradient_clipping': c, 'zero_optimization': {'stage': 2}}\n",
+    "an engine's by its name": "ds_config = {'gradient_clipping': 1.0}\n",
 }
 
 

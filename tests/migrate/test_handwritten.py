@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from migrate.codemods import migrate
 
+from gradclip.code.model import Options
 from gradclip.migrate.codemod import migrate_source
-from gradclip.migrate.model import Options
 
 CLIPS = {
     "a coefficient with an epsilon": """

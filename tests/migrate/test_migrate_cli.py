@@ -16,11 +16,11 @@ from launched import TIME_LIMIT
 from migrate import stand_in
 from rich.console import Console
 
+from gradclip.code.model import Options, Outcome, Site
+from gradclip.code.runner import FileResult, Place
 from gradclip.commands import cli
 from gradclip.migrate import output
-from gradclip.migrate.model import Options, Outcome, Site
 from gradclip.migrate.output import TextReport, Waiting
-from gradclip.migrate.runner import FileResult, Place
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from migrate import stand_in
 
-from gradclip.migrate import disk
-from gradclip.migrate.model import Migrated, Options, Outcome
+from gradclip.code import disk
+from gradclip.code.model import Migrated, Options, Outcome
+from gradclip.code.runner import FileResult, Request, migrate_file
 from gradclip.migrate.output import TextReport
-from gradclip.migrate.runner import FileResult, Request, migrate_file
 
 SHOW, WRITE = Request(Options()), Request(Options(), write=True)
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         raise PermissionError(13, "Permission denied")
 
     assert write(tmp_path / "gone.py").error == "cannot be read: no such file or directory"
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(disk, "opened", refuse)
     result = write(tmp_path / "x.py")
     monkeypatch.undo()
     assert result.error == "cannot be read: permission denied"

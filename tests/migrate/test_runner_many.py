@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -13,10 +14,10 @@ from launched import environment
 from migrate import stand_in
 
 import gradclip
-from gradclip.migrate import runner
-from gradclip.migrate.files import Found
-from gradclip.migrate.model import Options
-from gradclip.migrate.runner import FileResult, Request
+from gradclip.code import runner
+from gradclip.code.files import Found
+from gradclip.code.model import Options
+from gradclip.code.runner import FileResult, Request
 
 REQUEST = Request(Options())
 
@@ -60,7 +61,7 @@ def test_several_processes_write(tmp_path: Path) -> None:
 
 
 def test_few_files_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(runner, "Workers", None)
     assert len(results(made(tmp_path, 24), 8)) == 24
 
 
@@ -108,31 +109,37 @@ def test_the_number_of_processes_is_that_of_the_cores() -> None:
     assert runner.cores() >= 1
 
 
-SCRIPT = """
-import os, sys, time
-from gradclip.migrate import runner
-from gradclip.migrate.files import Found
-from gradclip.migrate.model import Options
+SLOW = """
+import os, time
 
-def slow(source, options):
-    os.write(1, b"started\\n")  # whole lines: print may write the end of a line by itself, and two processes write here
+def migrate_source(source, options):
+    os.write(2, f"{os.getpid()}\\n".encode())  # whole lines: print may write the end of a line by itself
     time.sleep(60)
+"""
+SCRIPT = """
+import sys
+from gradclip.code import runner
+from gradclip.code.files import Found
+from gradclip.code.model import Options
+from slow import migrate_source
 
-if __name__ == "__main__":
-    for _ in runner.run(map(Found, sys.argv[1:]), runner.Request(Options()), 2, slow):
-        pass
+for _ in runner.run(map(Found, sys.argv[1:]), runner.Request(Options()), 2, migrate_source):
+    pass
 """
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
 def test_the_processes_end_with_their_parent(end: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")  # a process can load no function of the script
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     names = [one.path for one in made(tmp_path, 40)]
     command = [sys.executable, str(tmp_path / "script.py"), *names]
-    here = environment(PYTHONPATH=str(Path(gradclip.__file__).parents[1]))  # the tested sources, wherever the script is
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=here) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
+    paths = [str(tmp_path), str(Path(gradclip.__file__).parents[1])]  # the tested sources, wherever the script is
+    here = environment(PYTHONPATH=os.pathsep.join(paths))
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=here) as process:
+        assert process.stderr is not None
+        both = {int(process.stderr.readline()) for _ in range(2)}
+        assert len(both - {process.pid}) == 2
         getattr(process, end)()
         process.communicate(timeout=30)  # the pipe closes when the last process with it has ended
     assert process.returncode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 import gradclip
-from gradclip.choose.choice import order_bounds
+from gradclip.advice.choice import order_bounds
 from gradclip.commands.cli import main
 from gradclip.commands.logs import LogError, read_log
-from gradclip.dialects import keras, optax
+from gradclip.dialects import keras, optax, torch
 
 RNG = np.random.default_rng(0)
 NORMS: list[float] = np.exp(RNG.normal(size=2000) * 0.5).tolist()
@@ -52,6 +53,7 @@ def test_the_numbers_are_those_of_numpy(norms: list[float]) -> None:
         assert candidate.clipped_late == pytest.approx(clipped[-quarter:].mean())
         coefficients = np.minimum(1.0, candidate.limit / np.maximum(finite, 1e-300))
         assert candidate.coefficient_mean == pytest.approx(np.where(np.array(finite) > 0, coefficients, 1.0).mean())
+        assert candidate.skipped == choice.skipped(candidate.limit) == sum(not n <= candidate.limit for n in norms)
         assert candidate.longest_run == longest([math.isfinite(n) and n > candidate.limit for n in norms])
     recommended = choice.recommended
     assert recommended.limit > by_name["p90"].limit
@@ -105,11 +107,11 @@ SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "drift": ([10.0 / (1 + i / 50) for i in range(500)], {}, "the median norm goes from 4.464 to 1.027"),
     "half": (monitored(NORMS, 0.5), {}, "more than half: lower the learning rate instead"),
     "half of the steps": (of_each(), {}, "more than half: lower the learning rate instead"),
-    "few": (NORMS[:30], {}, "only 30 norms"),
+    "few": (NORMS[:30], {}, "a quantile of 30 norms says little"),
     "fixed": (NORMS, {"limits": [0.1]}, "0.1 would clip 100 % of the steps, which only makes the learning rate smaller"),
     "after": ([min(n, 1.5) for n in NORMS], {}, "they seem to be norms after a clip"),
     "clipped": (monitored(NORMS, 1.5), {}, "of these steps were clipped at 1.5"),
-    "broken": ([*NORMS, math.nan, math.inf], {}, "2 norms are not finite"),
+    "broken": ([*NORMS, math.nan, math.inf], {}, "2 norms not finite"),
     "loss": (NORMS, {}, "accumulated steps"),
     "order": (NORMS, {"norm_type": 1.0}, "these are 2-norms, and a limit for the 1-norm is another number"),
     "bounds": (NORMS, {"norm_type": 1.0, "parameters": 10_000}, "1.9 lies between 1.9 and 190"),
@@ -142,7 +144,7 @@ def test_it_does_not_warn_elsewhere() -> None:
 def test_a_table_for_people_and_a_picture(tmp_path: Path) -> None:
     choice = gradclip.choose(NORMS, limits=[0.5])
     lines = str(choice).splitlines()
-    assert lines[0] == "2000 norms"
+    assert lines[0] == "2,000 norms"
     assert lines[2].split() == ["limit", "clipped", "mean", "coefficient", "longest", "run", "early", "late"]
     assert [line.split()[0] for line in lines[3:6]] == ["0.5", "0.9829", "1"]
     assert f"Recommended: {choice.recommended.limit:g}. It is just above the 90th percentile" in str(choice)
@@ -253,3 +255,16 @@ def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         with pytest.raises(SystemExit, match="2"):
             main(["choose", "log", "--limit", limit])
         assert "must be a positive number" in capsys.readouterr().err
+
+
+def test_how_many_a_limit_that_follows_the_run_would_have_skipped() -> None:
+    norms = [1.0 + i % 3 for i in range(60)] + [500.0, math.nan, math.inf, 2.0, 90.0]
+    choice, limit = gradclip.choose(norms), gradclip.limits.spike(10)
+    rule = dataclasses.replace(torch.clip_grad_norm(math.inf), skip_above=gradclip.Adaptive(limit))
+    assert choice.skipped(limit) == sum(gradclip.clip([np.array([n])], rule).skip for n in norms) == 4
+    monitor = gradclip.Monitor()
+    for n in norms:
+        monitor.update(n)
+    assert gradclip.choose(monitor).skipped(20.0) == choice.skipped(20.0) == 4
+    with pytest.raises(ValueError, match="needs the norms in their order"):
+        gradclip.choose(monitor).skipped(limit)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from launched import TIME_LIMIT
 
-from gradclip import floors, registry
+from gradclip import registry, versions
 from gradclip.backend import Backend
 from gradclip.commands import children, cli, inventory
 
@@ -52,7 +52,9 @@ def test_the_console_script_is_the_same_command(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["nonsense"], "Received: nonsense\nHint: the commands are demo, backends, explain,"),
+        (["explian", "torch.clip_grad_norm"], "There is no such command.\nReceived: explian\nHint: did you mean explain?\n"),
+        (["migrat", "."], "Hint: did you mean migrate?"),
         (["backends", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["demo", "--steps", "0"], "must be a whole number from 1 to 3000, not '0'"),
         (["demo", "--steps", "many"], "must be a whole number from 1 to 3000, not 'many'"),
@@ -63,6 +65,25 @@ def test_wrong_usage_ends_with_2(arguments: list[str], said: str, capsys: pytest
         cli.main(arguments)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("gradclip ", ["demo", "backends", "explain", "choose", "lint", "migrate", "conformance", "--version"]),
+        ("gradclip ex", ["explain "]),
+        ("gradclip lint --form", ["--format "]),
+        ("gradclip lint --format s", ["sarif "]),
+        ("gradclip explain --to pa", ["paddle "]),
+    ],
+)
+def test_a_shell_completes_a_line(line: str, words: list[str], tmp_path: Path) -> None:
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_SHELL": "bash", "COMP_TYPE": "9"}
+    said = tmp_path / "said"
+    place = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": str(said)}
+    done = gradclip(folder=tmp_path, **asked, **place)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert set(words) <= set(said.read_text(encoding="utf-8").split("\n"))
 
 
 def test_without_arguments_it_shows_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +144,7 @@ def test_a_framework_that_is_too_old(
         ("0.2.3", "below 0.2.4, the oldest that gradclip works with"),
         ("0.2.4", "the tests ran on this one"),
         ("0.2.5", "supported, though the tests ran on other versions"),
-        ("99.0", f"newer than {floors.FRAMEWORKS['optax'].tested[-1]}, the last that the tests ran on"),
+        ("99.0", f"newer than {versions.FRAMEWORKS['optax'].tested[-1]}, the last that the tests ran on"),
         ("main", "not known to the tests"),
     ],
 )
@@ -140,7 +161,7 @@ def test_the_slots(
     assert f"\n\nslot of optax {version}: {said}\n\n" in capsys.readouterr().out
     assert cli.main(["backends", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["slots"]
-    assert entry == {"name": "optax", "version": version, "standing": floors.standing("optax", version)}
+    assert entry == {"name": "optax", "version": version, "standing": versions.standing("optax", version)}
 
 
 def test_a_module_of_the_same_backend_is_no_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

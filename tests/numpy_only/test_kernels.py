@@ -218,14 +218,17 @@ def test_little_work_is_done_here() -> None:
     assert _kernels.squares([x], None, 0, pytest.fail, 10, 2) == [9.0]
 
 
-def test_memory_that_is_written_twice_is_written_in_order() -> None:
-    """One thread writes it, also if it overlaps only partly."""
+def test_memory_that_would_be_written_twice_is_refused() -> None:
+    """Also if it overlaps only partly; nothing is written. Into new memory the same sources may overlap."""
     x = np.ones(1000, np.float32)
     for other in (x, x[5:], x[:1]):
-        x[:] = 1
         both = [other, np.zeros(0, np.float32), x]
-        _kernels.multiply(both, both, None, 0, 0.5, pytest.fail, 1, 10)
-        assert x.sum() == 500 - other.size * 0.25
+        with pytest.raises(ValueError, match="Pieces that are written in place overlap"):
+            _kernels.multiply(both, both, None, 0, 0.5, pytest.fail, 1, 10)
+        assert x.sum() == 1000
+        made = [np.zeros_like(piece) for piece in both]
+        _kernels.multiply(made, both, None, 0, 0.5, three, 1, 10)
+        assert [float(piece.sum()) for piece in made] == [piece.size * 0.5 for piece in both]
 
 
 def test_who_is_asked_for_the_number_of_threads_fails() -> None:

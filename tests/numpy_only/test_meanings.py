@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 
 import meanings
 
+from gradclip.natives import NATIVES
+
 
 def test_what_is_written_in_it_is_calculated_by_hand() -> None:
     """a = (2.4, 1), b = (-0.3, 0.9): norms 2.6 and 0.9487, together 2.7677; root mean squares 1.8385 and 0.6708."""
@@ -15,3 +17,12 @@ def test_what_is_written_in_it_is_calculated_by_hand() -> None:
     assert each == ("a = (0.92, 0.38)", "b = (-0.30, 0.90)")
     assert value == ("a = (1.00, 1.00)", "b = (-0.30, 0.90)")
     assert rms == ("a = (1.31, 0.54)", "b = (-0.30, 0.90)")
+
+
+def test_the_names_in_it_are_those_of_the_natives_with_such_a_rule() -> None:
+    notes = [x.text or "" for x in ElementTree.parse(meanings.PICTURE).iter() if x.get("class") == "note"]
+    drawn = set(" ".join(notes).replace(",", " ").split())
+    rules = {native.last + "=" * bool(native.keyword): native.rule() for native in NATIVES if native.is_own}
+    with_panel = {name for name, rule in rules.items() if (rule.scope, rule.mean) in meanings.TITLES and rule.order == 2}
+    assert drawn == with_panel
+    assert rules.keys() - drawn >= {"adaptive_grad_clip", "per_example_global_norm_clip"}

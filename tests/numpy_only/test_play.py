@@ -111,6 +111,43 @@ def test_what_is_no_gradient_is_an_error_with_a_hint(gradient: str) -> None:
     assert hint.startswith("Hint: a list of numbers")
 
 
+FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "jax")
+GLOBAL = {
+    "torch.clip_grad_norm": "torch.nn.utils.clip_grad_norm_(parameters, 1)",
+    "tensorflow.clip_by_global_norm": "grads, norm = tf.clip_by_global_norm(grads, 1)",
+    "keras.global_clipnorm": "keras.optimizers.Adam(global_clipnorm=1)",
+    "paddle.clip_grad_by_global_norm": "paddle.optimizer.Adam(parameters=parameters, "
+    "grad_clip=paddle.nn.ClipGradByGlobalNorm(1))",
+    "optax.clip_by_global_norm": "optax.chain(optax.clip_by_global_norm(1), optimizer)",
+}
+
+
+@pytest.mark.parametrize("rule", GLOBAL)
+def test_every_framework_has_its_nearest_native_with_what_differs(rule: str) -> None:
+    *_, limit = dialects.required(dialects.FUNCTIONS[rule])
+    question = {"rule": rule, "arguments": {limit: "1"}, "gradients": ["[3, 4]"], "params": []}
+    words = {said["framework"]: said for said in json.loads(answers.answer(json.dumps(question)))["words"]}
+    assert set(words) == {"gradclip", *FRAMEWORKS}
+    marks = {words[framework]["mark"] for framework in FRAMEWORKS}
+    assert marks == {"this call", "nearest", "within rounding"}
+    for (native, code), framework in zip(GLOBAL.items(), FRAMEWORKS, strict=True):
+        said = words[framework]
+        if said["mark"] != "this call" and (rule, framework) != ("torch.clip_grad_norm", "paddle"):
+            assert said["code"] == code, native
+        assert bool(said["differs"]) == bool(said["exactly"]) == (said["mark"] == "nearest")
+
+
+@pytest.mark.parametrize("rule", [rule["name"] for dialect in json.loads(answers.catalogue()) for rule in dialect["rules"]])
+def test_a_rule_s_own_framework_shows_the_native_in_code(rule: str) -> None:
+    found = next(
+        described for name in json.loads(answers.catalogue()) for described in name["rules"] if described["name"] == rule
+    )
+    asked = {"rule": rule, "arguments": found["first"], "gradients": ["[[3, 4]]"], "params": ["[[1, 1]]"]}
+    words = json.loads(answers.answer(json.dumps(asked)))["words"]
+    (own,) = (said for said in words if said["mark"] == "this call")
+    assert own["code"]
+
+
 def test_what_is_no_argument_is_an_error() -> None:
     assert asked("[1]", max_norm="one")["error"].startswith("max_norm cannot be read.\nReceived: max_norm=one\nHint: ")
     assert asked("[1]", limit="1")["error"].startswith("TypeError: ")

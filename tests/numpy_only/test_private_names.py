@@ -11,11 +11,11 @@ from sources import SOURCES
 
 # Modules without a versions file that need private names all the same, and why.
 ELSEWHERE = {
-    "backends.keras.__init__": "it overrides the two private methods in which Keras clips, and raises if Keras lacks them",
+    "backends.keras.__init__": "it overrides private methods in which Keras clips and updates, and raises if Keras lacks them",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "it shows Keras's own clips in the same way",
     "conformance.slots": "a Keras optimizer clips in a private method, and the suite passes the gradients to it",
-    "migrate.codemod.places": "LibCST's public function computes the positions in a module; this one those in a statement",
+    "code.places": "LibCST's public function computes the positions in a module; this one those in a statement",
     "mistakes": "a private attribute identifies a state_dict of torch; without it, a state_dict counts as any other dict",
     "tracing": "frameworks look for these attributes on a function; others ignore them",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -72,9 +73,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the sources without build files, so that no build changes the checkout."""
     folder = tmp_path_factory.mktemp("source") / "gradclip"
     folder.mkdir()
-    for name in ("gradclip", "backends", "tests", "examples"):
+    for name in ("gradclip", "backends", "tests", "examples", "docs/lint"):
         copied(ROOT / name, folder / name)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -125,6 +126,7 @@ def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     assert {"gradclip/conformance/vectors/v1/schema.json", "gradclip/conformance/xfails/native-torch.json"} <= data
     assert "gradclip/conformance/report/template.html.j2" in data
     found = {name for name in contents(wheel) if ".dist-info/" not in name}
+    data |= {f"gradclip/code/pages/{page.name}" for page in (ROOT / "docs" / "lint").glob("GM*.md")}
     assert found == core | backends | data | {"gradclip/py.typed", *KERNELS}
 
 
@@ -134,6 +136,50 @@ def test_the_sdist_has_each_source_once(sdist: Path, wheel: Path) -> None:
     modules = {name.removeprefix("gradclip/") for name in contents(wheel) if name.endswith((".py", ".pyi"))}
     assert modules <= names.keys()
     assert str(LINK) not in members(sdist)
+
+
+def test_the_sdist_has_no_part_of_the_tests(sdist: Path) -> None:
+    """They need more of the clone than an sdist has: some of them would be worse than none."""
+    assert {name.partition("/")[0] for name in members(sdist)} == {
+        *("gradclip", "backends", "docs", "gradclip.egg-info", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md"),
+        *("pyproject.toml", "setup.cfg", "setup.py"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_two_builds_of_one_commit_are_the_same(kind: str, source: Path, tmp_path: Path) -> None:
+    made = []
+    for name, when in (("one", 1_600_000_000), ("two", 1_700_000_000)):
+        folder = copied(source, tmp_path / name / "gradclip")
+        for path in folder.rglob("*"):
+            os.utime(path, (when, when), follow_symlinks=False)
+        made.append(built(folder, kind, tmp_path / f"{name}-{kind}", SOURCE_DATE_EPOCH="1500000000"))
+    one, two = (path.read_bytes() for path in made)
+    assert one == two
+    assert os.fsencode(tmp_path) not in b"".join(contents(made[0]).values() if kind == "wheel" else [])
+
+
+def test_a_release_has_links_that_work_on_the_index(source: Path, wheel: Path, tmp_path: Path) -> None:
+    address = "https://example.org/someone/gradclip"
+    release = built(source, "wheel", tmp_path, GRADCLIP_REPOSITORY=address)
+    version = wheel.name.split("-")[1]
+    fields, without = (
+        email.message_from_string(contents(one)[f"gradclip-{version}.dist-info/METADATA"].decode("utf-8"))
+        for one in (release, wheel)
+    )
+    assert fields.get_all("Project-URL") == [
+        f"Source, {address}",
+        f"Changelog, {address}/blob/main/CHANGELOG.md",
+        f"Issues, {address}/issues",
+    ]
+    assert without.get_all("Project-URL") is None
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert str(without.get_payload()).strip() == readme.strip()
+    links = re.findall(r'(?:\]\(|src="|srcset=")([^)"\s]+)', str(fields.get_payload()))
+    assert len(links) == len(re.findall(r'(?:\]\(|src="|srcset=")([^)"\s]+)', readme)) > 10
+    begins = (f"{address}/blob/v{version}/", f"{address}/raw/v{version}/", "https://", "#")
+    assert [link for link in links if not link.startswith(begins)] == []
+    assert all((ROOT / link.partition(f"/v{version}/")[2].partition("#")[0]).exists() for link in links if "/v" in link)
 
 
 def test_a_clone_needs_no_install(source: Path, bare: Path) -> None:

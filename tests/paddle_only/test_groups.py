@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 from oracle import ulps
+from paddle_programs import static_mode
 
 import gradclip
 from gradclip import Group
@@ -72,3 +73,45 @@ def test_a_pattern_may_match_nothing_in_a_step(missing: str) -> None:
     head = {"a gradient": 0.0, "a parameter group": -2.0, "need_clip": -8.0}[missing]
     for p, want in zip(held, ([-0.3, -0.4], [-1.2], [head]), strict=True):
         assert ulps(p.numpy(), np.array(want), "float32") <= 4
+
+
+@pytest.mark.parametrize(
+    "form", [list, tuple, iter, lambda pairs: list(map(list, pairs)), lambda pairs: tuple(map(list, pairs))]
+)
+def test_the_norms_of_pairs_have_the_names_of_their_parameters(form: Any) -> None:
+    held = parameters()
+    left_out, no_gradient = parameters()[:2]
+    left_out.need_clip = False
+    pairs = [*((p, p.grad) for p in held), (left_out, left_out.grad), (no_gradient, None)]
+    found = gradclip.norms_by_name(form(pairs))
+    assert list(found) == [p.name for p in held]
+    assert [float(n) for n in found.values()] == [5.0, 12.0, 8.0]
+    assert [tuple(n.shape) for n in found.values()] == [(), (), ()]
+
+
+def test_pairs_may_be_lists() -> None:
+    held = parameters()
+    held[2].need_clip = False
+    pairs = [[p, p.grad] for p in held]
+    result = gradclip.clip(pairs, optax.clip_by_global_norm(6.5))
+    assert float(result.norm) == 13.0
+    assert [type(pair) for pair in result.grads] == [list] * 3
+    assert all(mine is p for (mine, _), p in zip(result.grads, held, strict=True))
+    assert [g.tolist() for _, g in result.grads] == [[1.5, 2.0], [6.0], held[2].grad.tolist()]
+    gradclip.clip_(pairs, optax.clip_by_global_norm(6.5))
+    assert held[0].grad.tolist() == [1.5, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
+def test_the_norms_of_the_pairs_of_a_program() -> None:
+    with static_mode():
+        main, startup = paddle.static.Program(), paddle.static.Program()
+        with paddle.static.program_guard(main, startup):
+            weight = paddle.static.create_parameter([2], "float32")
+            pairs = paddle.static.append_backward((weight * paddle.assign(np.array([3.0, 4.0], "float32"))).sum())
+            found = gradclip.norms_by_name(pairs)
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        (norm,) = executor.run(main, fetch_list=list(found.values()))
+    assert list(found) == [weight.name]
+    assert float(norm) == 5.0

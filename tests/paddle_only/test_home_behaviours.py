@@ -255,8 +255,9 @@ def _(api: Any, limits: tuple[float, ...], values: tuple[float, ...] = (3.0, -4.
     return [g for _, g in api.ClipGradByValue(*limits)([(weight(), framework.make(values))])]
 
 
-@of(BY_NORM, "in a program of the legacy representation")
-def _(api: Any) -> Any:
+@of(BY_NORM, "in a program of the legacy representation", kind="ClipGradByNorm")
+@of(BY_VALUE, "in a program of the legacy representation", kind="ClipGradByValue")
+def _(api: Any, kind: str) -> Any:
     with paddle.pir_utils.OldIrGuard():
         paddle.enable_static()
         try:
@@ -264,7 +265,7 @@ def _(api: Any) -> Any:
             with paddle.static.program_guard(program, startup):
                 x = paddle.static.data("x", [1, 2], "float32")
                 loss = paddle.mean(paddle.static.nn.fc(x, 2))
-                paddle.optimizer.SGD(0.1, grad_clip=api.ClipGradByNorm(1.0)).minimize(loss)
+                paddle.optimizer.SGD(0.1, grad_clip=getattr(api, kind)(1.0)).minimize(loss)
             return "built"
         finally:
             paddle.disable_static()

@@ -146,6 +146,23 @@ def test_what_it_computes(rule: gradclip.Rule, dtype: str, in_place: bool, monke
         assert ulps(got, want, dtype) <= 4
 
 
+def test_one_memory_is_one_gradient() -> None:
+    x = framework.make(np.ones(16))
+    again = x.detach()
+    assert float(clip_(x, again)) == 4.0
+    assert np.abs(framework.read(x) - 0.5).max() < 1e-6
+    x = framework.make(np.ones(16))
+    whole = x[:10] if x[:10].data_ptr() == x.data_ptr() else paddle.as_strided(x, [10], [1])
+    for rule in (torch.clip_grad_norm(2.0), torch.clip_grad_norm(100.0)):
+        with pytest.raises(gradclip.errors.NotWritableError, match="share elements"):
+            gradclip.clip_([whole, framework.make([1.0, 1.0], "float64"), paddle.as_strided(x, [8], [1], 8 * 4)], rule)
+        assert framework.read(x).tolist() == [1.0] * 16
+
+
+def clip_(*tensors: Any) -> Any:
+    return gradclip.clip_(list(tensors), torch.clip_grad_norm(2.0)).norm
+
+
 # ---- programs --------------------------------------------------------------------------------------------------------------
 
 

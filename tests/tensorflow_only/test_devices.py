@@ -29,9 +29,9 @@ def places(tensors):
 
 here, there = on(PLACES[0], tf.constant, [3, 4]), on(PLACES[1], tf.constant, [0, 12])
 assert places([here, there]) == ["CPU:0", "CPU:1"]
-eager = TensorFlowBackend.is_concrete
-for is_concrete in (eager, lambda self, tensors: False):
-    TensorFlowBackend.is_concrete = is_concrete
+eager = TensorFlowBackend.reads_free
+for reads_free in (eager, lambda self, tensors: False):
+    TensorFlowBackend.reads_free = reads_free
     for limit in (6.5, on(PLACES[0], tf.constant, 6.5), on(PLACES[1], tf.constant, 6.5)):
         result = gradclip.clip([here, None, there], optax.clip_by_global_norm(limit))
         assert close(result.norm, 13), result.norm
@@ -46,7 +46,7 @@ for is_concrete in (eager, lambda self, tensors: False):
     assert close(gradclip.clip_grad_norm_(variables, 6.5), 13)
     assert places(variables) == ["CPU:0", "CPU:1"]
     assert close(variables[0], np.array([1.5, 2]) / (1 + 1e-6 / 13)) and close(variables[1], np.array([0, 6]) / (1 + 1e-6 / 13))
-TensorFlowBackend.is_concrete = eager
+TensorFlowBackend.reads_free = eager
 traced = tf.function(lambda grads: gradclip.clip(grads, torch.clip_grad_norm(6.5, norm_type=1.0)).grads)
 assert close(traced([here, there])[1], np.array([0, 12]) * 6.5 / (19 + 1e-6))
 """

@@ -34,6 +34,7 @@ BEHAVIOURS = Behaviours()
 of = BEHAVIOURS.of
 
 ROWS = [[-3.0, 0.0, 0.0], [4.0, 0.0, 3.0]]  # norms 3 and 5
+APART = ([2, 0], [[3.0, 0.0], [-4.0, 1.5]], 4)  # no row twice, not in order
 SLICES = ([0, 2, 2], [[3.0, 0.0], [2.0, 0.0], [2.0, 0.0]], 4)  # norm 5; without merging the rows 4.123
 
 
@@ -143,6 +144,23 @@ def _(api: Any, norm: float) -> Any:
     return api.clip_by_global_norm([rows()], 4.0, tf.constant(norm))
 
 
+@of(GLOBAL, "use_norm in float16")
+def _(api: Any) -> Any:
+    return api.clip_by_global_norm([tf.constant([3.0, 4.0], tf.float16)], 4.0, tf.constant(8.0, tf.float16))
+
+
+@of(MEASURE, "both stages in float16")
+def _(api: Any) -> Any:
+    grads = [tf.fill((250, 240), tf.constant(300.0, tf.float16))]
+    return api.clip_by_global_norm(grads, 4.0, api.global_norm(grads))
+
+
+@of(MEASURE, "float16", dtype=tf.float16)
+@of(MEASURE, "bfloat16", dtype=tf.bfloat16)
+def _(api: Any, dtype: Any) -> Any:
+    return api.global_norm([tf.constant([3.0, 4.0], dtype)])
+
+
 @of(GLOBAL, "use_norm a Python float")
 def _(api: Any) -> Any:
     return api.clip_by_global_norm([rows()], 4.0, 10.0)
@@ -155,9 +173,27 @@ def _(api: Any, limit: Any) -> Any:
     return api.clip_by_global_norm([rows()], limit)
 
 
-@of(VALUE, "IndexedSlices, bounds that exclude 0")
+@of(VALUE, "IndexedSlices with duplicate rows", bounds=(-1.0, 3.0), slices=SLICES)
+@of(VALUE, "IndexedSlices", bounds=(-1.0, 2.0), slices=APART)
+@of(VALUE, "IndexedSlices, bounds above 0", bounds=(1.0, 2.0), slices=APART)
+@of(VALUE, "IndexedSlices, bounds below 0", bounds=(-2.0, -1.0), slices=APART)
+@of(VALUE, "IndexedSlices, a bound a column", bounds=(tf.constant([0.5, -1.0]), 2.0), slices=APART)
+@of(VALUE, "IndexedSlices, bounds above 0 that cross", bounds=(3.0, 2.0), slices=APART)
+def _(api: Any, bounds: Any, slices: Any) -> Any:
+    return parts(api.clip_by_value(framework.sparse(*slices), *bounds))
+
+
+@of(VALUE, "IndexedSlices of an unknown height, bounds above 0")
 def _(api: Any) -> Any:
-    return parts(api.clip_by_value(framework.sparse(*SLICES), 1.0, 2.0))
+    return parts(api.clip_by_value(tf.IndexedSlices(tf.constant([[3.0, 0.0]]), tf.constant([2])), 1.0, 2.0))
+
+
+@of(VALUE, "IndexedSlices in a tf.function, bounds above 0")
+def _(api: Any) -> Any:
+    def clipped(values: Any) -> Any:
+        return api.clip_by_value(tf.IndexedSlices(values, tf.constant([2, 0]), tf.constant([4, 2])), 1.0, 2.0)
+
+    return parts(tf.function(clipped)(tf.constant([[3.0, 0.0], [-1.0, 1.5]])))
 
 
 @of(VALUE, "integers, bounds that are not whole", t=[3, -4], lower=-3.1, upper=3.1)

@@ -71,7 +71,7 @@ class NoLook(TorchDispatchMode):
 @pytest.fixture
 def as_if_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make reading tensors on the host count as a synchronisation."""
-    monkeypatch.setattr(TorchBackend, "is_concrete", lambda self, tensors: False)
+    monkeypatch.setattr(TorchBackend, "reads_free", lambda self, tensors: False)
     monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
 
 

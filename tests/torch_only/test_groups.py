@@ -75,9 +75,8 @@ def test_the_step_hook_knows_the_names_that_the_optimizer_knows() -> None:
 
 def test_the_recipes() -> None:
     """Run each block of the documentation, with the names that the first defines."""
-    text = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text("utf-8")
-    section = text.partition("\n## Which gradients")[2].partition("\n## ")[0]
-    first, *recipes = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    text = (Path(__file__).parents[2] / "docs" / "groups.md").read_text("utf-8")
+    first, *recipes = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(recipes) == 5
     torch.manual_seed(0)
     shared: dict[str, Any] = {}
@@ -125,3 +124,21 @@ def test_without_names_the_step_hook_counts() -> None:
     after = gradients(made)
     assert ulps(torch.cat([x.flatten() for x in after[:2]]).norm().item(), 0.5, "float32") <= 4
     assert all(torch.equal(x, y) for x, y in zip(after[2:], before[2:], strict=True))
+
+
+def test_named_parameters_need_no_dict() -> None:
+    want, got = model(), model()
+    gradclip.clip_(dict(want.named_parameters()), GROUPS)
+    gradclip.clip_(got.named_parameters(), GROUPS)
+    for one, other in zip(gradients(got), gradients(want), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.needs("compiles_all")
+def test_named_parameters_compiled() -> None:
+    want, got = model(), model()
+    gradclip.clip_(dict(want.named_parameters()), GROUPS)
+    torch.compiler.reset()
+    torch.compile(lambda: gradclip.clip_(got.named_parameters(), GROUPS).grads, fullgraph=True, backend="aot_eager")()
+    for one, other in zip(gradients(got), gradients(want), strict=True):
+        assert ulps(one.numpy(), other.numpy(), "float32") <= 4

@@ -108,6 +108,26 @@ def _(api: Any) -> Any:
     return api.get_total_norm([])
 
 
+@of(TOTAL, "float16", dtype=torch.float16)
+@of(TOTAL, "bfloat16", dtype=torch.bfloat16)
+def _(api: Any, dtype: torch.dtype) -> Any:
+    return api.get_total_norm([torch.full((250, 240), 300.0, dtype=dtype)])
+
+
+@of(WITH_NORM, "both stages in float16")
+def _(api: Any) -> Any:
+    p = framework.parameter(framework.make([60000.0, 60000.0], "float16"))
+    api.clip_grads_with_norm_([p], 1.0, api.get_total_norm([p.grad]))
+    return p.grad
+
+
+@of(WITH_NORM, "total_norm of float16")
+def _(api: Any) -> Any:
+    p = framework.parameter(framework.make([3.0, 4.0], "float16"))
+    api.clip_grads_with_norm_([p], 1.0, torch.tensor(8.0, dtype=torch.float16))
+    return p.grad
+
+
 @of(WITH_NORM, "larger total_norm")
 def _(api: Any) -> Any:
     p = parameter()

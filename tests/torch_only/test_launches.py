@@ -135,6 +135,18 @@ def test_as_few_as_the_native(name: str, dtypes: list[torch.dtype], device: str,
     assert found[10][0] == found[100][0], "it does not depend on the number of gradients"
 
 
+@pytest.mark.parametrize("device", ["host", "cuda", "mps"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_wide_norm_costs_nothing(device: str, dtype: torch.dtype) -> None:
+    """The norm of half precision takes as many operations as that of float32: nothing narrows it."""
+    for count in (1, 100):
+        measured = []
+        for one in (dtype, torch.float32):
+            with on(device) as place:
+                measured.append(counted(CALLS["get_total_norm"][0], parameters(count, [one], place), False))
+        assert measured[0] == measured[1]
+
+
 @pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("count", [1000, 2000])
 def test_of_thousands(count: int) -> None:

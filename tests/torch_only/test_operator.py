@@ -18,8 +18,7 @@ from gradclip.dialects import torch as dialect
 
 pytestmark = pytest.mark.needs("compiles")
 
-CLIP = {"gradclip.clip_"}
-APART = {"gradclip.norms", "gradclip.scale_"}
+CLIP = {"gradclip.norms", "gradclip.scale_"}
 CLAMP = {"gradclip.clamp_"}
 
 
@@ -56,7 +55,7 @@ def compiled(function: Callable[..., Any], expected: set[str] = CLIP) -> Callabl
     def call(*args: Any) -> Any:
         seen = Seen()
         result = torch.compile(function, fullgraph=True, backend=seen)(*args)
-        assert (CLIP | APART | CLAMP) & seen.operators == expected
+        assert (CLIP | CLAMP) & seen.operators == expected
         return result
 
     return call
@@ -116,7 +115,7 @@ def test_by_value_what_the_operator_is_not_for() -> None:
 
 def test_each_by_its_own_norm() -> None:
     grads, expected = some(), some()
-    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(0.5)).norm, APART)(grads)
+    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(0.5)).norm, CLIP)(grads)
     gradclip.clip_(expected, keras.clipnorm(0.5))
     assert [float(n) for n in norms] == [float(torch.linalg.vector_norm(g, dtype=torch.float64).float()) for g in some()]
     for found, wanted in zip(grads, expected, strict=True):
@@ -179,17 +178,18 @@ def test_a_coefficient_that_float32_lacks() -> None:
 
 def test_empty_ones_among_others() -> None:
     grads = [torch.randn(0, 3), torch.tensor([3.0, 4.0])]
-    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(1.0)).norm, APART)(grads)
+    norms = compiled(lambda gs: gradclip.clip_(gs, keras.clipnorm(1.0)).norm, CLIP)(grads)
     assert list(map(float, norms)) == [0.0, 5.0]
     assert torch.allclose(grads[1], torch.tensor([0.6, 0.8]))
 
 
-def test_one_gradient_twice_and_by_several_threads() -> None:
-    """The tensors are large; two threads must not scale the same memory at once."""
+def test_one_memory_twice_is_refused() -> None:
+    """A program that was compiled for others meets them when it runs; it writes neither."""
     x, y = torch.full((1 << 21,), 2.0), torch.full((1 << 21,), 2.0)
-    torch.ops.gradclip.scale_([x, x.view(2, -1), y], torch.tensor(0.5))
-    assert torch.equal(x, torch.full_like(x, 0.5))
-    assert torch.equal(y, torch.ones_like(y))
+    with pytest.raises(ValueError, match="share elements"):
+        torch.ops.gradclip.scale_([x, x.view(2, -1), y], torch.tensor(0.5))
+    assert torch.equal(x, torch.full_like(x, 2.0))
+    assert torch.equal(y, torch.full_like(y, 2.0))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import warns
@@ -287,7 +287,6 @@ def test_few_small_ones_are_left_to_inductor(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_operators_hold_to_their_schemas() -> None:
     torch.library.opcheck(torch.ops.gradclip.norms.default, (some(),))
-    torch.library.opcheck(torch.ops.gradclip.clip_.default, (some(), 0.5, 1e-6))
     torch.library.opcheck(torch.ops.gradclip.scale_.default, (some(), torch.tensor(0.5)))
     torch.library.opcheck(torch.ops.gradclip.clamp_.default, (some(), -0.5, 0.5))
 

@@ -1,4 +1,4 @@
-"""The optimizers' hook with ``fused=True``: the fused step applies the coefficient as it reads the gradients."""
+"""The hook of fused optimizers: the step applies the coefficient as it reads the gradients."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def give(ps: list[torch.nn.Parameter], seed: int, size: float = 1.0) -> None:
 def pair(make: Make, rule: gradclip.Rule, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
     """Return two optimizers of equal parameters: one hook clips in place, the other lets the step scale."""
     both = make(parameters(dtype), fused=True), make(parameters(dtype), fused=True)
-    both[0].register_step_pre_hook(step_pre_hook(rule))
-    both[1].register_step_pre_hook(step_pre_hook(rule, fused=True))
+    both[0].register_step_pre_hook(step_pre_hook(rule, fused=False))
+    both[1].register_step_pre_hook(step_pre_hook(rule))
     return both
 
 
@@ -152,16 +152,29 @@ def test_halves(make: Make, dtype: torch.dtype) -> None:
 def test_a_coefficient_beyond_float32() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
-    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1e-3), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1e-3)))
     weight.grad = torch.tensor([0.0, 2e38])
     optimizer.step()
     assert weight.tolist() == [0.0, pytest.approx(-1e-3, rel=1e-6)]
 
 
+def test_a_coefficient_beyond_float32_by_a_limit_that_follows_the_run() -> None:
+    """The limit counts each norm once, as without ``fused``."""
+    limits = [gradclip.Adaptive(gradclip.limits.zclip(warmup=2)) for _ in range(2)]
+    for limit, fused in zip(limits, (True, False), strict=True):
+        weight = torch.nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
+        optimizer.register_step_pre_hook(step_pre_hook(dialect.clip_grad_norm(limit), fused=fused))
+        for scale in (1e-3, 1.1e-3, 2e38, 1e-3):
+            weight.grad = torch.tensor([0.0, scale])
+            optimizer.step()
+    assert limits[0].state_dict() == limits[1].state_dict()
+
+
 def test_all_groups_together_and_the_order_of_the_norm() -> None:
     first, second = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([{"params": [first]}, {"params": [second], "lr": 2.0}], lr=1.0, fused=True)
-    optimizer.register_step_pre_hook(step_pre_hook(dialect.clip_grad_norm(1.0, norm_type=math.inf), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(dialect.clip_grad_norm(1.0, norm_type=math.inf)))
     first.grad, second.grad = torch.tensor([3.0]), torch.tensor([4.0])
     optimizer.step()
     assert ulps(np.array([first.item(), second.item()]), [-0.75, -2.0], "float32") <= 4
@@ -171,7 +184,7 @@ def test_reduce() -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
     rule = optax.clip_by_global_norm(1.0)
-    optimizer.register_step_pre_hook(step_pre_hook(rule, fused=True, reduce=lambda squares: squares + 16))
+    optimizer.register_step_pre_hook(step_pre_hook(rule, reduce=lambda squares: squares + 16))
     weight.grad = torch.tensor([3.0])
     optimizer.step()
     assert ulps(weight.detach().numpy(), [-0.6], "float32") <= 2
@@ -180,7 +193,7 @@ def test_reduce() -> None:
 def test_no_gradients() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
-    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(0.0), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(0.0)))
     with pytest.warns(GradclipWarning, match="None of the parameters has a gradient"):
         optimizer.step()
     assert weight.tolist() == [1.0, 1.0]
@@ -191,7 +204,7 @@ def test_the_step_reads_what_is_scaled() -> None:
     seen = []
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
-    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0)))
     optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: seen.append(weight.grad.tolist()))
     weight.grad = torch.tensor([3.0, 4.0])
     optimizer.step()
@@ -215,11 +228,12 @@ def test_no_look_on_an_accelerator(limit: float, monkeypatch: pytest.MonkeyPatch
     give(held(in_place), 1)
     in_place.step()
     give(held(in_step), 1)
-    monkeypatch.setattr(TorchBackend, "is_concrete", lambda self, tensors: False)
+    monkeypatch.setattr(TorchBackend, "reads_free", lambda self, tensors: False)
     monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
     with NoLook():
-        result = step_pre_hook(rule, fused=True)(in_step, (in_step,), {})
-    assert result is None if limit == math.inf else isinstance(result[0][0].grad_scale, torch.Tensor)
+        result = step_pre_hook(rule)(in_step, (in_step,), {})
+    assert result is not None
+    assert isinstance(getattr(result[0][0], "grad_scale", None), torch.Tensor) is (limit != math.inf)
     in_step.step()
     if limit != 0.5:
         assert same_bits(in_place, in_step)
@@ -247,7 +261,7 @@ def test_remove() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
     before = set(vars(optimizer))
-    handle = optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0), fused=True))
+    handle = optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0)))
     weight.grad = torch.tensor([3.0, 4.0])
     optimizer.step()
     handle.remove()
@@ -262,7 +276,7 @@ def test_remove() -> None:
 def test_a_step_that_fails() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
-    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0)))
     weight.grad = torch.tensor([3.0, 4.0]).to_sparse()
     with pytest.raises(RuntimeError, match="does not support sparse gradients"):
         optimizer.step()
@@ -275,7 +289,7 @@ def test_a_scheduler_and_a_copy() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0, momentum=0.5, fused=True)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0)))
     for want in ([-0.6, -0.8], [-0.6 - 0.5 * 0.9, -0.8 - 0.5 * 1.2]):
         weight.grad = torch.tensor([3.0, 4.0])
         optimizer.step()
@@ -294,7 +308,7 @@ def test_a_subclass_whose_step_calls_its_base() -> None:
 
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = Counting([weight], lr=1.0, fused=True)
-    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0), fused=True))
+    optimizer.register_step_pre_hook(step_pre_hook(optax.clip_by_global_norm(1.0)))
     weight.grad = torch.tensor([3.0, 4.0])
     optimizer.step()
     assert optimizer.steps == 1

@@ -93,6 +93,7 @@ def test_several_callers_at_once() -> None:
             assert torch.equal(want, found)
 
 
+@pytest.mark.filterwarnings(r"ignore:os.fork\(\) was called:RuntimeWarning")  # JAX's, if anything has imported it
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
 def test_a_forked_process() -> None:
     """The child lacks PyTorch's threads, and a large operation of PyTorch waits for them for ever."""

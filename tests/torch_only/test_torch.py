@@ -26,7 +26,9 @@ def test_signatures(name: str) -> None:
     ours, native = bare(getattr(gradclip, name)), bare(getattr(torch.nn.utils, name))
     assert ours[: len(native)] == native
     measures = name in ("clip_grad_norm_", "get_total_norm")
-    assert ours[len(native) :] == ([("reduce", inspect.Parameter.KEYWORD_ONLY, None)] if measures else [])
+    assert ours[len(native) :] == (
+        [(name, inspect.Parameter.KEYWORD_ONLY, None) for name in ("reduce", "shards")] if measures else []
+    )
 
 
 def model(seed: int = 0) -> torch.nn.Module:
@@ -219,6 +221,9 @@ def test_more_than_one_sparse_dimension() -> None:
     assert gradclip.norm(sparse, dialect.clip_grad_norm(1.0, -float("inf"))) == 0.0
     with pytest.raises(ValueError, match="more than one sparse dimension"):
         gradclip.clip(sparse, tensorflow.clip_by_norm(1.0, axes=0))
+    for bound in ([0.0, 1.0], [[0.0, 1.0]]):  # its stored values have no columns
+        with pytest.raises(ValueError, match="The limit does not fit the gradient"):
+            gradclip.clip(sparse, tensorflow.clip_by_value(torch.tensor(bound), 5.0))
 
 
 @pytest.mark.needs("compiles")

@@ -24,7 +24,7 @@ INTEGRITY = "sha512-0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD8
 #: its files that a page loads
 RUNTIME = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 #: the sources of gradclip's wheel
-SOURCES = ("gradclip", "backends", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+SOURCES = ("gradclip", "backends", "docs/lint", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -6,10 +6,12 @@ import math
 from dataclasses import replace
 
 from vectors.array import Array, Same
-from vectors.exact import FORMATS, PART
+from vectors.exact import FORMATS, INTEGERS, PART
 from vectors.formulas import RefusedError
 from vectors.slices import slices, unit_axes
-from vectors.spec import Spec
+from vectors.spec import Also, Spec
+
+_REFUSED = Also("An implementation may refuse gradients of integers.", error="dtype")
 
 
 def with_parameters(spec: Spec) -> Spec:
@@ -39,4 +41,6 @@ def with_examples(spec: Spec) -> Spec:
     """Make every gradient the gradient of one example."""
     gradients = [replace(g, shape=(1, *g.shape)) if isinstance(g, Array) and g.rows is None else g for g in spec.gradients]
     also = [a if a.gradients is None else replace(a, gradients=None) for a in spec.also]
+    if any(isinstance(g, Array) and g.dtype in INTEGERS for g in gradients):
+        also.append(_REFUSED)
     return replace(spec, gradients=gradients, also=tuple(also))

@@ -23,16 +23,20 @@ def symmetric(limit_name: str, *, text: bool = False, off_at_zero: bool = False)
     return formula
 
 
-def between(call: Call) -> Clipped:
-    """TensorFlow's ``clip_by_value``: the lower bound wins where they cross; bounds may be arrays that broadcast."""
-    bounds = []
-    for name in ("clip_value_min", "clip_value_max"):
-        given = call.arguments[name]
-        values = [float(x) for x in given.values] if isinstance(given, Array) else [number(given)]
-        if any(map(math.isnan, values)):
-            raise RefusedError("bounds")
-        bounds.append((values, given.shape if isinstance(given, Array) else ()))
-    return [None if g is None else _between(g, *bounds) for g in call.gradients], None
+def between(names: tuple[str, ...]) -> Formula:
+    """Between two bounds: the lower one wins where they cross; bounds may be arrays that broadcast."""
+
+    def formula(call: Call) -> Clipped:
+        bounds = []
+        for name in names:
+            given = call.arguments[name]
+            values = [float(x) for x in given.values] if isinstance(given, Array) else [number(given)]
+            if any(map(math.isnan, values)):
+                raise RefusedError("bounds")
+            bounds.append((values, given.shape if isinstance(given, Array) else ()))
+        return [None if g is None else _between(g, *bounds) for g in call.gradients], None
+
+    return formula
 
 
 def _between(g: Array, lower: Any, upper: Any) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 
 from gradclip.conformance.array import number_to_json
+from gradclip.natives.model import LOWER
 from vectors.array import Array, NumpyNumber, Same
 from vectors.departed import CASES
 from vectors.exact import FORMATS, INTEGERS, PART, norm, rounded
@@ -21,6 +22,7 @@ from vectors.spec import Also, Operation, Spec
 Json = dict[str, Any]
 _LARGE = 2**20
 _FEW = 16
+HALVES = ("float16", "bfloat16")
 FLUSHED = Also("The device flushes results below the least normal number to 0.", flushed=True)
 
 
@@ -92,9 +94,8 @@ def outcome(gradients: Iterable[Array | None], n: Json | None) -> Json:
 
 
 def norm_json(n: Any, dtypes: set[str]) -> Json:
-    """The norm in the widest real dtype."""
-    real = {PART.get(dtype, dtype) for dtype in dtypes} or {"float32"}
-    dtype = next(iter(real)) if len(real) == 1 else "float64" if "float64" in real else "float32"
+    """The norm in the widest real dtype, and at least float32."""
+    dtype = "float64" if {"float64", "complex128"} & dtypes else "float32"
     return {"dtype": dtype, "value": number_to_json(rounded(n, dtype))}
 
 
@@ -222,9 +223,10 @@ def flags(operation: Operation, spec: Spec, found: Computed) -> set[str]:
     features = set(needs(operation, spec, found.clipped))
     named = {*spec.flags, *listed, *(name for feature, name in _OF_FEATURES.items() if feature in features)}
     arrays = [g for g in spec.gradients if isinstance(g, Array)]
+    halves = [g for g in arrays if g.dtype in HALVES]
     limits = [x for name, value in spec.arguments.items() if name not in _OPTIONAL for x in _numbers(value)]
     if operation.by_value:
-        limits = [abs(x) if operation.name.endswith(("clip_by_value", "ByValue")) else x for x in limits]
+        limits = [abs(x) if LOWER.intersection(operation.native.arguments) else x for x in limits]
     tests = {
         "InfiniteLimit": any(x == math.inf for x in limits),
         "ZeroLimit": any(x == 0 for x in limits),
@@ -234,6 +236,7 @@ def flags(operation: Operation, spec: Spec, found: Computed) -> set[str]:
         "NotFinite": any(not math.isfinite(abs(x)) for a in arrays for x in a.values),
         "Flushed": found.vanishes,
         "GlobalNorm": len(arrays) > 1 and not operation.by_value,
+        "WideNorm": operation.native.returns_norm and found.norm is not None and len(halves) == len(arrays) > 0,
         "Unclipped": found.unchanged and bool(arrays) and not operation.by_value,
     }
     return named | {name for name, holds in tests.items() if holds}

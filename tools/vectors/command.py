@@ -89,7 +89,7 @@ def _texts(made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[tuple
         yield files.path_of(operation), text(files.sourced(made[operation.name]))
     expected: dict[Any, dict[str, dict[str, str]]] = {}
     for native, failing in checks.items():
-        cases = xfails.vector_reasons(native, made) | {case: xfails.check_reason(case) for case in failing}
+        cases = xfails.vector_reasons(native, made) | {case: xfails.check_reason(native, case) for case in failing}
         expected.setdefault(xfails.path_of(native), {})[xfails.pattern_of(native)] = cases
     for path, content in expected.items():
         yield path, xfails.text(content)

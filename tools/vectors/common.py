@@ -12,7 +12,6 @@ from vectors.spec import Also, Operation, Spec
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
-TEXT = ("torch.clip_grad_norm_", "paddle.ClipGradByNorm", "paddle.ClipGradByGlobalNorm", "paddle.clip_grad_norm_")
 P, Q = array([3.0, 4.0]), array([0.0, 12.0])  # norms 5 and 12, together 13
 NAN, INF = math.nan, math.inf
 
@@ -106,7 +105,7 @@ def _sparse(spec: Any, operation: Operation) -> Iterator[Spec]:
 
 def _layouts(spec: Any, operation: Operation) -> Iterator[Spec]:
     matrix = [[3.0, 0.0], [0.0, 4.0], [0.0, 12.0]]
-    also = (UNWRITABLE,) if operation.in_place else ()
+    also = (UNWRITABLE,) if operation.native.in_place else ()
     for layout in ("transposed", "strided"):
         for dtype in ("float16", "float32", "float64"):
             what = f"{layout} in memory, {dtype}"
@@ -140,7 +139,7 @@ def _limits(spec: Any, operation: Operation) -> Iterator[Spec]:
     yield spec("limit-int-above", "an int that is above the norm", [P], 7)
     yield spec("limit-int-large", "an int beyond 32 bits", [P], 2**40)
     yield spec("limit-text-unknown", "text that is no number", [P], "one")
-    if operation.name in TEXT:
+    if operation.takes_text:
         yield spec("limit-text-inf", "text that is infinity", [P], "inf")
     yield spec("limit-just-above", "a little above the norm", [P], 5.001)
     yield spec("limit-just-below", "a little below the norm", [P], 4.999, flags=("Boundary",))
@@ -189,5 +188,9 @@ def _large(spec: Any, operation: Operation) -> Iterator[Spec]:
         "tensorflow.clip_by_norm",
     ):  # few, because each takes as long as a hundred others
         yield spec("large-unclipped", "over 2**20 elements, unchanged", [LARGE], 1e5)
-    if "lobal" in operation.name or "grad_norm" in operation.name:
+    if operation.is_joint:
         yield spec("large-float16", "over 2**20 elements of float16", [fill(1.0, (1025 * 1025,), "float16")], 1.0)
+        for dtype in ("float16", "bfloat16"):
+            beyond = [fill(256.0, (65536,), dtype), array([256.0], dtype)]
+            yield spec(f"norm-beyond-{dtype}", "a finite norm of 65,536.5, beyond float16", beyond, 1024.0)
+            yield spec(f"norm-beyond-{dtype}-unclipped", "a norm beyond float16, within the limit", beyond, 1e5)

@@ -33,6 +33,7 @@ _OPTAX = "optax.clip_by_global_norm"
 _INFINITE = _these("C4 D7 D8 E4")
 _NEGATIVE = _these("C3 C5 E2 E3 E5 E6 E9")
 _HALF = _these("F11 F12 F13 F14 F15 F17")
+_HALF_NORM = _these("F1-float16 F1-bfloat16 F2-float16 F2-bfloat16 F16 F18")
 _EXTREME = _these("H1 H2 H3 H5 H6 H7 H8 H9 H10 H12 H14")
 _COMPLEX = _these("F3 F4 F5 I5")
 _NO_HALF = _these("F1-float16 F1-bfloat16 F2-float16 F2-bfloat16 F11 F12 F13 F14 F15 F16 F17 F18 F19 I2 I3 I4")
@@ -70,6 +71,7 @@ CASES: dict[str, Cases] = {
         _OPTAX: _NEGATIVE,
         "optax.clip": ("max_delta -1", "max_delta nan"),
         "optax.clip_by_block_rms": ("threshold -1", "threshold nan"),
+        "optax.adaptive_grad_clip": ("clipping -1", "clipping nan"),
         "optax.per_example_global_norm_clip": ("limit -1", "limit nan"),
         **_keras("clipnorm", _NEGATIVE),
         **_keras("global_clipnorm", _NEGATIVE),
@@ -86,6 +88,13 @@ CASES: dict[str, Cases] = {
         **_keras("clipnorm", _HALF + _EXTREME),
         **_keras("global_clipnorm", _HALF + _EXTREME, "tensorflow jax"),
         **_keras("global_clipnorm", _HALF + _these("H1 H2 H3 H5 H7 H8 H9 H10 H12 H14"), "torch"),
+    },
+    "wide-norm": {
+        _NORM: (*_HALF_NORM, *_these("F11 F12 F13 F14 F17 F19")),
+        "torch.nn.utils.get_total_norm": ("float16", "bfloat16"),
+        "torch.nn.utils.clip_grads_with_norm_": ("both stages in float16",),
+        _TF_GLOBAL: (*_HALF_NORM, "use_norm in float16"),
+        "tf.linalg.global_norm": ("float16", "bfloat16", "both stages in float16"),
     },
     "wide-arithmetic": {
         _TF_NORM: _these("B6 E12 F19"),
@@ -128,6 +137,7 @@ CASES: dict[str, Cases] = {
         ),
         _TF_NORM: (*_DUPLICATES, "IndexedSlices with duplicate rows, axes [0]"),
         _TF_GLOBAL: ("IndexedSlices, None and dense",),
+        _TF_VALUE: _DUPLICATES,
         "tf.linalg.global_norm": _DUPLICATES,
         _BY_GLOBAL: ("SelectedRows",),
         **_keras("clipnorm", _DUPLICATES, "tensorflow"),
@@ -162,8 +172,7 @@ CASES: dict[str, Cases] = {
         **_keras("global_clipnorm", _these("F10"), "tensorflow"),
     },
     "dtype-kept": _keras("global_clipnorm", _these("I1 I2 I3 I4 I7"), "jax"),
-    "sparse-bounds": {_TF_VALUE: ("IndexedSlices, bounds that exclude 0",)},
-    "legacy-programs": {_BY_NORM: ("in a program of the legacy representation",)},
+    "legacy-programs": dict.fromkeys((_BY_NORM, _BY_VALUE), ("in a program of the legacy representation",)),
     "shape-kept": {_BY_GLOBAL: _these("G3 G4")},
     "nothing-to-clip": {
         _VALUE: ("of nothing", "of parameters without gradients"),

@@ -36,10 +36,10 @@ def generated(operation: Operation) -> Json:
             flags[name]["links"] = list(FLAGS[name].links)  # type: ignore[assignment]
     return {
         "schema": "schema.json",
-        "version": operation.version,
+        "version": (stored(operation) or {}).get("version", "1.0.0"),
         "operation": operation.name,
         "formula": operation.text,
-        "documentation": operation.documentation,
+        "documentation": operation.native.link,
         "recorded_with": {},
         "flags": flags,
         "vectors": vectors,

@@ -43,6 +43,10 @@ _DEPARTURES = {
         "Finite gradients have a finite norm, right to the last bits, also where their squares leave the dtype.",
         "One healthy gradient of large values zeroes the step or poisons the weights with NaN.",
     ),
+    "WideNorm": (
+        "A norm is not narrower than float32, also if the gradients are.",
+        "A trainer that skips steps whose norm is not finite skips every step; one that logs the norm logs two digits.",
+    ),
     "WideArithmetic": (
         "A limit may be larger than the gradients' dtype can represent, and no intermediate result overflows.",
         "A generous limit, meant to clip nothing, turns small gradients into infinities.",

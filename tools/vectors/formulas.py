@@ -17,8 +17,6 @@ import mpmath
 from vectors.array import Array, NumpyNumber, Same
 from vectors.exact import INTEGERS, Exact, norm, scaled
 
-EPSILON = 1e-6  # of torch's and Paddle's clip_grad_norm_, and the least divisor of optax's adaptive_grad_clip
-
 
 class RefusedError(Exception):
     """The call is an error of this kind."""
@@ -93,14 +91,14 @@ def check_floats(arrays: Sequence[Array | None]) -> None:
         raise RefusedError("dtype")
 
 
-def coefficient(n: Any, limit: Any, eps: float = 0.0, floor: float = 0.0) -> Exact:
+def coefficient(n: Any, limit: Any, eps: float = 0.0, min_divisor: float = 0.0) -> Exact:
     """1 within the limit, else the limit over the norm; 1 for a norm of 0, and for a limit of infinity."""
     distance = n + mpmath.mpf(eps)
     if limit == math.inf or distance < limit or distance == 0:
         return mpmath.mpf(1)
     if mpmath.isnan(distance):
         return mpmath.nan
-    return mpmath.mpf(0) if mpmath.isinf(distance) else mpmath.mpf(limit) / max(distance, mpmath.mpf(floor))
+    return mpmath.mpf(0) if mpmath.isinf(distance) else mpmath.mpf(limit) / max(distance, mpmath.mpf(min_divisor))
 
 
 # ---- scopes -------------------------------------------------------------------------------------------------------------
@@ -117,21 +115,22 @@ def all_times(gradients: Sequence[Array | None], c: Exact) -> list[Array | None]
     return [None if g is None else g.map(partial(scaled, coefficient=c, dtype=g.dtype)) for g in gradients]
 
 
-def by_order(call: Call) -> Clipped:
-    """torch's and Paddle's ``clip_grad_norm_``."""
-    p = order(call.arguments.get("norm_type", 2.0))
-    limit = checked(number(call.arguments["max_norm"], text=True))
-    check_floats(call.gradients)
-    n = total(call.once, p)
-    if call.arguments.get("error_if_nonfinite") and not mpmath.isfinite(n):
-        raise RefusedError("nonfinite")
-    return all_times(call.gradients, coefficient(n, limit, EPSILON)), n
+def by_order(limit_name: str, eps: float, orders: tuple[float, ...] | None) -> Formula:
+    """Clip by one norm over all, of any order or of some."""
 
+    def formula(call: Call) -> Clipped:
+        given = call.arguments.get("norm_type", 2.0)
+        if orders is not None and given not in orders:
+            raise RefusedError("norm_type")
+        p = order(given)
+        limit = checked(number(call.arguments[limit_name], text=True))
+        check_floats(call.gradients)
+        n = total(call.once, p)
+        if call.arguments.get("error_if_nonfinite") and not mpmath.isfinite(n):
+            raise RefusedError("nonfinite")
+        return all_times(call.gradients, coefficient(n, limit, eps)), n
 
-def paddle_by_order(call: Call) -> Clipped:
-    if call.arguments.get("norm_type", 2) not in (math.inf, 0, 1, 2):
-        raise RefusedError("norm_type")
-    return by_order(call)
+    return formula
 
 
 def order(value: Any) -> float:

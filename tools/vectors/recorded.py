@@ -36,7 +36,7 @@ _OF_NOTHING = Also("The largest of no elements is not defined; it may count as 0
 
 def recorded(operation: Operation) -> Iterator[Spec]:
     """The cases that a function has the arguments for."""
-    ordered = "norm_type" in operation.text
+    ordered = "norm_type" in operation.native.arguments
     for case in CASES:
         if ordered or case.natives != ORDERED:
             yield _spec(operation, case)
@@ -49,7 +49,7 @@ def _spec(operation: Operation, case: Case) -> Spec:
     if case.name == "F20":
         gradients = [LARGE]
     also = (_OF_NOTHING,) if case.name == "J-inf-empty" else ()
-    if case.name == "G10" and operation.in_place:
+    if case.name == "G10" and operation.native.in_place:
         also = (UNWRITABLE,)
     comment = COMMENTS[case.name[0]]
     return Spec(

@@ -5,30 +5,35 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import mpmath
 
 from vectors.array import Array
-from vectors.exact import PART, Exact, norm, plus, rounded, scaled, times
-from vectors.formulas import EPSILON, Call, Clipped, RefusedError, all_times, check_floats, checked, coefficient, number
+from vectors.exact import INTEGERS, PART, Exact, norm, plus, rounded, scaled, times
+from vectors.formulas import Call, Clipped, Formula, RefusedError, all_times, check_floats, checked, coefficient, number
 
 
-def by_axes(call: Call) -> Clipped:
-    """TensorFlow's ``clip_by_norm``: the norm over some axes, and a limit that may broadcast against the norms."""
-    given, axes = call.arguments["clip_norm"], call.arguments.get("axes")
-    check_limit = given if isinstance(given, Array) else Array("float64", (), (number(given),))
-    for value in check_limit.values:
-        checked(float(value), negative_is_zero=True)
-    check_floats(call.gradients)
-    clipped: list[Array | None] = []
-    for g in call.gradients:
-        if g is None or (axes is None and check_limit.size == 1):
-            limit = max(float(check_limit.values[0]), 0.0)
-            clipped += all_times([g], mpmath.mpf(1) if g is None else coefficient(norm(g.cells, 2.0), limit))
-        else:
-            clipped.append(_by_slices(g, normal_axes(axes, len(g.shape)), check_limit))
-    return clipped, None
+def by_axes(limit_name: str) -> Formula:
+    """Clip by the norm over some axes; the limit may broadcast against the norms, and a negative one counts as 0."""
+
+    def formula(call: Call) -> Clipped:
+        given, axes = call.arguments[limit_name], call.arguments.get("axes")
+        check_limit = given if isinstance(given, Array) else Array("float64", (), (number(given),))
+        for value in check_limit.values:
+            checked(float(value), negative_is_zero=True)
+        check_floats(call.gradients)
+        clipped: list[Array | None] = []
+        for g in call.gradients:
+            if g is None or (axes is None and check_limit.size == 1):
+                limit = max(float(check_limit.values[0]), 0.0)
+                clipped += all_times([g], mpmath.mpf(1) if g is None else coefficient(norm(g.cells, 2.0), limit))
+            else:
+                clipped.append(_by_slices(g, normal_axes(axes, len(g.shape)), check_limit))
+        return clipped, None
+
+    return formula
 
 
 def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
@@ -69,31 +74,32 @@ def broadcast(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return place
 
 
-def by_units(call: Call) -> Clipped:
-    """optax's ``adaptive_grad_clip``: each unit relative to the norm of the same unit of its parameter."""
-    ratio = checked(number(call.arguments["clipping"]))
-    least = call.arguments.get("eps", 1e-3)
-    checked(float(least))
-    check_floats(call.gradients)
-    assert call.parameters is not None
-    clipped: list[Array | None] = []
-    if any((g and g.shape) != (w and w.shape) for g, w in zip(call.gradients, call.parameters, strict=True)):
-        raise RefusedError("shape")
-    for g, w in zip(call.gradients, call.parameters, strict=True):
-        clipped.append(None if g is None or w is None else _by_units(g, w, ratio, float(least), call.arguments.get("axis")))
-    return clipped, None
+def by_units(limit_name: str, usual: float, min_divisor: float) -> Formula:
+    """Clip each unit relative to the norm of the same unit of its parameter, which counts as at least ``eps``."""
+
+    def formula(call: Call) -> Clipped:
+        ratio, least = (checked(number(x)) for x in (call.arguments[limit_name], call.arguments.get("eps", usual)))
+        check_floats(call.gradients)
+        assert call.parameters is not None
+        pairs = list(zip(call.gradients, call.parameters, strict=True))
+        if any((g and g.shape) != (w and w.shape) for g, w in pairs):
+            raise RefusedError("shape")
+        axis = call.arguments.get("axis")
+        return [None if g is None or w is None else _by_units(g, w, ratio, least, axis, min_divisor) for g, w in pairs], None
+
+    return formula
 
 
-def _by_units(g: Array, w: Array, ratio: float, least: float, axis: Any) -> Array:
+def _by_units(g: Array, w: Array, ratio: float, least: float, axis: Any, min_divisor: float) -> Array:
     if g.filled:  # a vector, which is one unit
         limit = math.inf if ratio == math.inf else ratio * max(norm(w.cells, 2.0), mpmath.mpf(least))
-        return all_times([g], coefficient(norm(g.cells, 2.0), limit, floor=EPSILON))[0] or g
+        return all_times([g], coefficient(norm(g.cells, 2.0), limit, min_divisor=min_divisor))[0] or g
     values = list(g.values)
     for _, places in slices(g.shape, unit_axes(g.shape) if axis is None else normal_axes(axis, len(g.shape))):
         own, others = (norm([(a.values[i], 1) for i in places], 2.0) for a in (g, w))
         limit = math.inf if ratio == math.inf else ratio * max(others, mpmath.mpf(least))
         for i in places:
-            values[i] = scaled(g.values[i], coefficient(own, limit, floor=EPSILON), g.dtype)
+            values[i] = scaled(g.values[i], coefficient(own, limit, min_divisor=min_divisor), g.dtype)
     return g.with_values(values)
 
 
@@ -107,21 +113,37 @@ def unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (0,) if rank <= 3 else tuple(range(rank - 1))
 
 
-def by_examples(call: Call) -> Clipped:
-    """optax's ``per_example_global_norm_clip``: one norm over all gradients for each index of the first axis, then the sum."""
-    limit = checked(number(call.arguments["l2_norm_clip"]))
-    check_floats(call.gradients)
-    if call.rows:
-        raise RefusedError("sparse")
-    present = [g for g in call.gradients if g is not None]
-    if any(not g.shape for g in present) or len({g.shape[0] for g in present}) > 1:
-        raise RefusedError("shape")
-    batch = present[0].shape[0] if present else 0
-    coefficients = []
-    for b in range(batch):
-        c = coefficient(norm([cell for g in call.once for cell in example(g, b).cells], 2.0), limit)
-        coefficients.append(mpmath.mpf(1) if mpmath.isnan(c) else c)
-    return [None if g is None else summed(g, coefficients) for g in call.gradients], None
+def by_examples(limit_name: str) -> Formula:
+    """Clip by one norm over all gradients for each index of the first axis, and sum over it."""
+
+    def formula(call: Call) -> Clipped:
+        limit = checked(number(call.arguments[limit_name]))
+        call = with_floats(call)
+        check_floats(call.gradients)
+        if call.rows:
+            raise RefusedError("sparse")
+        present = [g for g in call.gradients if g is not None]
+        if any(not g.shape for g in present) or len({g.shape[0] for g in present}) > 1:
+            raise RefusedError("shape")
+        batch = present[0].shape[0] if present else 0
+        coefficients = []
+        for b in range(batch):
+            c = coefficient(norm([cell for g in call.once for cell in example(g, b).cells], 2.0), limit)
+            coefficients.append(mpmath.mpf(1) if mpmath.isnan(c) else c)
+        return [None if g is None else summed(g, coefficients) for g in call.gradients], None
+
+    return formula
+
+
+def with_floats(call: Call) -> Call:
+    """Integers as the floats that the sum over the examples makes of them: of the others' dtype, or float32."""
+    real = {PART.get(g.dtype, g.dtype) for g in call.gradients if g is not None and g.dtype not in INTEGERS}
+    dtype = "float64" if "float64" in real else real.pop() if len(real) == 1 else "float32"
+
+    def floats(g: Array) -> Array:
+        return Array(dtype, g.shape, tuple(map(float, g.values)), g.filled) if g.dtype in INTEGERS else g
+
+    return replace(call, gradients=[None if g is None else floats(g) for g in call.gradients])
 
 
 def example(g: Array, b: int) -> Array:

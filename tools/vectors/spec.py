@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.errors import GradclipError
+from gradclip.natives import Native
+from gradclip.rule import Scope
 from vectors.array import Array, Same
 from vectors.formulas import Formula
 
@@ -45,13 +48,36 @@ class Spec:
 class Operation:
     """A native function, as the vectors see it."""
 
-    name: str
+    native: Native
     formula: Formula
     text: str  #: the formula in words
-    documentation: str
-    natives: tuple[str, ...]  #: its names in the departures
+    takes_text: bool  #: whether the limit may be text
+    natives: tuple[str, ...]  #: its names among the departed cases
     recorders: tuple[str, ...]  #: the names of the natives that are recorded
-    limit: str = ""  #: the argument that is the limit
-    in_place: bool = False  #: whether the native writes its gradients
-    by_value: bool = False
-    version: str = "1.0.0"
+
+    @property
+    def name(self) -> str:
+        return self.native.operation
+
+    @property
+    def limit(self) -> str:
+        """The argument that is the limit; "" if it has two bounds."""
+        return self.native.limit if len(self.native.needed) == 1 else ""
+
+    @property
+    def by_value(self) -> bool:
+        return self.native.rule().is_by_value
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all gradients share one norm, or one for each example."""
+        return self.native.rule().scope in (Scope.GLOBAL, Scope.EXAMPLE)
+
+
+def takes(native: Native, limit: object, **more: object) -> bool:
+    """Whether a native takes a limit and further arguments."""
+    try:
+        native.function(**{native.limit: limit, **dict.fromkeys(native.needed[:-1], limit), **more})
+    except (GradclipError, TypeError):
+        return False
+    return True

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gradclip.natives import Native
+from gradclip.rule import Scope
 from vectors.array import Array, NumpyNumber, Same, array
 from vectors.common import COMPLEX, INF, NAN, P, Q
-from vectors.spec import Also, Operation, Spec
+from vectors.spec import Also, Operation, Spec, takes
 
 _SMALL = array([[0.0, 0.0], [6e-31, 8e-31]])
 BOTH = (array([3.0, -4.0]), Q)
 
 
 def special(operation: Operation) -> Iterator[Spec]:
-    """The vectors of this function alone."""
-    lists = {
-        "torch.clip_grad_norm_": _orders,
-        "paddle.clip_grad_norm_": _orders,
-        "tensorflow.clip_by_norm": _axes,
-        "tensorflow.clip_by_global_norm": _known,
-        "paddle.ClipGradByGlobalNorm": _skipped,
-        "optax.clip_by_block_rms": _root_mean_squares,
-        "optax.adaptive_grad_clip": _units,
-        "optax.per_example_global_norm_clip": _examples,
-    }
-    if operation.name in lists:
-        yield from lists[operation.name](operation.name)
+    """The vectors of a function for its own arguments and its kind of norm."""
+    native, rule = operation.native, operation.native.rule()
+    if rule.mean:
+        yield from _root_mean_squares()
+    if rule.scope is Scope.EXAMPLE:
+        yield from _examples()
+    for argument, vectors in _BY_ARGUMENT.items():
+        if argument in native.arguments:
+            yield from vectors()
+    if "norm_type" in native.arguments:
+        yield from _orders(native)
 
 
 # ---- torch and Paddle: orders -------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def _ordered(id: str, comment: str, gradients: Any, limit: Any, order: Any, rais
     return Spec(id, comment, gradients, {key: value for key, value in arguments.items() if value is not None}, **more)
 
 
-def _orders(name: str) -> Iterator[Spec]:
+def _orders(native: Native) -> Iterator[Spec]:
     spec = _ordered
     for order in (1, 2.0, INF, 0):
         for dtype in ("float16", "bfloat16", "float64", "complex64"):
@@ -56,7 +56,7 @@ def _orders(name: str) -> Iterator[Spec]:
         yield spec(f"order-{order}-extreme", f"order {order}, large values", extreme, 1.0, order)
     for order in (0.5, 1.5, 3.0, 10.0, -INF, -1.0, -0.5):
         yield spec(f"order-{order}", f"order {order}", [array([3.0, -4.0]), array([[1.0], [12.0]])], 0.5, order, ulp=8)
-    if name == "torch.clip_grad_norm_":  # Paddle's has no negative orders
+    if takes(native, 1.0, norm_type=-1.0):
         yield from _infinite()
     yield spec("order-3-complex64", "order 3 of absolute values", [array([3 + 4j, 1j], "complex64")], 1.0, 3, ulp=8)
     yield spec("order-4-float16", "order 4: the powers overflow float16", [array([20.0, 10.0], "float16")], 1.0, 4)
@@ -97,6 +97,9 @@ def _raising() -> Iterator[Spec]:
             yield spec(f"raises-{order}-{value}", what, [P, array([value, 1.0])], 1.0, order, True)
     yield spec("raises-not", "finite, to be told if it were not", BOTH, 6.5, 2.0, True)
     yield spec("raises-not-extreme", "finite, its squares are not", [array([3e30, 4e30])], 1e30, 2.0, True)
+    beyond = [array([60000.0, -60000.0], "float16")]
+    yield spec("raises-not-float16", "finite, beyond float16, to be told", beyond, 1.0, 2.0, True)
+    yield spec("raises-not-float16-unclipped", "finite, beyond float16, within the limit", beyond, 1e5, 2.0, True)
     yield spec("raises-limit-inf", "a limit of infinity, to be told", [array([INF, 1.0])], INF, 2.0, True)
     yield spec("raises-off", "not finite, and not to be told", [array([INF, 1.0])], 1.0, 2.0, False)
     epsilon = ("Epsilon",)
@@ -119,7 +122,7 @@ def _over(id: str, comment: str, gradients: Any, limit: Any, axes: Any, **more: 
     return Spec(f"axes-{id}", comment, gradients, {"clip_norm": limit, "axes": axes}, **more)
 
 
-def _axes(name: str) -> Iterator[Spec]:
+def _axes() -> Iterator[Spec]:
     spec = _over
     axes: Any
     matrix = _MATRIX
@@ -173,7 +176,7 @@ def _axes_and_limits() -> Iterator[Spec]:
     yield spec("several", "two gradients, each by its own rows", [matrix, array([[6.0, 8.0]])], 4.0, [1])
 
 
-def _known(name: str) -> Iterator[Spec]:
+def _known() -> Iterator[Spec]:
     def spec(id: str, comment: str, gradients: Any, limit: Any, known: Any, **more: Any) -> Spec:
         return Spec(f"use-norm-{id}", comment, gradients, {"clip_norm": limit, "use_norm": known}, **more)
 
@@ -188,13 +191,19 @@ def _known(name: str) -> Iterator[Spec]:
     yield spec("int", "a Python int", [P], 4.0, 10, flags=("AnyNumber",))
     yield spec("numpy", "a NumPy number", [P], 4.0, NumpyNumber("float32", 10.0), flags=("AnyNumber",))
     yield spec("float64", "a float64 norm of float32 gradients", [P], 4.0, array(10.0, "float64"), flags=("AnyNumber",))
+    for dtype in ("float16", "bfloat16"):
+        half = array([3.0, 4.0], dtype)
+        heading = f"use_norm in {dtype}" if dtype == "float16" else None
+        yield spec(dtype, "a norm as a native's first stage returns it", [half], 4.0, array(10.0, dtype), heading=heading)
+        yield spec(f"{dtype}-inf", f"an infinite {dtype} norm makes NaN", [half], 4.0, array(INF, dtype))
+    yield spec("beyond-float16", "a norm beyond float16, of its gradients", [array([300.0, 400.0], "float16")], 1e3, array(1e5))
     yield spec("none", "with None among the gradients", [P, None], 4.0, array(10.0))
     yield spec("float64-gradients", "float64", [array([3.0, 4.0], "float64")], 4.0, array(10.0, "float64"))
     yield spec("negative", "a negative norm", [P], 4.0, array(-5.0), convention=True)
     yield spec("not-none", "None: the norm is measured", [P], 1.0, None)
 
 
-def _skipped(name: str) -> Iterator[Spec]:
+def _skipped() -> Iterator[Spec]:
     def spec(id: str, comment: str, gradients: Any, limit: Any, skip: Any = True, **more: Any) -> Spec:
         return Spec(f"skip-{id}", comment, gradients, {"clip_norm": limit, "auto_skip_clip": skip}, **more)
 
@@ -210,7 +219,7 @@ def _skipped(name: str) -> Iterator[Spec]:
 # ---- optax --------------------------------------------------------------------------------------------------------------
 
 
-def _root_mean_squares(name: str) -> Iterator[Spec]:
+def _root_mean_squares() -> Iterator[Spec]:
     def spec(id: str, comment: str, gradients: Any, limit: Any, **more: Any) -> Spec:
         return Spec(f"rms-{id}", comment, gradients, {"threshold": limit}, **more)
 
@@ -237,7 +246,7 @@ def _unit(id: str, comment: str, g: Any, w: Any, clipping: Any, eps: Any = None,
     return Spec(f"unit-{id}", comment, gradients, given, parameters=parameters, flags=flags, **more)
 
 
-def _units(name: str) -> Iterator[Spec]:
+def _units() -> Iterator[Spec]:
     spec = _unit
     yield spec("vector", "a vector is one unit", P, array([0.0, 2.0]), 0.5)
     yield spec("scalar", "a number is one unit", array(-8.0), array(4.0), 0.5)
@@ -279,7 +288,7 @@ def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
     yield spec("clipping-inf", "a clipping of infinity only measures", P, P, INF)
     infinite = "clipping inf, an infinite element"
     yield spec("clipping-inf-inf", "of an infinite gradient too", array([INF, 1.0]), array([1.0, 1.0]), INF, heading=infinite)
-    yield spec("clipping-negative", "a negative clipping", P, P, -1.0)
+    yield spec("clipping-negative", "a negative clipping", P, P, -1.0, heading="clipping -1")
     yield spec("clipping-inf-zeros", "a clipping of infinity, all zeros", array([0.0]), array([0.0]), INF)
     yield spec("eps-negative", "a negative eps", P, P, 0.5, eps=-1.0, flags=("NegativeLimit",))
     yield spec("nan-gradient", "NaN stays in its column", array([[NAN, 3.0], [1.0, 4.0]]), weights, 1.0)
@@ -299,7 +308,7 @@ def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
     yield spec("extreme-parameter", "a parameter whose squares overflow", array([3e30, 4e30]), array([3e25, 4e25]), 0.5)
 
 
-def _examples(name: str) -> Iterator[Spec]:
+def _examples() -> Iterator[Spec]:
     def spec(id: str, comment: str, gradients: Any, limit: Any, **more: Any) -> Spec:
         return Spec(f"examples-{id}", comment, gradients, {"l2_norm_clip": limit}, flags=("Examples",), **more)
 
@@ -335,3 +344,7 @@ def _examples(name: str) -> Iterator[Spec]:
         yield spec(f"three-{dtype}", dtype, [array([[6.0, 8.0], [1.5, 2.0], [12.0, 16.0]], dtype)], 5.0)
     yield spec("many", "sixteen examples", [array([[float(i), 1.0] for i in range(16)])], 2.0)
     yield spec("sum-of-squares", "the sum has a norm above the limit", [array([[0.6, 0.8]] * 5)], 1.0, ulp=4)
+
+
+#: an argument of a native -> the vectors of the natives that have it
+_BY_ARGUMENT = {"axes": _axes, "use_norm": _known, "auto_skip_clip": _skipped, "parameters": _units}

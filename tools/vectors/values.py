@@ -25,9 +25,9 @@ def by_value(operation: Operation) -> Iterator[Spec]:
 
     for part in (_plain, _bounds_of, _dtypes, _containers):
         yield from part(spec, operation)
-    if operation.name == "tensorflow.clip_by_value":
+    if not operation.limit:
         yield from _two_bounds()
-    if operation.name == "paddle.ClipGradByValue":
+    if "min" in operation.native.arguments:
         yield from _max_and_min()
 
 
@@ -66,7 +66,7 @@ def _plain(spec: Any, operation: Operation) -> Iterator[Spec]:
 
 
 def _bounds_of(spec: Any, operation: Operation) -> Iterator[Spec]:
-    off = operation.name in ("keras.clipvalue",)
+    off = operation.native.at_zero == "off"
     yield spec("limit-inf", "infinity changes nothing", [array([3.0, INF, NAN, -INF])], INF)
     what = "0 is off" if off else "0 makes zeros"
     yield spec("limit-zero", what, [array([3.0, -4.0])], 0.0, ulp=None if off else 1)
@@ -78,7 +78,7 @@ def _bounds_of(spec: Any, operation: Operation) -> Iterator[Spec]:
     yield spec("limit-beyond-float16", "a bound beyond float16", half, 1e6, flags=("WideArithmetic",))
     yield spec("limit-subnormal", "a subnormal bound", [V], 1e-40, also=(Also(_FLUSHES, flushed=True),))
     yield spec("limit-text", "text that is no number", [V], "one")
-    if operation.name != "tensorflow.clip_by_value":
+    if operation.limit:
         yield spec("limit-negative", "a negative bound", [V], -1.0, heading=_NEGATIVE.get(operation.name))
     yield spec("limit-nan", "a bound of NaN", [V], NAN, heading=_NOT_A_NUMBER.get(operation.name))
 
@@ -94,7 +94,9 @@ def _dtypes(spec: Any, operation: Operation) -> Iterator[Spec]:
         yield spec(f"order-{dtype}", "complex numbers have no order", [array([3j, 1.0], dtype)], 1.0, convention=True)
     for dtype in ("int32", "int64"):
         yield spec(f"whole-{dtype}", "whole bounds of whole numbers", [array([30, -40, 1], dtype)], 2.0)
-        listed = {"optax.clip": "integer leaves"} if dtype == "int32" else {}
+        listed = {"paddle.clip_grad_value_": f"1.5 of {dtype}"}
+        if dtype == "int32":
+            listed["optax.clip"] = "integer leaves"
         what = "a bound that no integer has"
         yield spec(
             f"fraction-{dtype}", what, [array([3, -4, 1], dtype)], 1.5, heading=listed.get(operation.name), convention=True
@@ -111,13 +113,13 @@ def _containers(spec: Any, operation: Operation) -> Iterator[Spec]:
     yield spec("twice", "the same gradient twice", [V, Same(0)], 1.0)
     if operation.name.startswith(("torch.", "paddle.")):
         yield spec("iterator", "an iterator is consumed once", [V, array([7.0])], 1.0, iterator=True)
-    heading = "IndexedSlices with duplicate rows" if operation.name == "keras.clipvalue" else None
+    heading = "IndexedSlices with duplicate rows" if operation.name in ("keras.clipvalue", "tensorflow.clip_by_value") else None
     rows = sparse([0, 2, 2], [[3.0, 0.0], [0.75, 0.0], [0.75, 0.0]], 4)
     yield spec("sparse-duplicates", "duplicate rows are added before they are clipped", [rows], 1.0, heading=heading)
     yield spec("sparse", "rows in any order", [sparse([2, 0], [[3.0, -0.5], [-4.0, 0.5]], 3)], 1.0)
     for layout in ("transposed", "strided"):
         yield spec(layout, f"{layout} in memory", [array([[3.0, -0.5], [-4.0, 0.25]], layout=layout)], 1.0)
-    also = (UNWRITABLE,) if operation.in_place else ()
+    also = (UNWRITABLE,) if operation.native.in_place else ()
     yield spec("expanded", "one value in memory", [array([2.0, 2.0, 2.0], layout="expanded")], 1.0, also=also)
 
 

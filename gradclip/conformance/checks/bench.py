@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradclip.conformance.array import DTYPES, Array
-from gradclip.conformance.checks.formula import FORMULAS
+from gradclip.conformance.checks.formula import Formula
 from gradclip.conformance.compare import Outcome, compare
 from gradclip.conformance.target import Target
 from gradclip.conformance.vector import read_result
+from gradclip.natives import OPERATIONS
 
 __all__ = ["Bench", "Mismatch", "coarse", "expect", "gradients_of", "noise", "norm_of", "require"]
 
@@ -39,15 +40,15 @@ class Bench:
 
     def __init__(self, target: Target, operation: str) -> None:
         self.target, self.operation = target, operation
-        self.formula = FORMULAS[operation]
+        self.formula = Formula(OPERATIONS[operation])
         self.claims = frozenset(target.claims[operation])
-        self.minus_zero = 0.0 if self.formula.scope == "example" else -0.0  # a sum over examples, which starts at 0, has none
+        self.minus_zero = 0.0 if self.formula.is_of_examples else -0.0  # a sum over examples, which starts at 0, has none
 
     # ---- arrays ---------------------------------------------------------------------------------------------------------
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of a gradient for this clipped shape: per example it has one more axis, for one example."""
-        return (1, *shape) if self.formula.scope == "example" else tuple(shape)
+        return (1, *shape) if self.formula.is_of_examples else tuple(shape)
 
     def array(self, values: Values, dtype: str = "float32", shape: Sequence[int] | None = None) -> Any:
         """A gradient with these elements, along one axis by default."""
@@ -79,10 +80,9 @@ class Bench:
             arrays: the gradients, for an operation whose limit is relative to parameters: theirs get a norm of 1.
             limit_as: the form of the number.
         """
-        arguments = {self.formula.limit: limit_as(limit)}
-        if self.operation == "tensorflow.clip_by_value":
-            arguments = {"clip_value_min": limit_as(-limit), "clip_value_max": limit_as(limit)}
-        if self.formula.scope == "unit":
+        *lower, upper = self.formula.native.needed
+        arguments = {upper: limit_as(limit), **{name: limit_as(-limit) for name in lower}}
+        if self.formula.is_relative:
             arguments["parameters"] = [self._parameter(array) for array in arrays]
         return arguments
 

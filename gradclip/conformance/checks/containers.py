@@ -7,8 +7,7 @@ from typing import Any
 
 from gradclip.conformance.array import FLOATS, Array
 from gradclip.conformance.checks.bench import Bench, coarse, expect, gradients_of, noise, norm_of, require
-from gradclip.conformance.checks.formula import FORMULAS
-from gradclip.conformance.checks.registry import Check, add, check
+from gradclip.conformance.checks.registry import Check, add, check, every
 from gradclip.conformance.compare import Outcome
 
 
@@ -161,7 +160,7 @@ def _add_layout(layout: str, description: str) -> None:
                 continue
             expect(got, plain, 4 if limit < 1 else 0, f"a {layout} gradient")
 
-    add(Check(f"{layout}_gradient", description, _LAYOUT, ("float32", layout), FORMULAS.__contains__, run))
+    add(Check(f"{layout}_gradient", description, _LAYOUT, ("float32", layout), every, run))
 
 
 _LAYOUT = "Elements are read or written in the order of memory: gradients of views come back shuffled, or clipped only in part."
@@ -178,7 +177,7 @@ _add_layout(
     "A sparse gradient is clipped like the dense one that it stands for: duplicate rows are added up before the norm.",
     training="The norm of an embedding's gradient depends on how often a word is in the batch, and not on the step it makes.",
     needs=("float32", "sparse"),
-    of=lambda formula: formula.scope not in ("unit", "example"),
+    of=lambda formula: not formula.is_relative and not formula.is_of_examples,
     departure="sparse",
 )
 def sparse_rows_merged(bench: Bench) -> None:

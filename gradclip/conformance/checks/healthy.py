@@ -35,7 +35,7 @@ def reaches_limit(bench: Bench) -> None:
         for limit in (before * 0.999, before / 4, before / 1000):
             got = bench.clip([values], limit)
             size = formula.sizes(gradients_of(got))[0]
-            full = limit * before / (before + formula.eps)
+            full = limit * before / (before + formula.rule.eps)
             close = abs(size - full) <= 4 * ULP * full
             require(close, f"{_what(bench)} {before!r} after a clip to {limit!r} is {size!r}, not {full!r}", got=got)
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 
 from gradclip.conformance.checks.bench import Bench, coarse, expect, gradients_of, noise, norm_of, require
-from gradclip.conformance.checks.formula import FORMULAS
 from gradclip.conformance.checks.registry import Check, add, by_norm, check
 from gradclip.conformance.compare import Outcome, ulps
 
@@ -20,11 +19,11 @@ def nan_propagates(bench: Bench) -> None:
     values, other = [math.nan, 1.0, 0.0], [3.0, 4.0]
     formula = bench.formula
     got = bench.clip([values], 2.0)
-    spoilt = [math.nan] * 3 if formula.is_norm and not formula.keeps_nan else values
+    spoilt = [math.nan] * 3 if formula.is_norm and not formula.rule.keep_if_nan else values
     expect(Outcome(got.gradients), bench.expected([spoilt]), 1, "beside a NaN")
     _nonfinite_norm(bench, got, math.nan)
     if "several" in bench.claims:
-        spreads = formula.is_joint and not formula.keeps_nan
+        spreads = formula.is_joint and not formula.rule.keep_if_nan
         beside = [math.nan] * 2 if spreads else formula.clipped([other], math.inf if formula.is_joint else 2.0)[0]
         got = bench.clip([values, other], 2.0)
         expect(Outcome(got.gradients), bench.expected([spoilt, beside]), 4, "in a gradient beside one with a NaN")
@@ -91,15 +90,13 @@ def _in_range(gradients: Sequence[tuple[Sequence[complex], float]], dtype: str =
     return run
 
 
-_NORMS = tuple(name for name, formula in FORMULAS.items() if formula.is_norm)
-
 add(
     Check(
         "large_squares",
         "Gradients whose squares overflow have a finite norm, and are clipped or left alone by it.",
         "A large but healthy gradient is taken for an infinite one: a step of zeros, or NaN in every weight.",
         ("float32", "extreme"),
-        _NORMS.__contains__,
+        by_norm,
         _in_range([([3e30, -4e30], 1.0), ([3e30, 4e30], 1e31), ([3e30], 2.0), ([1.8e19, 1.8e19], 1.0)]),
         "finite-norm",
     )
@@ -110,7 +107,7 @@ add(
         "Gradients whose squares vanish have a norm above 0, and are clipped or left alone by it.",
         "Small gradients are not clipped at all; with a small limit, as in private training, the limit does not hold.",
         ("float32", "extreme"),
-        lambda name: FORMULAS[name].is_norm and FORMULAS[name].least == 0,  # else the formula's constant hides the norm
+        lambda formula: formula.is_norm and formula.least == 0,  # else the formula's constant hides the norm
         _in_range([([3e-30, -4e-30], 1.0), ([3e-23, 4e-23], 1e-23), ([3e-30, 4e-30], 1e-30)]),
         "finite-norm",
     )
@@ -121,7 +118,7 @@ add(
         "In float16 a gradient above 256, whose square overflows, has a finite norm.",
         "A gradient of 300, ordinary under loss scaling, becomes a step of zeros, or NaN.",
         ("float16", "extreme"),
-        _NORMS.__contains__,
+        by_norm,
         _in_range([([300.0, -400.0], 1.0), ([200.0], 1000.0), ([40000.0, 40000.0], 1.0), ([10.0] * 4096, 1.0)], "float16"),
         "finite-norm",
     )
@@ -132,7 +129,7 @@ add(
         "The sum of squares of float16 gradients is not rounded to float16 at each step.",
         "The sum stands still at 2048 times its smallest part: large layers are clipped too little.",
         ("float16",),
-        _NORMS.__contains__,
+        by_norm,
         _in_range([([1.0] * 4096, 1.0), (coarse(4096), 0.5), ([3.0, -4.0], 0.5)], "float16"),
         "finite-norm",
     )
@@ -143,7 +140,7 @@ add(
         "The sum of squares of bfloat16 gradients is not rounded to bfloat16 at each step.",
         "The sum stands still at 256 times its smallest part: large layers are clipped too little.",
         ("bfloat16",),
-        _NORMS.__contains__,
+        by_norm,
         _in_range([([1.0] * 4096, 1.0), (coarse(4096), 0.5), ([3.0, -4.0], 0.5)], "bfloat16"),
     )
 )
@@ -164,7 +161,7 @@ add(
         "A complex element counts by its magnitude, and keeps its phase.",
         "The imaginary part is lost, or counts negative: complex layers are clipped too little and change their phase.",
         ("complex64",),
-        _NORMS.__contains__,
+        by_norm,
         _in_range([([3 + 4j, 12j], 6.5), ([3 + 4j, 0j], 1.0), ([0.25 + 0.25j], 1.0)], "complex64"),
         "dtypes",
     )
@@ -194,7 +191,7 @@ def a_million_elements(bench: Bench) -> None:
     for large, small in ((0.1, 0.1), (4096.0, 1.0)):
         large, small = bench.read(bench.array([large, small])).values  # as float32 has them
         norm = math.sqrt(math.fsum((large**2, (count - 1) * small**2)))
-        norm /= math.sqrt(count) if bench.formula.mean else 1
+        norm /= math.sqrt(count) if bench.formula.rule.mean else 1
         got = bench.run([bench.array([large, *[small] * (count - 1)])], 0.15 * norm)
         after = gradients_of(got)[0]
         require(len(after) == count, f"{count} elements became {len(after)}")

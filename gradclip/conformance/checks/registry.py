@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradclip.conformance.checks.bench import Bench
-from gradclip.conformance.checks.formula import FORMULAS, Formula
+from gradclip.conformance.checks.formula import Formula
+from gradclip.natives import OPERATIONS
 
 __all__ = ["CHECKS", "Check", "add", "by_norm", "check", "every"]
 
@@ -21,9 +22,13 @@ class Check:
     description: str  #: what must hold
     training: str  #: the effect on training if it does not hold
     needs: tuple[str, ...]  #: the features that a target must claim
-    operations: Callable[[str], bool]  #: whether an operation has the property
+    of: Callable[[Formula], bool]  #: whether the operation with a formula has the property
     run: Run  #: returns, or raises :class:`Mismatch`
     departure: str = ""  #: the key of the natives' behaviour in gradclip's table of departures
+
+    def operations(self, name: str) -> bool:
+        """Whether an operation has the property."""
+        return self.of(Formula(OPERATIONS[name]))
 
 
 #: name -> check, in the order of the files
@@ -46,20 +51,16 @@ def check(
     training: str,
     needs: tuple[str, ...] = ("float32",),
     of: Callable[[Formula], bool] = every,
-    only: tuple[str, ...] = (),
     departure: str = "",
 ) -> Callable[[Run], Run]:
     """Add a function as the check of its name.
 
     Args:
-        description, training, needs, departure: as in :class:`Check`.
-        of: whether the operation with this formula has the property.
-        only: the operations that have it, if the formula does not determine them.
+        description, training, needs, of, departure: as in :class:`Check`.
     """
 
     def register(run: Run) -> Run:
-        operations = only.__contains__ if only else lambda name: of(FORMULAS[name])
-        add(Check(run.__name__, description, training, needs, operations, run, departure))
+        add(Check(run.__name__, description, training, needs, of, run, departure))
         return run
 
     return register

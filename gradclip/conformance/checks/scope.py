@@ -6,7 +6,6 @@ from typing import Any
 
 from gradclip.conformance.array import Array
 from gradclip.conformance.checks.bench import Bench, expect, gradients_of, noise
-from gradclip.conformance.checks.formula import FORMULAS
 from gradclip.conformance.checks.registry import check
 from gradclip.conformance.compare import Outcome
 
@@ -53,7 +52,7 @@ def several_gradients(bench: Bench) -> None:
     "axes count from the end.",
     training="The rows of an embedding, which should be clipped one by one, are scaled by the norm of the whole table.",
     needs=("float32", "axes"),
-    only=("tensorflow.clip_by_norm",),
+    of=lambda formula: "axes" in formula.native.arguments,
 )
 def slices_apart(bench: Bench) -> None:
     rows = [[3.0, 4.0, 12.0], [0.25, 0.5, 0.0]]
@@ -75,7 +74,7 @@ def slices_apart(bench: Bench) -> None:
     "Each column of a matrix is a unit with its own norm; its limit is relative to the norm of the parameter's column, which "
     "counts as at least 1e-3.",
     training="Adaptive clipping that mixes the units of a layer, or freezes parameters that start at zero.",
-    only=("optax.adaptive_grad_clip",),
+    of=lambda formula: formula.is_relative,
 )
 def units_apart(bench: Bench) -> None:
     gradient, parameter = [3.0, 30.0, 0.5, 4.0, 40.0, 0.0], [0.6, 0.0, 3.0, 0.8, 0.0, 4.0]
@@ -83,7 +82,7 @@ def units_apart(bench: Bench) -> None:
     norms = [5.0, 50.0, 0.5]
     exact = [value * min(1.0, limits[i % 3] / norms[i % 3]) for i, value in enumerate(gradient)]
     parameters = [bench.array(parameter, shape=(2, 3))]
-    clipped, _ = bench.call([bench.array(gradient, shape=(2, 3))], {"clipping": 0.5, "parameters": parameters})
+    clipped, _ = bench.call([bench.array(gradient, shape=(2, 3))], {bench.formula.native.limit: 0.5, "parameters": parameters})
     expect(bench.outcome(clipped), Outcome((Array(tuple(exact), (2, 3), "float32"),)), 4, "columns")
 
 
@@ -91,7 +90,7 @@ def units_apart(bench: Bench) -> None:
     "Each example has its own norm over all gradients; the result is the sum of the clipped examples.",
     training="One example outweighs the batch: the promise of differentially private training does not hold.",
     needs=("float32", "several"),
-    of=lambda formula: formula.scope == "example",
+    of=lambda formula: formula.is_of_examples,
 )
 def examples_apart(bench: Bench) -> None:
     examples = [([3.0, 4.0], [12.0]), ([0.25, 0.125], [0.0]), ([600.0, 800.0], [1.0])]
@@ -106,7 +105,7 @@ def examples_apart(bench: Bench) -> None:
 @check(
     "With two different bounds, the lower one bounds from below, and the upper one from above.",
     training="Every element becomes one of the bounds: the gradient is gone.",
-    only=("tensorflow.clip_by_value",),
+    of=lambda formula: len(formula.native.needed) == 2,
 )
 def two_bounds(bench: Bench) -> None:
     values, bounded = [3.0, -4.0, 1.5, -0.5, 0.0], [2.0, -1.0, 1.5, -0.5, 0.0]
@@ -139,7 +138,7 @@ def norm_orders(bench: Bench) -> None:
     for order, norm in ((None, 13.0), (2.0, 13.0), (1.0, 19.0), (float("inf"), 12.0)):
         more: dict[str, Any] = {} if order is None else {"norm_type": order}
         got = bench.clip(gradients, 6.5, **more)
-        factor = 6.5 / (norm + bench.formula.eps)
+        factor = 6.5 / (norm + bench.formula.rule.eps)
         exact = bench.expected([[value * factor for value in flat[:2]], [value * factor for value in flat[2:]]])
         expect(got, Outcome(exact.gradients, Array((norm,), (), "float32")), 4, f"norm_type={order}")
 
@@ -148,7 +147,7 @@ def norm_orders(bench: Bench) -> None:
     "A norm that the caller passes is used, and returned, instead of the gradients' own.",
     training="In parallel training every process clips by its own part's norm, and the replicas drift apart.",
     needs=("float32", "several", "use_norm"),
-    only=tuple(name for name in FORMULAS if name == "tensorflow.clip_by_global_norm"),
+    of=lambda formula: "use_norm" in formula.native.arguments,
 )
 def known_norm(bench: Bench) -> None:
     gradients = [[3.0, 4.0], [12.0]]

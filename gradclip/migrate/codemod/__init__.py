@@ -11,25 +11,27 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from gradclip.migrate.apis import BY_NAME
-from gradclip.migrate.apis.model import Kind
+from gradclip.code.codes import link
+from gradclip.code.flow import Flow
+from gradclip.code.found import Context
+from gradclip.code.gradients import Gradients
+from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.code.replaced import replacements
+from gradclip.code.resolve import Resolver
+from gradclip.code.settings import KEYS
+from gradclip.code.source import Edit, Source, last_name, target_names
+from gradclip.code.traps import PLACES
 from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, libraries, mentions
-from gradclip.migrate.codemod.codes import link
-from gradclip.migrate.codemod.flow import Flow
-from gradclip.migrate.codemod.found import Context, Decision
-from gradclip.migrate.codemod.gradients import Gradients
+from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.imports import added
-from gradclip.migrate.codemod.replaced import replacements
-from gradclip.migrate.codemod.resolve import Resolver
-from gradclip.migrate.codemod.source import Edit, Source, last_name, target_names
 from gradclip.migrate.codemod.unused import removed
-from gradclip.migrate.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.natives import BY_NAME, Kind
 
 __all__ = ["migrate_source"]
 
 #: in lower case; a source without any of these words has no sites
 _WORDS = (
-    *("clip", "clamp", "_norm", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
+    *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
     *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
 )
 _BOM = "\ufeff"
@@ -50,7 +52,7 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
     Example:
         >>> from gradclip.migrate.codemod import migrate_source
-        >>> from gradclip.migrate.model import Options
+        >>> from gradclip.code.model import Options
         >>> print(migrate_source("import torch\\ntorch.nn.utils.clip_grad_norm_(params, 1.0)\\n", Options()).source, end="")
         import gradclip
         gradclip.clip_grad_norm_(params, 1.0)
@@ -64,7 +66,7 @@ def migrate_source(source: str, options: Options) -> Migrated:
     try:
         migrated = _migrate(Source(source.removeprefix(_BOM)), options)
     except RecursionError:
-        raise SourceError("It is nested too deeply to be read.") from None
+        raise SourceError("nested too deeply to be read") from None
     finally:
         if collects:
             gc.enable()
@@ -74,8 +76,12 @@ def migrate_source(source: str, options: Options) -> Migrated:
 def _migrate(source: Source, options: Options) -> Migrated:
     resolver = Resolver(source, options.stars)
     replaced = replacements(source, resolver)
-    context = Context(source, resolver, Gradients(source, resolver), Flow(source, resolver), options, replaced)
-    decisions = _outermost([decision for decision in _decisions(context) if _selected(decision, options)], source)
+    gradients = Gradients(source, resolver)
+    context = Context(source, resolver, gradients, Flow(source, gradients), options, replaced)
+    mistakes = [calls.manual(node, finding) for check in PLACES for node, finding in check(context)]
+    named = {decision.node for decision in mistakes}
+    decisions = [*mistakes, *(decision for decision in _decisions(context) if decision.node not in named)]
+    decisions = _outermost([decision for decision in decisions if _selected(decision, options)], source)
     if not decisions:
         return Migrated(source.text)
     decisions.sort(key=lambda decision: source.start(decision.node))
@@ -135,7 +141,7 @@ def _decisions(context: Context) -> Iterator[Decision]:
             if decided:
                 continue
         for argument in call.args:
-            if argument.keyword is not None and argument.keyword.value in configuration.KEYS:
+            if argument.keyword is not None and argument.keyword.value in KEYS:
                 yield from configuration.keyword(argument, context)
     nodes: list[cst.Name | cst.Attribute] = [*source.any(cst.Name), *source.any(cst.Attribute)]
     for node in nodes:
@@ -161,9 +167,7 @@ def _others(context: Context) -> Iterator[Decision]:
             yield from configuration.assigned(attribute, context)
         elif configuration.is_setting(attribute.attr.value):
             yield from configuration.setting(attribute, context)
-    for operation in source.any(cst.BinaryOperation):
-        if isinstance(operation.operator, cst.Divide):
-            yield from handwritten.division(operation, context)
+    yield from handwritten.clips(context)
 
 
 def _names(context: Context) -> frozenset[str]:

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradclip.migrate.codemod.bind import number
+from gradclip.code.bind import literal, number
+from gradclip.code.found import Context, Finding
+from gradclip.code.gradients import mentions_norm
+from gradclip.code.model import Outcome
+from gradclip.code.source import Edit, last_name, target_names, words
+from gradclip.code.traps.limits import bounds_a_norm
 from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.canonical import beside_torch
-from gradclip.migrate.codemod.found import Context, Decision, Finding
-from gradclip.migrate.codemod.gradients import mentions_norm
+from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.imports import spell
-from gradclip.migrate.codemod.source import Edit, last_name, target_names, words
-from gradclip.migrate.model import Outcome
 
 __all__ = ["METHODS", "call"]
 
@@ -52,8 +54,13 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     gradients = context.gradients
     if gradients.is_action(clipped):
         yield unchanged(node, "GM112", f"{shown} is the gradient of an action, not of a parameter.")
+    elif gradients.is_gradient(clipped) and _is_rectified(node, function):
+        yield unchanged(node, "GM112", f"It keeps the positive part of {shown}, and bounds nothing from above.")
     elif gradients.is_gradient(clipped):
-        yield _clamp(node, clipped, context) or manual(node, _by_value(node, clipped, function, context))
+        decided = (
+            _clamp(node, clipped, context) or _bounded(node, clipped, function, context) or _in_array(node, clipped, context)
+        )
+        yield decided or manual(node, _by_value(node, clipped, function, context))
     elif gradients.is_parameter(clipped):
         yield unchanged(node, "GM112", f"{shown} is a parameter, not its gradient.")
     elif function is not None or _OTHER.search(shown):
@@ -85,6 +92,91 @@ def _clamp(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Dec
     )
 
 
+def _bounded(node: cst.Call, clipped: cst.BaseExpression, function: str | None, context: Context) -> Decision | None:
+    """``torch.clamp(g, -c, c)`` and ``jnp.clip(g, -c, c)`` as a call of gradclip; None where the argument may be no tensor."""
+    source, options = context.source, context.options
+    top = (function or "torch").partition(".")[0] if function or "torch" in context.resolver.modules else ""
+    framework = {"torch": "torch", "paddle": "paddle", "jax": "jax"}.get(top, "")
+    wanted = options.to == "gradclip" and not options.lint and (not options.sources or framework in options.sources)
+    limits = [a for a in (node.args if function is None else node.args[1:]) if _is_limit(a)]
+    plain = (
+        last_name(node.func) in ("clip", "clamp")
+        and len(node.args) == len(limits) + (function is not None)
+        and not node.args[0].keyword
+    )
+    if not (framework and wanted and plain and len(limits) == 2 and all(not a.star for a in node.args)):
+        return None
+    finding = _by_value(node, clipped, function, context)
+    if finding.code != "GM401" or any(literal(limit.value) is None for limit in limits):
+        return None
+    told = {
+        a.keyword.value if a.keyword is not None else ("min", "max")[k]: source.one_line(a.value) for k, a in enumerate(limits)
+    }
+    low, high = told.get("min", told.get("a_min")), told.get("max", told.get("a_max"))
+    values = [number(limit.value) for limit in limits]
+    ordered = low == f"-{high}" or (None not in values and values[0] < values[1])  # type: ignore[operator]
+    if low is None or high is None or not ordered:
+        return None
+    spelled = spell("gradclip.clip_by_value", node.func if function is not None else clipped, source, context.resolver)
+    edit = Edit(*source.outer_span(node), f"{spelled.text}({source.one_line(clipped)}, {low}, {high})")
+    reason = "It clips each element of a gradient, and returns it."
+    return Decision(
+        node,
+        "GM401",
+        Outcome.REWRITTEN,
+        reason,
+        edits=(edit,),
+        needs=spelled.needs if function else beside_torch(spelled.needs, context),
+    )
+
+
+def _in_array(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Decision | None:
+    """``np.clip(d, -5, 5, out=d)``, a statement, as a call of gradclip."""
+    source, options = context.source, context.options
+    code = source.one_line(clipped)
+    limits = node.args[1:3]
+    is_numpy = "numpy" in context.resolver.modules and options.to == "gradclip" and not options.lint and not options.sources
+    if not (is_numpy and isinstance(source.parents[node], cst.Expr) and len(node.args) == 4) or any(
+        a.keyword or a.star for a in limits
+    ):
+        return None
+    if _out(node, "numpy.clip", context) != code or _by_value(node, clipped, "numpy.clip", context).code != "GM401":
+        return None
+    low, high = (source.one_line(argument.value) for argument in limits)
+    values = [number(argument.value) for argument in limits]
+    symmetric = low == f"-{high}"
+    if not (symmetric or (None not in values and values[0] < values[1])) or high.startswith("-"):  # type: ignore[operator]
+        return None
+    spelled = spell("gradclip.clip_", node.func, source, context.resolver)
+    rule = spell(
+        f"gradclip.dialects.{'torch.clip_grad_value' if symmetric else 'tensorflow.clip_by_value'}",
+        node.func,
+        source,
+        context.resolver,
+    )
+    edit = Edit(*source.outer_span(node), f"{spelled.text}({code}, {rule.text}({high if symmetric else f'{low}, {high}'}))")
+    needs = (*spelled.needs, *rule.needs)
+    return Decision(
+        node, "GM401", Outcome.REWRITTEN, "It clips each element of a gradient, in place.", edits=(edit,), needs=needs
+    )
+
+
+def _is_rectified(node: cst.Call, function: str | None) -> bool:
+    """Whether it is ``grads.clamp(0)``, ``clamp(min=0)``, ``np.clip(grads, 0, None)``: no bound from above."""
+    limits = node.args[1:] if function is not None else node.args
+    told = {
+        a.keyword.value if a.keyword is not None else ("min", "max")[k] if k < 2 else "": a.value for k, a in enumerate(limits)
+    }
+    upper = told.get("max", told.get("a_max"))
+    lower = told.get("min", told.get("a_min"))
+    return (
+        "min" not in last_name(node.func)
+        and lower is not None
+        and number(lower) == 0
+        and (upper is None or literal(upper) is None)
+    )
+
+
 def _nested(node: cst.Call, context: Context) -> Iterator[Decision]:
     """Decide on ``tf.minimum(tf.maximum(grads, -1), 1)``, a clip by value."""
     for argument in node.args[:2]:
@@ -102,7 +194,8 @@ def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None,
     bounds = [source.one_line(limit) for limit in limits]
     if "clamp_max" in last_name(node.func):
         bounds.insert(0, "...")
-    for bound in bounds:
+    sure = not context.options.lint or any(bounds_a_norm(limit, context) for limit in limits)
+    for bound in bounds if sure else ():
         if mentions_norm(bound):
             return Finding("GM104", f"It clips each element, but its limit `{bound}` is called a norm.")
     lost = _lost(node, clipped, context)

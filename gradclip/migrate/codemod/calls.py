@@ -8,29 +8,30 @@ from dataclasses import replace
 
 import libcst as cst
 
-from gradclip.migrate.apis import BY_NAME, KEYWORDS
-from gradclip.migrate.apis.model import Api, Kind
+from gradclip.code.bind import BindError, bind, literal
+from gradclip.code.codes import CODES
+from gradclip.code.elsewhere import crossing, no_rewrite
+from gradclip.code.found import ApiCall, Context, Finding, family
+from gradclip.code.model import Outcome
+from gradclip.code.resolve import Names
+from gradclip.code.source import Edit
+from gradclip.code.traps import MISTAKES, OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
 from gradclip.migrate.codemod import legacy, lifts
-from gradclip.migrate.codemod.bind import BindError, bind, literal
-from gradclip.migrate.codemod.codes import CODES
-from gradclip.migrate.codemod.elsewhere import crossing, no_rewrite
-from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding, family
-from gradclip.migrate.codemod.resolve import Names
+from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.rewrite import rewritten
-from gradclip.migrate.codemod.source import Edit
-from gradclip.migrate.codemod.traps import MISTAKES, OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
-from gradclip.migrate.model import Outcome
+from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
+from gradclip.natives.targets import targets
 
 __all__ = ["decide", "manual", "unchanged"]
 
 
-def manual(node: cst.CSTNode, finding: Finding, api: Api | None = None) -> Decision:
+def manual(node: cst.CSTNode, finding: Finding, api: Native | None = None) -> Decision:
     """A place for a person to migrate."""
     code = CODES[finding.code]
     return Decision(node, finding.code, Outcome.MANUAL, finding.reason or code.reason, finding.advice or code.advice, api)
 
 
-def unchanged(node: cst.CSTNode, code: str, reason: str = "", api: Api | None = None) -> Decision:
+def unchanged(node: cst.CSTNode, code: str, reason: str = "", api: Native | None = None) -> Decision:
     """A place that needs no change."""
     return Decision(node, code, Outcome.UNCHANGED, reason or CODES[code].reason, api=api)
 
@@ -48,7 +49,7 @@ def decide(call: cst.Call, context: Context) -> Iterator[Decision]:
         on = [decision for decision in found if decision.code != "GM003"]
         if len(on) > 1:
             what = f"`{context.source.code(call.func)}` takes one clip, but gets several."
-            on = [manual(call, Finding("GM204", what), on[0].api)]
+            on = [manual(call, Finding("GM120", what, "Keep one of them: Keras 3 refuses several."), on[0].api)]
         for decision in on or found[:1]:
             yield from _wanted(decision, context)
 
@@ -72,12 +73,19 @@ def _function(call: cst.Call, known: list[str], names: Names, context: Context) 
     except BindError as error:
         yield manual(call, Finding("GM203" if error.starred else "GM204", str(error)), api)
         return
-    found = ApiCall(context, call, api, known[0], arguments, api.targets.get("gradclip"))
-    if context.options.lint:
-        if not _look_alike(found):
-            yield from (manual(call, finding, api) for check in MISTAKES if (finding := check(found)) is not None)
-    else:
+    found = ApiCall(context, call, api, known[0], arguments, targets(api).get("gradclip"))
+    if not context.options.lint:
         yield _apply(found)
+    elif not _look_alike(found):
+        yield from _linted(found)
+
+
+def _linted(found: ApiCall) -> list[Decision]:
+    """The mistakes of a call; the linter also counts the calls without one."""
+    findings = [finding for check in MISTAKES if (finding := check(found)) is not None]
+    if not findings:
+        return [unchanged(found.call, "GM005" if _only_measures(found) else "GM001", api=found.api)]
+    return [manual(found.call, finding, found.api) for finding in sorted(findings, key=lambda one: one.code)]
 
 
 def _problem(call: cst.Call, names: Names, functions: int, known: list[str], context: Context) -> Finding | None:
@@ -102,7 +110,7 @@ def _problem(call: cst.Call, names: Names, functions: int, known: list[str], con
     return None
 
 
-def _keyword(call: cst.Call, name: str, api: Api, names: Names, context: Context) -> Decision | None:
+def _keyword(call: cst.Call, name: str, api: Native, names: Names, context: Context) -> Decision | None:
     """Decide on a keyword of a constructor; None if the call does not pass it."""
     given = {a.keyword.value: a for a in call.args if a.keyword is not None}
     arguments: Mapping[str, cst.Arg] = {k: a for k, a in given.items() if k == api.keyword}
@@ -119,8 +127,9 @@ def _keyword(call: cst.Call, name: str, api: Api, names: Names, context: Context
     value = literal(arguments[api.keyword].value)
     if value is None or (value == 0 and value is not False):
         return unchanged(call, "GM003", f"`{api.keyword}={value}` is off.", api)
-    target = api.targets.get("gradclip")
-    return _apply(ApiCall(context, call, api, name, {api.keyword: arguments[api.keyword]}, target))
+    target = targets(api).get("gradclip")
+    found = ApiCall(context, call, api, name, {api.keyword: arguments[api.keyword]}, target)
+    return _linted(found)[0] if context.options.lint else _apply(found)
 
 
 def _apply(found: ApiCall) -> Decision:
@@ -133,7 +142,7 @@ def _apply(found: ApiCall) -> Decision:
         return unchanged(found.call, "GM005", api=api)
     native = options.to == family(api.framework)
     if native:
-        target = api.targets.get(options.to)
+        target = targets(api).get(options.to)
         if target is None and api.status == "current":
             return unchanged(found.call, "GM001", api=api)
     else:

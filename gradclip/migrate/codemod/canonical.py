@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import io
 import re
 import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import libcst as cst
 
-from gradclip.migrate.codemod.found import Context, Decision
-from gradclip.migrate.codemod.imports import Need, spell
-from gradclip.migrate.codemod.source import Edit, Source
-from gradclip.migrate.model import Outcome
+from gradclip.code.found import Context
+from gradclip.code.model import Outcome
+from gradclip.code.resolve import Resolver
+from gradclip.code.source import Edit, Source
+from gradclip.migrate.codemod.decision import Decision, Need
+from gradclip.migrate.codemod.imports import spell
 
 __all__ = ["beside_torch", "rewritten"]
 
@@ -38,6 +42,7 @@ _SCALES = (
     f"_C = min(_L / _N, 1)\n{_LOOP}_C",
 )
 _TEMPLATES = tuple(ast.parse(f"{norm}\n{scale}").body for norm in _NORMS for scale in _SCALES)
+_SHAPES = frozenset(tuple(type(one).__name__ for one in template) for template in _TEMPLATES)
 _EPSILON = 1e-6  #: torch's epsilon; no dialect uses another one
 _NUMBER = re.compile(r"\.item\(|float\(|math\.|np\.|numpy\.")
 
@@ -50,13 +55,20 @@ class _Found:
     names: dict[str, ast.expr]
 
 
-def rewritten(node: cst.BinaryOperation, context: Context) -> Decision | None:
+#: the starts of the places that bind a name, and the starts of the uses that read from them, by function
+_Meaning = tuple[list[int], dict[cst.CSTNode, list[int]]]
+
+
+def rewritten(node: cst.BaseExpression, context: Context) -> Decision | None:
     """The call that is equivalent to the statements around a quotient; None if they are not a clip of a known dialect."""
     modules, options = context.resolver.modules, context.options
     for_torch = "torch" in modules and "mxnet" not in modules and (not options.sources or "torch" in options.sources)
     if not for_torch or options.to != "gradclip" or options.lint:
         return None
-    found = _found(node, context)
+    try:
+        found = _found(node, context)
+    except ValueError:  # an integer of more digits than Python converts
+        return None
     if found is None:
         return None
     parameters, limit, norm = (ast.unparse(found.names[name]) for name in ("_P", "_L", "_N"))
@@ -73,9 +85,14 @@ def _call(
     first, last = found.statements[0], found.statements[-1]
     begin, end = source.line_start(source.start(first)), source.next_line(source.end(last))
     bound = {ast.unparse(name) for key, name in found.names.items() if key in ("_C", "_x", "_p", "_q")}
+    if {norm, *bound} & {
+        ast.unparse(part) for key in ("_L", "_P") for part in ast.walk(found.names[key]) if isinstance(part, ast.expr)
+    }:
+        return None
     if any(_is_wanted(name, begin, end, first, context) for name in bound):
         return None
-    at = next(name for name in source.any(cst.Name) if begin <= source.start(name) < end)
+    names: list[cst.Name] = source.once(_call, lambda: source.all(cst.Name))
+    at = names[bisect.bisect_left(names, begin, key=source.start)]
     if has_epsilon:
         spelled = spell("gradclip.clip_grad_norm_", at, source, resolver)
         text, needs = f"{spelled.text}({parameters}, {limit})", spelled.needs
@@ -121,31 +138,47 @@ def _is_wanted(name: str, begin: int, end: int, first: cst.CSTNode, context: Con
     source, resolver, function = context.source, context.resolver, context.source.function(first)
     if not name.isidentifier():
         return True  # an attribute or an element, which any code may read
-    for use in resolver.uses.get(name, ()):
-        start = source.start(use)
-        if begin <= start < end:
-            continue
-        places = [source.start(place) for place in resolver.assigned_at(use)]
-        if source.function(use) is not function:
-            if any(begin <= place < end for place in places):
-                return True
-            continue
-        others = (place for place in places if place <= start and (place < begin if start < begin else place >= end))
-        if any(begin <= place < end for place in places) and not any(others):
+    meanings: list[_Meaning] = source.once((_is_wanted, name), lambda: _meanings(name, source, resolver))
+    for places, uses in meanings:
+        first_bound, next_bound = bisect.bisect_left(places, begin), bisect.bisect_left(places, end)
+        if first_bound == next_bound:
+            continue  # the statements do not bind it
+        if any((of[0] < begin or of[-1] >= end) and one is not function for one, of in uses.items()):
+            return True
+        here = uses.get(function, [])
+        if here and here[0] < min(begin, places[0]):
+            return True
+        after = bisect.bisect_left(here, end)
+        if after < len(here) and (next_bound == len(places) or places[next_bound] > here[after]):
             return True
     return False
+
+
+def _meanings(name: str, source: Source, resolver: Resolver) -> list[_Meaning]:
+    found: dict[int, _Meaning] = {}
+    for use in sorted(resolver.uses.get(name, ()), key=source.start):
+        places = resolver.assigned_at(use)
+        if id(places) not in found:
+            found[id(places)] = sorted(map(source.start, places)), {}
+        found[id(places)][1].setdefault(source.function(use), []).append(source.start(use))
+    return list(found.values())
 
 
 # ---- finding -----------------------------------------------------------------------------------------------------------
 
 
-def _found(node: cst.BinaryOperation, context: Context) -> _Found | None:
+def _numbered(body: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, int]:
+    return {statement: number for number, statement in enumerate(body)}
+
+
+def _found(node: cst.BaseExpression, context: Context) -> _Found | None:
     source = context.source
     inner: cst.CSTNode = node
     for block in source.ancestors(node):
         if isinstance(block, (cst.IndentedBlock, cst.Module)):
-            body = list(block.body)
-            place = next(number for number, one in enumerate(body) if one is inner)
+            body = block.body
+            places: dict[cst.CSTNode, int] = source.once((_found, block), partial(_numbered, body))
+            place = places[inner]
             for start in range(max(0, place - _MOST + 1), place + 1):
                 for stop in range(place + 1, min(len(body), start + _MOST) + 1):
                     names = _matched(body[start:stop], source)
@@ -158,6 +191,8 @@ def _found(node: cst.BinaryOperation, context: Context) -> _Found | None:
 
 
 def _matched(statements: Sequence[cst.CSTNode], source: Source) -> dict[str, ast.expr] | None:
+    if not any(len(shape) == len(statements) and all(map(_has_shape, shape, statements)) for shape in _SHAPES):
+        return None
     begin = source.line_start(source.start(statements[0]))
     text = source.data[begin : source.end(statements[-1])].decode()
     if not text[: source.start(statements[0]) - begin].isspace() and source.start(statements[0]) != begin:
@@ -168,6 +203,11 @@ def _matched(statements: Sequence[cst.CSTNode], source: Source) -> dict[str, ast
         if _unify(template, body, names):
             return names
     return None
+
+
+def _has_shape(shape: str, statement: cst.CSTNode) -> bool:
+    """Whether a statement can match a template's: a parse of each candidate would take most of the time."""
+    return isinstance(statement, {"For": cst.For, "If": cst.If}.get(shape, cst.SimpleStatementLine))
 
 
 def _unify(template: object, node: object, names: dict[str, ast.expr]) -> bool:
@@ -264,7 +304,11 @@ class _Plain(ast.NodeTransformer):
         rest = [ast.unparse(one) for one in given[1:]]
         if not given:
             return node
-        if name in ("item", "detach", "float", "clone", "stack") and not rest and not told:
+        if (
+            name in ("item", "detach", "float", "clone", "stack", "tensor", "as_tensor")
+            and not rest
+            and not told.keys() - {"device"}
+        ):
             return given[0]
         if name in ("sqrt", "sum", "square") and not rest and not told:
             return self._summed(name, given[0], isinstance(node.func, ast.Name))

@@ -7,26 +7,15 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradclip.migrate.codemod.bind import literal
+from gradclip.code.bind import literal
+from gradclip.code.found import Context, Finding
+from gradclip.code.settings import KEYS
+from gradclip.code.source import last_name, words
 from gradclip.migrate.codemod.calls import manual, unchanged
-from gradclip.migrate.codemod.found import Context, Decision, Finding
-from gradclip.migrate.codemod.source import last_name
+from gradclip.migrate.codemod.decision import Decision
 
-__all__ = ["KEYS", "assigned", "attribute", "entry", "is_setting", "keyword", "setting"]
+__all__ = ["assigned", "attribute", "entry", "is_setting", "keyword", "setting"]
 
-KEYS = {
-    "gradient_clip_val": "GM501",
-    "gradient_clip_algorithm": "GM501",
-    "max_grad_norm": "GM502",
-    "gradient_clipping": "GM503",
-    "grad_clip": "GM504",
-    "clip_grad": "GM504",
-    "gradient_clip_norm": "GM504",
-    "CLIP_GRADIENTS": "GM504",
-    "clip_grad_by_norm": "GM504",  # PaddleDetection's, like the next key
-    "clip_grad_by_value": "GM504",
-    "grad_clip_cfg": "GM504",  # PaddleSeg's
-}
 _NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
 _OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
@@ -34,6 +23,20 @@ _CLIPS = frozenset({"clipnorm", "global_clipnorm", "clipvalue"})
 _TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
 _AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects use, not only the libraries in the next line
 _OF_AGENTS = frozenset({"ray", "sb3_contrib", "stable_baselines", "stable_baselines3", "tianshou", "trl"})
+#: a key of a trainer's dictionary -> the libraries that read it, and other keys of theirs
+_OF_LIBRARIES = {
+    "max_grad_norm": (
+        words("transformers trl accelerate peft ray stable_baselines3 sb3_contrib tianshou opacus sample_factory rsl_rl"),
+        words("per_device_train_batch_size num_train_epochs output_dir lr_scheduler_type warmup_ratio deepspeed"),
+    ),
+    "gradient_clipping": (
+        words("deepspeed accelerate"),
+        words(
+            "train_batch_size train_micro_batch_size_per_gpu zero_optimization fp16 bf16 zero_allow_untested_optimizer "
+            "steps_per_print gradient_accumulation_steps wall_clock_breakdown"
+        ),
+    ),
+}
 _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 
@@ -80,7 +83,7 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
     if not isinstance(key, str) or literal(node.value) is None:
         return
     if key in KEYS and (key not in _NESTED or _is_settings(node.value, context)):
-        own = _own(node, context) if key == "max_grad_norm" else ""
+        own = _own(node, key, context) if key in _OF_LIBRARIES else ""
         yield unchanged(node, "GM207", own) if own else _manual(node, key)
     elif key == "clip_gradient" and "mxnet" in context.resolver.modules:
         yield manual(
@@ -93,16 +96,23 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
         )
 
 
-def _own(node: cst.DictElement, context: Context) -> str:
-    """Why only the project reads ``max_grad_norm`` of a dictionary; "" if a trainer may read it."""
-    key = "max_grad_norm"
+def _own(node: cst.DictElement, key: str, context: Context) -> str:
+    """Why only the project reads a key of a dictionary; "" if the dictionary may reach a trainer."""
     if last_name(node.value) == key:
         return f"This source receives `{key}` and passes it on."
     for subscript in context.source.any(cst.Subscript):
         index = subscript.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) and index.value.raw_value == key:
             return f"This source reads `{key}` itself; the command migrates the place where it clips."
-    return ""
+    holder = context.source.parents.get(node)
+    elements = holder.elements if isinstance(holder, cst.Dict) else ()
+    keys = {e.key.raw_value for e in elements if isinstance(e, cst.DictElement) and isinstance(e.key, cst.SimpleString)}
+    libraries, others = _OF_LIBRARIES[key]
+    if context.resolver.modules & libraries or keys & others:
+        return ""
+    statement = context.source.within(node, cst.SimpleStatementLine, cst.FunctionDef)
+    shown = context.source.code(statement) if isinstance(statement, cst.SimpleStatementLine) else ""
+    return "" if re.search(r"deepspeed|\bds_|Trainer|Arguments", shown) else f"Nothing shows that a trainer gets this `{key}`."
 
 
 def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:

@@ -1,251 +1,473 @@
-"""Handwritten clips by norm: a norm of gradients, a quotient of a limit and the norm, a product with the gradients."""
+"""Handwritten clips by norm: gradients times a quotient of a limit and a norm of gradients, under a bound of one.
+
+It starts at each division whose normal form (``forms``) has a norm, and follows the quotient through products, minima, choices
+and names. It is a clip if something on the way bounds it: a minimum with one, a choice, an ``if``, a guard before it.
+"""
 
 from __future__ import annotations
 
+import bisect
+import functools
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import libcst as cst
 
+from gradclip.code.found import Context, Finding
+from gradclip.code.source import last_name, words
 from gradclip.migrate.codemod import canonical
-from gradclip.migrate.codemod.bind import number
 from gradclip.migrate.codemod.calls import manual
-from gradclip.migrate.codemod.found import Context, Decision, Finding
-from gradclip.migrate.codemod.quotients import GRADIENT, GUARDS, factors, has_epsilon, is_limit, measured_norm
-from gradclip.migrate.codemod.source import last_name, target_names
+from gradclip.migrate.codemod.decision import Decision
+from gradclip.migrate.codemod.forms import Form, Forms, last_word, product
+from gradclip.natives import BY_CODE
 
-__all__ = ["division"]
+__all__ = ["clips"]
 
-_OF_GRADIENTS = re.compile(
-    r"(global|total|g|grads?|gradients?|per_sample|unclipped|l2)_?\w*norms?(_\w+)?|norm_sample|grad_norm\w*", re.IGNORECASE
+_DIVIDES = words("div div_ divide true_divide truediv div_no_nan reciprocal reciprocal_ rsqrt _foreach_div _foreach_div_")
+_COMPARES = words("greater less greater_equal less_equal gt lt ge le")
+_LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold; the atomic groups keep long names linear
+    r"(?>\w*?(max|clip|threshold|limit|cutoff))\w*norm|(?>\w*?norm)\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
+    r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm|factor|coef\w*))?|max_?grad\w*|\w*threshold|(\w+_)?limit|theta|max_?length",
+    re.IGNORECASE,
 )
-_AT_LEAST = re.compile(r"max(imum)?$|clamp(_min)?_?$|clip$")
-_ADAPTIVE = re.compile(r"agc|adaptive|unit_?wise", re.IGNORECASE)
+_OF_GRADIENTS = re.compile(
+    r"(global|total|g|grads?|gradients?|per_sample|unclipped|l2)_?\w*norms?(_\w+)?|norm_sample|grad_norm\w*|total",
+    re.IGNORECASE,
+)
+_GRADIENT = re.compile(r"\b(\w*_)?(grads?|gradients?|updates)\b|\bd[A-Z]\w*\b|\bg\b")
+_FOLLOWS = re.compile(r"(^|_)(avg|average|ema|mean|median|quantile|percentile|history|running|moving)(_|$)", re.IGNORECASE)
+_PARAMETER = re.compile(r"\b(p|w|pp?_?norm|param\w*|weights?\w*|w_norm|unit_norm)\b")
+_MOST = 3  #: names to follow
+_LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
 
 
-def division(node: cst.BinaryOperation, context: Context) -> Iterator[Decision]:
-    """Decide on a quotient that is the coefficient of a clip by norm, or part of one."""
-    above, below = measured_norm(node.right, context), measured_norm(node.left, context)
-    if (above or below) and _is_without_gradients(node, context):
+@dataclass(slots=True)
+class _Path:
+    """What becomes of a quotient."""
+
+    reached: list[tuple[cst.CSTNode, Form]] = field(default_factory=list)
+    scales: bool = False  #: whether it multiplies gradients
+    in_place: bool = False  #: whether it does so in place
+
+
+@dataclass(frozen=True, slots=True)
+class _Clip:
+    """A quotient that is bounded."""
+
+    limit: Form
+    norm: Form
+
+
+def clips(context: Context) -> Iterator[Decision]:
+    """Decide on each quotient that is the coefficient of a clip by norm, bounded or not."""
+    if not re.search(r"norm|total|sqrt|\*\* *\(?(0?\.5|1)|rsqrt", context.source.text):
         return
-    if above and not below:
-        yield from _by_a_norm(node, above, context)
-    elif below and not above and is_limit(node.right, strict=False) and not isinstance(node.right, cst.Integer | cst.Float):
-        scaled = not _is_inner(node, context) and _is_at_least_one(node, context)
-        if scaled and (is_limit(node.right, strict=True) or _touches(node, below, context)):
-            yield _decision(node, node.right, node.left, context)
-        elif not scaled and is_limit(node.right, strict=True) and _divides_gradients(node, context):
-            yield _unbounded(node, context)
-    elif is_limit(node.right, strict=True) or number(node.left) is None or not _assigned(node, context):
-        return
-    elif _multiplies_gradients(node, context) and _is_bounded(node, "", context):
-        yield _decision(node, node.left, node.right, context)  # the name of the norm does not matter
+    matcher = _Matcher(context)
+    paths = {node: matcher.path(node) for node in matcher.anchors() if not matcher.is_inner(node)}
+    later = {one for node, path in paths.items() for one, _ in path.reached if one is not node}
+    for node, path in paths.items():
+        decision = matcher.decision(node, path) if node not in later else None
+        if decision is not None:
+            yield decision
 
 
-def _by_a_norm(node: cst.BinaryOperation, norm: str, context: Context) -> Iterator[Decision]:
-    """Decide on ``limit / norm``, and on ``1 / norm`` or ``g / norm`` beside a limit."""
-    limit = next((factor for factor in factors(node, context) if is_limit(factor, strict=True)), None)
-    touches = _touches(node, norm, context)
-    if limit is None and touches:
-        limit = next((factor for factor in factors(node, context) if is_limit(factor, strict=False)), None)
-        if limit is not None and not _multiplies_gradients(node, context):
-            limit = None
-    if limit is None or not (touches or _OF_GRADIENTS.fullmatch(norm)):
-        return
-    if _is_bounded(node, norm, context) or (is_limit(limit, strict=True) and _is_selected(node, context)):
-        yield _decision(node, limit, node.right, context)
-    elif touches and (is_limit(limit, strict=True) or _scales_in_place(node, norm, context)):
-        yield _unbounded(node, context)
+class _Matcher:
+    """Matches the quotients of one source."""
 
+    def __init__(self, context: Context) -> None:
+        self._context, self._source, self._resolver = context, context.source, context.resolver
+        self._forms = Forms(context)
 
-def _unbounded(node: cst.BinaryOperation, context: Context) -> Decision:
-    reason = f"{context.source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
-    return manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
+    # ---- the way of a quotient -------------------------------------------------------------------------------------------
 
+    def anchors(self) -> Iterator[cst.BaseExpression]:
+        """The divisions by a norm, or of a norm."""
+        for operation in self._source.any(cst.BinaryOperation):
+            if isinstance(operation.operator, (cst.Divide, cst.Power)) and _norm(self._forms.of(operation)):
+                power = isinstance(operation.operator, cst.Power)
+                if not power or _norm(self._forms.of(operation))[1] < 0:  # type: ignore[index]
+                    yield operation
+        for call in self._source.any(cst.Call):
+            if last_name(call.func) in _DIVIDES and _norm(self._forms.of(call)):
+                yield call
 
-def _decision(node: cst.BinaryOperation, limit: cst.BaseExpression, norm: cst.BaseExpression, context: Context) -> Decision:
-    """The replacement for a clip, which depends on its epsilon and its scope."""
-    whole = canonical.rewritten(node, context)
-    if whole is not None:
-        return whole
-    source = context.source
-    function = source.within(node, cst.FunctionDef)
-    told = source.one_line(limit)
-    assigned = context.resolver.value_of(limit)
-    adaptive = function is not None and _ADAPTIVE.search(function.name.value) is not None
-    if adaptive or (assigned is not None and _ADAPTIVE.search(source.code(assigned))):
-        reason = "Each unit of a gradient is clipped relative to its parameter's norm: this is adaptive clipping, written out."
-        advice = "The rule is gradclip.dialects.optax.adaptive_grad_clip; gradclip.clip takes the parameters for it too."
-        return manual(node, Finding("GM402", reason, advice))
-    dialect = "torch.clip_grad_norm" if has_epsilon(norm, context) else "paddle.clip_grad_by_global_norm"
-    made = f"gradclip.dialects.{dialect}({told})"
-    advice = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
-    return manual(node, Finding("GM402", advice=advice))
-
-
-# ---- the use of a quotient ---------------------------------------------------------------------------------------------
-
-
-def _is_without_gradients(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether a function mentions no gradients: then it projects parameters onto a ball."""
-    function = context.source.within(node, cst.FunctionDef)
-    if function is None:
-        return False
-    code = context.source.code(function).replace("no_grad", "")
-    return re.search(r"clip|grad|update|\b\w?g\b", code, re.IGNORECASE) is None
-
-
-def _touches(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether a quotient concerns gradients: by its factors, by its norm, or by the name of its function."""
-    if _multiplies_gradients(node, context) or _OF_GRADIENTS.fullmatch(norm):
-        return True
-    function = context.source.within(node, cst.FunctionDef)
-    return function is not None and re.search(r"clip|grad", function.name.value, re.IGNORECASE) is not None
-
-
-def _multiplies_gradients(node: cst.BinaryOperation, context: Context) -> bool:
-    source = context.source
-    if any(_is_gradient(factor, context) for factor in factors(node, context)):
-        return True
-    for outer in source.ancestors(node):
-        if isinstance(outer, cst.AugAssign):
-            return _is_gradient(outer.target, context)
-        if isinstance(outer, cst.Call) and re.fullmatch(r"(_foreach_)?(mul|div)_?|multiply|scale_?", last_name(outer.func)):
-            others = [outer.func.value] if isinstance(outer.func, cst.Attribute) else []
-            return any(_is_gradient(other, context) for other in [*others, *(a.value for a in outer.args)])
-        if isinstance(outer, cst.SimpleStatementLine):
-            break
-    body = _body(node, context)
-    gradient = r"(\w*grads?\w*|\bg)(\.data)?(\[[^\]]*\])?"
-    return any(
-        re.search(
-            rf"{gradient}\s*(\*=?|/=?)\s*{name}\b|{gradient}\.(mul|div)_?\({name}\b|\b{name}\s*\*\s*\w*(\.?grad|\bg\b)", body
-        )
-        for name in _assigned(node, context)
-    )
-
-
-def _is_gradient(node: cst.BaseExpression, context: Context) -> bool:
-    return context.gradients.is_gradient(node) or (
-        isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and GRADIENT.search(context.source.code(node)) is not None
-    )
-
-
-def _divides_gradients(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether the source divides gradients by the quotient, through a name."""
-    body = _body(node, context)
-    gradient = r"(\w*grads?\w*|\bg)(\.data)?(\[[^\]]*\])?"
-    return any(
-        re.search(rf"{gradient}\s*/=?\s*{name}\b|{gradient}\.div_?\({name}\b", body) for name in _assigned(node, context)
-    ) and not _is_bounded(node, "", context)
-
-
-def _scales_in_place(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether the source multiplies ``p.grad`` by a number over the norm of all gradients; other tensors may be steps."""
-    if not re.match(r"(global|total|grads?)_", norm):
-        return False
-    for outer in context.source.ancestors(node):
-        if isinstance(outer, cst.AugAssign):
-            return ".grad" in context.source.code(outer.target)
-        if isinstance(outer, cst.Call) and last_name(outer.func) in ("mul_", "scale_"):
-            return ".grad" in context.source.code(outer.func)
-    return False
-
-
-def _is_bounded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether a minimum, an ``if``, a maximum in the norm or a ``where`` bounds the coefficient by 1."""
-    source = context.source
-    if _is_at_least_the_limit(node.right, context):
-        return True
-    for outer in source.ancestors(node):
-        if isinstance(outer, cst.Call) and GUARDS.search(last_name(outer.func)):
-            return True
-        if isinstance(outer, (cst.If, cst.IfExp, cst.While)) and re.search(r"norm|clip", source.code(outer.test)):
-            return True
-        if isinstance(outer, cst.FunctionDef):
-            break
-    if _is_guarded(node, norm, context):
-        return True
-    body = _body(node, context)
-    return any(
-        re.search(
-            rf"(min(imum)?|clamp|clip|where|select)\([^()]*(\([^()]*\)[^()]*)*\b{name}\b|\b{name}\.(clamp|clip|min)"
-            rf"|\b{name}\s*[<>]|[<>]=?\s*{name}\b",
-            body,
-        )
-        for name in _assigned(node, context)
-    )
-
-
-def _is_at_least_the_limit(norm: cst.BaseExpression, context: Context) -> bool:
-    """Whether a norm is ``max(norm, limit)``, or a name for it."""
-    value = context.resolver.value_of(norm) or norm
-    if not isinstance(value, cst.Call) or not _AT_LEAST.search(last_name(value.func)):
-        return False
-    return any(is_limit(argument.value, strict=True) for argument in value.args)
-
-
-def _is_selected(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether the quotient scales only some elements: ``g[norm > limit]``, or a name for the comparison."""
-    source = context.source
-    statement = source.within(node, cst.SimpleStatementLine)
-    if statement is None:
-        return False
-    start, end = source.span(statement)
-    if any(start <= source.start(one) < end for one in source.any(cst.Comparison)):
-        return True
-    values = (context.resolver.value_of(name) for name in source.any(cst.Name) if start <= source.start(name) < end)
-    return any(value is not None and re.search(r"[^-]>|<|greater|less", source.code(value)) for value in values)
-
-
-def _is_guarded(node: cst.BinaryOperation, norm: str, context: Context) -> bool:
-    """Whether the function has already returned if the norm is small."""
-    source, function = context.source, context.source.function(node)
-    for branch in source.any(cst.If):
-        if source.function(branch) is function and source.start(branch) < source.start(node):
-            leaves = any(source.within(one, cst.If) is branch for one in source.any(cst.Return, cst.Continue))
-            if leaves and norm and re.search(rf"\b{norm}\b", source.code(branch.test)):
+    def is_inner(self, node: cst.BaseExpression) -> bool:
+        """Whether a quotient is in the numerator of another: ``norm / scale`` in ``(norm / scale + eps) / limit``."""
+        inner: cst.CSTNode = node
+        for outer in self._source.ancestors(node):
+            if not isinstance(outer, cst.BinaryOperation):
+                return False
+            if isinstance(outer.operator, cst.Divide) and inner is outer.left:
                 return True
-    return False
+            inner = outer
+        return False
 
+    def path(self, node: cst.BaseExpression) -> _Path:
+        path = _Path()
+        self._climb(node, path, _MOST)
+        return path
 
-def _is_inner(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether a quotient is in the numerator of another: ``norm / scale`` in ``(norm / scale + eps) / limit``."""
-    inner: cst.CSTNode = node
-    for outer in context.source.ancestors(node):
-        if not isinstance(outer, cst.BinaryOperation):
+    def _climb(self, node: cst.BaseExpression, path: _Path, depth: int) -> None:
+        """Follow an expression outwards, and through the names that it gets."""
+        while True:
+            form = self._forms.of(node)
+            path.reached.append((node, form))
+            path.scales |= any(self._is_gradient(part) for part in _leaves(form))
+            outer = self._outer(node)
+            if outer is None:
+                break
+            if isinstance(outer, cst.Call) and last_name(outer.func).rstrip("_") in (
+                "mul",
+                "div",
+                "_foreach_mul",
+                "_foreach_div",
+            ):
+                path.in_place |= last_name(outer.func).endswith("_") and ".grad" in self._source.code(outer)
+            node = outer
+        holder = self._source.parents.get(node)
+        if isinstance(holder, cst.AugAssign) and isinstance(holder.operator, (cst.MultiplyAssign, cst.DivideAssign)):
+            gradient = self._is_gradient(self._forms.of(holder.target)) or self._is_gradient(Form("name", node=holder.target))
+            path.scales |= gradient
+            path.in_place |= gradient and ".grad" in self._source.code(holder.target)
+            if not gradient and depth and isinstance(holder.target, cst.Name):
+                self._follow(holder.target, path, depth)
+        elif isinstance(holder, (cst.Assign, cst.NamedExpr)) and depth:
+            for target in [t.target for t in holder.targets] if isinstance(holder, cst.Assign) else [holder.target]:
+                self._follow(target, path, depth)
+
+    def _follow(self, target: cst.BaseExpression, path: _Path, depth: int) -> None:
+        """Follow the later uses of a name or an attribute in its function."""
+        start, around = self._source.start(target), self._around(target)
+        named = self._named.get((around, self._source.code(target)), ())
+        first = bisect.bisect_right(named, start, key=self._source.start)
+        stop = 0
+        for use in named[first : first + _USES]:
+            if stop and self._source.start(use) >= stop:
+                break  # another value from here on
+            if isinstance(holder := self._source.parents.get(use), cst.AssignTarget):
+                stop = stop or self._source.end(self._source.parents[holder])
+            elif all(use is not one for one, _ in path.reached):
+                self._climb(use, path, depth - 1)
+
+    def _around(self, node: cst.CSTNode) -> cst.CSTNode:
+        return self._source.within(node, cst.FunctionDef) or self._source.module
+
+    @functools.cached_property
+    def _named(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
+        """The names and the attributes by the function around them and their code."""
+        found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
+        for name, uses in self._resolver.uses.items():
+            for use in uses:
+                found[self._around(use), name].append(use)
+        for one in self._source.any(cst.Attribute):
+            if isinstance(one.value, cst.Name):
+                found[self._around(one), f"{one.value.value}.{one.attr.value}"].append(one)
+        return {key: sorted(uses, key=self._source.start) for key, uses in found.items()}
+
+    def _outer(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
+        """The expression around one, if it is of the same computation."""
+        parent = self._source.parents.get(node)
+        if isinstance(parent, cst.BinaryOperation) and isinstance(
+            parent.operator, (cst.Multiply, cst.Divide, cst.Add, cst.Power)
+        ):
+            return parent
+        if isinstance(parent, cst.IfExp) and node is not parent.test:
+            return parent
+        if isinstance(parent, cst.Arg):
+            call: cst.CSTNode | None = self._source.parents[parent]
+        elif isinstance(parent, cst.Attribute):
+            call = self._source.parents.get(parent)
+            if not (isinstance(call, cst.Call) and call.func is parent):
+                return None
+        else:
+            return None
+        is_known = isinstance(call, cst.Call) and re.fullmatch(_CALLS, last_name(call.func)) is not None
+        return call if is_known and isinstance(call, cst.Call) else None
+
+    # ---- the decision ----------------------------------------------------------------------------------------------------
+
+    def decision(self, node: cst.BaseExpression, path: _Path) -> Decision | None:
+        """A clip, an unbounded coefficient, or nothing."""
+        clip = next((found for place, form in path.reached if (found := self._bounded(place, form)) is not None), None)
+        quotient = next((found for _, form in path.reached if (found := _quotient(form, self._is_gradient)) is not None), None)
+        if (
+            clip is None
+            and quotient is not None
+            and any(self._is_under_a_condition(place, quotient) for place, _ in path.reached)
+        ):
+            clip = quotient
+        found = clip or quotient
+        if found is None or self._is_without_gradients(node):
+            return None
+        if any(leaf.op == "norm" and self._is_of_gradients(leaf) for leaf in _leaves(found.limit)):
+            return None  # a quotient of two norms of gradients: a cosine, an error
+        known = self._is_of_gradients(found.norm)
+        if clip is not None:
+            named = self._has_limit(clip.limit)
+            if not (known and (named or path.scales or known == "value")) and not (path.scales and named):
+                return None
+            return canonical.rewritten(node, self._context) or self._by_hand(node, clip)
+        in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
+        if path.scales and (
+            self._has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)
+        ):
+            reason = f"{self._source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
+            return manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
+        return None
+
+    def _by_hand(self, node: cst.BaseExpression, clip: _Clip) -> Decision:
+        """What a clip computes, and the rule that has this meaning."""
+        limit, norm = _text(clip.limit), clip.norm
+        names = [*_names(clip.limit)]
+        function = self._source.within(node, cst.FunctionDef)
+        adaptive = function is not None and re.search(r"agc|adaptive|unit_?wise", function.name.value, re.IGNORECASE)
+        if adaptive or any(self._is_of_a_parameter(part) for part in _leaves(clip.limit)):
+            reason = (
+                "Each unit of a gradient is clipped relative to its parameter's norm: this is adaptive clipping, written out."
+            )
+            advice = f"The rule is gradclip.dialects.{BY_CODE['GO504'].dialect}; gradclip.clip takes the parameters for it too."
+            advice += " Its units are columns: look which units the norm has here."
+        elif norm.value == "rms":
+            reason = "Each gradient is clipped by its root mean square, written out."
+            advice = f"The rule is gradclip.dialects.optax.clip_by_block_rms({limit}): pass it to gradclip.clip."
+        elif any(_FOLLOWS.search(name) for name in names):
+            reason = f"A clip by norm, written out, with a limit that follows the run: `{limit}`."
+            advice = "gradclip.limits has limits that follow the run; a rule takes one in place of a number."
+        else:
+            eps = _epsilon(node, self._context)
+            dialect = "torch.clip_grad_norm" if eps else "paddle.clip_grad_by_global_norm"
+            reason, made = "", f"gradclip.dialects.{dialect}({limit})"
+            advice = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
+            advice += "" if eps in ("", "1e-06") else f" Its epsilon is 1e-6, not {eps}."
+        return manual(node, Finding("GM402", reason, advice))
+
+    def _bounded(self, node: cst.CSTNode, form: Form) -> _Clip | None:
+        """The clip that a form is by itself."""
+        parts = form.parts
+        if form.op in ("min", "max") and len(parts) > 1:
+            for one in parts:
+                for other in parts:
+                    found = _ratio(one, other)
+                    if found is not None and found[1] == (-1 if form.op == "min" else 1) and not _is_trivial(found[0].limit):
+                        return found[0]
+        if form.op == "choice" and len(parts) == 2:
+            for one, other in (parts, parts[::-1]):
+                found = _ratio(one, other)
+                if found is not None and isinstance(form.node, cst.BaseExpression) and self._compares(form.node, found[0]):
+                    return found[0]
+        for part in parts if form.op in ("min", "max", "product", "choice", "sum") else ():
+            if part.op in ("min", "max", "choice") and (inner := self._bounded(node, part)) is not None:
+                return inner
+        return None
+
+    def _is_under_a_condition(self, node: cst.CSTNode, clip: _Clip) -> bool:
+        """Whether an ``if`` or a mask around a node, or a guard before it, compares the norm with the limit."""
+        source = self._source
+        inner: cst.CSTNode = node
+        for outer in source.ancestors(node):
+            test = getattr(outer, "test", None) if isinstance(outer, (cst.If, cst.IfExp, cst.While)) else None
+            if test is not None and inner is not test and self._compares(test, clip):
+                return True
+            if isinstance(outer, _LINES) and any(self._compares(mask, clip) for mask in self._masks.get(outer, ())):
+                return True
+            if isinstance(outer, cst.FunctionDef):
+                break
+            inner = outer
+        guards = self._guards.get(source.function(node), ())
+        last = bisect.bisect_left(guards, source.start(node), key=source.start)
+        return any(self._compares(guard, clip) for guard in guards[max(0, last - _GUARDS) : last])
+
+    @property
+    def _masks(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
+        """The indices by their statement."""
+
+        def made() -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
+            found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
+            for one in self._source.any(cst.Index):
+                line = self._source.within(one, *_LINES)
+                if line is not None and isinstance(one.value, (cst.Comparison, cst.Name)):
+                    found[line].append(one.value)
+            return found
+
+        masks: Mapping[cst.CSTNode, list[cst.BaseExpression]] = self._source.once("masks of clips", made)
+        return masks
+
+    @property
+    def _guards(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
+        """The tests of each ``if`` that leaves, by function."""
+
+        def made() -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
+            found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
+            leaves: Sequence[cst.CSTNode] = [*self._source.any(cst.Return), *self._source.any(cst.Continue)]
+            for branch in {self._source.within(one, cst.If) for one in leaves} - {None}:
+                assert branch is not None
+                found[self._source.function(branch)].append(branch.test)
+            return {function: sorted(tests, key=self._source.start) for function, tests in found.items()}
+
+        guards: Mapping[cst.CSTNode, list[cst.BaseExpression]] = self._source.once("guards of clips", made)
+        return guards
+
+    def _compares(self, test: cst.BaseExpression, clip: _Clip) -> bool:
+        """Whether a test compares the norm with a limit, or the coefficient with one."""
+        if isinstance(test, cst.BooleanOperation):
+            return self._compares(test.left, clip) or self._compares(test.right, clip)
+        if isinstance(test, cst.UnaryOperation):
+            return self._compares(test.expression, clip)
+        if isinstance(test, cst.Name):
+            value = self._resolver.value_of(test)
+            if value is None:
+                return self._has_limit(clip.limit)  # a flag from elsewhere
+            return not isinstance(value, cst.Name) and self._compares(value, clip)
+        sides: list[cst.BaseExpression] = []
+        if isinstance(test, cst.Comparison):
+            sides = [test.left, test.comparisons[0].comparator]
+        elif isinstance(test, cst.Call) and last_name(test.func) in _COMPARES:
+            sides = [argument.value for argument in test.args[:2]]
+            if len(sides) == 1 and isinstance(test.func, cst.Attribute):
+                sides.insert(0, test.func.value)
+        elif isinstance(test, cst.Call):
+            return any(self._compares(argument.value, clip) for argument in test.args[:1])
+        if len(sides) != 2:
             return False
-        if isinstance(outer.operator, cst.Divide) and inner is outer.left:
-            return True
-        inner = outer
-    return False
+        found = _ratio(self._forms.of(sides[0]), self._forms.of(sides[1]))
+        return found is not None and not _is_trivial(found[0].limit)
+
+    # ---- evidence --------------------------------------------------------------------------------------------------------
+
+    def _is_gradient(self, form: Form) -> bool:
+        """Whether a leaf of a form is a gradient."""
+        node = form.node
+        if form.op == "norm" or not isinstance(node, cst.BaseExpression):
+            return False
+        return self._context.gradients.is_gradient(node) or (
+            isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and _GRADIENT.search(self._source.code(node)) is not None
+        )
+
+    def _is_of_gradients(self, norm: Form) -> str:
+        """How it shows that a norm is of gradients: by its "value", by its "name"; "" if it does not."""
+        text = str(norm.parts[0].value) if norm.parts else ""
+        if norm.value == "name":
+            return "name" if _OF_GRADIENTS.fullmatch(last_word(text.partition("[")[0])) else ""
+        node = norm.parts[0].node or norm.node
+        told = isinstance(node, cst.BaseExpression) and self._context.gradients.is_gradient(node)
+        return "value" if told or _GRADIENT.search(text) else ""
+
+    def _is_of_a_parameter(self, leaf: Form) -> bool:
+        if leaf.op != "norm":
+            return False
+        text = str(leaf.parts[0].value) if leaf.parts else ""
+        return _PARAMETER.search(text) is not None and "grad" not in text
+
+    def _has_limit(self, form: Form) -> bool:
+        """Whether a limit has a limit's name."""
+        return any(_LIMIT.fullmatch(last_word(name)) for name in _names(form))
+
+    def _is_without_gradients(self, node: cst.CSTNode) -> bool:
+        """Whether a function mentions no gradients: then it projects parameters onto a ball."""
+        around = [outer for outer in self._source.ancestors(node) if isinstance(outer, cst.FunctionDef)]
+        if not around:
+            return False
+        function = around[-1]
+
+        def asked() -> bool:
+            code = self._source.code(function).replace("no_grad", "")
+            return re.search(r"clip|grad|update|\b\w?g\b", code, re.IGNORECASE) is None
+
+        found: bool = self._source.once(("without gradients", function), asked)
+        return found
 
 
-def _is_at_least_one(node: cst.BinaryOperation, context: Context) -> bool:
-    """Whether a quotient of a norm and a limit is a divisor of at least 1, or is compared with 1."""
-    source = context.source
-    for outer in source.ancestors(node):
-        if isinstance(outer, cst.Call) and _AT_LEAST.search(last_name(outer.func)):
-            return True
-        if isinstance(outer, cst.SimpleStatementLine):
-            break
-    body = _body(node, context)
-    return any(
-        re.search(rf"\b{name}\s*>=?\s*1|\bmax(imum)?\([^()]*\b{name}\b|\b{name}\.clamp|1(\.0*)?\s*<=?\s*{name}\b", body)
-        for name in _assigned(node, context)
-    )
+_USES = 20  #: uses of a name to follow
+_GUARDS = 3  #: guards before a place that count
+_CALLS = (
+    r"(_foreach_)?(mul|div|add|minimum|maximum|clamp(_min|_max)?|clip|min|max|pow|sqrt|reciprocal)_?|multiply|divide|true_?div(ide)?"
+    r"|div_no_nan|clip_by_value|where|select|cond|float|cast|item|to|detach|astype|tensor|as_tensor|asarray|array|convert_to_tensor"
+    r"|stop_gradient|type_as|float32|stack|squeeze|reshape|view"
+)
 
 
-def _body(node: cst.CSTNode, context: Context) -> str:
-    function = context.source.function(node)
-    return context.source.code(function) if function is not context.source.module else context.source.text
+def _ratio(one: Form, other: Form) -> tuple[_Clip, float] | None:
+    """The limit and the norm in a quotient of two forms, with the norm's exponent; None if it has no single norm."""
+    if {one.op, other.op} & {"min", "max", "choice"}:
+        return None
+    return _split(product((one, 1), (other, -1)))
 
 
-def _assigned(node: cst.CSTNode, context: Context) -> frozenset[str]:
-    """The names that an assignment gives to the value of an expression."""
-    for outer in context.source.ancestors(node):
-        if isinstance(outer, cst.Assign):
-            return frozenset(name for target in outer.targets for name in target_names(target.target))
-        if isinstance(outer, (cst.SimpleStatementLine, cst.Lambda)):
-            break
-    return frozenset()
+def _split(form: Form) -> tuple[_Clip, float] | None:
+    norm = _norm(form)
+    if norm is None:
+        return None
+    leaf, power = norm
+    return _Clip(product((product((form, 1), (leaf, -power)), -1 / power)), leaf), power / abs(power)
+
+
+def _norm(form: Form) -> tuple[Form, float] | None:
+    """The norm in a form, with its exponent; a norm in a denominator first."""
+    if form.op == "norm":
+        return form, 1.0
+    if form.op == "product":
+        found = [(part, power) for part, power in zip(form.parts, form.value, strict=True) if part.op == "norm"]  # type: ignore[call-overload]
+        return min(found, key=lambda item: item[1], default=None)
+    inner = (_norm(part) for part in form.parts) if form.op in ("min", "max", "choice", "sum") else ()
+    return next((one for one in inner if one is not None), None)
+
+
+def _quotient(form: Form, is_gradient: object) -> _Clip | None:
+    """The limit over the norm that multiplies gradients, in a product without a bound."""
+    found = _split(form) if form.op == "product" else None
+    if found is None:
+        return None
+    kept = [(part, power) for part, power in _factors(found[0].limit) if not is_gradient(part)]  # type: ignore[operator]
+    return _Clip(product(*kept), found[0].norm) if kept else None
+
+
+def _factors(form: Form) -> list[tuple[Form, float]]:
+    return [*zip(form.parts, form.value, strict=True)] if form.op == "product" else [(form, 1.0)]  # type: ignore[call-overload]
+
+
+def _leaves(form: Form) -> Iterator[Form]:
+    if form.op in ("name", "norm"):
+        yield form
+    else:
+        for part in form.parts:
+            yield from _leaves(part)
+
+
+def _names(form: Form) -> Iterator[str]:
+    return (str(leaf.value if leaf.op == "name" else leaf.parts[0].value) for leaf in _leaves(form))
+
+
+def _is_trivial(limit: Form) -> bool:
+    """Whether a limit is 0, one without a norm, or an epsilon."""
+    if limit.op == "number":
+        return not 1e-3 < abs(float(limit.value)) < 1e9  # type: ignore[arg-type]
+    return limit.op == "name" and re.search(r"\beps|tiny", str(limit.value)) is not None
+
+
+def _text(form: Form) -> str:
+    """A form, as code."""
+    if form.op == "number":
+        return f"{form.value:g}"
+    if form.op == "norm":
+        return str(form.parts[0].value) if form.value == "name" else f"norm({form.parts[0].value})"
+    if form.op != "product":
+        return str(form.value)
+    above = [_text(part) for part, power in _factors(form) if power > 0] or ["1"]
+    below = [_text(part) for part, power in _factors(form) if power < 0]
+    return " / ".join([" * ".join(above), *below])
+
+
+def _epsilon(node: cst.BaseExpression, context: Context) -> str:
+    """The epsilon beside the norm in a quotient; "" if there is none."""
+    parts = [node.right, node.left] if isinstance(node, cst.BinaryOperation) else [node]
+    shown = [context.source.code(part) for part in parts]
+    shown += [context.source.code(value) for part in parts[:1] if (value := context.resolver.value_of(part)) is not None]
+    for text in shown:
+        if found := re.search(
+            r"\+\s*(\d[\d.]*(e-?\d+)?|[\w.]+)|(\d[\d.]*(e-?\d+)?|[\w.]*eps\w*)\s*\+|add_?\((\d[\d.]*(e-?\d+)?)", text
+        ):
+            eps = next(filter(None, (found[1], found[3], found[5])))
+            return f"{float(eps):g}" if re.fullmatch(r"\d.*", eps) else eps
+    return ""

@@ -7,21 +7,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.migrate.codemod.resolve import Resolver, module_of
-from gradclip.migrate.codemod.source import Edit, Import, Source, dotted
+from gradclip.code.resolve import Resolver, module_of
+from gradclip.code.source import Edit, Import, Source, dotted
+from gradclip.migrate.codemod.decision import Need
 
-__all__ = ["Need", "Spelling", "added", "spell"]
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """An import that a rewritten call needs."""
-
-    statement: str  #: "import gradclip"
-    anchor: cst.CSTNode | None  #: the import that the call used; the new import goes beside it
-    at: cst.CSTNode  #: the call: on every path, the import runs before it
-    beside: cst.ImportAlias | None = None  #: for a from-import: insert ``statement``, a name, next to this alias
-    local: bool = False  #: stay in the block of the anchor, even if this block is not at the top level
+__all__ = ["Spelling", "added", "spell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +184,8 @@ def _number(node: cst.CSTNode, source: Source) -> int:
     """The index of the module's statement that contains a node."""
     while not isinstance(source.parents[node], cst.Module):
         node = source.parents[node]
-    return next(number for number, statement in enumerate(source.module.body) if statement is node)
+    numbers: dict[cst.CSTNode, int] = source.once(_number, lambda: {one: i for i, one in enumerate(source.module.body)})
+    return numbers[node]
 
 
 def _block(body: Sequence[cst.CSTNode], number: int) -> list[cst.SimpleStatementLine]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from gradclip.migrate.codemod.source import Edit, Source
+from gradclip.code.source import Edit, Source
 
 __all__ = ["aligned", "fits", "indent"]
 
@@ -24,7 +24,7 @@ def fits(node: cst.CSTNode, growth: int, source: Source) -> bool:
     """Whether the last line of a node can grow by ``growth`` characters."""
     start = source.line_start(source.end(node))
     line = source.data[start : source.next_line(start)].decode().rstrip()
-    longest = max((len(other) for other in source.text.splitlines()), default=0)
+    longest: int = source.once(fits, lambda: max((len(other) for other in source.text.splitlines()), default=0))
     return len(line) + growth <= max(_SHORTEST, min(longest, _LONGEST))
 
 

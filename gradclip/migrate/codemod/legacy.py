@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import libcst as cst
 
-from gradclip.migrate.codemod.codes import CODES
-from gradclip.migrate.codemod.found import ApiCall, Context, Decision, Finding
-from gradclip.migrate.codemod.source import Source, last_name, words
-from gradclip.migrate.model import Outcome
+from gradclip.code.codes import CODES
+from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.model import Outcome
+from gradclip.code.source import Source, last_name, words
+from gradclip.migrate.codemod.decision import Decision
 
 __all__ = ["check", "is_legacy", "once"]
 
@@ -36,7 +37,7 @@ def check(found: ApiCall) -> Finding | None:
     family = "paddle" if found.api.framework == "paddle" else "tensorflow"
     if found.api.framework not in ("tensorflow", "keras", "paddle"):
         return None
-    what = is_legacy(found.context, family)
+    what = found.context.source.once((is_legacy, family), lambda: is_legacy(found.context, family))
     if not what:
         return None
     name = f"`{what}` of paddle.fluid" if family == "paddle" else f"`{what}` of TensorFlow 1"

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.migrate.codemod.bind import literal
+from gradclip.code.bind import literal
+from gradclip.code.found import Context, Finding
+from gradclip.code.resolve import module_of
+from gradclip.code.source import last_name, words
 from gradclip.migrate.codemod.calls import manual
-from gradclip.migrate.codemod.found import Context, Decision, Finding
-from gradclip.migrate.codemod.source import last_name, words
+from gradclip.migrate.codemod.decision import Decision
+from gradclip.natives import BY_CODE
 
 __all__ = ["LAST_NAMES", "call"]
 
@@ -26,7 +29,7 @@ class _Library:
     advice: str  #: ``{0}`` and ``{1}`` stand for the gradients and the limit
 
 
-_ROWS = "Keep it: gradclip.dialects.optax.adaptive_grad_clip has optax's units, which are columns."
+_ROWS = f"Keep it: gradclip.dialects.{BY_CODE['GO504'].dialect} has optax's units, which are columns."
 _TRAINER = "Keep it: the trainer knows when the gradients are ready."
 _SHARDS = "Keep it: it knows how the gradients are split."
 _SLOT = "Keep it, or clip with gradclip where the gradients are ready."
@@ -116,7 +119,10 @@ LAST_NAMES = frozenset(
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     """Report a call of another library's clip."""
-    name = context.resolver.name(node.func)
+    names = context.resolver.names(node.func)
+    name = names.single
+    if names.unbound:  # a star import of a library that the table knows
+        name = next((f"{module_of(star)}.{last_name(node.func)}" for star in reversed(context.resolver.stars)), "")
     if _DISPATCH.fullmatch(name):
         yield manual(
             node, Finding("GM505", "timm clips as the mode says: by one norm, by value or adaptively.", _mode(node, context))

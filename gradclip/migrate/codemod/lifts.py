@@ -8,15 +8,16 @@ from itertools import combinations
 
 import libcst as cst
 
-from gradclip.migrate.apis import BY_NAME
-from gradclip.migrate.apis.model import Kind
-from gradclip.migrate.codemod.bind import BindError, bind, literal, number
-from gradclip.migrate.codemod.found import ApiCall, Decision, Finding
+from gradclip.code.bind import BindError, bind, literal, number
+from gradclip.code.found import ApiCall, Finding
+from gradclip.code.model import Outcome
+from gradclip.code.source import Edit, Source, last_name
+from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.imports import Spelling, spell
 from gradclip.migrate.codemod.layout import fits, indent
 from gradclip.migrate.codemod.rewrite import renamed_arguments
-from gradclip.migrate.codemod.source import Edit, Source, last_name
-from gradclip.migrate.model import Outcome
+from gradclip.natives import BY_NAME, Kind
+from gradclip.natives.targets import targets
 
 __all__ = ["lifted"]
 
@@ -65,7 +66,7 @@ def _optimizers(found: ApiCall, block: cst.CSTNode) -> list[cst.Call]:
         for call in source.all(cst.Call)
         if source.function(call) is function and _OPTIMIZER.fullmatch(resolver.name(call.func))
     ]
-    together = any(not source.exclusive(one, other) for one, other in combinations(made, 2))
+    together = any(source.excluding(one, other) is None for one, other in combinations(made, 2))
     taken = any(a.star or (a.keyword is not None and a.keyword.value == "grad_clip") for call in made for a in call.args)
     elsewhere = any(block not in source.ancestors(call) for call in made)
     others = [
@@ -109,7 +110,7 @@ def _made(clip: cst.BaseExpression, optimizer: cst.Call, found: ApiCall) -> Spel
     if isinstance(clip, cst.Name):
         return Spelling(clip.value) if _is_known(clip, optimizer, found) else None
     api = BY_NAME.get(resolver.name(clip.func)) if isinstance(clip, cst.Call) else None
-    target = None if api is None else api.targets.get(context.options.to)
+    target = None if api is None else targets(api).get(context.options.to)
     if not isinstance(clip, cst.Call) or api is None or api.kind is not Kind.OBJECT or target is None or target.by_hand:
         return None
     try:

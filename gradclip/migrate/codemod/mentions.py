@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 import gradclip
-from gradclip.migrate.apis import APIS, BY_NAME, KEYWORDS
-from gradclip.migrate.apis.model import Kind
+from gradclip.code.found import Context, Finding, family
+from gradclip.code.source import Source, last_name, root, words
 from gradclip.migrate.codemod.calls import manual, unchanged
-from gradclip.migrate.codemod.found import Context, Decision, Finding, family
-from gradclip.migrate.codemod.source import last_name, root, words
+from gradclip.migrate.codemod.decision import Decision
+from gradclip.natives import BY_NAME, KEYWORDS, NATIVES, Kind
+from gradclip.natives.targets import targets
 
 __all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "replaced", "text", "value"]
 
@@ -25,11 +26,15 @@ METHODS = FUNCTIONS | words(
     "unscale_and_clip_grads clip_grad_by_norm clip_grad_by_value"
 )
 _OWN = frozenset(name for name in gradclip.__all__ if "lip" in name or "norm" in name)
-CLIP_KEYWORDS = frozenset(api.keyword for api in APIS if api.kind is Kind.KEYWORD)
+CLIP_KEYWORDS = frozenset(api.keyword for api in NATIVES if api.kind is Kind.KEYWORD)
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
 _MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # the usual local names
 _RUNS = words("eval exec compile timeit Timer")  # functions that run a string as code, or compile it
-_CALLED = re.compile(r"(\w+)\s*\(")
+_CALLED = re.compile(r"\b(\w++)\s*\(")
+#: module -> the last names of its functions in the table
+_LAST_NAMES: dict[str, list[str]] = {}
+for _name in BY_NAME:
+    _LAST_NAMES.setdefault(_name.rpartition(".")[0], []).append(_name.rpartition(".")[2])
 _WHO = {
     "accelerator": "Accelerate's unscales, and reduces over the shards",
     "fabric": "Lightning Fabric's knows the strategy and the precision",
@@ -81,11 +86,7 @@ def _from_nowhere(written: str, name: str, context: Context) -> Finding:
 def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) -> Decision:
     """Decide on ``accelerator.clip_grad_norm_(...)``, ``self.clip_gradients(...)``, ``model.clip_grad_norm_(1.0)``."""
     receiver = context.source.code(func.value)
-    own = last_name(func.value) == "self" and any(
-        isinstance(context.source.parents.get(context.source.parents[f]), cst.ClassDef) and f.name.value == name
-        for f in context.source.any(cst.FunctionDef)
-    )
-    if own:
+    if last_name(func.value) == "self" and name in context.source.once(_methods, lambda: _methods(context.source)):
         return unchanged(node, "GM207", f"`{receiver}.{name}` is a method that this source defines.")
     who = next((text for word, text in _WHO.items() if word in receiver.lower()), None)
     if who is None and name == "clip_gradients" and receiver == "self":
@@ -99,11 +100,23 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
     return manual(node, Finding("GM208", f"`{receiver}.{name}` is a method of an object whose class cannot be seen here."))
 
 
+def _methods(source: Source) -> frozenset[str]:
+    """The names of the methods that a source defines."""
+    parents = source.parents
+    functions = source.any(cst.FunctionDef)
+    return frozenset(f.name.value for f in functions if isinstance(parents.get(parents[f]), cst.ClassDef))
+
+
 def _is_for_fsdp(node: cst.Call, context: Context) -> bool:
     """Whether a call is in a branch that tests for FSDP, or in a file that wraps models with it."""
     tests = (outer.test for outer in context.source.ancestors(node) if isinstance(outer, cst.If))
     if any("fsdp" in context.source.code(test).lower() for test in tests):
         return True
+    return bool(context.source.once(_is_for_fsdp, lambda: _wraps(context)))
+
+
+def _wraps(context: Context) -> bool:
+    """Whether a source wraps models with FSDP."""
     return any("FullyShardedDataParallel" in binding.qualified for binding in context.resolver.bindings)
 
 
@@ -137,7 +150,12 @@ def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
     elif last_name(called.func) == "getattr":
         bases = [argument.value for argument in called.args[:1]]
     qualified = (name for base in bases for name in context.resolver.names(base).qualified)
-    return any(re.match(r"(\w+\.)*keras\.(\w+\.)*optimizers\b", f"{name}.") for name in qualified)
+    return any("optimizers" in _after_keras(name.split(".")) for name in qualified)
+
+
+def _after_keras(parts: list[str]) -> list[str]:
+    """The parts of a qualified name after ``keras``."""
+    return parts[parts.index("keras") + 1 :] if parts[0] and "keras" in parts else []
 
 
 # ---- without a call ------------------------------------------------------------------------------------------------------
@@ -159,14 +177,14 @@ def value(node: cst.Name | cst.Attribute, context: Context) -> Iterator[Decision
         yield unchanged(node, "GM004", api=api)
         return
     if isinstance(outer, cst.Call) and resolver.name(outer.func).endswith("inject_hyperparams"):
-        target = api.targets.get("gradclip")
+        target = targets(api).get("gradclip")
         arguments = ", ".join(api.signature.parameters)
         made = f"gradclip.backends.jax.gradient_transformation({target.name if target else ''}({arguments}))"
         advice = f"Write: optax.inject_hyperparams(lambda {arguments}: {made}), whose hyperparameters keep their names."
         yield manual(node, Finding("GM115", advice=advice), api)
         return
     native = context.options.to == family(api.framework)
-    target = api.targets.get(context.options.to if native else "gradclip")
+    target = targets(api).get(context.options.to if native else "gradclip")
     if api.kind is Kind.MEASURE and context.options.to == "gradclip" and not context.options.norms:
         yield unchanged(node, "GM005", api=api)
         return
@@ -208,8 +226,8 @@ def looked_up(node: cst.Call, context: Context) -> Iterator[Decision]:
     if last_name(node.func) != "getattr" or len(node.args) < 2 or isinstance(node.args[1].value, cst.SimpleString):
         return
     module = context.resolver.name(node.args[0].value)
-    named = (string.raw_value for string in context.source.any(cst.SimpleString))
-    clip = min((name for name in named if f"{module}.{name}" in BY_NAME), default="")
+    strings = context.source.once(looked_up, lambda: {s.raw_value for s in context.source.any(cst.SimpleString)})
+    clip = min((name for name in _LAST_NAMES.get(module, ()) if name in strings), default="")
     if clip:
         yield manual(node, Finding("GM210", f"A function of {module} is looked up by a name, which can be `{clip}`."))
 

@@ -7,15 +7,16 @@ import inspect
 
 import libcst as cst
 
-from gradclip.migrate.apis import BY_NAME
-from gradclip.migrate.apis.model import Kind, Target
-from gradclip.migrate.codemod.bind import literal
-from gradclip.migrate.codemod.found import ApiCall, Decision, Finding
+from gradclip.code.bind import literal
+from gradclip.code.found import ApiCall, Finding
+from gradclip.code.model import Outcome
+from gradclip.code.source import Edit, Source
+from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.imports import spell
 from gradclip.migrate.codemod.layout import aligned, fits, indent
 from gradclip.migrate.codemod.separated import without
-from gradclip.migrate.codemod.source import Edit, Source
-from gradclip.migrate.model import Outcome
+from gradclip.natives import BY_NAME, Kind
+from gradclip.natives.targets import Target
 
 __all__ = ["renamed_arguments", "rewritten"]
 
@@ -39,7 +40,7 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
         opening, end = _opening(call, wrapper.text, growth, source)
         text = f"{opening}{text}"
         closing = [Edit(source.end(call), source.end(call), end)]
-    edits = (*_callee(call.func, text, source), *arguments, *closing, *_full_tensor(found))
+    edits = (*_callee(call.func, text, source), *arguments, *closing)
     edits += (*aligned(call, len(text.rpartition("\n")[2]) - before, edits, source),)
     return Decision(
         call,
@@ -52,17 +53,6 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
         needs=needs,
         uses=spelled.uses,
     )
-
-
-def _full_tensor(found: ApiCall) -> list[Edit]:
-    """Remove ``.full_tensor()`` after the call, because gradclip's norm is not a DTensor."""
-    source, call = found.context.source, found.call
-    attribute = source.parents[call]
-    outer = source.parents.get(attribute)
-    full = isinstance(attribute, cst.Attribute) and attribute.value is call and attribute.attr.value == "full_tensor"
-    if not full or found.crosses or not isinstance(outer, cst.Call) or outer.func is not attribute:
-        return []
-    return [Edit(source.end(call), source.end(outer), "")]
 
 
 def _keyword(found: ApiCall, target: Target) -> Decision | Finding:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import libcst as cst
 
-from gradclip.migrate.codemod.source import Edit, Source
+from gradclip.code.source import Edit, Source
 
 __all__ = ["without"]
 

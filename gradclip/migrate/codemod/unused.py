@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from gradclip.migrate.codemod.found import Decision
-from gradclip.migrate.codemod.resolve import Binding, Resolver
+from gradclip.code.resolve import Binding, Resolver
+from gradclip.code.source import Edit, Source, last_name
+from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.separated import without
-from gradclip.migrate.codemod.source import Edit, Source, last_name
 
 __all__ = ["removed"]
 

@@ -302,7 +302,7 @@ class OrderOfBoundsSwapped(Reference):
         return rule if arguments.get("min") is None else dataclasses.replace(rule, lower=rule.upper, upper=rule.lower)
 
 
-@mutant("torch.clip_grad_value_")
+@mutant("torch.clip_grad_value_", "paddle.clip_grad_value_")
 class NanBounded(Reference):
     """fmin and fmax, which turn a NaN into a bound."""
 

@@ -25,6 +25,16 @@ class EachByItsOwnNorm(Reference):
         return [None if x is None else self.scaled(x, self.coefficient(n, rule.limit, rule)) for x, n in pairs], norm
 
 
+@mutant("torch.clip_grad_norm_")
+class ReportedInHalfPrecision(Reference):
+    """The norm is returned in the dtype of the gradients: above 65,504 it is infinite."""
+
+    def reported(self, operation: str, norm: Any, held: list[Any]) -> Any:
+        kinds = {x.dtype for x in held if x is not None}
+        found = super().reported(operation, norm, held)
+        return found.astype(np.float16) if kinds == {np.dtype(np.float16)} else found
+
+
 @mutant("keras.clipnorm")
 class AllByOneNorm(Reference):
     """One norm over all tensors, instead of one for each."""

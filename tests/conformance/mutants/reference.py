@@ -27,7 +27,7 @@ class Reference(Arrays):
         return {operation: self._claims(operation) - self.lacks for operation in self.operations}
 
     def _claims(self, operation: str) -> frozenset[str]:
-        claims = set(FEATURES) - (OPTIONS - set(OPERATIONS[operation]))
+        claims = set(FEATURES) - (OPTIONS - set(OPERATIONS[operation].arguments))
         # derivatives and traces take functions that leave their inputs unchanged
         claims -= {"functional", "traced", "differentiable"} if operation in IN_PLACE else {"in place"}
         if operation not in REPORTS_NORM:
@@ -48,7 +48,7 @@ class Reference(Arrays):
             self.check(rule, held)
             clipped, norm = self.clipped(rule, wide, held)
             narrowed = [None if x is None else self.narrowed(y, x) for x, y in zip(held, clipped, strict=True)]
-            norm = arguments.get("use_norm") if rule.known is not None else self.reported(operation, norm, held)
+            norm = self.reported(operation, norm, held) if rule.known is None else self.known(arguments.get("use_norm"))
             return (self.written(narrowed, held) if operation in IN_PLACE else narrowed), norm
 
     def held(self, gradients: Iterable[Any]) -> list[Any]:
@@ -95,15 +95,15 @@ class Reference(Arrays):
         return held
 
     def reported(self, operation: str, norm: Any, held: list[Any]) -> Any:
-        """Return the norm in the widest real dtype of the gradients."""
+        """Return the norm in the widest real dtype of the gradients, of at least float32."""
         if operation not in REPORTS_NORM:
             return None
-        kinds = {np.float32 if x.dtype == KINDS["bfloat16"] else x.real.dtype.type for x in map(_values, held) if x is not None}
-        if kinds and all(x is None or x.dtype == KINDS["bfloat16"] for x in held):
-            return np.asarray(float(norm)).astype(KINDS["bfloat16"])
-        if len({x.dtype for x in held if x is not None}) > 1:
-            kinds.add(np.float32 if any(x is not None and x.dtype == KINDS["bfloat16"] for x in held) else np.float16)
-        return np.asarray(norm).astype(np.result_type(*kinds) if kinds else np.float32)
+        wide = [x.real.dtype.type for x in map(_values, held) if x is not None and x.dtype != KINDS["bfloat16"]]
+        return np.asarray(norm).astype(np.result_type(np.float32, *wide))
+
+    def known(self, norm: Any) -> Any:
+        """Return a known norm as it comes back: half precision as float32."""
+        return norm.astype(np.float32) if getattr(norm, "dtype", None) in (np.float16, KINDS["bfloat16"]) else norm
 
     # ---- norm, coefficient, scale ---------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Reference(Arrays):
     def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
         """Return the coefficient for this norm."""
         distance = norm + WIDE(rule.eps)
-        over = np.where((distance <= limit) | (distance == 0), WIDE(1), limit / np.maximum(distance, WIDE(rule.floor)))
+        over = np.where((distance <= limit) | (distance == 0), WIDE(1), limit / np.maximum(distance, WIDE(rule.min_divisor)))
         if rule.nan_if_infinite:
             over = np.where(np.isinf(norm), WIDE(math.nan), over)
         if rule.keeps_nan:

@@ -23,7 +23,7 @@ class Rule:
     limit: Any = math.inf  #: a number, or an array of wide numbers
     order: float = 2.0
     eps: float = 0.0  #: added to the norm
-    floor: float = 0.0  #: the least divisor
+    min_divisor: float = 0.0  #: the least divisor
     mean: bool = False  #: root mean square
     axes: tuple[int, ...] | None = None
     nan_if_infinite: bool = False
@@ -101,7 +101,7 @@ def _by_axes(arguments: dict[str, Any]) -> Rule:
 def _by_units(arguments: dict[str, Any]) -> Rule:
     least = checked(number(arguments.get("eps", 1e-3)))
     limit, axes = checked(number(arguments["clipping"])), _axes(arguments.get("axis"))
-    return Rule("unit", limit, floor=1e-6, axes=axes, parameters=list(arguments["parameters"]), least=least)
+    return Rule("unit", limit, min_divisor=1e-6, axes=axes, parameters=list(arguments["parameters"]), least=least)
 
 
 def _by_examples(arguments: dict[str, Any]) -> Rule:
@@ -146,6 +146,7 @@ RULES: dict[str, Callable[[dict[str, Any]], Rule]] = {
     "paddle.ClipGradByGlobalNorm": _global("clip_norm", text=True),
     "paddle.ClipGradByValue": _max_first,
     "paddle.clip_grad_norm_": lambda arguments: _by_order(arguments, (0.0, 1.0, 2.0, math.inf)),
+    "paddle.clip_grad_value_": _symmetric("clip_value", text=True),
     "optax.clip_by_global_norm": _global("max_norm"),
     "optax.clip": _symmetric("max_delta"),
     "optax.clip_by_block_rms": _own("threshold", mean=True),
@@ -155,6 +156,9 @@ RULES: dict[str, Callable[[dict[str, Any]], Rule]] = {
     "keras.global_clipnorm": _global("global_clipnorm", off=True, nan_if_infinite=True),
     "keras.clipvalue": _symmetric("clipvalue", off=True),
 }
-IN_PLACE = ("torch.clip_grad_norm_", "torch.clip_grad_value_", "paddle.ClipGradByGlobalNorm", "paddle.clip_grad_norm_")
+IN_PLACE = (
+    *("torch.clip_grad_norm_", "torch.clip_grad_value_"),
+    *("paddle.ClipGradByGlobalNorm", "paddle.clip_grad_norm_", "paddle.clip_grad_value_"),
+)
 REPORTS_NORM = ("torch.clip_grad_norm_", "tensorflow.clip_by_global_norm", "paddle.clip_grad_norm_")
 TEXT = (*IN_PLACE, "paddle.ClipGradByNorm")

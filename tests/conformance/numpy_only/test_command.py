@@ -195,8 +195,10 @@ def test_expected_failures(clips: Path, capsys: pytest.CaptureFixture[str]) -> N
     status, report = run("clips:bad", *SOME, "--xfails", "xfails.json")
     assert status == 0
     assert set(statuses(report).values()) == {("expected", "")}
+    capsys.readouterr()
     status, report = run("clips:target", *SOME, "--xfails", "xfails.json")
-    assert status == 0, "it is about another target"
+    assert (status, set(statuses(report).values())) == (2, {("pass", "")}), "it is about another target, or misspelt"
+    assert "names a target that is not tested.\nReceived: 'bad'\nHint: the targets are a class." in capsys.readouterr().err
     Path("xfails.json").write_text(json.dumps({"a class": {"optax.clip/several": "it is said to fail"}}))
     status, report = run("clips:target", *SOME, "--xfails", "xfails.json")
     assert status == 1
@@ -212,6 +214,12 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
     (("clips:target", "--xfails", "none.json"), "none.json"),
     (("clips:target", "--xfails", "clips.py"), "Expecting value"),
     (("clips:target", "--xfails", "unknown.json"), "a case that does not exist"),
+    (("clips:target", "--xfails", "elsewhere.json", "--list"), "a case that does not exist"),
+    (("clips:target", "--xfails", "deep.json"), "nested too deeply"),
+    (("clips:target", "--xfails", "long.json"), "Exceeds the limit"),
+    (("clips:target", "--xfails", "latin.json"), "codec can't decode"),
+    (("clips:target", "--xfails", "."), "not a file"),
+    (("clips:target", "--select", "no such case", "--list"), "No case matches"),
     (("gradclip:tourch",), "There is no target of this name"),
     (("native:numpy",), "There is no target of this name"),
     (("native:torch@jax",), "There is no target of this name"),
@@ -223,6 +231,10 @@ USAGE: list[tuple[tuple[str, ...], str]] = [
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(arguments) for arguments, _ in USAGE])
 def test_wrong_usage(clips: Path, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("unknown.json").write_text(json.dumps({"a class": {"optax.clip/no-such": "a slip"}}))
+    Path("elsewhere.json").write_text(json.dumps({"another": {"optax.clip/no-such": "a slip"}}))
+    Path("deep.json").write_text("[" * 100_000)
+    Path("long.json").write_text("9" * 5000)
+    Path("latin.json").write_bytes(b'{"a class": "\xe9"}')
     assert main(["conformance", *arguments]) == 2
     assert words in capsys.readouterr().err
 

@@ -18,6 +18,8 @@ OURS: dict[str, Any] = {
     "zclip": limits.zclip,
     "log_norm": limits.log_norm,
     "adagc": limits.adagc,
+    "deviations": limits.deviations,
+    "spike": limits.spike,
     "schedule": lambda: limits.schedule(lambda step: 1.0 + 1.0 / (1.0 + step)),
 }
 

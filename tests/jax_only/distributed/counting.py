@@ -1,7 +1,7 @@
 """Collectives and bytes of a clip on 2 to 64 devices, read from the programs that XLA compiles; nothing runs.
 
 ``XLA_FLAGS=--xla_force_host_platform_device_count=64 python -m jax_only.distributed.counting`` prints the table of
-``docs/distributed.md``.
+``docs/collectives.md``.
 """
 
 from __future__ import annotations
@@ -79,11 +79,17 @@ def gradients(mesh: jax.sharding.Mesh, *kinds: tuple[int, P]) -> list[jax.ShapeD
     ]
 
 
+BOTH = (P("data", "model"), P("data"), P(None, "model"), P())
+
 #: name -> (the least number of devices, a function from a number of devices to gradients)
 LAYOUTS: dict[str, tuple[int, Callable[[int], list[jax.ShapeDtypeStruct]]]] = {
     "replicated gradients": (2, lambda size: gradients(mesh_of(size), (COUNT, P()))),
     "sharded along one axis": (2, lambda size: gradients(mesh_of(size), (COUNT, P("data")))),
     "some sharded, some replicated": (2, lambda size: gradients(mesh_of(size), (COUNT - 2, P(None, "data")), (2, P()))),
+    "along both of two axes, each, none": (
+        4,
+        lambda size: gradients(mesh_of(size // 2, 2), *((count, spec) for count, spec in zip((7, 1, 1, 1), BOTH, strict=True))),
+    ),
     "some along two axes, some along one": (
         4,
         lambda size: gradients(mesh_of(size // 2, 2), (COUNT - 2, P("data", "model")), (2, P("data"))),
@@ -108,6 +114,15 @@ def in_shard_map(size: int) -> list[Collective]:
     return compiled(function, gradients(mesh, (COUNT, P("data"))))
 
 
+def along_two_axes(size: int) -> list[Collective]:
+    """Return the collectives for gradients along both axes of a mesh, along each, and along none, in ``shard_map``."""
+    mesh, specs = mesh_of(size // 2, 2), list(BOTH)
+    clipped = jax.shard_map(
+        lambda grads: gradclip.clip(grads, RULE, reduce=("data", "model")).grads, mesh=mesh, in_specs=(specs,), out_specs=specs
+    )
+    return compiled(clipped, gradients(mesh, *((1, spec) for spec in specs)))
+
+
 def said(found: list[Collective]) -> str:
     run = [each for each in found if not each.is_in_branch]
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in run).items())
@@ -123,6 +138,8 @@ def table() -> list[str]:
     with mock.patch.object(places, "is_host", return_value=False):  # as on accelerators, where a program must not branch
         lines += rows("sharded along one axis, on accelerators", 2, LAYOUTS["sharded along one axis"][1])
     jax.clear_caches()
+    for size in (4, SIZES[-1]):
+        lines.append(f"| along both of two axes, each, none, in `shard_map` | {size} | {said(along_two_axes(size))} | |")
     for size in (SIZES[0], SIZES[-1]):
         lines.append(f"| sharded, in `shard_map` with `reduce=` | {size} | {said(in_shard_map(size))} | |")
     return lines

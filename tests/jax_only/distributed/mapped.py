@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import warnings
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,6 +22,7 @@ from jax_only.distributed.counting import compiled
 
 import gradclip
 from gradclip.dialects import optax, tensorflow, torch
+from gradclip.errors import GradclipWarning
 
 
 def check_an_axis_name_in_shard_map() -> None:
@@ -44,6 +48,43 @@ def check_what_travels_in_shard_map() -> None:
         assert (found.kind, found.bytes) == ("all-reduce", 8 * 4)
 
 
+def check_axes_share_their_all_reduces() -> None:
+    """Gradients along one axis, along the other and along both take an all-reduce for each axis, not for each kind."""
+    function = clipped(torch.clip_grad_norm(LIMIT), BOTH)
+    run = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=(SPECS,), out_specs=(SPECS, P())))
+    assert len(compiled(run, gradients())) == 2
+
+
+def check_shards_of_some_gradients() -> None:
+    """The name of an axis is a group: each gradient that ``shards=`` names is divided along it, and others are replicas."""
+    whole = {"dense": gradients()[0], "expert": gradients()[1], "both": gradients()[4]}
+    specs = {"dense": P(), "expert": P("data"), "both": P(BOTH)}
+    for shards in (
+        {"expert": "data", "both": BOTH},
+        lambda name, x: {"expert": ("data",), "both": BOTH}.get(name),
+        {"expert": BOTH, "both": BOTH},  # JAX records that an expert does not differ along the other axis
+    ):
+        for order in (2.0, math.inf):
+            rule, want = torch.clip_grad_norm(LIMIT, order), exact(list(whole.values()), order)
+            function = lambda tree, r=rule, s=shards: (gradclip.clip(tree, r, shards=s).grads, gradclip.norm(tree, r, shards=s))  # noqa: E731
+            run = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=(specs,), out_specs=(specs, P())))
+            grads, norm = run(whole)
+            near(norm, want)
+            for name, x in whole.items():
+                near(grads[name], x.astype("float64") * min(1.0, LIMIT / (want + 1e-6)))
+    rule = torch.clip_grad_norm(LIMIT)
+    with pytest.raises(TypeError, match="shards must name groups of processes"):
+        gradclip.norm(whole, rule, shards={"expert": "data"})
+    both = jax.shard_map(
+        lambda tree: gradclip.norm(tree, rule, shards={"expert": "data"}, reduce=BOTH),
+        mesh=mesh_of(),
+        in_specs=(specs,),
+        out_specs=P(),
+    )
+    with pytest.raises(ValueError, match="Here reduce= is for all gradients"):
+        both(whole)
+
+
 def check_one_axis_of_two() -> None:
     """Each column of the mesh is a model of its own, and has its own norm."""
     x = gradients()[3]
@@ -53,6 +94,32 @@ def check_one_axis_of_two() -> None:
         near(norm, exact([part], 2.0))
 
 
+@contextlib.contextmanager
+def without_a_record() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "JAX does not record here")
+        yield
+
+
+def check_a_warning_without_a_record() -> None:
+    """A replicated gradient would count once for each device; with a record it counts once, without a warning."""
+    x = gradients()[4]
+    for kept in (False, True):
+        function = lambda x, y: gradclip.norm([x, y], torch.clip_grad_norm(LIMIT), reduce="data")  # noqa: E731
+        run = jax.jit(jax.shard_map(function, mesh=mesh_of(), in_specs=(P("data"), P()), out_specs=P(), check_vma=kept))
+        if kept:
+            near(run(x, x), exact([x, x], 2.0))
+            continue
+        with pytest.warns(GradclipWarning, match=r"a replicated one counts\s+once for each device") as found:
+            run(x, x)
+        assert len(found) == 1
+        text = str(found[0].message)
+        assert "leave out check_vma=False" in text
+        assert 'warnings.filterwarnings("ignore", "JAX does not record here")' in text
+        assert found[0].filename == __file__
+
+
+@without_a_record()
 def check_without_a_record_of_what_differs() -> None:
     """With ``check_vma=False`` every gradient counts as split."""
     whole = [gradients()[4], gradients()[5]]
@@ -63,6 +130,7 @@ def check_without_a_record_of_what_differs() -> None:
 
 
 def check_an_axis_name_in_pmap() -> None:
+    """It gives no warning: each device has its own row, also in a jit or a derivative inside, and in a pmap inside of a jit."""
     x = gradients()[3].reshape(8, -1)
     for order in (2.0, math.inf, 1.0):
         grads, norms = jax.pmap(clipped(torch.clip_grad_norm(LIMIT, order), "i"), axis_name="i")([x])
@@ -70,6 +138,10 @@ def check_an_axis_name_in_pmap() -> None:
         for norm in norms:
             near(norm, want)
         near(grads[0], x.astype("float64") * min(1.0, LIMIT / (want + 1e-6)))
+    norm = lambda x: gradclip.norm(jax.grad(lambda x: (x * x).sum() / 2)(x), torch.clip_grad_norm(LIMIT), reduce="i")  # noqa: E731
+    for outer, inner in ((lambda f: f, jax.jit), (jax.jit, lambda f: f), (lambda f: f, jax.checkpoint)):
+        for n in outer(jax.pmap(inner(norm), axis_name="i"))(x):
+            near(n, exact([x], 2.0))
 
 
 def check_averaged_gradients_need_nothing() -> None:
@@ -122,7 +194,7 @@ def check_a_norm_for_each_gradient_in_shard_map() -> None:
         for got, norm, x, w in zip(grads, norms, whole, want, strict=True):
             near(norm, exact([x], 2.0))
             near(got, w, dtype)
-    assert Counter(each.kind for each in compiled(function, whole)) == {"all-reduce": 3}, "for data, for model, for both"
+    assert Counter(each.kind for each in compiled(function, whole)) == {"all-reduce": 2}, "for data, and for model"
 
 
 def check_an_axis_name_in_vmap() -> None:
@@ -146,6 +218,7 @@ def check_an_axis_name_in_vmap() -> None:
         jax.vmap(lambda x: gradclip.norm(x, torch.clip_grad_norm(LIMIT), reduce="j"), axis_name="i")(x)
 
 
+@without_a_record()
 def check_vmap_in_shard_map() -> None:
     """JAX adds up along an axis of vmap only if it does not track varying axes of the mesh."""
     x = gradients()[3].reshape(8, 2, -1)

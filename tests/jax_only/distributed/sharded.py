@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections import Counter
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding
@@ -147,6 +149,54 @@ def check_what_overflows_or_vanishes_in_some_gradients() -> None:
                         near(got, want)
 
 
+def check_a_nan_on_one_device() -> None:
+    """Of any order; an all-reduce of XLA loses it in a maximum of floats."""
+    along = tensorflow.clip_by_norm(LIMIT, axes=[0])
+    for order in (math.inf, -math.inf, 2.0):
+        for place in (0, 201):
+            x = gradients()[3].copy()
+            x[place, 7] = math.nan
+            part = jax.device_put(x, NamedSharding(mesh_of(), P("data")))
+            rule, slices = torch.clip_grad_norm(LIMIT, order), dataclasses.replace(along, order=order)
+            for run in (lambda f: f, jax.jit):
+                grads, norm = run(clipped(rule))([part])
+                assert np.isnan(norm), (order, place, norm)
+                assert np.isnan(grads[0]).all(), (order, place)
+                norms = np.isnan(run(functools.partial(gradclip.norm, rule=slices))(part))
+                assert norms.tolist() == np.isnan(x).any(0, keepdims=True).tolist(), (order, place)
+            with pytest.raises(RuntimeError, match=r"non-finite.*\n.*1 of 131072 elements"):
+                gradclip.clip([part], torch.clip_grad_norm(LIMIT, order, error_if_nonfinite=True))
+
+
+def check_the_derivative_of_a_maximum() -> None:
+    x = np.float32([[1, -3, 3], [2, -0.25, -1], [3, 1, 1], [0.5, 1, 1]])
+    part = jax.device_put(x, NamedSharding(mesh_of(), P("data")))
+    for order in (math.inf, -math.inf):
+        slope = jax.grad(functools.partial(gradclip.norm, rule=torch.clip_grad_norm(LIMIT, order)))
+        near(slope(part), {math.inf: np.sign(x) * (abs(x) == 3) / 3, -math.inf: np.sign(x) * (abs(x) == 0.25)}[order])
+
+
+def check_two_explicit_shardings_in_one_clip() -> None:
+    """JAX refuses arithmetic of arrays whose types have different shardings; gradclip gives numbers the gradient's sharding."""
+    generator, mesh = np.random.default_rng(3), mesh_of(AxisType.Explicit)
+    x, y = (np.float32(generator.standard_normal((8, 16))) for _ in range(2))
+    row, column = tensorflow.clip_by_norm(LIMIT, axes=[1]), np.abs(y[:, :1])
+    cases: list[tuple[Callable[..., Any], tuple[Any, P]]] = [
+        (lambda x, y: gradclip.clip([x, y], optax_dialect.per_example_global_norm_clip(0.1)).grads, (y, P("data", "model"))),
+        (lambda x, y: gradclip.clip(x, optax_dialect.adaptive_grad_clip(0.1), params=y).grads, (y, P("data", "model"))),
+        (lambda x, y: gradclip.clip(x, tensorflow.clip_by_norm(y, axes=[1])).grads, (column, P("data"))),
+        (lambda x, y: gradclip.clip(x, tensorflow.clip_by_value(-y, y)).grads, (np.abs(y), P("data", "model"))),
+        (lambda x, y: gradclip.scale_by_norm(x, row, y), (column, P("data"))),
+    ]
+    for i, (function, (beside, spec)) in enumerate(cases):
+        want = jax.tree.leaves(function(jnp.asarray(x), jnp.asarray(beside)))
+        given = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((x, P("model", "data")), (beside, spec))]
+        for run in (function, jax.jit(function)):
+            for got, w in zip(jax.tree.leaves(run(*given)), want, strict=True):
+                assert got.shape == w.shape, i
+                near(got, w, at_most=64)  # sums of positive and negative numbers
+
+
 def check_no_gradient_travels() -> None:
     """All-reduces carry numbers only, one along each axis at a time; their count does not depend on the number of gradients."""
     for order in (2.0, math.inf):
@@ -157,7 +207,7 @@ def check_no_gradient_travels() -> None:
             found.append(Counter(each.kind for each in compiled(clipped(torch.clip_grad_norm(LIMIT, order)), parts)))
             assert set(found[-1]) == {"all-reduce"}, (order, found)
         assert found[0] == found[1], (order, found)
-        assert found[0]["all-reduce"] <= 8, (order, found)
+        assert found[0]["all-reduce"] <= 10, (order, found)  # of order 2 six run; the others only if a float32 sum may be wrong
 
 
 def check_the_count_sees_a_gather() -> None:

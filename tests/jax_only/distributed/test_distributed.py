@@ -14,6 +14,7 @@ from jax_only.distributed import worker
 from launched import TESTS, TIME_LIMIT, environment, free_ports, together
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
+COSTS = DOCS.with_name("collectives.md")
 
 
 def of_devices(count: int) -> dict[str, str]:
@@ -41,7 +42,7 @@ def test_the_table_of_costs() -> None:
     """The counts come from programs that XLA compiles for up to 64 devices."""
     command = [sys.executable, "-m", "jax_only.distributed.counting"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(64), check=True)
-    assert DOCS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
+    assert COSTS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
 
 
 def two_processes(module: str, *arguments: str) -> list[str]:

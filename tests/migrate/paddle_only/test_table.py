@@ -8,6 +8,8 @@ import paddle
 import pytest
 from migrate import drift
 
+from gradclip.explain import explain
+
 GONE_FROM_NN = {f"paddle.nn.GradientClipBy{kind}" for kind in ("GlobalNorm", "Norm", "Value")}
 
 
@@ -62,6 +64,28 @@ def test_the_signatures_are_those_of_the_table() -> None:
 def test_the_edges(code: str, run: drift.Run) -> None:
     said = drift.said(code)
     assert drift.done(run, said) == said
+
+
+def test_only_the_clip_by_norm_reads_its_argument_twice() -> None:
+    """Given a generator it clips nothing, and its record warns of that; ``clip_grad_value_`` clips."""
+    for function, found in ((paddle.nn.utils.clip_grad_norm_, [3.0, 4.0]), (paddle.nn.utils.clip_grad_value_, [1.0, 1.0])):
+        parameter = paddle.create_parameter([2], "float32")
+        parameter.grad = paddle.to_tensor([3.0, 4.0])
+        function((one for one in [parameter]), 1.0)
+        assert parameter.grad.tolist() == found
+        (said,) = (same for same in explain(f"torch.nn.utils.{function.__name__}(p, 1.0)", "paddle").equivalents[1:])
+        assert said.code == f"paddle.nn.utils.{function.__name__}(p, 1.0)"
+        assert ("twice" in said.note) == (found == [3.0, 4.0])
+
+
+@pytest.mark.parametrize("kind", [paddle.nn.ClipGradByNorm, paddle.nn.ClipGradByGlobalNorm])
+def test_at_a_limit_of_infinity_its_classes_make_nan_of_finite_gradients(kind: Any) -> None:
+    """So ``gradclip explain`` marks them as TensorFlow's and Keras's, and not as torch's."""
+    assert drift.is_nan(slot(kind)([[3.0, 4.0]], drift.INF)[0])
+
+
+def test_the_clip_by_value_of_its_functions_takes_a_bound_of_0() -> None:
+    assert in_place(paddle.nn.utils.clip_grad_value_)([[3.0, -4.0]], 0.0) == [[0.0, 0.0]]
 
 
 def test_a_value_that_is_no_bound() -> None:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from migrate import drift
 
-from gradclip.migrate.apis import keras as table
+from gradclip.natives import keras as table
 
 # TF 1 and older releases had these.
 GONE = {

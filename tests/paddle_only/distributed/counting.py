@@ -1,6 +1,6 @@
 """Counts the collectives and bytes of a clip of distributed tensors on two processes.
 
-``python -m paddle.distributed.launch --nproc_per_node 2 counting.py results.md`` writes the table of ``docs/distributed.md``.
+``python -m paddle.distributed.launch --nproc_per_node 2 counting.py results.md`` writes the table of ``docs/collectives.md``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from gradclip import limits
 from gradclip.backends.paddle import grad_clip
 from gradclip.dialects import paddle as paddle_dialect
 from gradclip.dialects import torch as dialect
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, GradclipWarning
 
 
 def stages() -> list[list[object]]:
@@ -27,13 +27,22 @@ def stages() -> list[list[object]]:
 def check_a_group_and_a_mesh() -> None:
     mine = stages()[dist.get_rank()]
     flat = [g for stage in stages() for g in stage]
-    for order in (1.0, 2.0, math.inf):
+    for order in (1.0, 2.0, math.inf, -1.0, -math.inf):
         for reduce in (dist.get_group(), world()):
             with traffic() as sent:
                 got = gradclip.norm(mine, dialect.clip_grad_norm(1.0, norm_type=order), reduce=reduce)
             assert sent == [8]
             close(got, exact(flat, order))
             agree(float(np.float32(got)))  # without gradients the norm is a Python number, because no framework is known
+
+
+def check_no_gradient_on_any_process() -> None:
+    """The norm is 0, of any order."""
+    parameter = paddle.create_parameter([2], "float32")
+    for order in (1.0, 2.0, math.inf, -1.0, -2.5, -math.inf):
+        with pytest.warns(GradclipWarning, match="None of the parameters has a gradient"):
+            result = gradclip.clip_([parameter], dialect.clip_grad_norm(1.0, norm_type=order), reduce=dist.get_group())
+        assert (float(result.norm), float(result.coefficient)) == (0.0, 1.0), order
 
 
 def check_a_clip_with_a_group() -> None:
@@ -112,6 +121,46 @@ def check_4_split_stages() -> None:
     stage = dist.ProcessMesh(square().mesh[:, rank % 2].tolist(), dim_names=["stages"])
     with traffic() as sent:
         got = gradclip.norm([placed(x[rank // 2], mesh, Shard(0))], dialect.clip_grad_norm(1.0), reduce=stage)
-    assert sent == [8, 8]
+    assert sent == [16, 8]
     close(got, exact(x))
     agree(float(got))
+
+
+def check_shards_of_plain_tensors() -> None:
+    """Experts of each process, beside a distributed tensor and a replica: each counts once, in one collective."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    experts = [random((2, r + 1), r + 20) * (1 + r) for r in range(n)]
+    dense, replica = random((4, 3), 1), random((5,), 2)
+    whole = [dense, replica, *experts]
+    for order in (1.0, 2.0, math.inf):
+        for group in (dist.get_group(), world()):
+            for shards in ({"expert": group}, lambda name, p, g=group: g if name == "expert" else None):
+                given = {
+                    "dense": placed(dense.clone(), world(), Shard(0)),
+                    "replica": replica.clone(),
+                    "expert": experts[rank].clone(),
+                }
+                with traffic() as sent:
+                    got = gradclip.norm(given, dialect.clip_grad_norm(1.0, norm_type=order), shards=shards)
+                assert sent == [16]
+                close(got, exact(whole, order))
+                agree(float(got))
+    before = local(given["expert"])
+    gradclip.clip_(given, paddle_dialect.clip_grad_by_global_norm(0.5), shards={"expert": world()})
+    close(local(given["expert"]), before * 0.5 / exact(whole))
+    with pytest.raises(ArgumentError, match="must be the same on every process") as error:
+        gradclip.norm(given, dialect.clip_grad_norm(1.0))
+    assert "'expert' with norm" in str(error.value)
+    agree(str(error.value))
+
+
+def check_shards_in_the_slot() -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    experts, replica = [random((2, 2), r + 20) for r in range(n)], random((5,), 2)
+    pairs = [(paddle.create_parameter(x.shape, "float32"), x.clone()) for x in (replica, experts[rank])]
+    clip = grad_clip(paddle_dialect.clip_grad_by_global_norm(0.5), shards={pairs[1][0].name: dist.get_group()})
+    clipped = clip(pairs)
+    want = exact([replica, *experts])
+    close(clip.last.norm, want)
+    for (_, got), x in zip(clipped, (replica, experts[rank]), strict=True):
+        close(local(got), local(x) * 0.5 / want)

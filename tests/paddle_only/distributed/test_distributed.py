@@ -16,6 +16,7 @@ from paddle_only.distributed import worker
 
 EXAMPLE = TESTS.parent / "examples" / "paddle_data_parallel.py"
 DOCS = TESTS.parent / "docs" / "distributed.md"
+COSTS = DOCS.with_name("collectives.md")
 
 
 def launch(processes: int, *arguments: str) -> str:
@@ -75,7 +76,7 @@ def test_the_table_of_costs() -> None:
         launch(2, str(Path(worker.__file__).with_name("counting.py")), str(path))
         counted = path.read_text("utf-8")
     written = (
-        DOCS.read_text("utf-8").partition("<!-- counted with paddle -->\n")[2].partition("<!-- /counted with paddle -->")[0]
+        COSTS.read_text("utf-8").partition("<!-- counted with paddle -->\n")[2].partition("<!-- /counted with paddle -->")[0]
     )
     assert written == counted
 

@@ -1,6 +1,6 @@
 """Counts collectives and bytes of a step on 2 to 4 replicas, with no clip, gradclip's and the native, in traced graphs.
 
-``python -m tensorflow_only.distributed.counting`` prints the table of ``docs/distributed.md``. Nothing runs.
+``python -m tensorflow_only.distributed.counting`` prints the table of ``docs/collectives.md``. Nothing runs.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from launched import failure
+from tensorflow_only.distributed import held
 
 import gradclip
 from gradclip.dialects import keras, tensorflow, torch
@@ -205,13 +206,31 @@ def can_be_told_that_it_is_meant() -> None:
         on_replicas(RULES[0], before_the_sum)
 
 
-def warns_of_what_cannot_be_known() -> None:
-    """Eager tensors do not show their origin."""
+def says_nothing_of_what_cannot_be_known() -> None:
+    """Eager tensors do not show their origin, nor do a function's arguments and the tensors that it closes over."""
+    for way in (before_the_sum, summed_in_the_replica, averaged_and_multiplied, in_a_merge_call):
+        on_replicas(RULES[0], way, eagerly=True)
+
+    def replica(model: list[tf.Variable], x: tf.Tensor) -> None:
+        dense = gradients(model, x)[:2]
+        grads = tf.distribute.get_replica_context().all_reduce(SUM, dense)
+        got = tf.function(lambda grads: gradclip.clip(grads, RULES[0]).grads)(grads)
+        same = tf.function(lambda: gradclip.clip(grads, RULES[0]).grads)()
+        for g, h, want in zip(got, same, gradclip.clip(grads, RULES[0]).grads, strict=True):
+            np.testing.assert_array_equal(g, want)
+            np.testing.assert_array_equal(h, want)
+
+    with strategy().scope():
+        model = variables()
+    strategy().run(replica, args=(model, tf.constant(batches()[0])))
+
+
+def warns_in_a_function_of_an_eager_replica() -> None:
+    with strategy().scope():
+        model = variables()
+    clipped = tf.function(lambda x: gradclip.clip(gradients(model, x)[:2], RULES[0]).grads)
     with pytest.warns(gradclip.errors.GradclipWarning, match=WARNING):
-        on_replicas(RULES[0], before_the_sum, eagerly=True)
-    with pytest.warns(gradclip.errors.GradclipWarning, match=WARNING):
-        on_replicas(RULES[0], summed_in_the_replica, eagerly=True)
-    on_replicas(RULES[0], in_a_merge_call, eagerly=True)
+        strategy().run(clipped, args=(tf.constant(batches()[0]),))
 
 
 def eager_tensors_do_not_tell() -> None:
@@ -250,6 +269,12 @@ def says_nothing_with_one_replica() -> None:
     one.run(tf.function(lambda x: gradclip.clip(gradients(model, x), RULES[0]).grads), args=(batches()[0],))
 
 
+def holds_every_topology() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The gradients of one replica")  # replicas that nobody needs to sum
+        held.check(strategy())
+
+
 CHECKS = [
     clips_what_was_summed_in_the_replica,
     clips_what_was_averaged_and_multiplied,
@@ -258,10 +283,12 @@ CHECKS = [
     warns_before_the_sum,
     warns_once,
     can_be_told_that_it_is_meant,
-    warns_of_what_cannot_be_known,
+    says_nothing_of_what_cannot_be_known,
+    warns_in_a_function_of_an_eager_replica,
     eager_tensors_do_not_tell,
     measures_in_a_replica,
     says_nothing_with_one_replica,
+    holds_every_topology,
 ]
 
 

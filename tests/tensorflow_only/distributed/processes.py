@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def summed(size: tf.Tensor) -> tf.Tensor:
 
 
 def main() -> None:
+    warnings.simplefilter("error", gradclip.errors.GradclipWarning)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
     limit = limits.quantile(0.5, warmup=3)
@@ -49,8 +51,8 @@ def main() -> None:
     for size in map(tf.constant, SIZES):
         states, most = step(states, size)
         used.append(float(most))
-        gradient = strategy.run(summed, args=(size,))
-        told.update(gradclip.clip([gradient[None]], torch.clip_grad_norm(adaptive)))
+        rule = torch.clip_grad_norm(adaptive)
+        told.update(strategy.run(lambda size, rule=rule: gradclip.clip([summed(size)[None]], rule), args=(size,)))
         followed.append(float(adaptive.last))
     np.testing.assert_allclose(used, followed, rtol=1e-5)
     monitor.merge(states[0])

@@ -18,6 +18,7 @@ import gradclip
 from gradclip import limits
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
+COSTS = DOCS.with_name("collectives.md")
 NAMES = [*(check.__name__ for check in mirrored.CHECKS), "the_recipes"]
 
 
@@ -51,7 +52,7 @@ def test_the_table_of_costs() -> None:
     """A separate process with four devices counts."""
     done = run("-m", "tensorflow_only.distributed.counting")
     assert done.returncode == 0, done.stderr[-5000:]
-    written = DOCS.read_text("utf-8").partition("<!-- in the graph -->\n")[2].partition("<!-- /in the graph -->")[0]
+    written = COSTS.read_text("utf-8").partition("<!-- in the graph -->\n")[2].partition("<!-- /in the graph -->")[0]
     assert written == done.stdout
 
 

@@ -54,6 +54,20 @@ def check_any_split() -> None:
                 assert all(length in (1, here) for length, here in zip(n.shape, x.to_local().shape, strict=True))
 
 
+def check_no_slices() -> None:
+    """Sharded slices of which there are none: alone, and beside a gradient with some."""
+    empty, other = torch.zeros(0, 4), randn(4, 4)
+    for axis in (-1, 0):
+        rule = tensorflow.clip_by_norm(0.5, axes=[axis])
+        for whole in ([empty], [empty, other]):
+            given = [distribute_tensor(x, world(), [Shard(1)]) for x in whole]
+            got, want = gradclip.clip(given, rule), gradclip.clip(whole, rule)
+            same(got.grads, want.grads)
+            if axis == -1:
+                for n, w in zip(got.norm, want.norm, strict=True):
+                    assert n.shape == w.shape
+
+
 def check_sizes_whose_squares_overflow() -> None:
     for scale in (1e25, 1e-25):
         whole = randn(8, 3) * scale

@@ -1,6 +1,6 @@
 """Counts collectives and bytes of a clip on 2 to 64 processes; this process is the first, and torch's fake group sends nothing.
 
-``python -m torch_only.distributed.counting`` prints the table of ``docs/distributed.md``.
+``python -m torch_only.distributed.counting`` prints the table of ``docs/collectives.md``.
 """
 
 from __future__ import annotations

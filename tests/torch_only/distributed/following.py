@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import Shard, distribute_tensor
-from torch_only.distributed.common import agree, as_on_a_device, close, exact, world
+from torch_only.distributed.common import Traffic, agree, as_on_a_device, close, exact, world
+from torch_only.distributed.shards import randn
 
 import gradclip
 from gradclip import limits
@@ -159,3 +160,24 @@ def check_processes_that_train_apart_are_merged() -> None:
         merged.merge(one)
     agree([repr(x) for x in merged.report().values()])
     assert merged.report()["steps"] == 20 * dist.get_world_size()
+
+
+def check_each_gradient_costs_one_collective() -> None:
+    """With the norms of the parameters, and also where a process lacks a gradient, or has none."""
+    size, rank, wide = dist.get_world_size(), dist.get_rank(), randn(8, 3)
+    for missing in ("none", "one", "all"):
+        params = {f"p{i}": torch.nn.Parameter(distribute_tensor(wide + i, world(), [Shard(0)])) for i in range(2)}
+        monitor = gradclip.Monitor(each=1)
+        with_ = [] if missing == "all" and rank == 0 else ["p1"] if missing == "one" and rank == 0 else list(params)
+        for name in with_:
+            params[name].grad = distribute_tensor(wide, world(), [Shard(0)], src_data_rank=None)
+        with Traffic() as traffic:
+            monitor.measure(params)
+        assert len(traffic.sent) == 1, missing
+        want = wide.clone()
+        if missing != "none":
+            want[: 8 // size] = 0
+        for seen in monitor.gradients():
+            norm = exact([want], 2.0) if seen.name == "p0" or missing == "all" else exact([wide], 2.0)
+            close(seen.ratio * exact([wide + int(seen.name[1])], 2.0), norm)
+        assert {seen.name for seen in monitor.gradients()} == set(with_)

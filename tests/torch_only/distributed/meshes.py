@@ -81,6 +81,34 @@ def check_a_process_outside_of_the_mesh_is_told() -> None:
     assert f"rank {dist.get_rank()}" in str(error.value)
 
 
+def check_the_norm_is_the_natives() -> None:
+    """A replicated DTensor for DTensors of one mesh, with no more collectives; else a plain tensor."""
+    meshes = [(world(), [Shard(0)]), (world(), [Replicate()])]
+    if dist.get_world_size() == 4:
+        meshes += [(square(), [Shard(0), Shard(1)]), (square(), [Replicate(), Shard(0)]), (square()["tp"], [Shard(0)])]
+    for mesh, places in meshes:
+        grads = [distribute_tensor(randn(8, 4, seed=i), mesh, places) for i in range(3)]
+        for given, call in ((grads, "get_total_norm"), (list(map(torch.nn.Parameter, grads)), "clip_grad_norm_")):
+            found = []
+            for module in (torch.nn.utils, gradclip):
+                for p, grad in zip(given, grads, strict=True):
+                    p.grad = grad.clone() if call == "clip_grad_norm_" else None
+                with Traffic() as traffic:
+                    got = getattr(module, call)(given, *[0.5] * (call == "clip_grad_norm_"))
+                    whole = got.full_tensor()
+                found.append((type(got), got.device_mesh, got.placements, got.dtype, got.requires_grad, len(traffic.sent)))
+                close(whole, exact([randn(8, 4, seed=i) for i in range(3)], 2.0))
+            (*native, most), (*ours, sent) = found
+            assert ours == native
+            assert sent <= most
+        for p, grad in zip(given, grads, strict=True):
+            p.grad = grad.clone()
+        gradclip.clip_grads_with_norm_(given, 0.5, gradclip.get_total_norm(grads))
+        same([p.grad for p in given], [0.5 / exact([x.full_tensor() for x in grads], 2.0) * x.full_tensor() for x in grads], 64)
+    mixed = [distribute_tensor(randn(4), world(), [Shard(0)]), randn(4)]
+    assert type(gradclip.get_total_norm(mixed)) is torch.Tensor
+
+
 def check_a_derivative_is_refused() -> None:
     x = distribute_tensor(randn(4, 3), world(), [Shard(0)]).requires_grad_()
     with pytest.raises(ValueError, match="A clip over several processes has no derivative"):
@@ -113,7 +141,7 @@ def check_whole_tensors_beside_parts() -> None:
         torch.nn.utils.get_total_norm(given[:2])
     with Traffic() as traffic:
         result = gradclip.clip_(given, RULE)
-    assert traffic.sent == [8]
+    assert traffic.sent == [16], "the norm of the shards, and the norm of the replicas"
     close(result.norm, exact(whole, 2.0))
     agree(result.norm)
     same(given, gradclip.clip(whole, RULE).grads)
@@ -136,7 +164,7 @@ def check_4_several_meshes_in_one_call() -> None:
         torch.nn.utils.get_total_norm(given[:2])
     with Traffic() as traffic:
         result = gradclip.clip_(given, RULE)
-    assert traffic.sent == [8, 8], "one over all processes, for the line and the grid; one over the pair of tp"
+    assert traffic.sent == [16, 16], "one over all processes, for the line and the grid; one over the pair of tp"
     close(result.norm, exact(whole, 2.0))
     agree(result.norm)
     same(given, gradclip.clip(whole, RULE).grads)
@@ -172,7 +200,7 @@ def check_4_a_mesh_that_is_not_all_processes() -> None:
         Traffic() as traffic,
     ):
         got = gradclip.norm(given, RULE)
-    assert traffic.sent == [8, 8]
+    assert traffic.sent == [16, 16]
     close(got, exact([x, x], 2.0))
     agree(got)
 
@@ -189,3 +217,29 @@ def check_4_pairs_that_hold_different_gradients() -> None:
     with pytest.raises(ValueError, match="already share the norm") as error:
         gradclip.norm(given, RULE, reduce=grid["tp"])
     assert "gradients on ranks" in str(error.value)
+
+
+def check_4_equal_meshes_are_one() -> None:
+    """Equal meshes have other groups. DTensor's caches mix such meshes, and each process may miss other gradients."""
+    one, two = square(), square()
+    assert one == two
+    assert one.get_group("tp") is not two.get_group("tp")
+    for dimension in ("dp", "tp"):
+        other = "tp" if dimension == "dp" else "dp"
+        for silent in range(4):
+            params = [torch.nn.Parameter(distribute_tensor(torch.zeros(8, 2), m[dimension], [Shard(0)])) for m in (one, two)]
+            for i, (p, mesh) in enumerate(zip(params, (two, one), strict=True)):
+                grad = distribute_tensor(randn(8, 2, seed=i), mesh[dimension], [Shard(0)])
+                p.grad = None if dist.get_rank() == silent and i == 0 else grad
+            whole = [randn(8, 2, seed=i) for i in range(2)]
+            if one.get_local_rank(other) == (silent // 2 if other == "dp" else silent % 2):
+                mine = silent % 2 if dimension == "tp" else silent // 2
+                whole[0][4 * mine : 4 * mine + 4] = 0
+            close(gradclip.clip_grad_norm_(params, 1.0), exact(whole, 2.0))
+
+
+def check_4_sums_on_equal_meshes() -> None:
+    one, two = square()["tp"], square()["tp"]
+    meshes = (one, two) if dist.get_rank() % 2 else (two, one)
+    addends = [DTensor.from_local(randn(3), mesh, [Partial()], run_check=False) for mesh in meshes]
+    close(gradclip.norm(addends, RULE), exact([2 * randn(3)] * 2, 2.0))

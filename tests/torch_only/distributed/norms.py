@@ -214,7 +214,7 @@ def check_one_collective_however_many_gradients() -> None:
         for order in (1.0, 2.0, 3.0, math.inf, -math.inf):
             with Traffic() as traffic:
                 gradclip.clip_(given, dialect.clip_grad_norm(0.1, order))
-            assert traffic.sent == [8]
+            assert traffic.sent == [16], "the norm of the shards, and the norm of plain tensors beside them"
         with Traffic() as traffic:
             gradclip.clip_(given, tensorflow.clip_by_norm(0.1))
         assert traffic.sent == [8 * count]
@@ -240,7 +240,7 @@ def check_plain_gradients_cost_nothing_more() -> None:
     given = [torch.randn(3), torch.randn(4)]
     looked: list[str] = []
     asked = TorchDistributed.parts
-    TorchDistributed.parts = lambda self, leaves, owners: looked.append("asked")
+    TorchDistributed.parts = lambda self, leaves, params: looked.append("asked")
     try:
         with Traffic() as traffic:
             gradclip.clip_(given, dialect.clip_grad_norm(0.1))
@@ -248,3 +248,16 @@ def check_plain_gradients_cost_nothing_more() -> None:
         TorchDistributed.parts = asked
     assert traffic.sent == []
     assert looked == []
+
+
+def check_the_dtype_without_gradients_here() -> None:
+    """A process without gradients has the norm of the others, to the bit."""
+    for order in (2.0, 3.0, -math.inf):
+        parameter = torch.nn.Parameter(distribute_tensor(torch.ones(8, 3, dtype=torch.float64), world(), [Shard(0)]))
+        if dist.get_rank() > 0:
+            parameter.grad = distribute_tensor(torch.full((8, 3), 0.1, dtype=torch.float64), world(), [Shard(0)])
+        else:
+            distribute_tensor(torch.full((8, 3), 0.1, dtype=torch.float64), world(), [Shard(0)])  # takes part in the scatter
+        norm = gradclip.clip_([parameter], dialect.clip_grad_norm(0.01, order)).norm
+        assert norm.dtype == torch.float64, norm
+        agree(norm)

@@ -36,7 +36,8 @@ def main() -> None:
         assert float(names["norm"]) > 0.1, f"nothing was clipped:\n{recipe}"
         module = names.get("model") or names.get("part") or names["weights"]
         reduce = None if "model" in names else dist.group.WORLD
-        left = gradclip.norm(list(module.parameters()), dialect.clip_grad_norm(1.0), reduce=reduce)
+        held, shards = dict(module.named_parameters()), names.get("shards")
+        left = gradclip.norm(held, dialect.clip_grad_norm(1.0), reduce=reduce, shards=shards)
         assert abs(left - 0.1) < 1e-4, f"clipped to {left}:\n{recipe}"
     if dist.get_rank() == 0:
         print(f"{len(recipes)} recipes")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch_only.distributed.common import Traffic, agree, as_on_a_device, close, exact, same, square, world
 
 import gradclip
@@ -124,11 +125,40 @@ def check_a_stage_with_nothing() -> None:
 
 
 def check_nothing_anywhere_is_said() -> None:
-    with pytest.warns(GradclipWarning, match="None of the parameters has a gradient"):
-        assert gradclip.clip_grad_norm_([torch.nn.Parameter(torch.zeros(2))], 1.0, reduce=dist.group.WORLD) == 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert gradclip.clip_grad_norm_([], 1.0, reduce=dist.group.WORLD) == 0.0
+    for order in (*ORDERS, -1.0, -2.5):
+        for p in (
+            torch.nn.Parameter(torch.zeros(2)),
+            torch.nn.Parameter(distribute_tensor(torch.zeros(4), world(), [Shard(0)])),
+        ):
+            reduce = None if isinstance(p.data, DTensor) else dist.group.WORLD
+            with pytest.warns(GradclipWarning, match="None of the parameters has a gradient"):
+                result = gradclip.clip_([p], dialect.clip_grad_norm(1.0, order), reduce=reduce)
+            assert (result.norm, result.coefficient) == (0.0, 1.0), order
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                rule = dialect.clip_grad_norm(1.0, order)
+                assert gradclip.norm([], rule, reduce=dist.group.WORLD) == 0.0
+        held = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+        held[1].grad = torch.tensor([3.0, 4.0])
+        rules = [gradclip.Group(dialect.clip_grad_norm(1.0, order), "0"), gradclip.Group(dialect.clip_grad_norm(1.0, math.inf))]
+        for context in (contextlib.nullcontext, as_on_a_device):
+            with context():
+                result = gradclip.clip(held, rules, reduce=dist.group.WORLD)
+            assert list(map(float, result.norm)) == [0.0, 4.0], order
+            assert list(map(float, result.coefficient)) == pytest.approx([1.0, 0.25], rel=1e-6), order
+
+
+def check_infinite_elements_are_not_nothing() -> None:
+    """For a negative order infinite elements have an infinite norm; a process without elements does not change it."""
+    is_first, rules = dist.get_rank() == 0, [dialect.clip_grad_norm(1.0, order) for order in (-math.inf, -1.0, -2.5)]
+    for rule in rules:
+        for element, want in ((math.inf, math.inf), (math.nan, math.nan), (3.0, 3.0), (0.0, 0.0)):
+            given = [torch.tensor([element])] if is_first else []
+            for context in (contextlib.nullcontext, as_on_a_device):
+                with context():
+                    got = gradclip.norm(given, rule, reduce=dist.group.WORLD)
+                agree(got)
+                assert float(got) == pytest.approx(want, nan_ok=True), (rule, element)
 
 
 def check_what_is_refused() -> None:
@@ -165,7 +195,7 @@ def check_4_a_pipeline_of_sharded_stages() -> None:
     whole = [*stage(0), *stage(1)]
     with Traffic() as traffic:
         got = gradclip.clip_grad_norm_(given, 0.5, reduce=stages.get_group())
-    assert traffic.sent == [8, 8]
+    assert traffic.sent == [16, 8]
     close(got, exact(whole, 2.0))
     agree(got)
     want = gradclip.clip(whole, dialect.clip_grad_norm(0.5)).grads

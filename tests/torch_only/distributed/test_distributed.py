@@ -102,6 +102,15 @@ def test_a_process_that_does_not_come(case: str, text: str) -> None:
 # ---- the documentation -----------------------------------------------------------------------------------------------------
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
+COSTS = DOCS.with_name("collectives.md")
+
+
+def test_the_messages_link_to_sections() -> None:
+    sources = [path for folder in ("gradclip", "backends") for path in (TESTS.parent / folder).rglob("*.py")]
+    links = {link for path in sources for link in re.findall(r"distributed\.md#([\w-]+)", path.read_text("utf-8"))}
+    titles = re.findall(r"^#+ (.*)$", DOCS.read_text("utf-8"), re.MULTILINE)
+    assert len(links) == 2
+    assert links <= {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
 def test_the_recipes() -> None:
@@ -119,7 +128,7 @@ def test_the_table_of_costs() -> None:
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment(OMP_NUM_THREADS="1"), check=True
     )
-    written = DOCS.read_text("utf-8").partition("<!-- counted -->\n")[2].partition("<!-- /counted -->")[0]
+    written = COSTS.read_text("utf-8").partition("<!-- counted -->\n")[2].partition("<!-- /counted -->")[0]
     assert written == done.stdout
 
 

@@ -246,7 +246,7 @@ print("numpy" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     count, what, hint, imported = done.stdout.splitlines()
-    assert (count, imported) == ("17", "False")
+    assert (count, imported) == ("18", "False")
     assert what == "The check of vector files against their schema needs jsonschema."
     assert hint == "Hint: pip install 'gradclip[conformance]'"
 

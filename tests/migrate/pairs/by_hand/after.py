@@ -4,16 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 import torch
+from gradclip.dialects import torch as torch_rules
 
 for dparam in [dWxh, dWhh, dWhy, dbh, dby]:
-    np.clip(dparam, -5, 5, out=dparam)
+    gradclip.clip_(dparam, torch_rules.clip_grad_value(5))
 for d in [dWxh, dWhh]:
     d = d / n
     np.clip(d, -5, 5, out=d)
-clipped = jax.tree_util.tree_map(lambda g: jnp.clip(g, -c, c), grads)
+clipped = jax.tree_util.tree_map(lambda g: gradclip.clip_by_value(g, -c, c), grads)
 for p in model.parameters():
     gradclip.clip_grad_value_(p, 1)
-    p.register_hook(lambda grad: torch.clamp(grad, -1.0, 2.0))
+    p.register_hook(lambda grad: gradclip.clip_by_value(grad, -1.0, 2.0))
     p.grad.clamp_(-args.max_norm, args.max_norm)
 coefficient = max_norm / (total_norm + 1e-6)
 if coefficient < 1:

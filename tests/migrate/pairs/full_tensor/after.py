@@ -1,10 +1,9 @@
 import gradclip
 import torch
 from torch.distributed.tensor import DTensor
-from torch.nn.utils import clip_grad_norm_
 
-norm = gradclip.clip_grad_norm_(model.parameters(), 1.0)
-print(gradclip.clip_grad_norm_(model.parameters(), max_norm=1.0, foreach=True).item())
+norm = gradclip.clip_grad_norm_(model.parameters(), 1.0).full_tensor()
+print(gradclip.clip_grad_norm_(model.parameters(), max_norm=1.0, foreach=True).full_tensor().item())
 
 
 def asked(parameters):
@@ -15,7 +14,7 @@ def asked(parameters):
 
 
 def used(parameters):
-    total = clip_grad_norm_(parameters, 1.0)
+    total = gradclip.clip_grad_norm_(parameters, 1.0)
     return total.full_tensor()
 
 
@@ -26,7 +25,7 @@ def nothing_is_returned(parameters, total_norm):
 
 
 def handed_on(parameters):
-    return clip_grad_norm_(parameters, 1.0)
+    return gradclip.clip_grad_norm_(parameters, 1.0)
 
 
 print(grad_norm().full_tensor())

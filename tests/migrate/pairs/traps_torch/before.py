@@ -35,4 +35,4 @@ def named(model, args):
     clipped_norm = clip_grad_norm_(model.parameters(), 1.0)
     clip_grad_norm_([p.grad for p in model.parameters()], 1.0)
     clip_grad_norm_(model.parameters(), 0)
-    return grads, clipped_norm
+    return zip(grads, model.parameters()), clipped_norm

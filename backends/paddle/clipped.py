@@ -1,0 +1,100 @@
+"""``gradclip.clipped`` for Paddle's optimizers: a subclass of the optimizer's class, which clips or skips each step."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any
+
+import paddle
+
+from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.slot import RuleClip
+from gradclip.errors import GradclipWarning, message
+from gradclip.mistakes import clips_already, not_an_optimizer
+from gradclip.step import Step
+
+__all__ = ["clipped_by"]
+
+NAME = "gradclip"  #: of the clip in the optimizer, and of its state in the optimizer's state_dict
+
+
+def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
+    """:func:`gradclip.clipped` for a ``paddle.optimizer``, which then has its clip as ``optimizer.gradclip``.
+
+    In dynamic mode the gradients of all parameter groups are clipped together, before ``step``. In a static program the clip
+    is the optimizer's ``grad_clip``.
+    """
+    if not isinstance(optimizer, paddle.optimizer.Optimizer):
+        raise not_an_optimizer(optimizer)
+    before = versions.clip_of(optimizer)
+    if before is not None:
+        hint = "make the optimizer without grad_clip, and clip it once; groups are several rules in one call."
+        raise clips_already(f"grad_clip={before}", hint)
+    made: Any = optimizer
+    kind: Any = type(optimizer)
+    made.__class__ = _subclass(kind)
+    made.gradclip = RuleClip(step, patience)
+    versions.set_clip(made, made.gradclip)
+    return made
+
+
+class Clipping:
+    """The clipping part of an optimizer; its class inherits from this class and from its former class."""
+
+    gradclip: RuleClip
+
+    def step(self) -> None:
+        """Clip and step; or leave everything as it is, if the rule skips this step."""
+        stepper: Any = super()
+        if not versions.is_static():
+            pairs = versions.pairs_of(self)
+            if pairs and not versions.is_void(self):
+                clipped = self._clipped(pairs)
+                if clipped is None:
+                    return
+                pairs = clipped
+            self.gradclip.ready = {id(p): gradient for p, gradient in pairs}
+        try:
+            stepper.step()
+        finally:
+            self.gradclip.ready = None
+
+    def _clipped(self, pairs: Any) -> Any:
+        """The clipped pairs; None if this step is to be skipped."""
+        clip = self.gradclip
+        clip.is_asked = True
+        try:
+            clipped = clip(pairs)
+        finally:
+            clip.is_asked = False
+        if clip.last is None or not clip.step.skips:
+            return clipped
+        skip = bool(clip.last.skip)  # the one look at a value
+        clip.count(skip)
+        return None if skip else clipped
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the optimizer, with that of its clip if it has one."""
+        state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
+        return {**state, NAME: self.gradclip.state_dict()} if self.gradclip.has_state else state
+
+    def set_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state; the clip's changes only after the optimizer has taken its own."""
+        state = dict(state_dict)
+        saved = state.pop(NAME, None)
+        checked = None if saved is None or not self.gradclip.has_state else self.gradclip.checked(saved)
+        if saved is None and self.gradclip.has_state:
+            what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
+            warnings.warn(message(what, f"a state of {len(state)} entries"), GradclipWarning, stacklevel=2)
+        super().set_state_dict(state)  # type: ignore[misc]
+        if checked is not None:
+            self.gradclip.load(checked)
+
+    load_state_dict = set_state_dict
+
+
+@cache
+def _subclass(kind: Any) -> type:
+    # Paddle asks for the name of an optimizer's class
+    return type(kind.__name__, (Clipping, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})

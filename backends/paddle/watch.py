@@ -1,0 +1,224 @@
+"""Watches a training of Paddle in dynamic mode for ``gradclip doctor``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from gradclip.backends.paddle import versions
+from gradclip.doctor.events import Params
+from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.watch import Request, Watch
+
+__all__ = ["PaddleWatch", "start"]
+
+
+class PaddleWatch(Watch):
+    """The primitives of the watch on Paddle's tensors."""
+
+    framework = "paddle"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.scale = 1.0  #: of the loss that a GradScaler has just scaled
+        self.stepped = 0  #: how many steps there were
+        self.open = 0  #: how many steps are open: a class's step may call its base's
+
+    def grad(self, param: Any) -> Any:
+        return param.grad
+
+    def version(self, grad: Any) -> int:
+        return int(grad.inplace_version)
+
+    def mark(self, grad: Any) -> int:
+        # each access to .grad makes another object for the same memory
+        return int(grad.data_ptr()) if grad.is_dense() else id(grad)
+
+    def is_param(self, x: Any) -> bool:
+        return isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient
+
+    def is_traced(self) -> bool:
+        return not paddle.in_dynamic_mode()
+
+    def norms(self, tensors: Sequence[Any], order: float, *, full: bool = False) -> list[float]:
+        with paddle.no_grad():
+            values = [versions.merged(x) if x.is_selected_rows() else x for x in tensors]
+            return [_norm(np.asarray(x.detach().astype("float64").numpy()), order) for x in values]
+
+    def copies(self, tensors: Sequence[Any], most: int) -> list[Any]:
+        return []
+
+    def name(self, params: Params) -> None:
+        self.recorder.names.update({key: self.known[key].name for key in params if key in self.known})
+
+
+def _norm(values: Any, order: float) -> float:
+    return float(np.linalg.norm(values.ravel(), order)) if values.size else 0.0
+
+
+def start(recorder: Recorder) -> None:
+    """Watch Paddle from now on."""
+    watch = PaddleWatch(recorder)
+    recorder.watches["paddle"] = watch
+    _clips(recorder, watch)
+    _passes(recorder, watch)
+    _steps(recorder, watch)
+    _scalers(recorder, watch)
+
+    def close() -> None:
+        watch.lines.stop()
+        watch.name(frozenset(watch.known))
+
+    recorder.closers.append(close)
+    recorder.undo(watch.lines.stop)
+
+
+def _is_off(recorder: Recorder) -> bool:
+    return recorder.is_quiet or not paddle.in_dynamic_mode()
+
+
+def _clips(recorder: Recorder, watch: PaddleWatch) -> None:
+    def by_norm(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_grad_norm_(parameters: Any, max_norm: Any, norm_type: Any = 2.0, *rest: Any, **options: Any) -> Any:
+            if _is_off(recorder):
+                return original(parameters, max_norm, norm_type, *rest, **options)
+            tensors, is_iterator = _listed(parameters)
+            request = Request("clip_grad_norm_", tensors, max_norm, float(norm_type), is_iterator=is_iterator)
+            given = iter(tensors) if is_iterator else parameters
+            return watch.clip(lambda: original(given, max_norm, norm_type, *rest, **options), request)
+
+        return clip_grad_norm_
+
+    def by_value(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_grad_value_(parameters: Any, clip_value: Any) -> Any:
+            if _is_off(recorder):
+                return original(parameters, clip_value)
+            tensors, is_iterator = _listed(parameters)
+            request = Request("clip_grad_value_", tensors, clip_value, math.inf, is_value=True, is_iterator=is_iterator)
+            return watch.clip(lambda: original(iter(tensors) if is_iterator else parameters, clip_value), request)
+
+        return clip_grad_value_
+
+    def of_class(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, params_grads: Any) -> Any:
+            if _is_off(recorder):
+                return original(self, params_grads)
+            pairs = [(p, g) for p, g in params_grads if g is not None and getattr(p, "need_clip", True)]
+            return watch.clip(lambda: original(self, params_grads), _of_class(self, [p for p, _ in pairs]), _new)
+
+        return call
+
+    recorder.replace(paddle.nn.utils, "clip_grad_norm_", by_norm)
+    recorder.replace(paddle.nn.utils, "clip_grad_value_", by_value)
+    recorder.replace(paddle.nn.clip.ClipGradBase, "__call__", of_class)
+
+
+def _listed(parameters: Any) -> tuple[list[Any], bool]:
+    if isinstance(parameters, paddle.Tensor):
+        return [parameters], False
+    return list(parameters), iter(parameters) is parameters
+
+
+def _new(result: Any) -> list[Any]:
+    return [g for p, g in result if g is not None and getattr(p, "need_clip", True)]
+
+
+def _of_class(clip: Any, tensors: list[Any]) -> Request:
+    name = type(clip).__name__
+    if isinstance(clip, paddle.nn.ClipGradByValue):
+        return Request(name, tensors, clip.max, math.inf, is_value=True)
+    limit = getattr(clip, "clip_norm", math.nan)
+    return Request(name, tensors, limit, is_each=isinstance(clip, paddle.nn.ClipGradByNorm))
+
+
+def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
+    def backward(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: Any, **options: Any) -> Any:
+            if _is_off(recorder) or watch.in_backward:
+                return original(*args, **options)
+            scale, watch.scale = watch.scale, 1.0
+            return watch.backward(lambda: original(*args, **options), scale=scale)
+
+        return watched
+
+    recorder.replace(paddle.Tensor, "backward", backward)
+    recorder.replace(paddle.autograd, "backward", backward)
+
+
+def _steps(recorder: Recorder, watch: PaddleWatch) -> None:
+    def step(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, *args: Any, **options: Any) -> Any:
+            if _is_off(recorder) or watch.open:
+                return original(self, *args, **options)
+            learned = watch.before_step(versions.parameters_of(self))
+            watch.open += 1
+            try:
+                result = original(self, *args, **options)
+            finally:
+                watch.open -= 1
+                recorder.stepping = None
+            watch.stepped += 1
+            watch.after_step(type(self).__name__, id(self), learned)
+            return result
+
+        return watched
+
+    def clear(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, *args: Any, **options: Any) -> Any:
+            if _is_off(recorder):
+                return original(self, *args, **options)
+            params = self.parameters() if isinstance(self, paddle.nn.Layer) else versions.parameters_of(self)
+            return watch.zero(lambda: original(self, *args, **options), params)
+
+        return watched
+
+    base = paddle.optimizer.Optimizer
+    kinds = [x for x in vars(paddle.optimizer).values() if isinstance(x, type) and issubclass(x, base)]
+    for kind in [base, *(x for x in kinds if x is not base)]:
+        for name in ("step", "minimize"):
+            recorder.replace(kind, name, step)
+        for name in ("clear_grad", "clear_gradients"):
+            recorder.replace(kind, name, clear)
+    recorder.replace(paddle.nn.Layer, "clear_gradients", clear)
+
+
+def _scalers(recorder: Recorder, watch: PaddleWatch) -> None:
+    def scale(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, var: Any) -> Any:
+            result = original(self, var)
+            if self.is_enable():
+                watch.scale = versions.scale_of(self)
+            return result
+
+        return watched
+
+    def unscale(original: Callable[..., Any]) -> Callable[..., Any]:
+        def unscale_(self: Any, optimizer: Any) -> Any:
+            if not self.is_enable() or _is_off(recorder):
+                return original(self, optimizer)
+            return watch.unscale(lambda: original(self, optimizer), versions.parameters_of(optimizer))
+
+        return unscale_
+
+    def step(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, optimizer: Any, *args: Any, **options: Any) -> Any:
+            if not self.is_enable() or _is_off(recorder) or watch.is_unscaling:
+                return original(self, optimizer, *args, **options)
+            stepped, watch.is_unscaling = watch.stepped, True
+            try:
+                result = original(self, optimizer, *args, **options)
+                if watch.stepped == stepped:
+                    learned = watch.before_step(versions.parameters_of(optimizer))
+                    watch.after_step(type(optimizer).__name__, id(optimizer), learned, skipped=True)
+            finally:
+                watch.is_unscaling = False
+            return result
+
+        return watched
+
+    for name, make in (("scale", scale), ("unscale_", unscale), ("step", step), ("minimize", step)):
+        recorder.replace(paddle.amp.GradScaler, name, make)

@@ -1,0 +1,89 @@
+"""Watches TensorFlow's clips and tapes for ``gradclip doctor``; the steps are Keras's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradclip.doctor.functional import Functional
+from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.watch import Request
+
+__all__ = ["TensorFlowWatch", "start"]
+
+
+class TensorFlowWatch(Functional):
+    """The watch on TensorFlow's tensors."""
+
+    framework = "tensorflow"
+
+    def norm(self, x: Any, order: float) -> float:
+        values = np.asarray(tf.cast(tf.convert_to_tensor(x), tf.float64))
+        return float(np.linalg.norm(values.ravel(), order)) if values.size else 0.0
+
+    def is_traced(self) -> bool:
+        return not tf.executing_eagerly()
+
+
+def start(recorder: Recorder) -> None:
+    """Watch TensorFlow from now on."""
+    watch = TensorFlowWatch(recorder)
+    recorder.watches["tensorflow"] = watch
+
+    def is_off() -> bool:
+        return recorder.is_quiet or watch.is_traced()
+
+    def over_all(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_by_global_norm(t_list: Any, clip_norm: Any, *rest: Any, **options: Any) -> Any:
+            if is_off():
+                return original(t_list, clip_norm, *rest, **options)
+            request = Request("clip_by_global_norm", list(t_list), clip_norm)
+            call = lambda: _Listed(original(t_list, clip_norm, *rest, **options))  # noqa: E731
+            return watch.clip(call, request, lambda result: [x for x in result.pair[0] if x is not None]).pair
+
+        return clip_by_global_norm
+
+    def each(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_by_norm(t: Any, clip_norm: Any, *rest: Any, **options: Any) -> Any:
+            if is_off():
+                return original(t, clip_norm, *rest, **options)
+            request = Request("clip_by_norm", [t], clip_norm, is_each=True)
+            return watch.clip(lambda: original(t, clip_norm, *rest, **options), request, lambda result: [result])
+
+        return clip_by_norm
+
+    def by_value(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, *rest: Any, **options: Any) -> Any:
+            if is_off():
+                return original(t, clip_value_min, clip_value_max, *rest, **options)
+            request = Request("clip_by_value", [t], clip_value_max, math.inf, is_value=True)
+            call = lambda: original(t, clip_value_min, clip_value_max, *rest, **options)  # noqa: E731
+            return watch.clip(call, request, lambda result: [result])
+
+        return clip_by_value
+
+    def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, target: Any, sources: Any, *rest: Any, **options: Any) -> Any:
+            result = original(self, target, sources, *rest, **options)
+            if not is_off():
+                pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=True))
+                watch.backward([grad for _, grad in pairs], [x for x, grad in pairs if grad is not None])
+            return result
+
+        return watched
+
+    recorder.replace(tf, "clip_by_global_norm", over_all)
+    recorder.replace(tf, "clip_by_norm", each)
+    recorder.replace(tf, "clip_by_value", by_value)
+    recorder.replace(tf.GradientTape, "gradient", gradient)
+
+
+class _Listed:
+    """The result of ``clip_by_global_norm``, with its norm by name."""
+
+    def __init__(self, pair: Any) -> None:
+        self.pair, self.norm = pair, pair[1]

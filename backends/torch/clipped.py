@@ -1,0 +1,83 @@
+"""``gradclip.clipped`` for PyTorch's optimizers: hooks that clip, and that save and load the state."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from typing import Any
+
+import torch
+
+from gradclip.backends.torch.step import StepPreHook
+from gradclip.errors import GradclipWarning, message
+from gradclip.mistakes import clips_already, not_an_optimizer
+from gradclip.step import Step
+
+__all__ = ["clipped_by"]
+
+NAME = "gradclip"  #: of the hook in the optimizer, and of its state in the optimizer's state_dict
+
+
+def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
+    """:func:`gradclip.clipped` for a ``torch.optim.Optimizer``, which then has its hook as ``optimizer.gradclip``.
+
+    A hook clips; two more keep the state in ``optimizer.state_dict()``, if there is any.
+    """
+    inner = optimizer
+    while isinstance(inside := getattr(inner, "optimizer", None), torch.optim.Optimizer):
+        inner = inside  # a wrapper, as Accelerate's: the one inside steps
+    if not isinstance(inner, torch.optim.Optimizer):
+        raise not_an_optimizer(optimizer)
+    before = getattr(inner, NAME, None)
+    if isinstance(before, StepPreHook):
+        hint = "clip it once, by groups if there are several rules; optimizer.gradclip.remove() takes the first clip out."
+        raise clips_already(f"rule={before.rule}", hint)
+    hook = StepPreHook(step, patience)
+    # a compiled step calls it between two graphs: its state is in Python's objects
+    hook.handles.append(inner.register_step_pre_hook(torch.compiler.disable(hook.__call__)))
+    if hook.has_state:
+        saved = _Saved(hook)
+        hook.handles += [
+            inner.register_state_dict_post_hook(saved.save),
+            inner.register_load_state_dict_pre_hook(saved.check),
+            inner.register_load_state_dict_post_hook(saved.load),
+        ]
+    setattr(inner, NAME, hook)
+    hook.handles.append(_Attribute(inner))
+    return optimizer
+
+
+class _Attribute:
+    """The handle of the attribute of an optimizer."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = weakref.ref(optimizer)
+
+    def remove(self) -> None:
+        """Take the attribute away."""
+        vars(self.optimizer()).pop(NAME, None)
+
+
+class _Saved:
+    """The hooks that save and load the state with an optimizer's own, and only if torch has loaded that."""
+
+    def __init__(self, hook: StepPreHook) -> None:
+        self.hook = hook
+        self.checked: dict[str, Any] | None = None
+
+    def save(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """Add the state."""
+        state[NAME] = self.hook.state_dict()
+
+    def check(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """Check the state that is to be loaded."""
+        self.checked = self.hook.checked(state[NAME]) if NAME in state else None
+        if self.checked is None:
+            what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
+            warnings.warn(message(what, f"state_dict with {', '.join(state)}"), GradclipWarning, stacklevel=3)
+
+    def load(self, optimizer: torch.optim.Optimizer) -> None:
+        """Load it."""
+        checked, self.checked = self.checked, None
+        if checked is not None:
+            self.hook.load(checked)

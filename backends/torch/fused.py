@@ -1,0 +1,88 @@
+"""What a fused optimizer does inside its step: it divides the gradients, and leaves everything as it is."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradclip.tracing import constant
+
+__all__ = ["Twin", "applies", "calls_base", "can_stop", "suits", "twin"]
+
+_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # steps that read self.grad_scale
+
+
+class Twin:
+    """An optimizer for one step, with its own ``grad_scale``, by which the fused kernels divide, and its own ``found_inf``.
+
+    It shares everything else with the optimizer: they have one ``__dict__``, and these are slots. So nothing has to be
+    restored after the step, even if the step fails.
+    """
+
+    __slots__ = ("factor", "found_inf", "grad_scale")
+
+    factor: Any  #: what the gradients are still to be multiplied with
+    found_inf: Any
+    grad_scale: Any
+
+
+_TWINS: dict[type, type] = {}
+
+
+def twin(optimizer: torch.optim.Optimizer, grad_scale: Any, found_inf: Any, factor: Any) -> Any:
+    """The optimizer's twin."""
+    kind = type(optimizer)
+    if kind not in _TWINS:
+        _TWINS[kind] = type(kind.__name__, (Twin, kind), {})
+    made: Any = object.__new__(_TWINS[kind])
+    made.__dict__ = optimizer.__dict__
+    made.grad_scale, made.found_inf, made.factor = grad_scale, found_inf, factor
+    return made
+
+
+@functools.cache
+def _steps(kind: Any) -> list[Any]:
+    """The different steps of a class and its bases, its own first."""
+    steps = [vars(base)["step"] for base in kind.__mro__ if "step" in vars(base) and base is not torch.optim.Optimizer]
+    return list(dict.fromkeys(map(inspect.unwrap, steps)))
+
+
+@constant
+def calls_base(kind: Any) -> bool:
+    """Whether a step may call another one, with the same hooks."""
+    return len(_steps(kind)) > 1
+
+
+@constant
+def _divides(kind: Any) -> bool:
+    """Whether the step is one of torch's that divide: a subclass may have one of its own."""
+    return _steps(kind)[:1] in [_steps(base) for base in _FUSED]
+
+
+def applies(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of this optimizer divides by ``grad_scale``, and stops for ``found_inf``."""
+    return _divides(type(optimizer)) and all(group.get("fused") for group in optimizer.param_groups)
+
+
+def suits(gradients: Sequence[torch.Tensor]) -> bool:
+    """Whether the division is exact for these gradients, and is done once for each.
+
+    A step takes the divisor in float32, which is not enough for float64, and divides a gradient that two parameters share
+    twice.
+    """
+    kinds, dtypes = set(map(type, gradients)), {x.dtype for x in gradients}
+    return kinds == {torch.Tensor} and torch.float64 not in dtypes and len(set(map(id, gradients))) == len(gradients)
+
+
+def can_stop(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the optimizer may stop for ``found_inf``: a first step of SGD would keep a momentum that nothing has set."""
+    return all(
+        not group.get("momentum") or optimizer.state.get(p, {}).get("momentum_buffer") is not None
+        for group in optimizer.param_groups
+        for p in group["params"]
+        if p.grad is not None
+    )

@@ -1,0 +1,111 @@
+"""The line to write by hand if a call cannot be rewritten: the source's rule in the place where the other framework clips."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from gradclip import dialects
+from gradclip.code.found import ApiCall, Finding, family
+from gradclip.natives import Kind
+from gradclip.natives.targets import targets
+
+__all__ = ["crossing", "filled", "rule"]
+
+_OF_NO_EFFECT = ("foreach", "name", "group_name")
+_SLOTS = {
+    "torch": "optimizer.register_step_pre_hook(gradclip.backends.torch.step_pre_hook({rule}))",
+    "paddle": "grad_clip=gradclip.backends.paddle.grad_clip({rule})",
+    "jax": "optax.chain(gradclip.backends.jax.gradient_transformation({rule}), optimizer)",
+    "tensorflow": "optimizer = gradclip.backends.keras.clipped(optimizer, {rule})",
+}
+_MODULES = {
+    "torch": "gradclip.backends.torch",
+    "paddle": "gradclip.backends.paddle",
+    "jax": "gradclip.backends.jax",
+    "tensorflow": "gradclip.backends.keras",
+}
+_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "paddle": "Paddle", "jax": "JAX"}
+_PLACES = {
+    "torch": "PyTorch clips before its optimizer's step",
+    "tensorflow": "Keras clips in its optimizers",
+    "paddle": "Paddle clips in grad_clip= of its optimizers",
+    "jax": "optax clips in a link of a chain",
+}
+
+
+def rule(found: ApiCall) -> str:
+    """``gradclip.dialects.torch.clip_grad_norm(1.0)``; "" if no dialect defines the meaning of the call."""
+    if not found.api.dialect:
+        return ""
+    module, _, name = found.api.dialect.partition(".")
+    parameters = list(inspect.signature(getattr(getattr(dialects, module), name)).parameters)
+    given: dict[str, str] = {}
+    for native, argument in found.arguments.items():
+        parameter = found.api.called.get(native, native)
+        if parameter in parameters and native not in _OF_NO_EFFECT:
+            given[parameter] = found.context.source.one_line(argument.value)
+    if found.api.kind is Kind.MEASURE:
+        given.setdefault(parameters[0], 'float("inf")')
+    first = [given.pop(parameters[0])] if parameters[0] in given and len(given) <= 1 + (len(parameters) > 2) else []
+    arguments = ", ".join([*first, *(f"{parameter}={text}" for parameter, text in given.items())])
+    return f"gradclip.dialects.{found.api.dialect}({arguments})"
+
+
+def filled(form: str, found: ApiCall) -> str:
+    """A form of the table, filled with the arguments of the call."""
+
+    def text(match: re.Match[str]) -> str:
+        argument = found.arguments.get(match[1])
+        if argument is not None:
+            return found.context.source.one_line(argument.value)
+        default = found.api.signature.parameters[match[1]].default
+        return match[1] if default is inspect.Parameter.empty else repr(default)
+
+    return re.sub(r"\{(\w+)\}", text, form)
+
+
+def crossing(found: ApiCall) -> Finding | None:
+    """Why a call cannot move to the other framework unchanged, with the line that replaces it; None if it can.
+
+    A call that takes gradients as values can move anywhere: gradclip's function of the same name accepts the gradients of every
+    framework. A call that takes parameters can move between torch and Paddle, whose parameters store their gradients.
+    """
+    to, made = found.context.options.to, rule(found)
+    kind = found.api.kind
+    if kind in (Kind.RETURNED, Kind.MEASURE) and found.target is not None and not found.target.by_hand:
+        return None
+    if not made:
+        return Finding("GM303", advice=found.api.note)
+    if kind is Kind.IN_PLACE:
+        if to in ("torch", "paddle"):
+            return None
+        return Finding(
+            "GM301", f"{_NAMES[to]} passes gradients as values; its parameters do not hold them.", _as_values(found, made)
+        )
+    if kind is Kind.RETURNED or kind is Kind.MEASURE:
+        return Finding("GM303", advice=_by_hand(found) or found.api.note)
+    line = _SLOTS[to].format(rule=made)
+    return Finding(
+        "GM302", f"{_PLACES[family(found.api.framework)]}, {_PLACES[to]}.", f"Write: {line} (after `import {_MODULES[to]}`)."
+    )
+
+
+def _as_values(found: ApiCall, made: str) -> str:
+    known = found.arguments.get("total_norm")
+    if known is not None:
+        return f"Write: grads = gradclip.scale_by_norm(grads, {made}, {found.context.source.one_line(known.value)}).grads."
+    line = f"grads = gradclip.clip(grads, {made}).grads"
+    return f"Write: {line} (.norm instead of .grads is the norm)." if "norm" in found.api.dialect else f"Write: {line}."
+
+
+def _by_hand(found: ApiCall) -> str:
+    target = targets(found.api).get("gradclip")
+    if target is None or not target.form:
+        return ""
+    return " ".join(filter(None, (f"Write: {filled(target.form, found)}.", target.note)))
+
+
+def no_rewrite(found: ApiCall) -> Finding:
+    """Why no rewrite exists within gradclip or within the framework."""
+    return Finding("GM303", found.api.note, _by_hand(found) or ("Keep it." if found.api.status == "current" else ""))

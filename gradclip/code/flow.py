@@ -1,0 +1,165 @@
+"""The order of a training step: the calls that make, unscale, clip and use gradients."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from gradclip.code.gradients import Gradients
+from gradclip.code.source import Source, last_name
+
+__all__ = ["Event", "Flow"]
+
+_FAR = 20  #: so many events whose ``if`` excludes them are read
+_OPTIMIZER = re.compile(r"opt(im\w*|s|_\w+|\d*)?\b|solver|scaler|adam|sgd|rmsprop", re.IGNORECASE)
+_SCHEDULER = re.compile(r"sched|warmup|swa|ema\b", re.IGNORECASE)
+_KINDS = {
+    "backward": "backward",
+    "manual_backward": "backward",
+    "apply_gradients": "step",
+    "unscale_": "unscale",
+    "unscale_gradients": "unscale",
+    "get_unscaled_gradients": "unscale",
+    "get_scaled_loss": "scale",
+    **dict.fromkeys(("zero_grad", "clear_grad", "clear_gradients"), "zero"),
+    **dict.fromkeys(("pmean", "psum", "all_reduce", "allreduce", "all_reduce_", "all_reduce_sum"), "reduce"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One relevant call."""
+
+    kind: str  #: "backward", "step", "zero", "unscale", "scale", "reduce" (of gradients)
+    start: int
+    call: cst.Call
+
+    @property
+    def of(self) -> cst.BaseExpression | None:
+        """The object that the call steps, zeroes or unscales: the optimizer of ``scaler.step(optimizer)`` too."""
+        receiver = self.call.func.value if isinstance(self.call.func, cst.Attribute) else None
+        if receiver is not None and "scaler" in last_name(receiver).lower() and self.call.args:
+            return self.call.args[0].value
+        return receiver
+
+
+class Flow:
+    """The events of one source, grouped by function."""
+
+    def __init__(self, source: Source, gradients: Gradients) -> None:
+        self._source, self._gradients = source, gradients
+
+    @functools.cached_property
+    def _events(self) -> Mapping[cst.CSTNode, list[Event]]:
+        found: dict[cst.CSTNode, list[Event]] = {}
+        for call in self._source.any(cst.Call):
+            kind = self._kind(call)
+            if kind:
+                found.setdefault(self._source.function(call), []).append(Event(kind, self._source.start(call), call))
+        return found
+
+    def _kind(self, call: cst.Call) -> str:
+        name = last_name(call.func)
+        if name == "step" and isinstance(call.func, cst.Attribute):
+            receiver = self._source.code(call.func.value)
+            return "step" if _OPTIMIZER.search(receiver) and not _SCHEDULER.search(receiver) else ""
+        kind = _KINDS.get(name, "")
+        if kind == "reduce" and not any(self._gradients.is_gradient(argument.value) for argument in call.args):
+            return ""
+        return kind
+
+    def meets(self, call: cst.Call, node: cst.CSTNode) -> bool:
+        """Whether a call can run in the same step as a node: in its function, and not in a branch that excludes it."""
+        source = self._source
+        if source.function(call) is not source.function(node):
+            return False
+        if not (source.branches(node) and source.branches(call)):
+            return True
+        conditions = self._conditions(node)
+        excluded = any((test, not holds) in conditions for test, holds in self._conditions(call))
+        return not excluded and source.excluding(call, node) is None
+
+    def has(self, node: cst.CSTNode, kind: str) -> bool:
+        """Whether the function of a node has an event of this kind: cheaper than a search around the node."""
+        return bool(self._events_near(node, (kind,)))
+
+    def optimizers(self, node: cst.CSTNode) -> frozenset[str]:
+        """The text of everything that the function of a node steps."""
+        function = self._source.function(node)
+        steps = self._events_near(node, ("step",))
+        found: frozenset[str] = self._source.once(
+            (Flow.optimizers, function), lambda: frozenset(self._source.code(e.of) for e in steps if e.of is not None)
+        )
+        return found
+
+    def calls_between(self, start: int, end: int) -> Sequence[cst.Call]:
+        """The calls that begin between two places of the text, in order."""
+        calls: list[cst.Call] = self._source.once(Flow.calls_between, lambda: self._source.all(cst.Call))
+        first, last = (bisect.bisect_left(calls, place, key=self._source.start) for place in (start, end))
+        return calls[first:last]
+
+    def _events_near(self, node: cst.CSTNode, kinds: tuple[str, ...]) -> list[Event]:
+        """The events of the function of a node, in order."""
+        function = self._source.function(node)
+        found: list[Event] = self._source.once((Flow, function, kinds), lambda: self._of_kinds(function, kinds))
+        return found
+
+    def _of_kinds(self, function: cst.CSTNode, kinds: tuple[str, ...]) -> list[Event]:
+        found = (event for event in self._events.get(function, ()) if event.kind in kinds)
+        return sorted(found, key=lambda event: event.start)
+
+    def _conditions(self, node: cst.CSTNode) -> frozenset[tuple[str, bool]]:
+        """The tests of the ``if``s that enclose a node, each with its value at the node."""
+        found: frozenset[tuple[str, bool]] = self._source.once((Flow._conditions, node), lambda: self._tests(node))
+        return found
+
+    def _tests(self, node: cst.CSTNode) -> frozenset[tuple[str, bool]]:
+        found = set()
+        inner = node
+        for outer in self._source.ancestors(node):
+            if isinstance(outer, cst.If) and inner is not outer.test:
+                test: cst.BaseExpression = outer.test
+                holds = inner is outer.body
+                while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+                    test, holds = test.expression, not holds
+                found.add((self._source.one_line(test), holds))
+            elif isinstance(outer, cst.FunctionDef):
+                break
+            inner = outer
+        return frozenset(found)
+
+    def before(self, node: cst.CSTNode, *kinds: str) -> Iterator[Event]:
+        """The events before a node, the last one first; a search that stops at the first few stays cheap."""
+        around = set(self._source.ancestors(node))  # apply_gradients([clip(g) for g in grads]) comes after the clip
+        found = self._events_near(node, kinds)
+        last = bisect.bisect_left(found, self._source.start(node), key=lambda event: event.start)
+        return (event for event in self._meeting(node, found, last - 1, -1) if event.call not in around)
+
+    def after(self, node: cst.CSTNode, *kinds: str) -> Iterator[Event]:
+        """The events after a node, in order."""
+        found = self._events_near(node, kinds)
+        first = bisect.bisect_left(found, self._source.end(node), key=lambda event: event.start)
+        return self._meeting(node, found, first, 1)
+
+    def _meeting(self, node: cst.CSTNode, found: list[Event], number: int, step: int) -> Iterator[Event]:
+        """The events from a number on that meet a node.
+
+        The sides of one ``match`` are passed at once: a thousand sides with a clip in each are not a million steps.
+        """
+        source, left = self._source, _FAR
+        while 0 <= number < len(found) and left:
+            call = found[number].call
+            if self.meets(call, node):
+                yield found[number]
+            elif (branch := source.excluding(call, node)) is not None and not isinstance(branch, cst.IfExp):
+                start, end = source.sides_of(branch)
+                position = start if step < 0 else end
+                number = bisect.bisect_left(found, position, key=lambda event: event.start) - (step > 0)
+            else:
+                left -= 1
+            number += step

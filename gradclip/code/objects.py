@@ -1,0 +1,103 @@
+"""What made an object, and whose parameters an optimizer has: from the only assignment that a source shows."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+import libcst as cst
+
+from gradclip.code.found import Context
+from gradclip.code.source import Source, last_name
+
+__all__ = ["first_of", "maker", "owners", "receiver", "updates"]
+
+_OPTIMIZER = re.compile(r"(torch\.optim|paddle\.optimizer)\.(\w+\.)*[A-Z]\w*")
+_LISTS = frozenset({"list", "tuple", "filter"})
+
+
+def maker(node: cst.BaseExpression, context: Context) -> cst.Call | None:
+    """The call that made the object of a name, or of an attribute such as ``self.opt``; None if there may be several."""
+    if isinstance(node, cst.Call):
+        return node
+    if isinstance(node, cst.Name):
+        value = context.resolver.value_of(node)
+    elif isinstance(node, cst.Attribute):
+        values = _attributes(context.source).get((_class(node, context.source), context.source.code(node)), ())
+        value = values[0] if len(values) == 1 else None
+    else:
+        return None
+    return value if isinstance(value, cst.Call) else None
+
+
+def _class(node: cst.CSTNode, source: Source) -> cst.CSTNode:
+    return source.within(node, cst.ClassDef) or source.module
+
+
+def _attributes(source: Source) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
+    """The values that assignments give to each attribute, by its class and its text; None switches off, and is left out."""
+    key = _attributes
+    found: Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = source.once(key, lambda: _assigned(source))
+    return found
+
+
+def _assigned(source: Source) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
+    found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
+    for target in source.any(cst.AssignTarget):
+        statement = source.parents[target]
+        value = statement.value if isinstance(statement, cst.Assign) else None
+        if isinstance(target.target, cst.Attribute) and value is not None and last_name(value) != "None":
+            found[_class(target, source), source.code(target.target)].append(value)
+    return found
+
+
+def owners(call: cst.Call | None, context: Context) -> frozenset[str]:
+    """``{"actor"}`` for ``torch.optim.Adam(actor.parameters())``; empty for all but an optimizer of one module."""
+    if call is None or not _OPTIMIZER.fullmatch(context.resolver.name(call.func)):
+        return frozenset()
+    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    positional = [a.value for a in call.args if a.keyword is None and not a.star]
+    params = keywords.get("params", keywords.get("parameters", positional[0] if positional else None))
+    return frozenset() if params is None else _modules(params, context)
+
+
+def _modules(params: cst.BaseExpression, context: Context) -> frozenset[str]:
+    if isinstance(params, cst.Call) and last_name(params.func) in _LISTS and params.args:
+        return _modules(params.args[-1].value, context)
+    module = receiver(params, "parameters")
+    return frozenset() if module is None else frozenset({context.source.code(module)})
+
+
+def receiver(node: cst.BaseExpression, method: str) -> cst.BaseExpression | None:
+    """``model`` of ``model.parameters()``."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == method:
+        return node.func.value
+    return None
+
+
+def updates(made: cst.Call, context: Context) -> list[cst.Call]:
+    """The calls of ``clip.update(...)`` for the object that a call made, by its name or its attribute."""
+    found = []
+    for call in context.source.calls.get("update", ()):
+        owner = receiver(call, "update")
+        if owner is not None and maker(owner, context) is made:
+            found.append(call)
+    return found
+
+
+def first_of(node: cst.BaseExpression, context: Context) -> cst.Call | None:
+    """The call whose result, or whose first result, a name has: ``updates, state = optimizer.update(...)``."""
+    if not isinstance(node, cst.Name):
+        return None
+    source = context.source
+    around = (node, *source.ancestors(node))  # the target of its own statement is not yet bound
+    places = (place for place in context.resolver.assigned_at(node) if source.start(place) < source.start(node))
+    last = max((p for p in places if source.within(p, cst.Assign) not in around), key=source.start, default=None)
+    target = source.parents.get(last) if last is not None else None
+    if isinstance(target, cst.Element):
+        pair = source.parents[target]
+        first = isinstance(pair, cst.Tuple) and pair.elements[0] is target
+        target = source.parents[pair] if first else None
+    statement = source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+    return statement.value if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call) else None

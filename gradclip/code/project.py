@@ -1,0 +1,322 @@
+"""Relations between the files of one run: which files may make gradients sparse, and which names star imports bind.
+
+It scans the texts, because most files are not migrated. A module lies in the nearest folder around the importing file that has
+it; else in the nearest place of the run. A name that a package re-exports leads to the file that defines it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gradclip.code.files import Found, scanned
+from gradclip.code.model import SourceError
+from gradclip.code.notebook import code_cells
+
+__all__ = ["About", "survey"]
+
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|(?:[^\n\\]|\\\n)*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+_COMMENT = re.compile(r"#[^\n]*")
+_CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
+_STAR = re.compile(r"^from[ \t]+([.\w]+)[ \t]+import[ \t]+\*", re.MULTILINE)
+_SPARSE = re.compile(
+    r"(?<!def )\b((?:\w{1,60}+\.){0,9}+(?:(?:safe_)?embedding_lookup(?:_sparse)?|embed_sequence|embedding_column"
+    r"|shared_embeddings|SelectedRows))\s*\("
+    r"|\b((?:\w{1,60}+\.){0,9}(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
+    r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
+)
+_LOOK_UP = ("mbed", "gather", "SelectedRows")  #: each match of the two patterns contains one of these
+_LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
+_ATTRIBUTE = re.compile(r"\b[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,6}")
+_MOST = 50  #: places anywhere in a run to look for a module
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The facts from the other files of a run that concern one file."""
+
+    sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
+    stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """A name that an import statement binds."""
+
+    module: str  #: as written, with the dots of a relative import
+    name: str  #: the name in that module; "" for the module itself, "*" for all
+    local: str  #: the name here
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    path: str  #: absolute
+    given: str  #: as found
+    is_entry: bool  #: it can re-export the contents of its folder
+    imports: tuple[_Import, ...] = ()
+    attributes: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  #: an imported module's local name -> what is read from it
+    sparse: str = ""
+    stars: tuple[str, ...] = ()
+    clips: bool = False
+
+
+def survey(found: Iterable[Found]) -> Mapping[str, About]:
+    """Scan the files of a run, each separately.
+
+    Returns:
+        The facts about the files that clip; a file without facts is missing.
+    """
+    files = [
+        _read(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
+    ]
+    modules = _Modules(files)
+    any_sparse = any(file.sparse for file in files)
+    imported: dict[_File, list[_File]] = {}
+    users: dict[_File, list[_File]] = defaultdict(list)
+    for file in files if any_sparse else ():
+        imported[file] = list(modules.imported(file))
+        for other in imported[file]:
+            users[other].append(file)
+    about = {}
+    for file in files:
+        if file.clips:
+            sparse = _evidence(file, imported, users) if any_sparse else ""
+            stars = {module: names for module in file.stars if (names := modules.bound(module, file)) is not None}
+            if sparse or stars:
+                about[file.given] = About(sparse, stars)
+    return about
+
+
+def _read(given: str) -> _File:
+    path = os.path.abspath(given)
+    name = os.path.basename(path)
+    text = _COMMENT.sub("", _text(given))
+    imports = tuple(dict.fromkeys(one for found in _IMPORT.findall(text) for one in _imports(*found)))
+    entry = os.path.splitext(name)[0] == "__init__"
+    stars = tuple(dict.fromkeys(_STAR.findall(text)))
+    sparse = _sparse(text, name) if any(word in text for word in _LOOK_UP) else ""
+    return _File(path, given, entry, imports, _attributes(text, imports), sparse, stars, _CLIPS.search(text) is not None)
+
+
+def _imports(module: str, names: str, modules: str) -> Iterator[_Import]:
+    """The names that one statement binds."""
+    for item in (names.strip("() \t\n") or modules).replace("\\", " ").split(","):
+        match item.split():
+            case [name] | [name, "as", _] as words:
+                local = words[-1] if module or len(words) == 3 else name
+                yield _Import(module, name, local) if module else _Import(name, "", local)
+
+
+def _attributes(text: str, imports: Iterable[_Import]) -> Mapping[str, Sequence[str]]:
+    """What a text reads from the modules that it imports."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    locals_ = {one.local for one in imports}
+    for match in _ATTRIBUTE.finditer(text):
+        parts = match[0].split(".")
+        for count in range(1, len(parts)):
+            if (local := ".".join(parts[:count])) in locals_:
+                found[local][parts[count]] = None
+    return {local: tuple(names) for local, names in found.items()}
+
+
+def _text(path: str) -> str:
+    text = scanned(path)
+    if not path.endswith(".ipynb"):
+        return text
+    try:
+        return "\n".join(source for _, source in code_cells(text))
+    except SourceError:
+        return ""
+
+
+def _sparse(text: str, name: str) -> str:
+    match = _SPARSE.search(text)
+    if match is None:
+        return f"`Embedding` in {name}" if _LAYER.search(text) else ""
+    if match[2] is not None and "keras" not in text and "tensorflow" not in text:
+        return ""
+    return f"`{match[1] or match[2] or match[3]}` in {name}"
+
+
+def _evidence(file: _File, imported: Mapping[_File, list[_File]], users: Mapping[_File, list[_File]]) -> str:
+    """The code that makes gradients sparse in the programs that use a file; another check reads the file itself."""
+    programs = [one for one in _all([file], users) if one is file or not one.is_entry]
+    return next((part.sparse for part in _all(programs, imported) if part is not file and part.sparse), "")
+
+
+def _all(first: Sequence[_File], following: Mapping[_File, list[_File]]) -> Iterator[_File]:
+    """The first files, and all files reachable from them."""
+    started = set(first)
+    seen = set(first)
+    pending = list(reversed(first))
+    while pending:
+        file = pending.pop()
+        yield file
+        if file.is_entry and file not in started:
+            continue  # it re-exports the contents of its folder, and is not part of one program
+        for other in following.get(file, ()):
+            if other not in seen:
+                seen.add(other)
+                pending.append(other)
+
+
+class _Modules:
+    """Finds the files of a run that an import names."""
+
+    def __init__(self, files: Sequence[_File]) -> None:
+        self._files: dict[str, _File] = {}  #: by path without extension; a package by its folder
+        self._roots: dict[str, list[str]] = defaultdict(list)  #: first part of a module's name -> the folders that have it
+        for file in files:
+            base = os.path.dirname(file.path) if file.is_entry else os.path.splitext(file.path)[0]
+            self._files.setdefault(base, file)
+        self._folders = {folder for base in self._files for folder in _around(os.path.dirname(base))}
+        for base in {*self._files, *self._folders}:
+            folder, name = os.path.split(base)
+            self._roots[name].append(folder)
+        self._found: dict[tuple[str, str], Sequence[str]] = {}
+        self._bound: dict[_File, dict[str, str] | None] = {}
+
+    # ---- files -----------------------------------------------------------------------------------------------------------
+
+    def imported(self, file: _File) -> Iterator[_File]:
+        """The files that define what a file imports: not the packages that only re-export it."""
+        seen: set[tuple[str, str]] = set()
+        for one in file.imports:
+            names = [one.name] if one.name else [*file.attributes.get(one.local, ())]
+            for base in self._bases(one.module, file.path):
+                for name in names or [""]:
+                    yield from self._defining(base, name, seen, file.attributes.get(one.local, ()))
+
+    def _defining(self, base: str, name: str, seen: set[tuple[str, str]], read: Iterable[str] = ()) -> Iterator[_File]:
+        """The files that define a name of a module."""
+        if (base, name) in seen:
+            return
+        seen.add((base, name))
+        inner = os.path.join(base, name) if name else base
+        file = self._files.get(base)
+        passed = [one for one in (file.imports if file is not None else ()) if one.name and name in (one.local, "*")]
+        if name and (inner in self._files or inner in self._folders):  # a module in a package
+            yield from (part for one in read or ("",) for part in self._defining(inner, one, seen))
+        elif file is not None and file.is_entry and passed:
+            for one in passed:
+                for other in self._bases(one.module, file.path):
+                    yield from self._defining(other, one.name, seen, read)
+        elif file is not None:
+            yield file
+            if file.is_entry:
+                for one in file.imports:
+                    if one.name == "*":
+                        for other in self._bases(one.module, file.path):
+                            yield from self._defining(other, name, seen)
+
+    def _bases(self, module: str, path: str) -> Sequence[str]:
+        """The paths, without extension, that a module's name in a file can mean."""
+        folder = os.path.dirname(path)
+        key = (folder, module)
+        if key not in self._found:
+            self._found[key] = self._search(module, folder)
+        return self._found[key]
+
+    def _search(self, module: str, folder: str) -> Sequence[str]:
+        parts = module.lstrip(".").split(".") if module.strip(".") else []
+        up = len(module) - len(module.lstrip("."))
+        if up:
+            for _ in range(up - 1):
+                folder = os.path.dirname(folder)
+            return self._there([os.path.join(folder, *parts)])
+        for around in _around(folder):
+            if found := self._there([os.path.join(around, *parts)]):
+                return found
+        roots = self._roots.get(parts[0], ())
+        found = self._there([os.path.join(root, *parts) for root in roots[:_MOST]])
+        near = max((len(os.path.commonpath([base, folder])) for base in found), default=0)
+        return [base for base in found if len(os.path.commonpath([base, folder])) == near]
+
+    def _there(self, bases: Iterable[str]) -> Sequence[str]:
+        return [base for base in bases if base in self._files or base in self._folders]
+
+    # ---- star imports ----------------------------------------------------------------------------------------------------
+
+    def bound(self, module: str, file: _File) -> dict[str, str] | None:
+        """The names that ``from module import *`` binds; None if unknown."""
+        bases = [base for base in self._bases(module, file.path) if base in self._files]
+        if len(bases) != 1:
+            return None
+        one = self._files[bases[0]]
+        if one not in self._bound:
+            self._bound[one] = None  # for a circle of stars
+            self._bound[one] = self._exports(one)
+        return self._bound[one]
+
+    def _exports(self, one: _File) -> dict[str, str] | None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                body = ast.parse(_text(one.given)).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        names: dict[str, str] = {}
+        for statement in body:
+            if not self._collect(statement, names, one):
+                return None
+        if "__all__" not in names:
+            return {name: value for name, value in names.items() if not name.startswith("_")}
+        listed = _listed(body)
+        return None if listed is None else {name: value for name, value in names.items() if name in listed}
+
+    def _collect(self, statement: ast.stmt, names: dict[str, str], file: _File) -> bool:
+        """Add the names that a statement binds; return whether all of them are known."""
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                top = alias.name.partition(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(statement, ast.ImportFrom):
+            module = "." * statement.level + (statement.module or "")
+            for alias in statement.names:
+                if alias.name == "*":
+                    inner = self.bound(module, file)
+                    if inner is None:
+                        return False
+                    names.update(inner)
+                else:
+                    names[alias.asname or alias.name] = f"{module}.{alias.name}" if not statement.level else ""
+        elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names[statement.name] = ""
+        else:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    names[node.id] = ""
+                elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                    names.update(dict.fromkeys((alias.asname or alias.name.partition(".")[0] for alias in node.names), ""))
+        return True
+
+
+def _around(folder: str) -> Iterator[str]:
+    """A folder and the folders around it, from the inside."""
+    while True:
+        yield folder
+        outer = os.path.dirname(folder)
+        if outer == folder:
+            return
+        folder = outer
+
+
+def _listed(body: Iterable[ast.stmt]) -> frozenset[str] | None:
+    """The names in ``__all__`` if it is a single list of strings; else None."""
+    about = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == "__all__"]
+    for statement in body:
+        if len(about) == 1 and isinstance(statement, ast.Assign) and statement.targets == about:
+            try:
+                return frozenset(ast.literal_eval(statement.value))
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                return None
+    return None

@@ -1,0 +1,58 @@
+"""GM103: the meaning of Keras's ``clipnorm`` depends on the version."""
+
+from __future__ import annotations
+
+from gradclip.code.bind import literal, number
+from gradclip.code.elsewhere import rule
+from gradclip.code.found import ApiCall, Finding
+from gradclip.code.source import last_name
+from gradclip.natives import Kind
+
+__all__ = ["assumption", "check"]
+
+_OLD_KEYWORDS = frozenset({"lr", "decay", "schedule_decay"})  # keywords that Keras 3 rejects
+_OLD_NAMES = frozenset({"fit_generator", "Convolution2D", "np_utils", "MaxoutDense", "nb_epoch"})
+_MODULES = ("keras.optimizers.", "tensorflow.keras.optimizers.")
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A Keras version that gradclip cannot wrap or in which the keyword means something else; a limit that may be off."""
+    if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
+        return None
+    keyword = found.api.keyword
+    module = next((module for module in _MODULES if found.name.startswith(module)), None)
+    given = {argument.keyword.value for argument in found.call.args if argument.keyword is not None}
+    old = _old(found, given)
+    if old and keyword == "clipnorm":
+        reason = f"{old}: on Keras 2.3.1 and before, clipnorm was one norm over all gradients."
+        return Finding("GM103", reason)
+    if old or module is None or "." in found.name.removeprefix(module):
+        reason = old or "gradclip.backends.keras.clipped wraps the optimizers of Keras 3, and this is not one of them"
+        return Finding("GM103", f"{reason}.", f"Upgrade to Keras 3 first, then write: {_line(found)}.")
+    if last_name(found.call.func) == "LossScaleOptimizer":
+        return Finding("GM303", "A LossScaleOptimizer passes its gradients on.", "Clip in the optimizer inside it.")
+    value = found.limits[keyword]
+    if number(value) is None and literal(value) is ...:
+        what = f"`{found.context.source.code(value)}` may be None or 0, which switch the clip off in Keras."
+        return Finding("GM114", what, f"Where it is a number above 0, write: {_line(found)}.")
+    return None
+
+
+def assumption(found: ApiCall) -> str:
+    """The assumption that a rewrite of a keyword makes."""
+    if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
+        return ""
+    return "an optimizer of Keras 3, which clipped() wraps"
+
+
+def _old(found: ApiCall, given: set[str]) -> str:
+    """The evidence that the source was written for Keras before version 3."""
+    old = sorted(given & _OLD_KEYWORDS)
+    if old:
+        return f"Keras 3 has no argument {old[0]}"
+    old = sorted(_OLD_NAMES & found.context.source.named.keys())
+    return f"Keras 3 has no {old[0]}" if old else ""
+
+
+def _line(found: ApiCall) -> str:
+    return f"gradclip.backends.keras.clipped({last_name(found.call.func)}(...), {rule(found)})"

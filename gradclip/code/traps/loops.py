@@ -1,0 +1,40 @@
+"""GM102: a call clips only its own arguments, so a loop clips each tensor or group separately."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from gradclip.code.elsewhere import rule
+from gradclip.code.found import ApiCall, Finding
+from gradclip.code.source import root, target_names
+from gradclip.natives import Kind
+
+__all__ = ["check"]
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A clip in a loop over its own arguments that has to change its form: one rule would take one norm over all of them."""
+    if not found.crosses or found.api.kind is not Kind.IN_PLACE or found.context.options.to in ("torch", "paddle"):
+        return None
+    tensors = found.tensors
+    if tensors is None or found.clips_by_value:
+        return None
+    loop = _loop(found, tensors)
+    if loop is None:
+        return None
+    over = found.context.source.code(loop.iter)
+    advice = f"Write: [gradclip.clip(g, {rule(found)}).grads for g in grads], with one g for each pass over {over}."
+    return Finding("GM102", f"Each pass of the loop over {over} clips by a norm of its own.", advice)
+
+
+def _loop(found: ApiCall, tensors: cst.BaseExpression) -> cst.For | None:
+    """The loop whose variable the call clips, also as part of an expression."""
+    elements = tensors.elements if isinstance(tensors, (cst.List, cst.Tuple)) else ()
+    parts = (root(part) for part in (tensors, *(element.value for element in elements)))
+    names = {part.value for part in parts if isinstance(part, cst.Name)}
+    for outer in found.context.source.ancestors(found.call):
+        if isinstance(outer, cst.For) and names & target_names(outer.target):
+            return outer
+        if isinstance(outer, cst.FunctionDef):
+            return None
+    return None

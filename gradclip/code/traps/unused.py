@@ -1,0 +1,124 @@
+"""GM105: clipped gradients, or an object that clips, that no code takes."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.objects import updates
+from gradclip.code.source import last_name, words
+from gradclip.natives import BY_NAME, Kind
+from gradclip.natives.model import Applied
+
+__all__ = ["check"]
+
+_OPTIMIZER = re.compile(r"(paddle\.(fluid\.)?optimizer|optax)\..+")
+_COLLECTS = words("list tuple map tree_map map_structure")  # calls that return the clipped gradients
+_READS_ANY = words("locals globals exec eval vars")
+_AROUND = (cst.Arg, cst.Element, cst.GeneratorExp, cst.IfExp, cst.Lambda, cst.List, cst.ListComp, cst.Tuple)
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A result whose name no code reads; a pair that is taken for the gradients."""
+    if found.api.kind is Kind.RETURNED:
+        return _dropped(found) or _zipped(found)
+    if found.api.applied not in (Applied.SLOT, Applied.CHAIN):
+        return None
+    return _object(found) or next((one for call in updates(found.call, found.context) if (one := _update(call, found))), None)
+
+
+def _dropped(found: ApiCall) -> Finding | None:
+    """``clipped = [tf.clip_by_norm(g, 1.0) for g in grads]``, and no code reads ``clipped``."""
+    source = found.context.source
+    outer: cst.CSTNode = source.parents[found.call]
+    while isinstance(outer, _AROUND) or (isinstance(outer, cst.Call) and last_name(outer.func) in _COLLECTS):
+        outer = source.parents[outer]
+    if not isinstance(outer, cst.Assign) or len(outer.targets) != 1:
+        return None
+    target: cst.BaseExpression = outer.targets[0].target
+    applied = next(found.context.flow.after(found.call, "step"), None)
+    if isinstance(target, cst.Tuple) and found.api.returns_pair and applied is not None:
+        target = target.elements[0].value
+    if not isinstance(target, cst.Name) or target.value.startswith("_") or _is_read(target, found):
+        return None
+    if applied is None and source.function(target) is source.module:
+        return None
+    taken = "" if applied is None else f"; {source.shown(applied.call)} takes others"
+    return Finding("GM105", f"No code reads the clipped gradients, `{target.value}`{taken}.", "Pass them to the optimizer.")
+
+
+def _update(call: cst.Call, found: ApiCall) -> Finding | None:
+    """``clipped, state = clip.update(grads, state)``, and no code reads ``clipped``."""
+    source = found.context.source
+    holder = source.parents[call]
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+    first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
+    dropped = isinstance(holder, cst.Expr) or (isinstance(first, cst.Name) and not _is_read(first, found))
+    reason = f"No code reads the gradients that {source.shown(call)} returns."
+    return Finding("GM105", reason, "Pass them to the optimizer.") if dropped else None
+
+
+def _is_read(name: cst.Name, found: ApiCall) -> bool:
+    """Whether code of the function that binds a name may read it."""
+    context = found.context
+    source, function = context.source, context.source.function(name)
+    key = (_is_read, function, name.value)
+    if name.value in context.options.kept or source.once(key, lambda: _reads(name, function, context)):
+        return True
+    declared: list[cst.Global | cst.Nonlocal] = [*source.any(cst.Global), *source.any(cst.Nonlocal)]
+    shared = (item.name.value for statement in declared for item in statement.names)
+    return name.value in shared or not _READS_ANY.isdisjoint(source.calls)
+
+
+def _reads(name: cst.Name, function: cst.CSTNode, context: Context) -> bool:
+    bound = {*context.resolver.assigned_at(name)}
+    reads = (use for use in context.resolver.uses.get(name.value, ()) if use not in bound)
+    return any(function in context.source.ancestors(use) for use in reads)
+
+
+def _zipped(found: ApiCall) -> Finding | None:
+    """``zip(tf.clip_by_global_norm(grads, 1.0), variables)``: the call returns the gradients and their norm."""
+    source, resolver = found.context.source, found.context.resolver
+    if not found.api.returns_pair:
+        return None
+    uses: list[cst.BaseExpression] = [found.call]
+    holder = source.parents[found.call]
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+    if isinstance(target, cst.Name):
+        uses += [use for use in resolver.uses.get(target.value, ()) if resolver.value_of(use) is found.call]
+    for use in uses:
+        argument = source.parents[use]
+        outer = source.parents.get(argument) if isinstance(argument, cst.Arg) and not argument.star else None
+        if isinstance(outer, cst.Call) and last_name(outer.func) == "zip":
+            reason = f"It returns a pair, the gradients and their norm, and {source.shown(outer)} pairs these two."
+            return Finding("GM105", reason, f"Write: grads, norm = {source.one_line(found.call)}.")
+    return None
+
+
+def _object(found: ApiCall) -> Finding | None:
+    """``clip = paddle.nn.ClipGradByNorm(1.0)``, and no optimizer gets ``clip``."""
+    context = found.context
+    holder = context.source.parents[found.call]
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+    if not isinstance(target, cst.Name) or target.value.startswith("_") or _is_read(target, found):
+        return None
+    if isinstance(context.source.within(target, cst.ClassDef, cst.FunctionDef), cst.ClassDef):
+        return None  # an attribute of a class
+    if context.source.function(target) is context.source.module and not _makes_optimizers(found):
+        return None  # a module of settings
+    return Finding("GM105", f"No code reads `{target.value}`: nothing is clipped.", "Pass it to the optimizer.")
+
+
+def _makes_optimizers(found: ApiCall) -> bool:
+    """Whether the source makes an optimizer."""
+    source, resolver = found.context.source, found.context.resolver
+    made: bool = source.once(
+        _makes_optimizers,
+        lambda: any(
+            _OPTIMIZER.fullmatch(name) is not None and name not in BY_NAME
+            for name in (resolver.name(call.func) for call in source.any(cst.Call))
+        ),
+    )
+    return made

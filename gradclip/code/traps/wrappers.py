@@ -1,0 +1,120 @@
+"""GM109: libraries that wrap a model or an optimizer and have their own clip."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import libcst as cst
+
+from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.source import Source, last_name
+from gradclip.natives import Kind
+
+__all__ = ["check"]
+
+# imported or mentioned name -> the library's effect, and the function to call
+_WRAPPERS = {
+    # fully_shard of the same module is missing: its gradients are DTensors, which know their placements
+    "torch.distributed.fsdp.FullyShardedDataParallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
+    "torch.distributed.fsdp.fully_sharded_data_parallel": ("FSDP shards the gradients", "model.clip_grad_norm_(max_norm)"),
+    "fairscale": ("fairscale shards the gradients", "model.clip_grad_norm_(max_norm)"),
+    "deepspeed": ("DeepSpeed's engine partitions the gradients", '"gradient_clipping" of its configuration'),
+    "accelerate.Accelerator": (
+        "Accelerate may scale and shard the gradients",
+        "accelerator.clip_grad_norm_(parameters, max_norm)",
+    ),
+    "opacus": ("Opacus clips per example, as its privacy accounting assumes", "max_grad_norm of make_private"),
+    "colossalai": ("ColossalAI shards the gradients", "booster's or the engine's own clip"),
+}
+_LAST_NAMES = {name.rpartition(".")[2] for name in _WRAPPERS}  # only attributes with these names need to be resolved
+
+
+def check(found: ApiCall) -> Finding | None:
+    """A clip by torch in a source that uses such a library, except in a branch for running without the library."""
+    if found.api.framework == "paddle":
+        return _fleet(found)
+    if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE:
+        return None
+    context = found.context
+    clips: Mapping[cst.CSTNode, set[cst.CSTNode]] = context.source.once(check, lambda: _clipping_sides(context.source))
+    if any(
+        len(clips.get(branch, ())) > (side in clips.get(branch, ()))
+        for branch, side in context.source.sides(found.call).items()
+    ):
+        return None
+    used: set[str] = context.source.once(_used, lambda: _used(context))
+    for module, (whose, own) in _WRAPPERS.items():
+        if any(name == module or name.startswith(module + ".") for name in used):
+            if "shards" in whose and (found.clips_by_value or _is_left_over(found)):
+                continue  # clipping by value works on each shard alone; or another branch clips the shards
+            return _finding(whose, own, found)
+    return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
+
+
+def _clipping_sides(source: Source) -> Mapping[cst.CSTNode, set[cst.CSTNode]]:
+    """The sides that contain a clip by a method or a function of a module, by branch."""
+    found: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
+    for name, calls in source.calls.items():
+        for call in calls:
+            if name.startswith("clip_grad_norm") and isinstance(call.func, cst.Attribute):
+                for branch, side in source.sides(call).items():
+                    found[branch].add(side)
+    return found
+
+
+def _used(context: Context) -> set[str]:
+    """The qualified names that a source imports or mentions."""
+    nodes = (node for name in _LAST_NAMES for node in context.source.named.get(name, ()) if isinstance(node, cst.Attribute))
+    return {binding.qualified for binding in context.resolver.bindings} | {context.resolver.name(node) for node in nodes}
+
+
+def _is_left_over(found: ApiCall) -> bool:
+    """Whether the call comes after a branch for FSDP that clips with the model's own method and returns."""
+    source = found.context.source
+    ends: Mapping[cst.CSTNode, int] = source.once(_is_left_over, lambda: _returns_of_fsdp(source))
+    end = ends.get(source.function(found.call))
+    return end is not None and end <= source.start(found.call)
+
+
+def _returns_of_fsdp(source: Source) -> Mapping[cst.CSTNode, int]:
+    """The end of the first branch for FSDP that returns the result of a clip, by function."""
+    found: dict[cst.CSTNode, int] = {}
+    for one in source.any(cst.Return):
+        if isinstance(one.value, cst.Call) and last_name(one.value.func).startswith("clip_grad_norm"):
+            for branch in source.ancestors(one):
+                if isinstance(branch, cst.If) and "fsdp" in source.code(branch.test).lower():
+                    function, end = source.function(branch), source.end(branch)
+                    found[function] = min(end, found.get(function, end))
+    return found
+
+
+def _finding(whose: str, own: str, found: ApiCall) -> Finding:
+    if found.clips_by_value:
+        own = own.replace("clip_grad_norm_(parameters, max_norm)", "clip_grad_value_(parameters, clip_value)")
+    return Finding("GM109", f"{whose}, and this call does not take that into account.", f"Use {own}.")
+
+
+def _is_accelerated(found: ApiCall) -> bool:
+    """Whether an ``accelerator.backward(loss)`` can make the gradients: in another function, or before the clip."""
+    source, flow = found.context.source, found.context.flow
+    calls: list[cst.Call] = source.once(_is_accelerated, lambda: _accelerators(source))
+    return any(source.function(call) is not source.function(found.call) or flow.meets(call, found.call) for call in calls)
+
+
+def _accelerators(source: Source) -> list[cst.Call]:
+    """The calls of ``accelerator.backward``."""
+    calls = source.calls.get("backward", ())
+    return [c for c in calls if isinstance(c.func, cst.Attribute) and "accelerator" in last_name(c.func.value).lower()]
+
+
+def _fleet(found: ApiCall) -> Finding | None:
+    """A clip in a source whose optimizer Fleet wraps: Fleet replaces Paddle's clip with its own."""
+    if found.api.kind not in (Kind.OBJECT, Kind.IN_PLACE):
+        return None
+    for call in found.context.source.calls.get("distributed_optimizer", ()):
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        if last_name(receiver) == "fleet" or ".fleet." in found.context.resolver.name(call.func):
+            reason = "Fleet's optimizer replaces Paddle's clip by one that knows how the parameters are sharded."
+            return Finding("GM109", reason, "Keep Paddle's clip for the optimizer that Fleet wraps.")
+    return None

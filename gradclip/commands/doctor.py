@@ -1,0 +1,142 @@
+"""The command ``gradclip doctor``: it runs a training and says what is wrong with its clipping."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gradclip.errors import ArgumentError, shown
+
+__all__ = ["add_doctor"]
+
+STEPS = 20
+_DESCRIPTION = """\
+Run a training script for a few optimizer steps, watch what happens to its gradients, and say what is wrong
+with its clipping. The script runs in this process, as python would run it, with the frameworks' public
+functions watched; its numbers stay the same. This command runs code: the script, and all that it imports.
+"""
+_EPILOG = """\
+what comes after -- is for the script.
+
+examples:
+  gradclip doctor train.py
+  gradclip doctor train.py --steps 50 -- --lr 0.1 --epochs 1
+  gradclip doctor -m package.train --plot norms.png
+  torchrun --nproc-per-node 2 -m gradclip doctor train.py     process 0 reports for all
+
+It cannot watch compiled steps and other processes, and says so. docs/doctor.md has each finding.
+
+exit status: 0 if nothing is wrong; 1 if something is; 2 for wrong usage, a script that fails, or one without a step
+"""
+
+
+def add_doctor(commands: Any) -> None:
+    """Add the command to those of ``gradclip``.
+
+    Args:
+        commands: the result of ``ArgumentParser.add_subparsers``.
+    """
+    command: argparse.ArgumentParser = commands.add_parser(
+        "doctor",
+        usage="gradclip doctor [options] SCRIPT [-- ARGUMENT ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=_doctor)
+    add = command.add_argument
+    add("script", metavar="SCRIPT", nargs="?", help="the training script")
+    add("-m", metavar="MODULE", dest="module", help="run a module instead, as python -m does")
+    add("--steps", type=_steps, default=STEPS, metavar="N", help="the steps to watch (default: %(default)s)")
+    add("--json", action="store_true", help="print one JSON document; the script's own output goes to standard error")
+    add("--plot", metavar="FILE", help="also draw the norms, as the monitor does; needs gradclip[monitor]")
+    parse = command.parse_known_args
+
+    def parse_own(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        """Parse the words before ``--``; the others are the script's."""
+        given = list(args or ())
+        place = given.index("--") if "--" in given else len(given)
+        options, extra = parse(given[:place], namespace)
+        options.arguments = given[place + 1 :]
+        return options, extra
+
+    vars(command)["parse_known_args"] = parse_own
+
+
+def _steps(value: str) -> int:
+    steps = int(value) if value.isdecimal() and len(value) < 9 else 0
+    if steps < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, not {shown(value)}")
+    return steps
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from gradclip.doctor import imports, program
+    from gradclip.doctor.recorder import Recorder
+    from gradclip.doctor.report import Report
+    from gradclip.monitor import picture
+
+    if (options.script is None) == (options.module is None):
+        hint = "gradclip doctor train.py, or gradclip doctor -m package.train; the script's own arguments follow --."
+        raise ArgumentError("The doctor needs one script or one module.", _received(options), hint)
+    if options.plot is not None:
+        picture.pyplot()
+    recorder = Recorder(options.steps, _progress(options.steps))
+    imports.start(recorder)
+    try:
+        with _elsewhere(options.json):
+            target, is_module = options.script or options.module, options.module is not None
+            ended = program.run(target, options.arguments, is_module, lambda: recorder.done >= recorder.steps)
+    finally:
+        with recorder.quietly():
+            for close in recorder.closers:
+                close()
+        recorder.restore()
+    if recorder.is_first:
+        sys.stdout.flush()
+        report = Report(ended, recorder)
+        print(json.dumps(_finite(report.as_json()), indent=2, allow_nan=False) if options.json else f"\n{report}")
+        if options.plot is not None:
+            report.plot(options.plot)
+    for last in recorder.last:
+        with contextlib.suppress(Exception):
+            last()
+    return report.status if recorder.is_first else 0
+
+
+def _received(options: argparse.Namespace) -> str:
+    return f"SCRIPT={options.script!r}, -m {options.module!r}"
+
+
+@contextlib.contextmanager
+def _elsewhere(is_json: bool) -> Iterator[None]:
+    """Where the script prints."""
+    with contextlib.redirect_stdout(sys.stderr) if is_json else contextlib.nullcontext():
+        yield
+
+
+def _progress(steps: int) -> Any:
+    """A line that counts the steps, on a terminal only."""
+    if not sys.stderr.isatty():
+        return lambda done: None
+
+    def show(done: int) -> None:
+        end = "\r\x1b[K" if done >= steps else ""
+        sys.stderr.write(f"\rgradclip doctor: step {done} of {steps}{end}")
+        sys.stderr.flush()
+
+    return show
+
+
+def _finite(value: Any) -> Any:
+    """A copy with "nan", "inf" and "-inf" for the numbers that JSON lacks."""
+    if isinstance(value, dict):
+        return {key: _finite(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(child) for child in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

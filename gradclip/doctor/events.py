@@ -1,0 +1,103 @@
+"""What a watch saw, as data. Parameters are numbers: the ``id`` of the object, which the watch keeps alive."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradclip.doctor.places import NOWHERE, Place
+
+__all__ = ["NO_PARAMS", "Backward", "Clip", "Event", "Params", "Skip", "Step", "Unscale", "Unwatched", "Write", "Zero"]
+
+Params = frozenset[int]
+NO_PARAMS: Params = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to gradients."""
+
+    where: Place = NOWHERE
+    params: Params = NO_PARAMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward(Event):
+    """A backward pass, which wrote the gradients of these parameters."""
+
+    is_local: bool = False  #: inside no_sync: the processes exchanged nothing
+    scale: float = 1.0  #: of the loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unscale(Event):
+    """A GradScaler divided the gradients by the loss scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zero(Event):
+    """The gradients were zeroed or removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write(Event):
+    """Something else wrote gradients."""
+
+    text: str = ""  #: the source of the line
+    is_late: bool = False  #: it was seen at this line, and happened before it
+    before: float = math.nan  #: the exact norm of the gradients before and after it
+    after: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip(Event):
+    """A clip. ``params`` are those with a gradient that was clipped."""
+
+    name: str = ""
+    limit: float | None = None
+    order: float = 2.0
+    is_value: bool = False  #: by value: the limit is for each element, and the norms are the largest magnitude
+    is_each: bool = False  #: a norm for each gradient: the norms are the largest of these
+    without: Params = NO_PARAMS  #: the parameters without a gradient
+    is_iterator: bool = False  #: it was called with an iterator
+    returned: float = math.nan  #: the norm that it returned
+    before: float = math.nan  #: the exact norms, in float64
+    after: float = math.nan
+    culprits: tuple[str, ...] = ()  #: the names of the gradients that are not finite
+    error: str = ""  #: of the exception that it raised
+    is_dropped: bool = False  #: it returned clipped gradients that nothing took
+    is_late: bool = False  #: it clipped the optimizer's update, not the gradients
+    seconds: float = math.nan
+    other_seconds: float = math.nan  #: gradclip's, where this is a native's clip; the native's, where it is gradclip's
+
+    @property
+    def is_gradclip(self) -> bool:
+        return self.name.startswith("gradclip")
+
+    @property
+    def only_measures(self) -> bool:
+        return self.limit == math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Event):
+    """A step of an optimizer. ``params`` are those with a gradient."""
+
+    name: str = ""
+    optimizer: int = 0
+    total: int = 0  #: all its parameters
+    norm: float = math.nan  #: the exact norm of the gradients that it took
+    seconds: float = math.nan  #: since the step before, without the watch's own time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Step):
+    """A step that a GradScaler left out, since a gradient was not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwatched(Event):
+    """Something that the watch cannot see into."""
+
+    what: str
+    hides_clips: bool = False  #: it may clip, so a step without a clip is not a finding

@@ -1,0 +1,64 @@
+"""Which line of the user's code wrote a gradient: Python's trace of lines, between a backward pass or a clip and the step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from gradclip.doctor.places import Place, is_user
+
+__all__ = ["Lines"]
+
+_MOST = 20_000  #: lines in one go: a loop over data in Python must not become slow
+
+
+class Lines:
+    """Calls ``looked(place)`` after each line of the user's code, with the line that has just run.
+
+    It does nothing while another trace is on, as under a debugger or coverage.
+    """
+
+    def __init__(self, looked: Callable[[Place], None]) -> None:
+        self.looked = looked
+        self.is_on = False
+        self._last: Place | None = None
+        self._left = 0
+        self._frames: list[FrameType] = []
+
+    def start(self) -> None:
+        if self.is_on or sys.gettrace() is not None:
+            return
+        self.is_on, self._last, self._left = True, None, _MOST
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if is_user(frame.f_code.co_filename):
+                frame.f_trace = self._line
+                self._last = self._last or Place(frame.f_code.co_filename, frame.f_lineno)
+                self._frames.append(frame)
+            frame = frame.f_back
+        sys.settrace(self._call)
+
+    def stop(self) -> None:
+        if not self.is_on:
+            return
+        self.is_on = False
+        sys.settrace(None)
+        for frame in self._frames:
+            frame.f_trace = None
+        self._frames.clear()
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._line if is_user(frame.f_code.co_filename) else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not self.is_on:
+            return None
+        if self._last is not None:
+            self.looked(self._last)
+        self._last = Place(frame.f_code.co_filename, frame.f_lineno)
+        self._left -= 1
+        if self._left <= 0:
+            self.stop()
+        return self._line

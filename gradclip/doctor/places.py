@@ -1,0 +1,70 @@
+"""The line of the user's code that called something: the innermost frame outside of installed packages and gradclip."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
+
+__all__ = ["NOWHERE", "Place", "is_user", "place", "user_frame"]
+
+_GRADCLIP = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_BACKENDS = os.path.realpath(os.path.join(_GRADCLIP, "backends")) + os.sep
+_LIBRARIES = {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the user's code, and the library through which it did something."""
+
+    file: str
+    line: int
+    through: str = ""  #: the top-level module between this line and the framework: "transformers"
+
+    def __str__(self) -> str:
+        if not self.file:
+            return "an unknown line"
+        return f"{os.path.basename(self.file)}:{self.line}" + (f", in {self.through}" if self.through else "")
+
+
+NOWHERE = Place("", 0)
+
+
+@lru_cache(maxsize=4096)
+def is_user(file: str) -> bool:
+    """Whether a file is the user's: not the standard library's, an installed package's or gradclip's."""
+    if file.startswith("<"):
+        return file.startswith(("<stdin", "<ipython"))
+    path = os.path.realpath(file)
+    if path.startswith((_GRADCLIP, _BACKENDS)) or any(part in path for part in _INSTALLED):
+        return False
+    return not any(path.startswith(library) for library in _LIBRARIES)
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's code."""
+    while frame is not None and not is_user(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def place(framework: str, frame: FrameType | None = None) -> Place:
+    """The line of the user's code that is running.
+
+    Args:
+        framework: its own frames are not worth a mention.
+        frame: where to begin; the caller's if None.
+    """
+    frame, through = frame or sys._getframe(1), ""
+    while frame is not None and not is_user(frame.f_code.co_filename):
+        root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if root not in (framework, "gradclip", "contextlib", "functools", "threading", "") and any(
+            part in frame.f_code.co_filename for part in _INSTALLED
+        ):
+            through = root
+        frame = frame.f_back
+    return NOWHERE if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, through)

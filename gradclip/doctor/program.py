@@ -1,0 +1,100 @@
+"""Runs a script or a module in this process, as ``python train.py`` and ``python -m package.module`` would."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gradclip.doctor.recorder import EnoughSteps
+from gradclip.errors import ArgumentError
+
+__all__ = ["Ended", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a script ended."""
+
+    how: str  #: "stopped": after enough steps; "ended", "exited", "failed", "interrupted"
+    said: str = ""  #: the exit code or the exception
+
+
+def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callable[[], bool] = lambda: False) -> Ended:
+    """Run the script until it ends.
+
+    Args:
+        target: the script's path, or the module's name.
+        arguments: of the script.
+        is_module: whether it is a module.
+        is_over: whether there were enough steps: what ends the script then is the doctor's, whatever a framework makes of it.
+
+    Raises:
+        ValueError: if there is no such script.
+    """
+    if not is_module and not os.path.isfile(target):
+        raise ArgumentError("There is no such script.", f"SCRIPT={target!r}", "gradclip doctor -m package.module for a module.")
+    before = sys.argv, sys.path[:], sys.modules.get("__main__")
+    sys.argv = [target, *arguments]
+    sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.realpath(target)))
+    try:
+        if is_module:
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        else:
+            _run_file(target)
+    except EnoughSteps:
+        return Ended("stopped")
+    except SystemExit as error:
+        if error.code is None or error.code == 0:
+            return Ended("ended")
+        if not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+        return Ended("exited", str(error.code))
+    except KeyboardInterrupt:
+        return Ended("stopped" if is_over() else "interrupted")
+    except BaseException as error:
+        if is_over() or _was_stopped(error):
+            return Ended("stopped")
+        _show(error, target)
+        return Ended("failed", "".join(traceback.format_exception_only(error)).strip())
+    finally:
+        sys.argv, sys.path[:] = before[0], before[1]
+        if before[2] is not None:
+            sys.modules["__main__"] = before[2]
+    return Ended("ended")
+
+
+def _run_file(path: str) -> None:
+    path = os.path.abspath(path)  # as Python shows it in __file__ and in tracebacks
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    vars(module).update(__file__=path, __builtins__=__builtins__, __cached__=None, __spec__=None)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
+
+
+def _was_stopped(error: BaseException | None) -> bool:
+    """Whether an exception was raised while the script was stopped, by its own cleaning up for example."""
+    while error is not None:
+        if isinstance(error, EnoughSteps):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _show(error: BaseException, target: str) -> None:
+    """The traceback, without the frames of the doctor before the script."""
+    frames = error.__traceback__
+    here = frames
+    while here is not None and os.path.realpath(here.tb_frame.f_code.co_filename) in (
+        os.path.realpath(__file__),
+        os.path.realpath(runpy.__file__ or ""),
+    ):
+        here = here.tb_next
+    shown = here if here is not None and not isinstance(error, SyntaxError) else None
+    traceback.print_exception(type(error), error, shown)

@@ -1,0 +1,204 @@
+"""The report of one run: as text, as data, and as the monitor's picture."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradclip.doctor.events import Clip, Step, Unwatched
+from gradclip.doctor.findings import Finding, findings
+from gradclip.doctor.program import Ended
+from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.rounds import Round, rounds
+from gradclip.doctor.timeline import timeline
+from gradclip.monitor import Monitor
+
+__all__ = ["SCHEMA", "Report", "Shares"]
+
+SCHEMA = 1  #: the version of the JSON document
+_HOW = {
+    "stopped": "Stopped after enough steps",
+    "ended": "The script ended",
+    "exited": "The script exited",
+    "failed": "The script failed",
+    "interrupted": "The script was interrupted",
+}
+_SHOWN = 6  #: steps that a finding names
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The time of the clips of a step."""
+
+    step_seconds: float  #: the median
+    clip_seconds: float  #: of the script's clip, the median
+    other_seconds: float  #: of the other implementation, on copies of the gradients; NaN if it was not tried
+    is_gradclip: bool  #: whether the script's clip is gradclip's
+
+
+@dataclass
+class Report:
+    """What the doctor says."""
+
+    ended: Ended
+    recorder: Recorder
+    found: list[Finding] = field(init=False)
+    rounds: list[Round] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rounds = rounds(self.recorder.events)
+        self.found = findings(self.recorder.events, self.recorder.names, self.recorder.ranks)
+
+    @property
+    def clips(self) -> list[Clip]:
+        return [x for x in self.recorder.events if isinstance(x, Clip) and x.params and not x.error]
+
+    @property
+    def unwatched(self) -> list[Unwatched]:
+        return list(dict.fromkeys(x for x in self.recorder.events if isinstance(x, Unwatched)))
+
+    @property
+    def status(self) -> int:
+        """1 if something is wrong; 2 if the script failed, or made no step; else 0."""
+        if self.found:
+            return 1
+        return 2 if self.ended.how in ("failed", "exited") or not self.rounds else 0
+
+    @property
+    def shares(self) -> Shares | None:
+        """The time of the clips; None without a clip."""
+        timed = [x for x in self.clips if math.isfinite(x.seconds)]
+        steps = [x.seconds for x in self.recorder.events if isinstance(x, Step)][1:]  # the first one warms up
+        if not timed or not steps:
+            return None
+        others = [x.other_seconds for x in timed[1:] if math.isfinite(x.other_seconds)]
+        many = max(1, round(len(timed) / len(self.rounds)))
+        clip, other = (many * statistics.median(x) if x else math.nan for x in ([x.seconds for x in timed], others))
+        return Shares(statistics.median(steps), clip, other, timed[0].is_gradclip)
+
+    def shown_round(self) -> Round | None:
+        """The step for the timeline: one with a finding, or else the last."""
+        wanted = {step for one in self.found for step in one.steps[-1:]}
+        chosen = [x for x in self.rounds if x.number in wanted] or self.rounds
+        return chosen[-1] if chosen else None
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        clips = len(self.clips)
+        counted = (_count(len(self.rounds), "step"), _count(clips, "clip"), _count(len(self.found), "finding"))
+        yield f"{self._how()}: {', '.join(counted)}"
+        if (one := self.shown_round()) is not None:
+            yield from ("", timeline(one))
+        for finding in self.found:
+            yield from ("", *_finding_lines(finding))
+        tail = [*self._times(), *(f"Not watched: {x.what} ({x.where})." for x in self.unwatched)]
+        if not self.rounds:
+            tail.append(self._no_steps())
+        if tail:
+            yield from ("", *tail)
+
+    def _how(self) -> str:
+        said = f" ({self.ended.said.splitlines()[0]})" if self.ended.said else ""
+        return _HOW[self.ended.how] + said
+
+    def _no_steps(self) -> str:
+        if not self.recorder.frameworks:
+            return "The script imported no framework that the doctor knows: torch, paddle, tensorflow, keras, optax."
+        named = ", ".join(self.recorder.frameworks)
+        what = f"No optimizer made a step that could be watched ({named})"
+        return f"{what}: a compiled step cannot be, nor can another process."
+
+    def _times(self) -> Iterator[str]:
+        shares = self.shares
+        if shares is None or not shares.step_seconds:
+            return
+        percent = 100 * shares.clip_seconds / shares.step_seconds
+        other = "the native's" if shares.is_gradclip else "gradclip's"
+        trial = "" if math.isnan(shares.other_seconds) else f"; {other} on copies: {_milliseconds(shares.other_seconds)}"
+        step = _milliseconds(shares.step_seconds)
+        yield f"The clip takes {_milliseconds(shares.clip_seconds)} of a step of {step}, {percent:.1f} %{trial}."
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers."""
+        shares, one = self.shares, self.shown_round()
+        return {
+            "schema": SCHEMA,
+            "ended": self.ended.how,
+            "said": self.ended.said,
+            "frameworks": self.recorder.frameworks,
+            "steps": len(self.rounds),
+            "findings": [_as_json(finding) for finding in self.found],
+            "timeline": None if one is None else timeline(one),
+            "timelines": [timeline(x) for x in self.rounds],
+            "norms": [{"before": x.before, "returned": x.returned, "after": x.after, "limit": x.limit} for x in self.clips],
+            "unwatched": [{"what": x.what, "file": x.where.file, "line": x.where.line} for x in self.unwatched],
+            "seconds": None
+            if shares is None
+            else {
+                "step": shares.step_seconds,
+                "gradclip" if shares.is_gradclip else "native": shares.clip_seconds,
+                "native" if shares.is_gradclip else "gradclip": shares.other_seconds,
+            },
+        }
+
+    def plot(self, path: str | Path) -> None:
+        """Write the monitor's picture of the clips that were seen.
+
+        Raises:
+            ImportError: without matplotlib.
+        """
+        monitor = Monitor()
+        for clip in self.clips:
+            if not clip.is_value:
+                limit = clip.limit if clip.limit is not None and 0 <= clip.limit < math.inf else None
+                monitor.update(clip.before, limit=limit)
+        monitor.plot(path)
+
+
+def _finding_lines(finding: Finding) -> Sequence[str]:
+    kind, steps = finding.kind, finding.steps
+    when = "" if not steps else f" ({'steps' if len(steps) > 1 else 'step'} {_numbers(steps)})"
+    lines = [f"{kind.code} {finding.where}: {kind.title}{when}", f"  {finding.text}.", f"  {kind.reason}"]
+    lines.append(f"  What to do: {kind.advice}")
+    if finding.advice:
+        lines.append(f"  {finding.advice}")
+    if kind.lint:
+        lines.append(f"  A wrong and a right program: docs/lint/{kind.lint}.md")
+    return lines
+
+
+def _numbers(steps: Sequence[int]) -> str:
+    """Steps as a text: ``1, 2, 3`` or ``1, 2, ... 20``."""
+    if len(steps) <= _SHOWN:
+        return ", ".join(map(str, steps))
+    return f"{steps[0]}, {steps[1]}, ... {steps[-1]}"
+
+
+def _as_json(finding: Finding) -> dict[str, Any]:
+    kind = finding.kind
+    return {
+        "code": kind.code,
+        "title": kind.title,
+        "file": finding.where.file,
+        "line": finding.where.line,
+        "through": finding.where.through,
+        "text": finding.text,
+        "steps": list(finding.steps),
+        "reason": kind.reason,
+        "advice": " ".join(filter(None, (kind.advice, finding.advice))),
+        "lint": kind.lint or None,
+    }
+
+
+def _count(many: int, word: str) -> str:
+    return f"{many} {word}" + ("" if many == 1 else "s")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"

@@ -1,0 +1,70 @@
+"""One step in words, in order: what wrote, clipped and took the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gradclip.doctor.events import Backward, Clip, Event, Unscale, Write, Zero
+from gradclip.doctor.rounds import Round
+
+__all__ = ["timeline", "told"]
+
+
+def told(norm: float) -> str:
+    """A norm in a timeline.
+
+    >>> told(3.911), told(0.000123), told(12345.6), told(float("inf"))
+    ('3.91', '0.000123', '1.23e+04', 'inf')
+    """
+    return f"{norm:.2f}" if 0.1 <= norm < 1000 else f"{norm:.3g}"
+
+
+def timeline(one: Round) -> str:
+    """A line: ``step 17   backward ×4 · clip_grad_norm_ 3.91 → 1.00 (train.py:88) · step AdamW 148 of 148 parameters``."""
+    step = one.step
+    verb = "the scaler left out the step of" if one.is_skipped else "step"
+    last = f"{verb} {step.name} {len(step.params)} of {step.total} parameters"
+    return f"step {one.number:<4} " + " · ".join([*_words(_from_first(one.events)), last])
+
+
+def _from_first(events: Sequence[Event]) -> Sequence[Event]:
+    """Without the zeroing at the beginning."""
+    first = next((i for i, x in enumerate(events) if not isinstance(x, Zero)), len(events))
+    return events[first:]
+
+
+def _words(events: Sequence[Event]) -> Iterator[str]:
+    place = 0
+    while place < len(events):
+        event = events[place]
+        same = place + 1
+        while same < len(events) and _is_like(event, events[same]):
+            same += 1
+        many = f" ×{same - place}" if same - place > 1 else ""
+        yield _word(event, many)
+        place = same
+
+
+def _is_like(x: Event, y: Event) -> bool:
+    if isinstance(x, Backward) and isinstance(y, Backward):
+        return x.is_local == y.is_local
+    return type(x) is type(y) and x.where == y.where
+
+
+def _word(event: Event, many: str) -> str:
+    if isinstance(event, Backward):
+        return f"backward{many}" + (" in no_sync" if event.is_local else "")
+    if isinstance(event, Unscale):
+        return f"unscale{many}"
+    if isinstance(event, Zero):
+        return f"gradients removed{many} ({event.where})"
+    if isinstance(event, Write):
+        by = f" by {event.text}" if event.text and not many else ""
+        return f"gradients written{many}{by} ({event.where})"
+    assert isinstance(event, Clip)
+    if event.error:
+        return f"{event.name}{many} failed ({event.where})"
+    if not event.params:
+        return f"{event.name}{many} without gradients ({event.where})"
+    norms = "" if many else f" {told(event.before)} → {told(event.after)}"
+    return f"{event.name}{many}{norms} ({event.where})"

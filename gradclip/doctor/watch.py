@@ -1,0 +1,315 @@
+"""The bookkeeping of a watch, for frameworks whose parameters hold their gradients. A framework supplies the primitives."""
+
+from __future__ import annotations
+
+import linecache
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gradclip.doctor.events import Backward, Clip, Params, Skip, Step, Unscale, Write, Zero
+from gradclip.doctor.lines import Lines
+from gradclip.doctor.places import NOWHERE, Place, place
+from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.seen import Seen, total
+
+__all__ = ["Request", "Watch", "as_number", "returned"]
+
+_TIMED = 6  #: clips of a place that are also timed with the other implementation
+_SMALL = 100_000  #: elements of the gradients whose norms are compared after each line
+_LARGEST_COPY = 50_000_000  #: elements of the gradients for that
+
+
+@dataclass(slots=True)
+class Request:
+    """A clip that the script calls."""
+
+    name: str
+    tensors: list[Any]  #: parameters or gradients
+    limit: Any
+    order: float = 2.0
+    is_value: bool = False
+    is_each: bool = False
+    is_iterator: bool = False
+    is_partial: bool = False  #: other processes hold a part, and no tensor says so: then nothing is compared
+    other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
+    own: Callable[[list[Any]], Any] | None = field(default=None)
+
+
+@dataclass(slots=True)
+class Made:
+    """A clipped gradient that a clip returned."""
+
+    grad: Any  #: kept alive, so that no id is used twice
+    place: int  #: of the clip among the events
+    params: set[int] = field(default_factory=set)  #: those that took it
+
+
+def as_number(x: Any) -> float | None:
+    """A limit as a float: None stays None, and what is no number is NaN."""
+    try:
+        return None if x is None else float(x)
+    except (TypeError, ValueError, RuntimeError):
+        return math.nan
+
+
+class Watch(Seen):
+    """Records what happens to the gradients of parameters."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.lines = Lines(self._after_a_line)
+        self.is_compiling_seen = False
+        self.in_backward = 0
+        self.is_close = False  #: whether some write was seen in the norms only: then each line compares them
+        self.is_unscaling = False  #: inside a scaler's step, which divides the gradients before the optimizer's
+        self._made: dict[int, Made] = {}  # by the id of the new gradient
+        self._last_place = NOWHERE
+        self._timed: dict[Place, int] = {}
+        self._ended = time.perf_counter()
+        self._own = 0.0
+
+    def flush(self, where: Place, *, closely: bool = False, is_late: bool = True) -> None:
+        """Record what has happened to the gradients since they were seen."""
+        written, gone = self.changed(closely=closely)
+        self.is_close = self.is_close or bool(closely and written - self.changed()[0])
+        if self.in_backward and written:
+            self.settle(written)
+            self.recorder.add(Backward(where=self._last_place, params=written))
+            return
+        written = self._take_made(written)
+        if gone:
+            self.settle(gone)
+            self.recorder.add(Zero(where=where, params=gone))
+        if written and self.is_unscaling:
+            self.settle(written)
+            self.recorder.add(Unscale(where=where, params=written))
+        elif written:
+            before = total([self._norms.get(key, 0.0) for key in written], 2.0)
+            self.settle(written)
+            after = total([self._norms[key] for key in written], 2.0)
+            text = "" if is_late else linecache.getline(where.file, where.line).strip()
+            event = Write(where=where, params=written, text=text, before=before, after=after, is_late=is_late)
+            self.recorder.add(event)
+
+    def _take_made(self, written: Params) -> Params:
+        """The written ones, without those that took a clipped gradient from a clip that returned new ones."""
+        taken = frozenset(key for key in written if self.mark(self.grad(self.known[key])) in self._made)
+        for key in taken:
+            self._made[self.mark(self.grad(self.known[key]))].params.add(key)
+        self.settle(taken)
+        return written - taken
+
+    def _close_made(self, stepped: Params) -> None:
+        """Say of the clips that returned new gradients which parameters took these."""
+        for made in list(self._made.values()):
+            clip = self.recorder.events[made.place]
+            if isinstance(clip, Clip) and clip.params & stepped:
+                taken = frozenset().union(*(x.params for x in self._made.values() if x.place == made.place))
+                is_dropped = not taken and not clip.only_measures
+                self.recorder.events[made.place] = replace(clip, params=taken, is_dropped=is_dropped)
+        self._made.clear()
+
+    def _after_a_line(self, last: Place) -> None:
+        with self.recorder.quietly():
+            closely = self.is_close or self.size() <= _SMALL
+            if any(self.changed(closely=closely)):
+                self.flush(last, closely=closely, is_late=False)
+
+    def watch_lines(self) -> None:
+        """Look after each line of the user's code, until the next event. Not where something is compiled: it could differ."""
+        if not self.is_compiling_seen:
+            self.lines.start()
+
+    # ---- the events ----
+
+    def backward(self, call: Callable[[], Any], *, is_local: bool = False, scale: float = 1.0) -> Any:
+        """Record a backward pass."""
+        where = place(self.framework)
+        with self.recorder.quietly():
+            self.lines.stop()
+            if not self.in_backward:
+                self.flush(where)
+        self._last_place = where
+        self.in_backward += 1
+        try:
+            result = call()
+        finally:
+            self.in_backward -= 1
+        with self.recorder.quietly():
+            written, _ = self.changed()
+            self.settle()
+            self.recorder.add(Backward(where=where, params=written, is_local=is_local, scale=scale))
+        self.watch_lines()
+        return result
+
+    def clip(self, call: Callable[[], Any], request: Request, made: Callable[[Any], Sequence[Any]] | None = None) -> Any:
+        """Record a clip.
+
+        Args:
+            call: the clip.
+            request: what it clips.
+            made: for a clip that returns new gradients: these, from its result.
+        """
+        recorder, where = self.recorder, place(self.framework)
+        with recorder.quietly():
+            self.lines.stop()
+            self.learn(request.tensors)
+            self.flush(where, closely=True)
+            params, without, grads = self._owners(request.tensors)
+            before = self.norms(grads, request.order, full=True)
+            trial = self._trial(where, request, grads)
+        result, error = None, None
+        recorder.is_quiet = True
+        start = time.perf_counter()
+        try:
+            result = call()
+        except Exception as raised:
+            error = raised
+        finally:
+            seconds = time.perf_counter() - start
+            recorder.is_quiet = False
+        with recorder.quietly():
+            new = list(made(result)) if made is not None and error is None else None
+            after = self.norms(grads if new is None else new, request.order, full=True)
+            own_seconds, other_seconds = trial() if trial is not None else (seconds, math.nan)
+            event = self._clip_event(request, where, params, without, before, after)
+            event = replace(event, returned=returned(result), error="" if error is None else f"{type(error).__name__}: {error}")
+            event = replace(event, seconds=min(seconds, own_seconds), other_seconds=other_seconds)
+            if new is None or recorder.stepping is not None:
+                self.settle(params)
+                recorder.add(event)
+            else:
+                place_of = len(recorder.events)
+                recorder.add(event)
+                self._made.update({self.mark(x): Made(x, place_of) for x in new})
+        self.watch_lines()
+        if error is not None:
+            raise error
+        return result
+
+    def _clip_event(
+        self, request: Request, where: Place, params: Params, without: Params, before: list[float], after: list[float]
+    ) -> Clip:
+        norms = [max(x, default=0.0) if request.is_each else total(x, request.order) for x in (before, after)]
+        culprits: tuple[str, ...] = ()
+        if not math.isfinite(norms[0]):
+            keys = [id(x) for x in request.tensors if id(x) in params]
+            found = [key for key, n in zip(keys, before, strict=False) if not math.isfinite(n)]
+            self.name(frozenset(found))
+            culprits = tuple(self.recorder.names.get(key, "a gradient") for key in found)
+        return Clip(
+            where=where,
+            params=params,
+            name=request.name,
+            limit=as_number(request.limit),
+            order=request.order,
+            is_value=request.is_value,
+            is_each=request.is_each,
+            is_iterator=request.is_iterator,
+            without=without,
+            before=math.nan if request.is_partial else norms[0],
+            after=math.nan if request.is_partial else norms[1],
+            culprits=culprits,
+        )
+
+    def _owners(self, tensors: Sequence[Any]) -> tuple[Params, Params, list[Any]]:
+        """The parameters with a gradient, those without, and the gradients; a tensor that is none stands for itself."""
+        by_grad = {self.mark(grad): key for key, x in self.known.items() if (grad := self.grad(x)) is not None}
+        held, without, grads = set(), set(), []
+        for x in tensors:
+            is_param = id(x) in self.known
+            grad = self.grad(x) if is_param else x
+            if grad is None:
+                without.add(id(x))
+                continue
+            grads.append(grad)
+            held.add(id(x) if is_param else by_grad.get(self.mark(x), id(x)))
+        return frozenset(held), frozenset(without), grads
+
+    def _trial(self, where: Place, request: Request, grads: list[Any]) -> Callable[[], tuple[float, float]] | None:
+        """A function that times the clip and the other implementation on copies of the gradients."""
+        if request.other is None or request.own is None or self._timed.get(where, 0) >= _TIMED:
+            return None
+        self._timed[where] = self._timed.get(where, 0) + 1
+        copies = [self.copies(grads, _LARGEST_COPY) for _ in range(2)]
+        if not all(copies):
+            return None
+        own, other = request.own, request.other
+
+        def timed() -> tuple[float, float]:
+            found = []
+            for function, of_one in zip((own, other), copies, strict=True):
+                start = time.perf_counter()
+                try:
+                    with warnings.catch_warnings(action="ignore"):
+                        function(of_one)
+                except Exception:
+                    found.append(math.nan)
+                    continue
+                found.append(time.perf_counter() - start)
+            return found[0], found[1]
+
+        return timed
+
+    def unscale(self, call: Callable[[], Any], params: Iterable[Any]) -> Any:
+        """Record that a scaler divides gradients by the scale."""
+        where = place(self.framework)
+        with self.recorder.quietly():
+            self.lines.stop()
+            learned = self.learn(params)
+            self.flush(where)
+            result = call()
+            self.settle(learned)
+            self.recorder.add(Unscale(where=where, params=learned))
+        self.watch_lines()
+        return result
+
+    def zero(self, call: Callable[[], Any], params: Iterable[Any]) -> Any:
+        """Record that gradients are removed."""
+        where = place(self.framework)
+        with self.recorder.quietly():
+            was_on = self.lines.is_on
+            self.lines.stop()
+            learned = self.learn(params)
+            self.flush(where)
+            result = call()
+            self.settle(learned)
+            self.recorder.add(Zero(where=where, params=learned))
+        if was_on:
+            self.watch_lines()
+        return result
+
+    def before_step(self, params: Iterable[Any]) -> Params:
+        """What an optimizer is about to step; all its parameters."""
+        where = place(self.framework)
+        with self.recorder.quietly():
+            self.lines.stop()
+            learned = self.learn(params)
+            self.flush(where, closely=True)
+        self.recorder.stepping = self
+        return learned
+
+    def after_step(self, name: str, optimizer: int, learned: Params, *, skipped: bool = False) -> None:
+        """Record a step."""
+        self.recorder.stepping = None
+        with self.recorder.quietly():
+            held = {key: grad for key in learned if (grad := self.grad(self.known[key])) is not None}
+            norm = total(self.norms(list(held.values()), 2.0), 2.0)
+            self._close_made(learned)
+        now = time.perf_counter()
+        seconds = now - self._ended - (self.recorder.own_seconds - self._own)
+        self._ended, self._own = now, self.recorder.own_seconds
+        kind = Skip if skipped else Step
+        event = kind(where=place(self.framework), params=frozenset(held), name=name, optimizer=optimizer)
+        self.recorder.add(replace(event, total=len(learned), norm=norm, seconds=seconds))
+
+
+def returned(result: Any) -> float:
+    try:
+        return math.nan if result is None else float(result)
+    except (TypeError, ValueError, RuntimeError):
+        return math.nan

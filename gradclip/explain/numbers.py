@@ -1,0 +1,145 @@
+"""Apply a rule to lists of Python floats, without any framework. The coefficient is gradclip's own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from gradclip.coefficient import coefficient
+from gradclip.rule import Rule, Scope
+
+__all__ = ["clipped", "shown"]
+
+Numbers = list[Any]  # floats, or lists of them: a vector or a matrix
+
+
+def clipped(rule: Rule, gradients: list[Numbers], params: list[Numbers] | None = None) -> list[Numbers]:
+    """Clip gradients, vectors or matrices, by a rule.
+
+    Args:
+        rule: of any dialect; its limit is a number.
+        gradients: lists of numbers, or lists of such lists.
+        params: the parameters, of the same shapes, for a rule relative to them.
+
+    >>> from gradclip.dialects import tensorflow
+    >>> clipped(tensorflow.clip_by_norm(1.0), [[3.0, 4.0], [0.5, 0.0]])
+    [[0.6000000000000001, 0.8], [0.5, 0.0]]
+    """
+    if rule.scope is Scope.VALUE:
+        return [_mapped(gradient, lambda x: _between(x, rule)) for gradient in gradients]
+    if rule.scope is Scope.GLOBAL:
+        total = _norm([_norm(_flat(gradient), rule.order) for gradient in gradients], rule.order)
+        factor = _factor(rule, total, rule.limit)
+        return [_scaled(gradient, factor) for gradient in gradients]
+    if rule.scope is Scope.EXAMPLE:
+        return _summed(rule, gradients)
+    params = gradients if params is None else params
+    return [_by_slices(rule, gradient, param) for gradient, param in zip(gradients, params, strict=True)]
+
+
+def shown(gradients: list[Numbers], digits: int) -> str:
+    """Gradients as text with ``digits`` significant digits.
+
+    >>> shown([[0.6000000000000001, float("nan")]], 4)
+    '[0.6, nan]'
+    """
+    return "  ".join(_text(gradient, digits) for gradient in gradients)
+
+
+def _text(gradient: Any, digits: int) -> str:
+    if isinstance(gradient, list):
+        return f"[{', '.join(_text(x, digits) for x in gradient)}]"
+    return f"{gradient:.{digits}g}"
+
+
+def _summed(rule: Rule, gradients: list[Numbers]) -> list[Numbers]:
+    """The sum over the examples, which are the first axis of each gradient."""
+    examples = len(gradients[0])
+    norms = [_norm([x for gradient in gradients for x in _flat(gradient[b])], 2.0) for b in range(examples)]
+    factors = [_factor(rule, n, rule.limit) for n in norms]
+    each = [[_scaled(row, c) for row, c in zip(gradient, factors, strict=True)] for gradient in gradients]
+    return [[sum(column) for column in zip(*rows, strict=True)] for rows in each]
+
+
+def _by_slices(rule: Rule, gradient: Numbers, param: Numbers) -> Numbers:
+    """Clip a gradient by its own norm, or each of its slices by its own."""
+    places = _places(rule, gradient)
+    of_param = _slices(param, places)
+    factors = {}
+    for place, values in _slices(gradient, places).items():
+        n = _norm(values, rule.order) / (math.sqrt(len(values)) if rule.mean else 1.0)
+        limit = rule.limit
+        if rule.relative_to is not None:
+            limit *= max(_norm(of_param[place], 2.0), rule.relative_to)
+        factors[place] = _factor(rule, n, limit)
+    if not isinstance(gradient[0], list):
+        return [x if factors[p] == 1.0 else x * factors[p] for x, p in zip(gradient, places[0], strict=True)]
+    return [
+        [x if factors[p] == 1.0 else x * factors[p] for x, p in zip(row, line, strict=True)]
+        for row, line in zip(gradient, places, strict=True)
+    ]
+
+
+def _places(rule: Rule, gradient: Numbers) -> list[list[tuple[int, ...]]]:
+    """The slice of each element, row by row."""
+    is_matrix = isinstance(gradient[0], list)
+    rows, columns = (len(gradient), len(gradient[0])) if is_matrix else (1, len(gradient))
+    dimensions = 2 if is_matrix else 1
+    if rule.scope is Scope.TENSOR:
+        reduced = set(range(dimensions))
+    elif rule.axes is None:
+        reduced = {0} if rule.unit_axes else set(range(dimensions))
+    else:
+        reduced = {axis % dimensions for axis in rule.axes}
+    kept = [axis for axis in range(dimensions) if axis not in reduced]
+    index = [[(row, column)[2 - dimensions :] for column in range(columns)] for row in range(rows)]
+    return [[tuple(place[axis] for axis in kept) for place in line] for line in index]
+
+
+def _slices(gradient: Numbers, places: list[list[tuple[int, ...]]]) -> dict[tuple[int, ...], list[float]]:
+    slices: dict[tuple[int, ...], list[float]] = {}
+    for x, place in zip(_flat(gradient), itertools.chain(*places), strict=True):
+        slices.setdefault(place, []).append(x)
+    return slices
+
+
+def _norm(values: list[float], order: float) -> float:
+    magnitudes = [abs(x) for x in values]
+    if not magnitudes:
+        return 0.0
+    if order == 0:
+        return float(sum(x != 0 for x in magnitudes))
+    if any(math.isnan(x) for x in magnitudes):
+        return math.nan
+    if math.isinf(order):
+        return max(magnitudes) if order > 0 else min(magnitudes)
+    if order == 2:
+        return math.hypot(*magnitudes)
+    if order < 0 and 0.0 in magnitudes:
+        return 0.0
+    unit = max(magnitudes) if order > 0 else min(magnitudes)  # no power of a ratio overflows
+    if unit == 0 or math.isinf(unit):
+        return unit
+    return unit * float(math.fsum((x / unit) ** order for x in magnitudes) ** (1 / order))
+
+
+def _factor(rule: Rule, norm: float, limit: float) -> float:
+    no_backend: Any = None  # numbers need no backend
+    return float(coefficient(no_backend, rule, norm, limit))
+
+
+def _between(x: float, rule: Rule) -> float:
+    return x if math.isnan(x) else max(min(x, rule.upper), rule.lower)
+
+
+def _scaled(gradient: Any, factor: float) -> Any:
+    return gradient if factor == 1.0 else _mapped(gradient, lambda x: x * factor)
+
+
+def _mapped(gradient: Any, function: Any) -> Any:
+    return [_mapped(x, function) for x in gradient] if isinstance(gradient, list) else function(gradient)
+
+
+def _flat(gradient: Any) -> list[float]:
+    return [y for x in gradient for y in _flat(x)] if isinstance(gradient, list) else [gradient]

@@ -1,0 +1,122 @@
+"""``docs/equivalence.md``: a comparison of the conventions, and the equivalents of each native call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gradclip.explain import words
+from gradclip.explain.call import find
+from gradclip.explain.differences import TITLES
+from gradclip.explain.equivalents import FRAMEWORKS
+from gradclip.natives import DIALECTS, NATIVES, Kind, Native
+from gradclip.natives.nearest import nearest
+from gradclip.natives.targets import Target, placeholders, targets
+
+__all__ = ["markdown"]
+
+_HEAD = """\
+# Which clip is which
+
+This page comes from the catalogue of natives and from the dialects; a test keeps it current.
+`gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"` explains one call with its arguments, and writes it for each framework.
+`gradclip explain torch.clip_grad_norm keras.clipnorm` compares two conventions on numbers.
+
+## The conventions
+
+The table shows what each dialect computes for a gradient `g`. If the norm is infinite or the limit is 0, gradclip may depart
+from the native on purpose: the [departures](departures.md) say where and why."""
+_CALLS = """\
+## The calls and their equivalents
+
+| mark | meaning |
+| --- | --- |
+| `=` | the same to the last bit |
+| `≈` | the same within rounding |
+| `≠` | the nearest: (3) or (4) says what differs, and `gradclip explain` says it for a call with its arguments |
+| — | nothing in the framework comes near: use gradclip with the dialect's rule |
+| (1) | for a limit above 0 and below infinity; at 0 and infinity the natives differ |
+| (2) | if the lower bound is the negative of the upper one |
+| (3) | one of the two adds 1e-6 to the norm, so a clipped norm is up to 1e-6 below the limit |
+| (4) | an infinite norm makes every gradient NaN in one of the two; in the other finite elements become 0 |
+
+To use a new name in the same framework, or most names under *gradclip*, you change only the call. Otherwise you also change the
+code around it."""
+_GROUPS = {
+    "GT": "torch",
+    "GF": "TensorFlow",
+    "GK": "Keras",
+    "GP": "Paddle",
+    "GL": "paddle.fluid, which Paddle removed",
+    "GO": "optax and JAX",
+}
+#: a field in which the nearest native differs -> the mark that says how
+_DIFFERENCES = {"eps": "(3)", "nan_if_infinite": "(4)"}
+
+
+def markdown() -> str:
+    """The complete page.
+
+    >>> print(markdown().splitlines()[0])
+    # Which clip is which
+    """
+    return "\n\n".join([_HEAD, _conventions(), _CALLS, _calls(), ""]).rstrip("\n") + "\n"
+
+
+def _conventions() -> str:
+    rows = []
+    for dialect in DIALECTS:
+        call = find(dialect)
+        rule = call.rule
+        assert rule is not None
+        edges = words.edges(call, rule)
+        computed = "<br>".join(f"`{line}`" for line in words.formula(call, rule))
+        rows.append(
+            (f"`{dialect}`", computed, words.scope(call, rule), edges["infinity"], edges["NaN"], edges.get("limit 0", ""))
+        )
+    return _table(("dialect", "computes", "over", "infinity", "NaN", "a limit of 0"), rows)
+
+
+def _calls() -> str:
+    head = ("code", "native", "dialect", "gradclip", *TITLES.values())
+    parts = []
+    for prefix, title in _GROUPS.items():
+        rows = [_row(api) for api in NATIVES if api.dialect and api.code.startswith(prefix)]
+        parts.append(f"### {title}\n\n{_table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+def _row(api: Native) -> tuple[str, ...]:
+    name = f"Optimizer({api.keyword}=)" if api.framework == "keras" else api.names[0].replace("tensorflow.", "tf.", 1)
+    native = f"`{name}`" + ("" if api.status == "current" else f" ({api.status})")
+    cells = [_cell(api, framework) for framework in FRAMEWORKS]
+    return (api.code, native, f"`{api.dialect}`", _in_gradclip(targets(api).get("gradclip")), *cells)
+
+
+def _cell(api: Native, framework: str) -> str:
+    target = targets(api).get(framework)
+    if target is not None:
+        note = " (1)" * target.ordinary_limit + " (2)" * target.symmetric_bounds
+        return f"{'=' if target.exact else '≈'} `{_short(target.name)}`{note}"
+    if framework == api.family and api.stays:
+        return ""
+    match = None if api.does_more or api.kind is Kind.MEASURE else nearest(placeholders(api), framework)
+    if match is None or not match.is_near:
+        return "—"
+    return " ".join([f"≠ `{_short(match.native.names[0])}`", *(_DIFFERENCES[field] for field in sorted(match.fields))])
+
+
+def _in_gradclip(target: Target | None) -> str:
+    if target is None:
+        return "—"
+    return f"`{(target.wrapper or target.name).removeprefix('gradclip.')}`"
+
+
+def _short(name: str) -> str:
+    """A name as its users write it."""
+    bare = name.removeprefix("keras.optimizers.Optimizer(").removesuffix(")") if name.startswith("keras.") else name
+    return bare.replace("tensorflow.", "tf.", 1).removeprefix("paddle.nn.").removeprefix("torch.nn.utils.")
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,406 @@
+"""Normal forms of expressions: a coefficient has one form, however it is spelt.
+
+A form is a number, a name, a norm, a product of powers, a sum, a minimum, a maximum or a choice. Names stand for their values,
+and calls of the source's own functions for what these return. A minimum and a maximum are distributed over positive factors, so
+``limit / max(norm, limit)`` and ``minimum(1, limit / norm)`` have one form.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from gradclip.code.bind import literal, number
+from gradclip.code.found import Context
+from gradclip.code.source import dotted, last_name, words
+
+__all__ = ["Form", "Forms", "last_word", "product"]
+
+_SAME = words(
+    "float tensor as_tensor asarray array item to detach float half double astype cast convert_to_tensor cpu cuda clone numpy "
+    "stop_gradient data stack concatenate concat list tuple flatten ravel reshape view squeeze unsqueeze expand_dims constant "
+    "tree_leaves leaves full_tensor to_local abs type_as type copy contiguous from_iter"
+)
+_NORMS = words(
+    "norm vector_norm global_norm get_total_norm _get_total_norm matrix_norm get_grad_norm calc_grad_norm l2_norm unitwise_norm"
+)
+_SUMS = words("sum reduce_sum add_n fsum nansum tree_sum")
+_MEANS = words("mean reduce_mean")
+_CLAMPS = words("clamp clamp_ clip clip_ clip_by_value")
+_CHOICES = words("where select cond")
+_MEASURED = re.compile(
+    r"(?!.*((layer|batch|instance|group|rms|weight|spectral|param|max|clip|pp?|w|x)_?norm|normal))\w*norms?(_\w+)?\d*|total",
+    re.IGNORECASE,
+)
+_LIMITS = re.compile(r"(?!grad\w*_?norm|g_?norm|un?clip|pre_?clip)\w*(clip|max|limit|thresh|cutoff)", re.IGNORECASE)
+_TINY = re.compile(r"\b_*(eps\w*|tiny|delta|min_norm)$", re.IGNORECASE)
+_LONGEST = 100  #: characters of a name that says something
+_DEPTH = 24  #: names and functions to follow, one within another
+_MODULES = words(
+    "np jnp jax lax torch th tf tensorflow math K F nn linalg utils optax paddle numpy keras ops"
+)  # without imports
+_COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp, cst.SetComp)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The normal form of an expression."""
+
+    op: str  #: "number", "name", "norm", "product", "sum", "min", "max", "choice"
+    parts: tuple[Form, ...] = ()
+    value: object = None  #: a number; a name; a product's exponents; a norm's kind: "l2", "rms", "name" or another order
+    node: cst.CSTNode | None = field(default=None, compare=False)  #: the expression; of a norm, the tensors
+    wide: bool = field(default=False, compare=False)  #: whether a norm is over several tensors
+
+
+ONE = Form("number", value=1.0)
+
+
+def product(*factors: tuple[Form, float]) -> Form:
+    """The product of powers."""
+    powers: dict[Form, float] = defaultdict(float)
+    constant = 1.0
+    for form, power in _flat(factors):
+        if form.op == "number":
+            try:
+                constant *= float(form.value) ** power  # type: ignore[arg-type]
+            except (ArithmeticError, TypeError, ValueError):
+                return Form("name", value="?")
+        else:
+            powers[form] += power
+    for form in list(powers):
+        if form.op in ("min", "max") and abs(powers[form]) == 1:
+            power = powers.pop(form)
+            rest = [*powers.items(), (Form("number", value=constant), 1.0)]
+            kind = form.op if power > 0 else "max" if form.op == "min" else "min"
+            return Form(kind, tuple(product((part, power), *rest) for part in form.parts))
+        if form.op == "choice" and abs(powers[form]) == 1:
+            power = powers.pop(form)
+            rest = [*powers.items(), (Form("number", value=constant), 1.0)]
+            return Form("choice", tuple(product((part, power), *rest) for part in form.parts), form.value, form.node)
+    kept = {form: power for form, power in powers.items() if power}
+    if constant != 1 or not kept:
+        kept = {Form("number", value=constant): 1.0, **kept}
+    if len(kept) == 1 and next(iter(kept.values())) == 1:
+        return next(iter(kept))
+    ordered = sorted(kept.items(), key=lambda item: repr((item[0].op, item[0].value, item[1])))
+    return Form("product", tuple(form for form, _ in ordered), tuple(power for _, power in ordered))
+
+
+def _flat(factors: Sequence[tuple[Form, float]]) -> Iterator[tuple[Form, float]]:
+    for form, power in factors:
+        if form.op == "product":
+            yield from _flat([(part, inner * power) for part, inner in zip(form.parts, form.value, strict=True)])  # type: ignore[call-overload]
+        else:
+            yield form, power
+
+
+class Forms:
+    """The normal forms of one source's expressions."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._source, self._resolver = context, context.source, context.resolver
+        self._made: dict[cst.CSTNode, Form] = {}
+
+    def of(self, node: cst.BaseExpression, depth: int = _DEPTH) -> Form:
+        """The form of an expression."""
+        if node in self._made:
+            return self._made[node]
+        if depth == 0:
+            return self._named(node)
+        self._made[node] = self._named(node)  # for an expression that refers to itself
+        made = self._of(node, depth - 1)
+        if made.op in ("name", "norm") and made.node is None:
+            made = Form(made.op, made.parts, made.value, node, made.wide)
+        self._made[node] = made
+        return made
+
+    def _of(self, node: cst.BaseExpression, depth: int) -> Form:
+        known = number(node)
+        if known is not None:
+            return Form("number", value=known)
+        if isinstance(node, cst.Name):
+            return self._name(node, depth)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(node, depth)
+        if isinstance(node, cst.Subscript):
+            inner = self.of(node.value, depth)
+            return inner if inner.op == "norm" else self._named(node)
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+            return product((Form("number", value=-1.0), 1), (self.of(node.expression, depth), 1))
+        if isinstance(node, cst.BinaryOperation):
+            return self._operation(node, depth)
+        if isinstance(node, cst.IfExp):
+            return Form("choice", (self.of(node.body, depth), self.of(node.orelse, depth)), node=node.test)
+        if isinstance(node, _COMPREHENSIONS):
+            return self.of(node.elt, depth)
+        if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == 1:
+            return self.of(node.elements[0].value, depth)
+        if isinstance(node, cst.Lambda):
+            return self.of(node.body, depth)
+        return self._call(node, depth) if isinstance(node, cst.Call) else self._named(node)
+
+    def _named(self, node: cst.BaseExpression) -> Form:
+        text = self._source.one_line(node)
+        last = last_word(text.partition("[")[0])
+        if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and _MEASURED.fullmatch(last) and not _LIMITS.match(last):
+            return Form("norm", (Form("name", value=text),), "name", node, wide=True)
+        return Form("name", value=text, node=node)
+
+    def _name(self, node: cst.Name, depth: int) -> Form:
+        value = self._resolver.value_of(node)
+        if value is not None and self._is_before(value, node):
+            made = self.of(value, depth)
+            keeps = made.op == "number" and _LIMITS.match(
+                last_word(node.value)
+            )  # the name of a limit says more than its number
+            return self._named(node) if keeps or (made.op == "name" and self._named(node).op == "norm") else made
+        places = self._resolver.assigned_at(node)
+        ordered: list[cst.CSTNode] = self._source.once(
+            (Forms._name, id(places)), lambda: sorted(places, key=self._source.start)
+        )
+        before = bisect.bisect_left(ordered, self._source.start(node), key=self._source.start)
+        last = ordered[before - 1] if before else None
+        holder = self._source.parents.get(last) if last is not None else None
+        if isinstance(holder, cst.AugAssign) and isinstance(holder.operator, cst.AddAssign):
+            return self._total(holder.value, "l2", depth)
+        if isinstance(last, cst.Param) and (given := self.given(last)) is not None and last.name.value != "self":
+            made = self.of(given, depth)
+            return made if made.op in ("norm", "product", "min") else self._named(node)
+        return self._named(node)
+
+    def _is_before(self, value: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether a value is assigned before a place, or in another function."""
+        other = self._source.function(value) is not self._source.function(node)
+        return other or self._source.start(value) < self._source.start(node)
+
+    def _attribute(self, node: cst.Attribute, depth: int) -> Form:
+        if node.attr.value in ("data", "T"):
+            return self.of(node.value, depth)
+        value = self._stored(node)
+        return self.of(value, depth) if value is not None else self._named(node)
+
+    def _stored(self, node: cst.Attribute) -> cst.BaseExpression | None:
+        """The value that the function has assigned to an attribute before."""
+        stored: Mapping[tuple[cst.CSTNode, str], list[cst.Assign]] = self._source.once(Forms._stored, self._assigned)
+        around = {node, *self._source.ancestors(node)}
+        ordered = stored.get((self._source.function(node), self._source.code(node)), ())
+        before = bisect.bisect_left(ordered, self._source.start(node), key=self._source.start)
+        last = next((one for one in reversed(ordered[max(0, before - 2) : before]) if one not in around), None)
+        return last.value if last is not None else None
+
+    def _assigned(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.Assign]]:
+        found: dict[tuple[cst.CSTNode, str], list[cst.Assign]] = defaultdict(list)
+        for one in self._source.any(cst.Assign):
+            for target in one.targets:
+                if isinstance(target.target, cst.Attribute):
+                    found[self._source.function(one), self._source.code(target.target)].append(one)
+        return {key: sorted(ones, key=self._source.start) for key, ones in found.items()}
+
+    def _operation(self, node: cst.BinaryOperation, depth: int) -> Form:
+        left, right = self.of(node.left, depth), self.of(node.right, depth)
+        if isinstance(node.operator, (cst.Multiply, cst.Divide)):
+            return product((left, 1), (right, 1 if isinstance(node.operator, cst.Multiply) else -1))
+        if isinstance(node.operator, cst.Power):
+            return self._power(left, right)
+        if isinstance(node.operator, cst.Add):
+            return self._sum(left, right)
+        return self._named(node)
+
+    @staticmethod
+    def _sum(*parts: Form) -> Form:
+        """A sum without its epsilons; a sum of squares is one."""
+        kept = [part for part in parts if not _is_tiny(part)]
+        if len(kept) == 1:
+            return kept[0]
+        squares = [part for part in kept if _power_of_norm(part) == 2]
+        return squares[0] if squares and len(squares) == len(kept) else Form("sum", tuple(kept))
+
+    def _power(self, base: Form, exponent: Form) -> Form:
+        if exponent.op == "number":
+            return product((base, float(exponent.value)))  # type: ignore[arg-type]
+        return Form("name", value="?")
+
+    def _total(self, node: cst.BaseExpression, kind: str, depth: int) -> Form:
+        """The sum of squares is the square of a norm; any other sum has no form."""
+        inner = self.of(node, depth)
+        if inner.op == "product" and inner.parts and len(inner.parts) == 1 and inner.value == (2.0,):
+            base = inner.parts[0]
+            wide = not isinstance(node, (cst.Name, cst.BinaryOperation, cst.Attribute)) or base.op == "norm"
+            leaf = base if base.op == "norm" else Form("norm", (base,), kind, base.node, wide)
+            return product(
+                (Form("norm", leaf.parts, leaf.value if leaf.value != "l2" else kind, leaf.node, leaf.wide or wide), 2.0)
+            )
+        if _power_of_norm(inner) == 2:
+            norm = next(part for part in (inner, *inner.parts) if part.op == "norm")
+            return product((Form("norm", norm.parts, norm.value, norm.node, True), 2.0))
+        return self._named(node)
+
+    # ---- calls -----------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: cst.Call, depth: int) -> Form:
+        name = last_name(node.func)
+        given = self._arguments(node)
+        values = [value for key, value in given if not key]
+        if name in _NORMS and values:
+            return self._norm(node, values[0], {key: value for key, value in given if key}, depth)
+        if name in _SUMS | _MEANS and values:
+            return self._total(values[0], "l2" if name in _SUMS else "rms", depth)
+        if name in _CLAMPS and values:
+            return self._clamp(name, given, depth)
+        if name in _CHOICES and len(values) == 3:
+            return Form("choice", (self.of(values[1], depth), self.of(values[2], depth)), node=values[0])
+        if name in _ELEMENTWISE and values:
+            return _ELEMENTWISE[name](self, [self.of(value, depth) for value in values])
+        if "map" in name and len(values) >= 2:
+            return self.of(self._function(values[0]) or values[0], depth)
+        if name in ("ones", "ones_like"):
+            return ONE
+        if name in _SAME and values:
+            return self.of(values[0], depth)
+        body = self._function(node.func)
+        made = self.of(body, depth) if body is not None else None
+        if made is not None and (kind := _power_of_norm(made)) and values:
+            norm = next(part for part in (made, *made.parts) if part.op == "norm")
+            return product(
+                (Form("norm", (Form("name", value=self._source.one_line(values[0])),), norm.value, values[0], True), kind)
+            )
+        return made if made is not None and made.op in ("min", "choice") else self._named(node)
+
+    def _arguments(self, node: cst.Call) -> list[tuple[str, cst.BaseExpression]]:
+        """The arguments with their keywords; of a method, its object comes first."""
+        found = [(a.keyword.value if a.keyword is not None else "", a.value) for a in node.args if not a.star]
+        if isinstance(node.func, cst.Attribute) and not self._resolver.names(node.func.value).qualified:
+            receiver = node.func.value
+            parts = dotted(receiver)
+            if parts is None or (parts != ("self",) and parts[0] not in _MODULES):
+                found.insert(0, ("", receiver))
+        return found
+
+    def _norm(self, node: cst.Call, value: cst.BaseExpression, told: Mapping[str, cst.BaseExpression], depth: int) -> Form:
+        inner = self.of(value, depth)
+        order = told.get("p", told.get("ord", told.get("norm_type")))
+        kind = "l2" if order is None or literal(order) == 2 else f"order {self._source.one_line(order)}"
+        kind = f"{kind} of axes" if {"dim", "axis"} & told.keys() else kind
+        if inner.op == "norm" and inner.value != "name":
+            return Form("norm", inner.parts, inner.value, inner.node, True)
+        wide = last_name(node.func) in ("global_norm", "get_total_norm", "_get_total_norm")
+        return Form("norm", (Form("name", value=self._source.one_line(value)),), kind, value, wide)
+
+    def _clamp(self, name: str, given: Sequence[tuple[str, cst.BaseExpression]], depth: int) -> Form:
+        values = [value for key, value in given if not key]
+        told = dict(given)
+        low = next((told[key] for key in ("min", "a_min", "min_value", "clip_value_min") if key in told), None)
+        high = next((told[key] for key in ("max", "a_max", "max_value", "clip_value_max") if key in told), None)
+        low = low if low is not None or len(values) < 2 else values[1]
+        high = high if high is not None or len(values) < 3 else values[2]
+        made = self.of(values[0], depth)
+        if low is not None and literal(low) is not None:
+            made = self._most(made, self.of(low, depth))
+        return self._least(made, self.of(high, depth)) if high is not None and literal(high) is not None else made
+
+    @staticmethod
+    def _least(*parts: Form) -> Form:
+        return Form("min", parts) if len(parts) > 1 else Form("name", value="?")
+
+    @staticmethod
+    def _most(*parts: Form) -> Form:
+        """A maximum; one with 0 or an epsilon changes nothing."""
+        kept = [part for part in parts if not _is_tiny(part)]
+        return kept[0] if len(kept) == 1 else Form("max", tuple(kept)) if kept else parts[0]
+
+    def _function(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
+        """What a lambda, or a function of this source, returns."""
+        if isinstance(node, cst.Lambda):
+            return node.body
+        if isinstance(node, cst.Name) and isinstance(value := self._resolver.value_of(node), cst.Lambda):
+            return value.body
+        returned: Mapping[str, list[cst.BaseExpression]] = self._source.once(Forms._function, self._returned)
+        own = isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and last_name(node.value) == "self")
+        values = returned.get(last_name(node), ()) if own else ()
+        return values[0] if len(values) == 1 else None
+
+    def _returned(self) -> Mapping[str, list[cst.BaseExpression]]:
+        """The values that each function returns, by its name."""
+        found: dict[str, list[cst.BaseExpression]] = defaultdict(list)
+        for one in self._source.any(cst.Return):
+            function = self._source.function(one)
+            if isinstance(function, cst.FunctionDef) and one.value is not None:
+                found[function.name.value].append(one.value)
+        return found
+
+    def given(self, place: cst.Param) -> cst.BaseExpression | None:
+        """The argument that the source passes for a parameter, by a call or a map; None if there are none or several."""
+        function = self._source.function(place)
+        parameters = function.params.params if isinstance(function, (cst.FunctionDef, cst.Lambda)) else ()
+        index = next((k for k, one in enumerate(parameters) if one is place), None)
+        if index is None:
+            return None
+        name = function.name.value if isinstance(function, cst.FunctionDef) else ""
+        argument = self._source.parents.get(function)
+        calls: list[tuple[cst.CSTNode, int]] = [(argument, 1)] if isinstance(argument, cst.Arg) else []
+        for use in self._resolver.uses.get(name, ()):
+            holder = self._source.parents.get(use)
+            if isinstance(holder, cst.Arg):
+                calls.append((holder, 1))
+            elif isinstance(holder, cst.Call):
+                calls.append((holder, 0))
+        found = []
+        for holder, offset in calls:
+            call = holder if isinstance(holder, cst.Call) else self._source.parents.get(holder)
+            if isinstance(call, cst.Call) and (not offset or "map" in last_name(call.func)):
+                values = [a.value for a in call.args if a.keyword is None]
+                found += values[index + offset : index + offset + 1]
+        return found[0] if len(found) == 1 else None
+
+
+def last_word(text: str) -> str:
+    """The last name in a text; "" if it is too long for the name of a limit or a norm, so that no search is slow."""
+    found = re.findall(r"\w+", text)
+    return found[-1] if found and len(found[-1]) < _LONGEST else ""
+
+
+def _is_tiny(form: Form) -> bool:
+    """Whether it is 0 or an epsilon."""
+    if form.op == "number":
+        return isinstance(form.value, float) and form.value <= 1e-3
+    return form.op == "name" and _TINY.search(str(form.value)) is not None
+
+
+def _power_of_norm(form: Form) -> float:
+    """The exponent of a norm that is alone in a form; 0 if it is not."""
+    if form.op == "norm":
+        return 1
+    if form.op == "product" and len(form.parts) == 1 and form.parts[0].op == "norm":
+        return float(form.value[0])  # type: ignore[index]
+    return 0
+
+
+def _times(power: float) -> Callable[[Forms, list[Form]], Form]:
+    return lambda forms, parts: product((parts[0], 1), *((part, power) for part in parts[1:]))
+
+
+def _to(power: float) -> Callable[[Forms, list[Form]], Form]:
+    return lambda forms, parts: product((parts[0], power))
+
+
+_ELEMENTWISE: Mapping[str, Callable[[Forms, list[Form]], Form]] = {
+    **dict.fromkeys(("mul", "mul_", "multiply", "_foreach_mul", "_foreach_mul_"), _times(1)),
+    **dict.fromkeys(
+        ("div", "div_", "divide", "true_divide", "truediv", "div_no_nan", "_foreach_div", "_foreach_div_"), _times(-1)
+    ),
+    **dict.fromkeys(("add", "add_"), lambda forms, parts: forms._sum(*parts)),
+    **dict.fromkeys(("sqrt", "sqrt_"), _to(0.5)),
+    **dict.fromkeys(("square", "square_"), _to(2)),
+    **dict.fromkeys(("reciprocal", "reciprocal_"), _to(-1)),
+    "rsqrt": _to(-0.5),
+    **dict.fromkeys(("pow", "pow_", "power"), lambda forms, parts: forms._power(*parts[:2]) if len(parts) > 1 else parts[0]),
+    **dict.fromkeys(("vdot", "dot", "inner"), lambda forms, parts: product(*((part, 1) for part in parts))),
+    **dict.fromkeys(("min", "minimum", "clamp_max", "clamp_max_"), lambda forms, parts: forms._least(*parts)),
+    **dict.fromkeys(("max", "maximum", "clamp_min", "clamp_min_"), lambda forms, parts: forms._most(*parts)),
+}

@@ -1,0 +1,101 @@
+"""The entries of a saved state. A wrong one is an error with its path: ``sections[0].before.counts``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from gradclip.errors import ArgumentError, shown
+from gradclip.registry import find
+
+__all__ = ["Stored"]
+
+_ABSENT = object()
+
+
+class Stored:
+    """An entry of a saved state: plain, or a framework's array, as some checkpoints restore numbers.
+
+    >>> state = Stored({"steps": 3, "bins": [1, 2]}, "monitor")
+    >>> state["steps"].whole(), [x.whole() for x in state["bins"].entries()]
+    (3, [1, 2])
+    """
+
+    def __init__(self, given: Any, owner: str, path: str = "", maker: str = "") -> None:
+        """``owner`` has this state, and the call ``maker`` makes one: by default its ``state_dict()``."""
+        self.given, self.owner, self.path, self.maker = given, owner, path, maker or f"{owner}.state_dict()"
+
+    def _part(self, given: Any, path: str) -> Stored:
+        return Stored(given, self.owner, path, self.maker)
+
+    def wrong(self, why: str) -> ArgumentError:
+        """The error for this entry."""
+        received = "an entry that is missing" if self.given is _ABSENT else shown(self.given)
+        where = f"{self.path}: {received}" if self.path else received
+        return ArgumentError(f"This is no state of a {self.owner}: {why}.", where, f"{self.maker} makes one.")
+
+    def __getitem__(self, key: str) -> Stored:
+        if not isinstance(self.given, Mapping):
+            raise self.wrong("this must be a dict")
+        path = f"{self.path}.{key}" if self.path else key
+        return self._part(self.given.get(key, _ABSENT), path)
+
+    def check_keys(self, required: Collection[str], optional: Collection[str] = ()) -> None:
+        """Refuse anything but a mapping with these keys."""
+        if not isinstance(self.given, Mapping):
+            raise self.wrong("this must be a dict")
+        for key in required:
+            if key not in self.given:
+                raise self[key].wrong("an entry is missing")
+        for key in self.given:
+            if key not in required and key not in optional:
+                raise self._part(key, self.path).wrong("an entry has an unknown name")
+
+    def entries(self, count: int | None = None) -> list[Stored]:
+        """The entries of a list, of this length if one is given."""
+        plain = _plain(self.given)
+        if not isinstance(plain, (list, tuple)):
+            raise self.wrong("this must be a list")
+        if count is not None and len(plain) != count:
+            raise self.wrong(f"this must be a list of {count}")
+        return [self._part(x, f"{self.path}[{i}]") for i, x in enumerate(plain)]
+
+    def items(self) -> Iterator[tuple[str, Stored]]:
+        """The names and the entries of a mapping."""
+        if not isinstance(self.given, Mapping):
+            raise self.wrong("this must be a dict")
+        for key in self.given:
+            if not isinstance(key, str):
+                raise self._part(key, self.path).wrong("a name must be a string")
+            yield key, self[key]
+
+    def number(self) -> float:
+        """A finite number."""
+        plain = _plain(self.given)
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)) or not abs(plain) <= _MOST:
+            raise self.wrong("this must be a finite number")
+        return float(plain)
+
+    def whole(self, least: int | None = 0) -> int:
+        """A whole number, not below ``least``."""
+        number = self.number()
+        plain = _plain(self.given)
+        if not number.is_integer() or (least is not None and plain < least):
+            raise self.wrong("this must be a whole number" + ("" if least is None else f" from {least} on"))
+        return int(plain)
+
+    def truth(self) -> bool:
+        """True or False."""
+        plain = _plain(self.given)
+        if not isinstance(plain, (bool, int, float)) or plain not in (0, 1):
+            raise self.wrong("this must be True or False")
+        return bool(plain)
+
+
+_MOST = math.nextafter(math.inf, 0.0)
+
+
+def _plain(x: Any) -> Any:
+    backend = None if isinstance(x, (int, float, list, tuple, str)) else find(x)
+    return x if backend is None else backend.tolist(x)

@@ -1,0 +1,186 @@
+"""Gradients of this process alone, or shards of gradients that other processes hold too: one question, their norms.
+
+:mod:`gradclip.parts` has what a backend tells of its shards.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from gradclip.backend import Backend
+from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.gradients import Gradients
+from gradclip.groups import Selected
+from gradclip.measure import empty, measure
+from gradclip.parts import Parts, Processes
+from gradclip.registry import of_type
+from gradclip.rule import Rule, Scope
+from gradclip.sharding.axes import of_parameters
+from gradclip.sharding.sharded import Reduce, Sharded
+from gradclip.sharding.told import joined, told
+from gradclip.tracing import constant
+from gradclip.warning import warn
+
+__all__ = ["Local", "Sharded", "of_parameters", "shared"]
+
+
+def shared(
+    grads: Gradients,
+    selected: Sequence[Selected],
+    reduce: Any = None,
+    shards: Any = None,
+    *,
+    differentiates: bool = False,
+    measures: bool = True,
+) -> Local | Sharded:
+    """The gradients of a call as this process has them: complete, or shards of gradients that others hold too.
+
+    Raises:
+        ValueError: for a rule with norms along sharded axes, for ``reduce=`` without a rule that has one norm over all
+            gradients, or over processes that already share the norm, and for gradients that autograd records for
+            a derivative, if the result would have one.
+        TypeError: for a ``reduce=`` that is neither callable nor one of the framework's groups, and for ``shards=`` of
+            anything else than such groups.
+    """
+    backend, combine = grads.backend, None
+    has_gaps = len(grads.present) < len(grads.leaves)
+    is_plain = measures and reduce is None and shards is None
+    if is_plain and backend is not None and backend.distributed.is_running():
+        _check_marks(grads, selected)
+    if reduce is None and shards is None and not has_gaps and (not grads.present or grads.lane.dtype):
+        return Local(grads)
+    backend, given = (backend, []) if shards is None else told(grads, shards)
+    if reduce is not None:
+        backend, combine = _reducer(grads, [one.rule for one in selected], reduce)
+    asks = backend is not None and len(grads.leaves) > 0 and (has_gaps or not grads.lane.dtype)
+    parts = backend.distributed.parts(grads.leaves, grads.params) if asks and backend is not None else None
+    if given:
+        parts = joined(grads, parts, given)
+    if backend is not None and isinstance(combine, Processes) and (of_all := combine.parts(grads.leaves)) is not None:
+        if given:
+            what = "Here reduce= is for all gradients, and shards= for some of them."
+            hint = "leave reduce= out, and name the axes of each gradient in shards=."
+            raise ArgumentError(what, f"reduce={reduce!r} and shards=", hint)
+        parts, combine = of_all, None
+    if backend is None or (parts is None and combine is None):
+        return Local(grads)
+    if parts is not None:
+        for one in selected:
+            _check_rule(one.counted, one.rule, parts)
+        _check_reduce(backend, parts, combine)
+    is_joined = parts is not None or isinstance(combine, Processes)
+    if differentiates and is_joined and backend.distributed.is_recorded(grads.present):
+        what = "A clip over several processes has no derivative."  # it would leave out the gradients of the others
+        raise ArgumentError(what, "gradients that require a gradient", "clip them in place, or detach them first.")
+    return Sharded(grads, backend, parts, combine)
+
+
+class Local:
+    """Gradients of this process only: how they are measured."""
+
+    is_sharded = False
+
+    def __init__(self, grads: Gradients) -> None:
+        self.grads = grads
+
+    def waits(self, selected: Sequence[Selected]) -> bool:
+        """Whether other processes wait for the norms of this one, also if it has no gradients."""
+        return False
+
+    def norms(self, selected: Sequence[Selected]) -> list[Any]:
+        """The norm or norms of each rule, in the form that ``ClipResult`` documents, in one pass."""
+        leaves = self.grads.leaves
+        if len(selected) == 1:
+            return measure(self.grads, [(selected[0].counted, selected[0].rule)])
+        has = [any(leaves[i] is not None for i in one.counted) for one in selected]
+        found = iter(measure(self.grads, [(one.counted, one.rule) for one, some in zip(selected, has, strict=True) if some]))
+        return [next(found) if some else empty(one.rule, len(leaves)) for one, some in zip(selected, has, strict=True)]
+
+    def culprits(self, here: list[str], whose: Collection[int] = (0,)) -> list[str]:
+        """The gradients that are not finite, of all processes, from those of this one."""
+        return here
+
+
+def _reducer(grads: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Backend, Reduce]:
+    backend = grads.backend or of_type(type(reduce))
+    group = None if backend is None else backend.distributed.group(reduce)
+    divides = group is not None and group.parts(grads.leaves) is not None  # each process has a shard of every gradient
+    uses = [rule.scope is Scope.GLOBAL or (divides and rule.scope is Scope.TENSOR and not rule.mean) for rule in rules]
+    refused = [
+        rule
+        for rule, does in zip(rules, uses, strict=True)
+        if not does and not (any(uses) and (rule.scope is Scope.VALUE or not divides))
+    ]
+    if refused:
+        what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
+        hint = "leave it out if no norm depends on other processes."
+        raise ArgumentError(what, f"rule={refused[0]}", hint)
+    if backend is not None and group is not None:
+        if group.doubt is not None:
+            warn(group.doubt)
+        return backend, group
+    if not callable(reduce):
+        hint = "a callable on the sum of powers, a torch ProcessGroup or DeviceMesh of this process, a paddle.distributed group"
+        hint += " or ProcessMesh of this process, or the name of an axis of the JAX shard_map or pmap around the call; sharded"
+        hint += " arrays under jit alone need none."
+        raise ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
+    if backend is None:
+        what = "Without any tensor the framework of the tensor to reduce is unknown."
+        raise ArgumentTypeError(what, "an empty container", "pass the parameters, or the framework's own group as reduce=.")
+    return backend, reduce
+
+
+@constant
+def _is_imported(module: str) -> bool:
+    """A constant of a compiled program: else it is compiled again whenever anything has been imported."""
+    return module in sys.modules
+
+
+def _check_marks(grads: Gradients, selected: Sequence[Selected]) -> None:
+    """Refuse gradients that a trainer has marked as shards, if such a trainer is imported."""
+    if grads.backend is None or not any(map(_is_imported, grads.backend.distributed.trainers)):
+        return
+    if any(one.rule.scope is not Scope.VALUE for one in selected):
+        grads.backend.distributed.check_marks(grads.params, grads.leaves)
+
+
+def _check_reduce(backend: Backend, parts: Parts, combine: Reduce | None) -> None:
+    """Refuse to reduce over processes that already share the norm."""
+    if combine is None:
+        return
+    over = "all processes"
+    if isinstance(combine, Processes):
+        over = f"ranks {sorted(combine.ranks)}"
+        shares = len(parts.ranks & combine.ranks) > 1
+    else:
+        shares = 1 < len(parts.ranks) == backend.distributed.size()  # then a function can only reduce over some of these
+    if shares:
+        what = "The processes of reduce= already share the norm, or have the same gradients."
+        received = f"gradients on ranks {sorted(parts.ranks)}, reduce= over {over}"
+        hint = "leave reduce= out, or give the group of the processes that hold other layers. If these processes hold other "
+        hint += (
+            'shards of plain tensors: shards={"*.experts.*": group} instead, with a pattern for the names of these tensors: '
+        )
+        hint += "docs/distributed.md#experts-and-other-plain-shards"
+        raise ArgumentError(what, received, hint)
+
+
+def _check_rule(places: Sequence[int], rule: Rule, parts: Parts) -> None:
+    is_along = rule.scope is Scope.AXES
+    is_unknown = parts.across is None or not parts.told.isdisjoint(places)
+    if rule.scope is Scope.EXAMPLE or (is_along and is_unknown) or (rule.relative_to is not None and not is_along):
+        what = "This rule needs complete gradients, and these are sharded over processes."
+        raise ArgumentError(what, f"rule={rule}", "use a rule with one norm for each gradient, or over all of them.")
+    if is_along and rule.error_if_nonfinite:
+        what = "Norms along axes of sharded gradients differ between processes: not all would raise."
+        raise ArgumentError(what, f"rule={rule}, error_if_nonfinite=True", "look at a norm over all gradients first.")
+    sums = sorted(set(parts.sums).intersection(places))
+    if (rule.scope is Scope.VALUE or is_along) and sums:
+        what = "A gradient that is still to be summed over processes cannot be clipped by value or along axes."
+        raise ArgumentError(what, f"gradients at {sums}", "redistribute it to Replicate or Shard first.")
+    for limit in (rule.limit, rule.lower, rule.upper):
+        if not isinstance(limit, (int, float)) and any(length != 1 for length in getattr(limit, "shape", ())):
+            what = "A limit for gradients that are sharded over processes must have one element."
+            raise ArgumentError(what, f"limit of shape {tuple(limit.shape)}")

@@ -1,0 +1,222 @@
+"""A clip with its state, as two pure functions: eager, traced and compiled, for any framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gradclip.backend import Backend, Tensor
+from gradclip.clip import clip
+from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.gradients import Gradients, open_
+from gradclip.groups import Rules, Shards, check_groups
+from gradclip.limits import Adaptive, numbers, tensors
+from gradclip.limits.adaptive import adaptives, exchanged
+from gradclip.limits.saved import check_count, loaded
+from gradclip.monitor import Monitor, observed
+from gradclip.monitor.pure import BLANK
+from gradclip.monitor.stored import Stored
+from gradclip.registry import find
+from gradclip.result import ClipResult
+from gradclip.tracing import untraced
+from gradclip.typed import T
+
+__all__ = ["Step", "counted", "plain_state"]
+
+VERSION = 1
+_COUNTS = ("skipped", "in_a_row")
+
+
+class Step:
+    """A clip with its state: ``init`` makes the state, ``update`` clips and returns the next one. Both are pure.
+
+    The state is a pytree of tensors of fixed size, on the device of the gradients: of the limits that follow the run, of the
+    monitor, and the number of skipped steps, in all and in a row. It goes through ``jax.jit``, ``scan``, ``tf.function`` and
+    ``torch.compile`` as any other argument. :meth:`state_dict` makes plain numbers of it, with which any framework goes on.
+
+    Args:
+        rule: of any dialect, or groups with such rules. An :class:`gradclip.Adaptive` in it gives the limit and the state
+            that the first step begins with; it does not change.
+        monitor: a :class:`gradclip.Monitor`: the state counts what it would. ``monitor.merge(state["monitor"])`` reads it.
+        reduce, shards: as for :func:`gradclip.clip`.
+
+    Raises:
+        TypeError: for an object that is not a rule, or not a monitor.
+
+    Example:
+        >>> import dataclasses, gradclip, numpy as np
+        >>> from gradclip import limits
+        >>> from gradclip.dialects import torch
+        >>> spikes = gradclip.Adaptive(limits.spike(4.0, warmup=3))
+        >>> step = gradclip.Step(dataclasses.replace(torch.clip_grad_norm(max_norm=1.5), skip_above=spikes))
+        >>> state = step.init(np.zeros(1))
+        >>> for n in (1.0, 2.0, 1.0, 50.0, 2.0): result, state = step.update(np.array([n]), state)
+        >>> int(state["skips"]["skipped"]), result.grads.round(3)
+        (1, array([1.5]))
+    """
+
+    def __init__(self, rule: Rules, monitor: Monitor | None = None, *, reduce: Any = None, shards: Shards = None) -> None:
+        self.groups = check_groups(rule)
+        given: object = monitor
+        if not (given is None or isinstance(given, Monitor)):
+            raise ArgumentTypeError("monitor must be a gradclip.Monitor.", f"monitor={shown(given)}")
+        self.rule, self.monitor, self.reduce, self.shards = rule, monitor, reduce, shards
+        self.adaptives: list[Adaptive] = adaptives(self.groups)
+        self.skips = any(group.rule.skips for group in self.groups)  #: whether a norm can skip a step
+
+    @untraced
+    def init(self, like: Any) -> dict[str, Any]:
+        """The state before the first step.
+
+        Args:
+            like: the gradients, or the parameters, in the container of the gradients.
+
+        Raises:
+            TypeError, ValueError: for a container without a tensor.
+        """
+        opened, like = _like(like)
+        plain = {
+            "limits": [numbers(limit.state) for limit in self.adaptives],
+            "skips": dict.fromkeys(_COUNTS, 0),
+        }
+        state = self._placed(plain, like, len(opened.leaves))
+        if self.monitor is not None:
+            state["monitor"] = self.monitor.init(like=like, groups=self._groups)
+        return state
+
+    @untraced
+    def update(self, grads: T, state: Mapping[str, Any], params: Any = None) -> tuple[ClipResult[T], dict[str, Any]]:
+        """Clip the gradients into new ones.
+
+        Args:
+            grads: as for :func:`gradclip.clip`.
+            state: from :meth:`init`, this function or :meth:`load_state_dict`.
+            params: as for :func:`gradclip.clip`.
+
+        Returns:
+            The result of :func:`gradclip.clip`, and the state for the next step: of the same structure, shapes and dtypes.
+        """
+        carried = [limit.carrying(seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
+        rule = exchanged(self.rule, dict(zip(map(id, self.adaptives), carried, strict=True))) if carried else self.rule
+        result = clip(grads, rule, params=params, reduce=self.reduce, shards=self.shards)
+        after = {"limits": [limit.state for limit in carried], "skips": counted(state["skips"], result.skip)}
+        if self.monitor is not None:
+            after["monitor"] = observed(state["monitor"], result)
+        return result, after
+
+    def state_dict(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """A state as numbers, lists and dicts, with a version: for a file, and for another framework. It reads the tensors."""
+        return {"version": VERSION, **{name: _plain(state[name]) for name in self._names}}
+
+    def load_state_dict(self, saved: Mapping[str, Any], like: Any) -> dict[str, Any]:
+        """The state that :meth:`state_dict` made numbers of, as tensors of the framework of ``like``.
+
+        Args:
+            saved: from :meth:`state_dict`, of this step or of one with the same rules on another framework.
+            like: as for :meth:`init`.
+
+        Raises:
+            ValueError: for a state of another version or of other rules, and for an entry that is missing or wrong.
+        """
+        plain = plain_state(self, saved, self._names[2:])
+        monitor = None
+        if self.monitor is not None:
+            monitor = self._stored_monitor(_stored(saved)["monitor"])
+        opened, like = _like(like)
+        state = self._placed(plain, like, len(opened.leaves))
+        if monitor is not None:
+            state["monitor"] = _of_monitor(monitor, _backend(like), like)
+        return state
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("limits", "skips", "monitor") if self.monitor is not None else ("limits", "skips")
+
+    @property
+    def _groups(self) -> int | None:
+        return len(self.rule) if isinstance(self.rule, (list, tuple)) else None
+
+    def _placed(self, plain: Mapping[str, Any], like: Tensor, count: int) -> dict[str, Any]:
+        """The limits and the skips as tensors, with an entry for each gradient in the limits that have one for each."""
+        backend = _backend(like)
+        limits = []
+        for limit, values in zip(self.adaptives, plain["limits"], strict=True):
+            limits.append(tensors(values, like, each=count if limit.is_each else None))
+            if limit.is_each:
+                check_count(backend, limits[-1], count)
+        return {"limits": limits, "skips": {name: backend.asarray(x, "int32", like) for name, x in plain["skips"].items()}}
+
+    def _stored_monitor(self, stored: Stored) -> dict[str, Any]:
+        """The monitor's numbers, checked."""
+        stored.check_keys(("version", "groups", "sections"))
+        if stored["groups"].whole() != (self._groups or 0):
+            raise stored["groups"].wrong(f"this step has {self._groups or 'no'} groups")
+        sections = []
+        for section in stored["sections"].entries(self._groups or 1):
+            section.check_keys(BLANK)
+            sections.append({name: _numbers(section[name], *how) for name, how in BLANK.items()})
+        return {"version": stored["version"].whole(), "groups": stored["groups"].whole(), "sections": sections}
+
+
+def plain_state(step: Step, saved: Any, names: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The limits and the skips in a saved state of a step, checked; ``names`` and ``optional`` are what else is in it."""
+    stored = _stored(saved)
+    if stored["version"].whole() != VERSION:
+        what = "The state of a step is of another version."
+        raise ArgumentError(what, f"version={saved['version']}", f"this gradclip reads version {VERSION}.")
+    stored.check_keys(("version", "limits", "skips", *names), optional)
+    stored["skips"].check_keys(_COUNTS)
+    plain: dict[str, Any] = {"skips": {name: stored["skips"][name].whole() for name in _COUNTS}, "limits": []}
+    for limit, entry in zip(step.adaptives, stored["limits"].entries(len(step.adaptives)), strict=True):
+        plain["limits"].append(loaded({"state": entry.given}, {}, limit.rule_of, limit.is_each))
+    return plain
+
+
+def _stored(saved: Any) -> Stored:
+    return Stored(saved, "step", maker="step.state_dict(state)")
+
+
+def _like(given: Any) -> tuple[Gradients, Tensor]:
+    """The opened container, and one of its tensors."""
+    opened = open_(given)
+    first = next((x for x in (*opened.present, *opened.params) if x is not None), None)
+    if opened.backend is None or first is None:
+        raise ArgumentError("A state needs the framework and the number of the gradients.", f"like={shown(given)}")
+    return opened, opened.backend.detach(first)
+
+
+def _backend(like: Tensor) -> Backend:
+    backend = find(like)
+    assert backend is not None
+    return backend
+
+
+def counted(seen: Mapping[str, Any], skip: Any) -> dict[str, Any]:
+    """The counts of skipped steps after this one; of numbers and a tensor it makes tensors."""
+    like = skip if find(seen["skipped"]) is None else seen["skipped"]
+    backend = _backend(like)
+    one = backend.asarray(int(skip) if isinstance(skip, bool) else backend.cast(skip, "int32"), "int32", like)
+    return {"skipped": seen["skipped"] + one, "in_a_row": (seen["in_a_row"] + one) * one}
+
+
+def _plain(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {name: _plain(x) for name, x in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_plain(x) for x in tree]
+    return _backend(tree).tolist(tree)
+
+
+def _numbers(stored: Stored, length: int, dtype: str, least: float) -> Any:
+    """A number, or a list of them, of the monitor."""
+    if length:
+        return [x.whole() for x in stored.entries(length)]
+    return stored.whole(int(least)) if dtype == "int32" else stored.number()
+
+
+def _of_monitor(plain: Mapping[str, Any], backend: Backend, like: Tensor) -> dict[str, Any]:
+    sections = [
+        {name: backend.asarray(x, BLANK[name][1], like) for name, x in section.items()} for section in plain["sections"]
+    ]
+    version, groups = (backend.asarray(plain[name], "int32", like) for name in ("version", "groups"))
+    return {"version": version, "groups": groups, "sections": sections}

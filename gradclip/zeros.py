@@ -1,0 +1,86 @@
+"""Zeros in the place of gradients whose norm is not finite: by a select, not a product, and without reading a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gradclip import scale
+from gradclip.backend import Backend
+from gradclip.dtypes import LARGEST
+from gradclip.gradients import Gradients
+from gradclip.groups import Clip
+from gradclip.lane import Into
+from gradclip.rule import EXAMPLE
+
+__all__ = ["of_finite_examples", "zeroed"]
+
+
+def of_finite_examples(clips: list[Clip], norms: list[Any], factors: list[Any]) -> tuple[list[Clip], list[Any]]:
+    """The clips and their coefficients; examples that are not finite are zeros before a rule that asks it sums them."""
+    for k, clip in enumerate(clips):
+        if clip.rule.if_nonfinite == "zero" and clip.rule.scope is EXAMPLE and clip.grads.present:
+            finite, factors[k] = _finite_examples(clip.grads, norms[k], factors[k])
+            clips[k] = replace(clip, grads=finite)
+    return clips, factors
+
+
+def zeroed(clips: list[Clip], norms: list[Any], factors: list[Any], new: list[Any] | None, into: Into) -> Any:
+    """Make zeros of gradients that are not finite, for rules that ask it; returns the number of these norms."""
+    of_zeros = [k for k, clip in enumerate(clips) if clip.rule.if_nonfinite == "zero" and clip.grads.present]
+    if not of_zeros:
+        return 0
+    backend = clips[of_zeros[0]].grads.backend
+    assert backend is not None
+    for k in of_zeros:
+        if new is not None and clips[k].rule.scope is not EXAMPLE:
+            factors[k] = _zeros(backend, clips[k].selected.scaled, norms[k], factors[k], new, into)
+    return _not_finite(backend, [norms[k] for k in of_zeros])
+
+
+def _finite_examples(grads: Gradients, norms: Any, factors: Any) -> tuple[Gradients, Any]:
+    """The gradients with zeros for the examples whose norm is not finite, and the coefficients with a 0 for each of them."""
+    backend = grads.backend
+    assert backend is not None
+    finite = norms <= LARGEST[backend.dtype(norms)]
+    kept = [None if x is None else scale.kept(backend, x, scale.column(backend, finite, x)) for x in grads.leaves]
+    return grads.other(kept, grads.params), backend.where(finite, factors, 0.0)
+
+
+def _zeros(backend: Backend, scaled: Sequence[int], n: Any, factors: Any, new: list[Any], into: Into) -> Any:
+    """Put zeros into ``new`` for the gradients at these places whose norm is not finite; returns the coefficients."""
+    if not isinstance(n, list):
+        return _kept(backend, new, scaled, n, factors, into)
+    of_each = enumerate(zip(n, factors, strict=True))
+    return [factor if norm is None else _kept(backend, new, [i], norm, factor, into) for i, (norm, factor) in of_each]
+
+
+def _kept(backend: Backend, new: list[Any], places: Sequence[int], norm: Any, factor: Any, into: Into) -> Any:
+    """Put zeros at these places of ``new`` unless their norm is finite; returns the coefficient."""
+    if isinstance(norm, float) and norm < math.inf:
+        return factor
+    is_finite = None if isinstance(norm, float) else norm <= LARGEST[backend.dtype(norm)]
+    for i in places:
+        if new[i] is not None:
+            kept = scale.kept(backend, new[i], is_finite)
+            if into == "place":
+                backend.assign_(new[i], kept)
+            else:
+                new[i] = kept
+    if is_finite is None:
+        return 0.0
+    return backend.where(is_finite, backend.asarray(factor, backend.dtype(norm), norm), 0.0)
+
+
+def _not_finite(backend: Backend, norms: Sequence[Any]) -> Any:
+    """How many of these norms are not finite: an int if all can be read freely, else a 0-d tensor."""
+    each = [n for x in norms for n in (x if isinstance(x, list) else [x]) if n is not None]
+    total: Any = sum(not n < math.inf for n in each if isinstance(n, float))
+    for n in each:
+        if not isinstance(n, float):
+            bad = 1.0 - backend.cast(n <= backend.constant(LARGEST[backend.dtype(n)], n), "float32")
+            first = bad if isinstance(total, int) else total
+            total = backend.asarray(total, "float32", first) + backend.asarray(backend.sum(bad, None), "float32", first)
+    return total if isinstance(total, int) else backend.cast(total, "int32")

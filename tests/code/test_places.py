@@ -1,0 +1,54 @@
+"""The positions of nodes in a text: each name is where its letters are, in any block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import libcst as cst
+import pytest
+
+from gradclip.code.source import Source
+
+PAIRS = Path(__file__).parents[1] / "migrate" / "pairs"
+
+
+@pytest.mark.parametrize("path", sorted(PAIRS.glob("*/before.py")), ids=lambda path: path.parent.name)
+def test_a_name_lies_where_its_text_is(path: Path) -> None:
+    source = Source(path.read_bytes().decode())
+    for name in source.any(cst.Name):
+        start, end = source.span(name)
+        assert source.data[start:end].decode() == name.value
+
+
+NESTED = """\
+class A(object):
+    @decorated
+    def f(self):
+        if a: b = clip
+        elif c:
+            d = e; f = g
+        else:
+            h = i
+        try:
+            with j as k:
+                for l in m:
+                    while n:
+                        o = p
+                    else:
+                        q = r
+        except S as t:
+            u = v
+        finally:
+            w = x
+
+    async def g(self):
+      async with y as z:
+        return clip
+"""
+
+
+def test_a_name_in_any_block_lies_where_its_text_is() -> None:
+    source = Source(NESTED)
+    names = {name.value: source.data[slice(*source.span(name))].decode() for name in source.any(cst.Name)}
+    assert len(names) > 25
+    assert all(text == name for name, text in names.items())

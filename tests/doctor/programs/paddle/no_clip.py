@@ -1,0 +1,18 @@
+"""No step is clipped."""
+
+import paddle
+
+paddle.seed(0)
+model = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 1))
+optimizer = paddle.optimizer.SGD(0.01, model.parameters())
+x, y = paddle.randn([64, 4]), 3 * paddle.randn([64, 1])
+
+
+def loss() -> paddle.Tensor:
+    return paddle.nn.functional.mse_loss(model(x), y)
+
+
+for _ in range(6):
+    loss().backward()
+    optimizer.step()  # <- GD101
+    optimizer.clear_grad()

@@ -1,0 +1,23 @@
+"""The optimizer has used up the iterator."""
+
+import warnings
+
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+params = model.parameters()
+optimizer = torch.optim.SGD(params, lr=0.01)
+x, y = torch.randn(64, 4), 3 * torch.randn(64, 1)
+
+
+def loss() -> torch.Tensor:
+    return torch.nn.functional.mse_loss(model(x), y)
+
+
+for _ in range(6):
+    optimizer.zero_grad()
+    loss().backward()
+    with warnings.catch_warnings(action="ignore"):
+        torch.nn.utils.clip_grad_norm_(params, 1.0)  # <- GD102
+    optimizer.step()

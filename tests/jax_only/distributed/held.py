@@ -1,0 +1,88 @@
+"""The topologies of ``tests/topologies.py`` that JAX can hold: even shards and replicas, under ``jit`` and in ``shard_map``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import topologies
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jax_only.distributed.common import near
+from topologies import Case, Held
+
+import gradclip
+
+SAMPLE = 6  #: each is compiled twice, which takes seconds
+NAMES = ("a", "b", "c")
+
+
+@functools.cache
+def mesh_of(lengths: tuple[int, ...]) -> jax.sharding.Mesh:
+    devices = jax.devices()[: math.prod(lengths)]
+    return jax.make_mesh(lengths, NAMES[: len(lengths)], axis_types=(AxisType.Auto,) * len(lengths), devices=devices)
+
+
+def spec(held: Held) -> P:
+    """Return the axes of the mesh that divide each axis of the gradient; a later axis divides what an earlier one leaves."""
+    along = [tuple(NAMES[d] for d, kind in enumerate(held.placements) if kind == f"S{i}") for i in range(len(held.shape))]
+    return P(*(axes or None for axes in along))
+
+
+def is_held(case: Case) -> bool:
+    """Whether JAX can hold it: float64 is off, and a gradient is divided evenly or not at all."""
+    return case.stage is None and not case.missing and case.is_even() and all(held.dtype != "float64" for held in case.held)
+
+
+@functools.cache
+def chosen() -> list[Case]:
+    return topologies.in_pairs(filter(is_held, topologies.cases(("S0", "S1", "R"))), SAMPLE)
+
+
+def gradients(case: Case) -> dict[str, jax.Array]:
+    return {
+        held.name: jax.device_put(
+            jnp.asarray(topologies.full(case, held, 0), held.dtype), NamedSharding(mesh_of(case.mesh), spec(held))
+        )
+        for held in case.held
+    }
+
+
+def check(case: Case, clipped: dict[str, jax.Array], norm: Any) -> None:
+    out = topologies.outcome(case)
+    for held in case.held:
+        assert clipped[held.name].sharding.is_equivalent_to(NamedSharding(mesh_of(case.mesh), spec(held)), len(held.shape))
+        near(np.asarray(clipped[held.name], "float64"), out.clipped[0, held.name], held.dtype)
+    if case.rule not in ("axes", "AGC", "by value", "by tensor"):
+        for got, want in zip(norm if case.rule == "groups" else [norm], out.norms, strict=True):
+            near(got, want)
+
+
+def check_every_topology_under_jit() -> None:
+    for case in chosen():
+        params = {held.name: jnp.asarray(topologies.parameter(held, 0), held.dtype) for held in case.held}
+        rule = topologies.rule(case)
+
+        def step(grads: Any, rule: Any = rule, more: Any = {"params": params} if case.rule == "AGC" else {}) -> Any:
+            result = gradclip.clip(grads, rule, **more)
+            return result.grads, result.norm
+
+        check(case, *jax.jit(step)(gradients(case)))
+
+
+def check_every_topology_in_shard_map() -> None:
+    for case in chosen():
+        if case.rule in ("axes", "AGC", "by value"):
+            continue
+        specs, rule = {held.name: spec(held) for held in case.held}, topologies.rule(case)
+
+        def step(grads: Any, rule: Any = rule, names: tuple[str, ...] = NAMES[: len(case.mesh)]) -> Any:
+            result = gradclip.clip(grads, rule, reduce=names)
+            return result.grads, result.norm
+
+        mapped = jax.shard_map(step, mesh=mesh_of(case.mesh), in_specs=(specs,), out_specs=(specs, P()))
+        check(case, *jax.jit(mapped)(gradients(case)))

@@ -1,0 +1,38 @@
+"""The programs on the linter's pages: the first fails as the page says, and the second does not."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+from gradclip.code.codes import RULES
+from gradclip.code.model import Options
+from gradclip.migrate.codemod import migrate_source
+
+PAGES = Path(__file__).parents[2] / "docs" / "lint"
+
+
+def programs(code: str) -> tuple[str, str]:
+    """Return the failing and the corrected program of a page."""
+    wrong, right = re.findall(r"```python\n(.*?)```", (PAGES / f"{code}.md").read_text(encoding="utf-8"), re.DOTALL)
+    return wrong, right
+
+
+def framework(code: str) -> str:
+    return re.findall(r"This program \((\w+)\)", (PAGES / f"{code}.md").read_text(encoding="utf-8"))[0]
+
+
+def of(name: str) -> list[str]:
+    """Return the rules whose programs use the framework."""
+    return [code for code in RULES if framework(code) == name]
+
+
+def check(code: str) -> None:
+    """Run both programs of a page, and lint them."""
+    wrong, right = programs(code)
+    for program, codes in ((wrong, [code]), (right, [])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns about an empty generator
+            exec(compile(program, code, "exec"), {"__name__": "program"})
+        assert [site.code for site in migrate_source(program, Options(lint=True)).sites if site.code in RULES] == codes

@@ -1,0 +1,40 @@
+"""The lines that ``gradclip explain`` prints for Keras run, and clip as the explained call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from migrate.printed import Printed, check, lines, ran
+
+import gradclip.backends.keras  # noqa: F401  # the printed lines name it
+
+LINES = lines("keras")
+
+
+def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
+    tensors = [keras.ops.convert_to_tensor(g) for g in grads]
+    value = ran(line, {"keras": keras, "rule": rule, "grads": tensors, "optimizer": keras.optimizers.SGD(0.1)})
+    if isinstance(value, keras.optimizers.Optimizer):
+        value.build([keras.Variable(np.ones(g.shape, np.float32)) for g in grads])
+        value = value._clip_gradients(tensors)
+    elif "result = " in line:
+        value = value.grads
+    return [_read(g) for g in value] if isinstance(value, list) else _read(value)
+
+
+def _read(x: Any) -> Any:
+    return x.tolist() if hasattr(x, "tolist") else np.asarray(x)  # torch's tensors warn in NumPy 2
+
+
+@pytest.mark.parametrize("printed", LINES, ids=str)
+def test_a_printed_line_runs(printed: Printed) -> None:
+    check(printed, run)
+
+
+def test_there_are_lines_of_natives_and_of_gradclip() -> None:
+    ours = [printed for printed in LINES if "gradclip." in printed.line]
+    assert len(ours) >= 20
+    assert len(LINES) - len(ours) >= 10

@@ -1,0 +1,41 @@
+"""The lines that ``gradclip explain`` prints for Paddle run, and clip as the explained call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from migrate.printed import Printed, check, lines, ran
+
+import gradclip.backends.paddle  # noqa: F401  # the printed lines name it
+
+LINES = lines("paddle")
+
+
+def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
+    tensors = [paddle.to_tensor(g) for g in grads]
+    model = paddle.nn.ParameterList([paddle.create_parameter(list(g.shape), "float32") for g in grads])
+    for parameter, g in zip(model, tensors, strict=True):
+        parameter.set_value(paddle.ones_like(g))
+        parameter.grad = g
+    names = {"paddle": paddle, "rule": rule, "grads": tensors, "model": model, "parameters": model.parameters()}
+    value = ran(line, names)
+    value = value._grad_clip if isinstance(value, paddle.optimizer.Optimizer) else value
+    if callable(value) and not isinstance(value, paddle.Tensor):  # a clip for the slot of an optimizer
+        return [g for _, g in value([(p, p.grad) for p in model])]
+    if "result = " in line:
+        return value.grads
+    return value if "_(" not in line else [parameter.grad for parameter in model]
+
+
+@pytest.mark.parametrize("printed", LINES, ids=str)
+def test_a_printed_line_runs(printed: Printed) -> None:
+    check(printed, run)
+
+
+def test_there_are_lines_of_natives_and_of_gradclip() -> None:
+    ours = [printed for printed in LINES if "gradclip." in printed.line]
+    assert len(ours) >= 20
+    assert len(LINES) - len(ours) >= 18

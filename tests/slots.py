@@ -1,0 +1,54 @@
+"""What each kind of slot must do: the rules of the table, the steps of a run, and what plain calls make of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gradclip
+from gradclip import limits
+from gradclip.dialects import keras, torch
+
+RULE = torch.clip_grad_norm(1.0)
+FINITE = [0.5, 3.0, 1.0, 2.0, 100.0, 1.5, 2.0]
+BROKEN = [0.5, math.inf, 3.0, math.nan, 100.0, 2.0]
+
+#: a cell -> a rule or groups for the gradients "a" and "b", and the norms of the steps
+CELLS: dict[str, tuple[Callable[[], Any], list[float]]] = {
+    "rule": (lambda: RULE, FINITE),
+    "groups": (lambda: [gradclip.Group(keras.clipnorm(0.3), "*a*"), gradclip.Group(torch.clip_grad_norm(0.7), "*b*")], FINITE),
+    "adaptive": (lambda: torch.clip_grad_norm(gradclip.Adaptive(limits.quantile(0.5, warmup=3))), FINITE),
+    "each": (lambda: keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=2))), FINITE),
+    "skip by a number": (lambda: dataclasses.replace(RULE, skip_above=10.0), BROKEN),
+    "skip by a limit that follows": (lambda: dataclasses.replace(RULE, skip_above=_spikes()), FINITE),
+    "skip by what is not finite": (lambda: dataclasses.replace(RULE, if_nonfinite="skip"), BROKEN),
+    "skip in groups": (
+        lambda: [gradclip.Group(dataclasses.replace(RULE, skip_above=5.0), "*a*"), gradclip.Group(RULE)],
+        FINITE,
+    ),
+}
+
+
+def _spikes() -> gradclip.Adaptive:
+    return gradclip.Adaptive(limits.spike(4.0, warmup=3))
+
+
+def gradients(n: float) -> dict[str, Any]:
+    """Two gradients with this norm."""
+    return {"a": np.array([0.6 * n], "float32"), "b": np.array([0.8 * n, 0.0], "float32")}
+
+
+def run(cell: str) -> list[tuple[list[Any], bool]]:
+    """The weights "a" and "b" after each step of gradient descent by plain calls, and whether it was skipped."""
+    make, norms = CELLS[cell]
+    rule, weights, found = make(), [np.ones(1), np.ones(2)], []
+    for n in norms:
+        result = gradclip.clip(gradients(n), rule)
+        if not result.skip:
+            weights = [w - g for w, g in zip(weights, result.grads.values(), strict=True)]
+        found.append((weights, bool(result.skip)))
+    return found

@@ -1,0 +1,168 @@
+"""``gradclip.clipped`` for PyTorch's optimizers: the same object, with its state in its ``state_dict``."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from oracle import ulps
+
+import gradclip
+from gradclip import limits
+from gradclip.dialects import torch as dialect
+from gradclip.errors import GradclipWarning
+
+RULE = dialect.clip_grad_norm(1.0)
+NORMS = [float(n) * (40 if i % 7 == 6 else 1) for i, n in enumerate(np.exp(np.random.default_rng(0).normal(size=30) * 0.3))]
+
+
+def follows() -> gradclip.Rule:
+    rule = dialect.clip_grad_norm(gradclip.Adaptive(limits.quantile(0.8, warmup=4)))
+    return dataclasses.replace(rule, skip_above=gradclip.Adaptive(limits.spike(4.0, warmup=3)))
+
+
+def made(rule: Any, **options: Any) -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    return weight, gradclip.clipped(torch.optim.SGD([weight], lr=1.0, momentum=0.5), rule, **options)
+
+
+def train(weight: torch.nn.Parameter, optimizer: torch.optim.Optimizer, norms: list[float]) -> None:
+    for n in norms:
+        weight.grad = torch.tensor([0.6 * n, 0.8 * n])
+        optimizer.step()
+
+
+def test_the_same_optimizer_with_a_scheduler() -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    same = gradclip.clipped(optimizer, RULE)
+    assert same is optimizer
+    scheduler = torch.optim.lr_scheduler.StepLR(same, 1, gamma=0.5)
+    for _ in range(2):
+        weight.grad = torch.tensor([3.0, 4.0])
+        same.step()
+        scheduler.step()
+    assert ulps(weight.detach().numpy(), [-0.9, -1.2], "float32") <= 4
+    assert vars(same)["gradclip"].last.norm == 5.0
+    assert set(same.state_dict()) == {"state", "param_groups"}  # there is no state to save
+
+
+def test_the_state_is_in_the_state_dict() -> None:
+    whole, half, rest = made(follows()), made(follows()), made(follows())
+    train(*whole, NORMS)
+    train(*half, NORMS[:15])
+    saved = half[1].state_dict()
+    assert json.loads(json.dumps(saved["gradclip"])) == saved["gradclip"]
+    rest[0].data.copy_(half[0].data)
+    rest[1].load_state_dict(copy.deepcopy(saved))
+    train(*rest, NORMS[15:])
+    assert torch.equal(whole[0], rest[0])
+    assert whole[1].state_dict()["gradclip"] == rest[1].state_dict()["gradclip"]
+    assert whole[1].state_dict()["gradclip"]["skips"]["skipped"] == 4
+    step = gradclip.Step(follows())
+    assert step.state_dict(step.load_state_dict(saved["gradclip"], [np.zeros(1)]))["skips"] == saved["gradclip"]["skips"]
+
+
+def test_the_rule_keeps_its_state_and_the_monitor_counts() -> None:
+    rule, monitor = follows(), gradclip.Monitor()
+    before = rule.limit.state_dict()
+    weight, optimizer = made(rule, monitor=monitor)
+    train(weight, optimizer, NORMS)
+    assert rule.limit.state_dict() == before
+    assert (monitor.report()["steps"], monitor.report()["skipped_steps"]) == (30, 4)
+    again, other = gradclip.Monitor(), made(follows(), monitor=gradclip.Monitor())
+    other[1].load_state_dict(optimizer.state_dict())
+    again.load_state_dict(other[1].state_dict()["gradclip"]["monitor"])
+    assert again.report() == monitor.report()
+
+
+def test_a_state_that_does_not_fit() -> None:
+    _, optimizer = made(follows())
+    saved = optimizer.state_dict()
+    with pytest.warns(GradclipWarning, match="has none of the clip"):
+        optimizer.load_state_dict({name: x for name, x in saved.items() if name != "gradclip"})
+    weight, other = made(follows())
+    train(weight, other, NORMS[:5])
+    before = other.state_dict()["gradclip"]
+    for wrong in (None, {**saved["gradclip"], "limits": []}, {**saved["gradclip"], "version": 9}):
+        with pytest.raises(ValueError, match="state of a step"):
+            other.load_state_dict({**saved, "gradclip": wrong})
+    with pytest.raises(ValueError, match="parameter groups"):
+        other.load_state_dict({**saved, "param_groups": []})  # torch refuses its own part
+    assert other.state_dict()["gradclip"] == before
+
+
+def test_it_can_be_taken_out() -> None:
+    weight, optimizer = made(follows())
+    hook: Any = vars(optimizer)["gradclip"]
+    with pytest.raises(ValueError, match="clips already"):
+        gradclip.clipped(optimizer, RULE)
+    hook.remove()
+    assert "gradclip" not in vars(optimizer)
+    assert set(optimizer.state_dict()) == {"state", "param_groups"}
+    train(weight, optimizer, [5.0])
+    assert weight.tolist() == [-3.0, -4.0]
+    assert gradclip.clipped(optimizer, RULE) is optimizer
+
+
+def test_too_many_skipped_steps() -> None:
+    skips = dataclasses.replace(RULE, if_nonfinite="skip")
+    weight, optimizer = made(skips, patience=2)
+    train(weight, optimizer, [math.nan] * 2)
+    with pytest.raises(ValueError, match="More than 2 steps in a row were skipped"):
+        train(weight, optimizer, [math.nan])
+    weight, optimizer = made(skips, patience=math.inf)
+    train(weight, optimizer, [math.nan] * 20)
+    assert weight.tolist() == [0.0, 0.0]
+
+
+def test_what_is_no_optimizer() -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    for wrong, hint in (
+        (RULE, "gradclip.clipped(optimizer, rule)."),
+        (gradclip.Group(RULE, "a"), "gradclip.clipped(optimizer, rule)."),
+        ([gradclip.Group(RULE, "a")], "gradclip.clipped(optimizer, rule)."),
+        (torch.optim.SGD, "call it: gradclip.clipped(SGD(...), rule)."),
+        (None, "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
+        ("adam", "gradclip.clipped(keras.optimizers.get('adam'), rule)."),
+        (torch.nn.Linear(1, 1), "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
+        ([weight], "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
+    ):
+        with pytest.raises(TypeError, match=r"\nReceived: optimizer=") as raised:
+            gradclip.clipped(wrong, RULE)
+        assert hint in str(raised.value)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
+        gradclip.clipped(optimizer, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="monitor must be"):
+        gradclip.clipped(optimizer, RULE, monitor=True)
+    with pytest.raises(ValueError, match="patience must be"):
+        gradclip.clipped(optimizer, RULE, patience=-1)
+    assert "gradclip" not in vars(optimizer)
+
+
+class Wrapper(torch.optim.Optimizer):
+    """An optimizer that steps with another one, as Accelerate's does."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def step(self, closure: Any = None) -> None:
+        self.optimizer.step()
+
+
+def test_a_wrapper_clips_in_the_optimizer_inside() -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = Wrapper(torch.optim.SGD([weight], lr=1.0))
+    assert gradclip.clipped(optimizer, RULE) is optimizer
+    weight.grad = torch.tensor([3.0, 4.0])
+    optimizer.step()
+    assert ulps(weight.detach().numpy(), [-0.6, -0.8], "float32") <= 4
+    with pytest.raises(ValueError, match="clips already"):
+        gradclip.clipped(optimizer.optimizer, RULE)

@@ -1,0 +1,62 @@
+"""docs/doctor.md: its example prints what the page shows, except times; its table is the doctor's.
+
+``PYTHONPATH=tests:tools python tests/torch_only/test_doctor_page.py`` writes the current output into the page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import tempfile
+from pathlib import Path
+
+import doctor
+import pages
+import pytest
+
+from gradclip.commands import cli
+
+PAGE = pages.DOCS / "doctor.md"
+_TIME = re.compile(r"[\d.e+-]+ (ms|%)")
+
+
+def printed(text: str, folder: Path) -> str:
+    """The page with the current output of its example."""
+    block = pages.BLOCK.search(text)
+    assert block is not None
+    (folder / "train.py").write_text(block[2])
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["doctor", str(folder / "train.py"), "--steps", "20"]) == 1
+    head, _, rest = text.partition("says so:\n\n```text\n")
+    return f"{head}says so:\n\n```text\n{out.getvalue().lstrip()}```\n{rest.partition('```' + chr(10))[2]}"
+
+
+def test_the_example(tmp_path: Path) -> None:
+    text = PAGE.read_text("utf-8")
+    assert text.count("GD104 train.py:13") == 1
+    assert _TIME.sub(r"0 \1", printed(text, tmp_path)) == _TIME.sub(r"0 \1", text)
+
+
+def test_the_doctor_finds_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (pages.ROOT / "README.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(text.partition("```py\n")[2].partition("```\n")[0])
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.warns(UserWarning, match="empty generator"):
+        assert cli.main(["doctor", "train.py"]) == 1
+    assert (
+        text.partition("(docs/doctor.md) runs it, and watches its clips:\n\n```text\n")[2].partition("```")[0] in out.getvalue()
+    )
+
+
+def test_the_table() -> None:
+    text = PAGE.read_text("utf-8")
+    assert doctor.with_table(text) == text
+    assert text.count("\n| GD") == len(doctor.KINDS) > 10
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(printed(PAGE.read_text("utf-8"), Path(folder)), "utf-8")

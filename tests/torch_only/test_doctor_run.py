@@ -1,0 +1,239 @@
+"""``gradclip doctor`` leaves a training of PyTorch as it is, and runs it as Python would."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import watched
+from launched import TIME_LIMIT, environment
+
+import gradclip
+from gradclip import engine
+from gradclip.commands import cli
+
+LOSSES = """\
+import random
+import sys
+from pathlib import Path
+
+import torch
+
+import helper
+
+torch.manual_seed(helper.SEED)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+with Path(sys.argv[1]).open("w") as file:
+    for step in range(20):
+        x = torch.randn(16, 4) + random.Random(step).random()
+        for _ in range(2):
+            loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+            loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        numbers = [loss.item(), norm.item(), *model[0].weight.flatten().tolist()]
+        print(*map(float.hex, numbers), torch.get_rng_state().sum().item(), file=file, flush=True)
+"""
+
+
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in environment().items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIME_LIMIT)
+
+
+def doctor(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-P", "-m", "gradclip", "doctor", *arguments, cwd=cwd)
+
+
+def test_the_numbers_are_the_same_to_the_bit(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LOSSES)
+    (tmp_path / "helper.py").write_text("SEED = 3\n")
+    alone = run(sys.executable, "train.py", "alone.txt", cwd=tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    done = doctor("train.py", "--steps", "21", "--", "watched.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 steps, 20 clips, 0 findings" in done.stdout
+    numbers = (tmp_path / "alone.txt").read_text()
+    assert len(numbers.splitlines()) == 20
+    assert (tmp_path / "watched.txt").read_text() == numbers
+
+
+WHERE = """\
+import json, sys
+print(json.dumps([sys.argv, sys.path[0], __name__, __file__, sys.modules["__main__"].__dict__ is globals()]))
+"""
+
+
+@pytest.mark.parametrize("command", [["folder/show.py"], ["-m", "folder.show"]])
+def test_a_script_sees_what_python_shows_it(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "show.py").write_text(WHERE)
+    plain = run(sys.executable, *command, "--lr", "1", "--", "x", cwd=tmp_path)
+    done = doctor(*command, "--", "--lr", "1", "--", "x", cwd=tmp_path)
+    assert plain.returncode == 0, plain.stderr
+    assert done.stdout.splitlines()[0] == plain.stdout.splitlines()[0]
+    assert done.returncode == 2  # no framework, no step
+    assert "imported no framework" in done.stdout
+
+
+def test_a_script_that_fails_is_shown_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = watched.path_of("torch", "written").read_text().replace("optimizer.step()", "optimizer.step()\n    1 / 0")
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    assert cli.main(["doctor", str(script)]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[0] == "Traceback (most recent call last):"
+    assert captured.err.splitlines()[1].startswith(f'  File "{script}", line ')
+    assert captured.err.splitlines()[-1] == "ZeroDivisionError: division by zero"
+    assert "The script failed (ZeroDivisionError: division by zero): 1 step, 1 clip, 1 finding" in captured.out
+    script.write_text("import torch\nraise SystemExit(3)\n")
+    assert cli.main(["doctor", str(script)]) == 2
+    assert "The script exited (3)" in capsys.readouterr().out
+
+
+def test_an_interrupt_prints_what_was_seen(tmp_path: Path) -> None:
+    text = watched.path_of("torch", "written").read_text()
+    (tmp_path / "train.py").write_text(f"import time\n{text}\nprint('now', flush=True)\ntime.sleep(600)\n")
+    command = [sys.executable, "-P", "-m", "gradclip", "doctor", "train.py"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "now\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=TIME_LIMIT)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "The script was interrupted: 6 steps, 6 clips, 1 finding" in out
+    assert "GD104 train.py:" in out
+
+
+def test_everything_is_put_back() -> None:
+    import torch
+
+    def state() -> list[object]:
+        optimizer, utils = torch.optim.Optimizer, torch.nn.utils
+        return [
+            *(utils.clip_grad_norm_, utils.clip_grad.clip_grad_norm_, torch.autograd.backward, torch.compile),
+            *(optimizer.zero_grad, optimizer.add_param_group, torch.nn.Module.zero_grad, torch.amp.GradScaler.scale),
+            *(engine.run, gradclip.clip_grad_norm_, sys.argv, sys.path[:], sys.meta_path[:], sys.modules["__main__"]),
+            sys.gettrace(),
+        ]
+
+    before = state()
+    watched.told(watched.path_of("torch", "written"))
+    watched.told(watched.path_of("torch", "right_own"))
+    assert state() == before
+
+
+def test_the_timeline_and_the_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", str(watched.path_of("torch", "right_accumulation")), "--steps", "5"]) == 0
+    out = capsys.readouterr().out
+    (line,) = [x for x in out.splitlines() if x.startswith("step ")]
+    assert line.startswith("step 5    backward ×4 · clip_grad_norm_ ")
+    assert line.endswith(" → 1.00 (right_accumulation.py:18) · step SGD 4 of 4 parameters")
+    assert "Stopped after enough steps: 5 steps, 5 clips, 0 findings" in out
+    assert "The clip takes " in out
+    told = watched.told(watched.path_of("torch", "right_scaler"))
+    assert "   backward · unscale · clip_grad_norm_ " in told.report["timelines"][1]
+    assert told.report["timelines"][2].endswith("the scaler left out the step of SGD 4 of 4 parameters")
+
+
+def test_the_limit_to_take_and_the_exact_norms() -> None:
+    told = watched.told(watched.path_of("torch", "always"))
+    (finding,) = told.report["findings"]
+    assert "gradclip choose says of these 6 norms: " in finding["advice"]
+    norms = [x["before"] for x in told.report["norms"]]
+    recommended = gradclip.choose(norms).recommended.limit
+    assert f": {recommended:g}. " in finding["advice"]
+    assert all(math.isclose(x["before"], x["returned"], rel_tol=1e-6) for x in told.report["norms"])
+    assert all(math.isclose(x["after"], 1.0, rel_tol=1e-5) for x in told.report["norms"])
+
+
+def test_the_culprit_has_its_name() -> None:
+    (finding,) = watched.told(watched.path_of("torch", "not_finite")).report["findings"]
+    assert "0.weight" in finding["text"]
+    assert finding["steps"][0] == 4
+    (finding,) = watched.told(watched.path_of("torch", "frozen_out")).report["findings"]
+    assert "2.bias, 2.weight" in finding["text"]
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "norms.png"
+    watched.told(watched.path_of("torch", "right_loop"), "--plot", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_without_matplotlib_is_refused_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gradclip.monitor.picture.util.find_spec", lambda name: None)
+    script = tmp_path / "train.py"
+    script.write_text("print('ran')")
+    assert cli.main(["doctor", str(script), "--plot", str(tmp_path / "norms.png")]) == 2
+    out, err = capsys.readouterr()
+    assert "python -m pip install 'gradclip[monitor]'" in err
+    assert "ran" not in out + err
+
+
+def test_what_it_cannot_watch_is_said() -> None:
+    (unwatched,) = watched.told(watched.path_of("torch", "right_compiled")).report["unwatched"]
+    assert unwatched["what"] == "what a compiled function does inside"
+    assert unwatched["line"] == 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "The doctor needs one script or one module."),
+        (["a.py", "-m", "a"], "The doctor needs one script or one module."),
+        (["no such script.py"], "There is no such script."),
+    ],
+)
+def test_wrong_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+RANKS = """\
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+torch.manual_seed(dist.get_rank())
+for step in range(4):
+    optimizer.zero_grad()
+    {context}
+        model(torch.randn(8, 4)).square().mean().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("context", "codes"), [("if True:", []), ("with model.no_sync():", ["GD303"])])
+def test_processes_that_disagree(tmp_path: Path, context: str, codes: list[str]) -> None:
+    (tmp_path / "train.py").write_text(RANKS.format(context=context))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    options = ["--module", "gradclip", "doctor", "train.py", "--json"]
+    done = run(*torchrun, *options, cwd=tmp_path)
+    assert done.stdout.startswith("{"), done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert [x["code"] for x in report["findings"]] == codes
+    assert report["steps"] == 4
+    assert ("backward in no_sync" in report["timeline"]) == bool(codes)
+    assert bool(done.returncode) == bool(codes)

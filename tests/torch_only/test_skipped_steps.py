@@ -1,0 +1,193 @@
+"""A skipped step in the hook of PyTorch's optimizers: parameters and state stay as they are, to the bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import gradclip
+from gradclip.backends.torch import TorchBackend, step_pre_hook
+from gradclip.dialects import torch as dialect
+
+SKIPS = dataclasses.replace(dialect.clip_grad_norm(1.0), skip_above=10.0, if_nonfinite="skip")
+OPTIMIZERS: dict[str, Any] = {
+    "AdamW": lambda ps: torch.optim.AdamW(ps, lr=0.1, weight_decay=0.1, foreach=False),
+    "AdamW foreach": lambda ps: torch.optim.AdamW(ps, lr=0.1, weight_decay=0.1, foreach=True),
+    "AdamW fused": lambda ps: torch.optim.AdamW(ps, lr=0.1, weight_decay=0.1, fused=True),
+    "Adam amsgrad": lambda ps: torch.optim.Adam(ps, lr=0.1, weight_decay=0.1, amsgrad=True),
+    "SGD momentum": lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, weight_decay=0.1),
+    "SGD fused": lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, weight_decay=0.1, fused=True),
+}
+for _name in ("Adafactor", "Muon"):  # torch 2.5 and 2.9 brought them
+    if hasattr(torch.optim, _name):
+        OPTIMIZERS[_name] = lambda ps, name=_name: getattr(torch.optim, name)(ps, lr=0.1, weight_decay=0.1)
+SIZES = [50.0, 0.5, 3.0, math.nan, math.inf, 0.25, 11.0, 2.0]  # the first step is skipped too
+
+
+def run(name: str, *, hook: bool) -> tuple[list[torch.Tensor], Any, Any]:
+    """Train by steps of these sizes, with the hook or with a loop that does not call ``step``."""
+    params = [torch.nn.Parameter(torch.arange(4.0).reshape(2, 2)), torch.nn.Parameter(torch.ones(2, 2))]
+    optimizer = OPTIMIZERS[name](params)
+    made = step_pre_hook(SKIPS)
+    if hook:
+        optimizer.register_step_pre_hook(made)
+    for size in SIZES:
+        for p in params:
+            p.grad = torch.full_like(p, size / math.sqrt(8))
+        if hook:
+            optimizer.step()
+            assert all(p.grad is not None for p in params)
+        elif not gradclip.clip_(params, SKIPS).skip:
+            optimizer.step()
+    return [p.data for p in params], optimizer.state_dict()["state"], made
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_skipped_step_changes_no_bit(name: str) -> None:
+    params, state, hook = run(name, hook=True)
+    want, state_of_loop, _ = run(name, hook=False)
+    assert all(map(torch.equal, params, want))
+    assert same(state, state_of_loop)
+    assert len(state) == 2
+    assert hook.last.skip is False
+    assert hook.skipped_in_a_row == 0
+
+
+def hooked(**options: Any) -> tuple[torch.nn.Parameter, torch.optim.Optimizer, Any]:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    hook = step_pre_hook(SKIPS, **options)
+    optimizer.register_step_pre_hook(hook)
+    return weight, optimizer, hook
+
+
+def test_too_many_in_a_row_raise() -> None:
+    for patience, steps in ((10, 10), (2, 2)):
+        weight, optimizer, hook = hooked(**({} if patience == 10 else {"patience": patience}))
+        weight.grad = torch.full((2,), math.nan)
+        for _ in range(steps):
+            optimizer.step()
+        assert hook.skipped_in_a_row == steps
+        with pytest.raises(ValueError, match=f"More than {patience} steps in a row were skipped"):
+            optimizer.step()
+        assert torch.equal(weight.data, torch.zeros(2))
+    weight, optimizer, _ = hooked(patience=math.inf)
+    weight.grad = torch.full((2,), math.nan)
+    for _ in range(50):
+        optimizer.step()
+    assert torch.equal(weight.data, torch.zeros(2))
+
+
+def test_a_step_that_is_taken_begins_the_count_again() -> None:
+    weight, optimizer, hook = hooked(patience=1)
+    for size, count in ((50.0, 1), (0.5, 0), (50.0, 1), (0.5, 0)):
+        weight.grad = torch.tensor([size, 0.0])
+        optimizer.step()
+        assert hook.skipped_in_a_row == count
+    assert torch.equal(weight.data, torch.tensor([-1.0, 0.0]))
+
+
+def test_under_a_grad_scaler() -> None:
+    weight, optimizer, _ = hooked()
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for size, want in ((50.0, 0.0), (0.5, -0.5)):
+        optimizer.zero_grad()
+        scaler.scale((weight * torch.tensor([size, 0.0])).sum()).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        assert weight.data.tolist() == [want, 0.0]
+
+
+def test_the_monitor_and_groups() -> None:
+    monitor = gradclip.Monitor()
+    params = {name: torch.nn.Parameter(torch.zeros(1)) for name in "ab"}
+    optimizer = torch.optim.SGD(list(params.values()), lr=1.0)
+    groups = [gradclip.Group(SKIPS, "0"), gradclip.Group(dialect.clip_grad_norm(1.0), "1")]
+    optimizer.register_step_pre_hook(step_pre_hook(groups, monitor=monitor))
+    for size in (50.0, 0.5):
+        for p in params.values():
+            p.grad = torch.tensor([size])
+        optimizer.step()
+    assert [p.item() for p in params.values()] == [-0.5, -0.5]
+    assert (monitor.report()["0/skipped_steps"], monitor.report()["0/steps"]) == (1, 2)
+
+
+def test_what_is_refused() -> None:
+    for wrong in (-1, math.nan, "10"):
+        with pytest.raises(ValueError, match="patience must be a number"):
+            step_pre_hook(SKIPS, patience=wrong)  # type: ignore[arg-type]
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.LBFGS([weight])
+    optimizer.register_step_pre_hook(step_pre_hook(SKIPS))
+    with pytest.raises(ValueError, match="several times cannot be skipped"):
+        optimizer.step(lambda: 0.0)
+    assert torch.equal(weight.data, torch.zeros(2))
+
+
+def test_a_closure() -> None:
+    """The hook calls it, once, before the step; an optimizer that calls it twice would step without the clip."""
+
+    class Twice(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            closure()
+            closure()
+
+    for make in (torch.optim.SGD, Twice):
+        weight, calls, sizes = torch.nn.Parameter(torch.zeros(2)), 0, iter((50.0, 0.5))
+
+        def closure(weight: Any = weight, sizes: Any = sizes) -> Any:
+            nonlocal calls
+            calls += 1
+            weight.grad = None
+            loss = (weight * torch.tensor([next(sizes), 0.0])).sum()
+            loss.backward()
+            return loss
+
+        optimizer = gradclip.clipped(make([weight], lr=1.0), SKIPS)
+        if make is Twice:
+            with pytest.raises(ValueError, match="calls its closure several times"):
+                optimizer.step(closure)
+            continue
+        assert optimizer.step(closure) is not None
+        assert weight.tolist() == [0.0, 0.0]
+        optimizer.step(closure)
+        assert weight.tolist() == [-0.5, 0.0]
+        assert calls == 2
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if "fused" in name])
+def test_no_look_on_an_accelerator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fused optimizer learns of the skipped step by ``found_inf``; only SGD's first step needs a look, for its momentum."""
+    monkeypatch.setattr(TorchBackend, "reads_free", lambda self, tensors: False)
+    monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
+    want, state_of_loop, _ = run(name, hook=False)
+    params, state, hook = run(name, hook=True)
+    assert all(map(torch.equal, params, want))
+    assert same(state, state_of_loop)
+    assert isinstance(hook.last.skip, torch.Tensor)
+    assert (hook.skipped, hook.skipped_in_a_row) == (4, 0)
+
+
+def test_patience_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts are read once in so many steps."""
+    monkeypatch.setattr(TorchBackend, "reads_free", lambda self, tensors: False)
+    monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = gradclip.clipped(torch.optim.AdamW([weight], fused=True), SKIPS, patience=3)
+    weight.grad = torch.full((2,), math.nan)
+    for _ in range(3):  # the fourth of these steps reads them
+        optimizer.step()
+    with pytest.raises(ValueError, match="More than 3 steps in a row were skipped"):
+        optimizer.step()
+    assert weight.tolist() == [1.0, 1.0]

@@ -1,0 +1,30 @@
+"""``python tools/doctor.py``: write the table of findings into ``docs/doctor.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradclip.doctor.table import KINDS
+
+PAGE = Path(__file__).parents[1] / "docs" / "doctor.md"
+_HEAD = "| Code | Finding | Why it is wrong | What to do |\n| --- | --- | --- | --- |\n"
+
+
+def table() -> str:
+    """The table of all findings."""
+    rows = []
+    for kind in KINDS.values():
+        title = f"[{kind.title}](lint/{kind.lint}.md)" if kind.lint else kind.title
+        rows.append(f"| {kind.code} | {title} | {kind.reason} | {kind.advice} |\n")
+    return _HEAD + "".join(rows)
+
+
+def with_table(text: str) -> str:
+    """A page with the current table."""
+    before, _, rest = text.partition(_HEAD)
+    after = rest.partition("\n\n")[2]
+    return f"{before}{table()}\n{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")
