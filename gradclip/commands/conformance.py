@@ -78,6 +78,7 @@ def add_conformance(commands: Any) -> None:
     add("--seconds", type=_seconds, default=60.0, metavar="N", help="the time limit of a case (default: 60)")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output, instead of the text")
     add("--html", metavar="FILE", help="write the report as one HTML page")
+    add("--all", action="store_true", help="show every operation and each kind of failure, also if it is more than one screen")
     add("--verbose", action="store_true", help="show every case that fails, and the unclaimed ones")
     add("--limit", action="store_true", help="the targets are limits that follow a run: check their eight properties")
     add("--list", action="store_true", help="list the cases and what they need; run none")
@@ -189,4 +190,4 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         return
     if options.json:
         write_json(report, options.json)
-    text.show(seen, sys.stdout, options.verbose)
+    text.show(seen, sys.stdout, options.verbose, options.all)

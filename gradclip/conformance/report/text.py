@@ -13,35 +13,41 @@ from typing import TextIO
 from gradclip.conformance.report.view import MARKS, Case, Cell, Effect, Group, Kind, View
 from gradclip.conformance.result import STATUSES
 
-__all__ = ["describe", "lines", "show"]
+__all__ = ["STYLES", "describe", "kind_lines", "lines", "show", "verdicts"]
 
 _WIDEST, _NARROWEST = 110, 60
 _INDENT = "  "
 _LABEL = 10  # columns of "expected" and its like
 _COUNTED = 11  # columns of a count
 _MOST = 8  # kinds of failures that the report opens with
-_STYLES = {"pass": "green", "fail": "bold red", "unexpected": "bold red", "expected": "yellow", "unclaimed": "dim"}
+STYLES = {"pass": "green", "fail": "bold red", "unexpected": "bold red", "expected": "yellow", "unclaimed": "dim"}
 
 Line = tuple[str, str]  #: text, and how it looks on a terminal
 
 
-def show(view: View, stream: TextIO, verbose: bool = False) -> None:
+def show(view: View, stream: TextIO, verbose: bool = False, complete: bool = False) -> None:
     """Print a report.
 
     Args:
         view: the report, laid out.
         stream: the output; in colour if it is a terminal.
         verbose: every failed case, and the names of unclaimed ones; else one for each kind of failure.
+        complete: every kind of failure and every operation, also if that is more than one screen.
     """
+    from gradclip.conformance.report import brief  # here: it uses this module
+
     width = min(_WIDEST, shutil.get_terminal_size().columns)
+    said = list(lines(view, width, verbose))
+    if len(said) > brief.MOST_LINES and not (verbose or complete):
+        said = brief.screen(view, max(width, _NARROWEST))
     if not stream.isatty():
-        stream.writelines(f"{text}\n" for text, _ in lines(view, width, verbose))
+        stream.writelines(f"{text}\n" for text, _ in said)
         return
     from rich.console import Console  # here: reading plain lines needs nothing
     from rich.text import Text
 
     console = Console(file=stream, highlight=False)
-    for text, style in lines(view, width, verbose):
+    for text, style in said:
         console.print(Text(text, style), soft_wrap=True)
 
 
@@ -70,7 +76,8 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
                 yield "", ""
                 yield from _unclaimed(cell, width)
     yield "", ""
-    yield from _verdict(view, width)
+    for verdict, style in verdicts(view):
+        yield from _wrapped(verdict, width, "", style)
     groups = [group for cell in view.cells.values() for group in cell.groups]
     if not verbose and any(group.status == "expected" or len(group.cases) > 1 for group in groups):
         yield from _wrapped("--verbose shows every case.", width, "")
@@ -79,14 +86,19 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
 def _kinds(kinds: Sequence[Kind], view: View, width: int) -> Iterator[Line]:
     """A line or two for each kind: the number of cases, and what they share."""
     for kind in kinds[:_MOST]:
-        target = f"{kind.target}: " if len(view.targets) > 1 else ""
-        about = ": ".join(filter(None, (", ".join(kind.names), kind.explanation.replace("`", ""))))
-        head = f"{MARKS[kind.status]} {kind.count:>3,}  {target}{about}"
-        hanging = _INDENT + " " * len(f"{MARKS[kind.status]} {kind.count:>3,}  ")
-        for line in textwrap.wrap(head, width, initial_indent=_INDENT, subsequent_indent=hanging, break_on_hyphens=False):
-            yield line, _STYLES[kind.status]
+        yield from kind_lines(kind, view, width)
     if len(kinds) > _MOST:
         yield f"{_INDENT}and {len(kinds) - _MOST} more kinds", ""
+
+
+def kind_lines(kind: Kind, view: View, width: int) -> Iterator[Line]:
+    """One kind of failures: the number of cases, and what they share."""
+    target = f"{kind.target}: " if len(view.targets) > 1 else ""
+    about = ": ".join(filter(None, (", ".join(kind.names), kind.explanation.replace("`", ""))))
+    head = f"{MARKS[kind.status]} {kind.count:>3,}  {target}{about}"
+    hanging = _INDENT + " " * len(f"{MARKS[kind.status]} {kind.count:>3,}  ")
+    for line in textwrap.wrap(head, width, initial_indent=_INDENT, subsequent_indent=hanging, break_on_hyphens=False):
+        yield line, STYLES[kind.status]
 
 
 def _alone(view: View, width: int) -> Iterator[Line]:
@@ -101,7 +113,7 @@ def _alone(view: View, width: int) -> Iterator[Line]:
         if len(name) >= room:
             yield name, ""
             name = ""
-        yield f"{name:<{room}}" + "".join(f"{cell.counts[status]:>{_COUNTED},}" for status in statuses), _STYLES[cell.status]
+        yield f"{name:<{room}}" + "".join(f"{cell.counts[status]:>{_COUNTED},}" for status in statuses), STYLES[cell.status]
     declared = view.kinds("expected")
     if declared:
         yield "", ""
@@ -140,7 +152,7 @@ def _group(cell: Cell, group: Group, width: int, verbose: bool, said: set[Effect
         title = f": {case.title}" if case.title else ""
         word = "UNEXPECTED PASS" if group.status == "unexpected" else group.status.upper()
         head = f"{MARKS[group.status]} {word} {cell.target}: {cell.operation}/{case.name}{title}"
-        yield from _wrapped(head, width, "", _STYLES[group.status])
+        yield from _wrapped(head, width, "", STYLES[group.status])
         yield from _case(case, width)
     rest = [case.name for case in group.cases[len(shown) :]]
     if rest:
@@ -168,7 +180,7 @@ def _effects(effects: Sequence[Effect], width: int) -> Iterator[Line]:
 
 
 def _unclaimed(cell: Cell, width: int) -> Iterator[Line]:
-    yield from _wrapped(f"{MARKS['unclaimed']} UNCLAIMED {cell.target}: {cell.operation}", width, "", _STYLES["unclaimed"])
+    yield from _wrapped(f"{MARKS['unclaimed']} UNCLAIMED {cell.target}: {cell.operation}", width, "", STYLES["unclaimed"])
     for needs, names in cell.unclaimed.items():
         yield from _labelled("needs", f"{needs}: {', '.join(names)}", width)
 
@@ -181,7 +193,8 @@ def describe(group: Group) -> str:
     return "\n".join(text)
 
 
-def _verdict(view: View, width: int) -> Iterator[Line]:
+def verdicts(view: View) -> Iterator[Line]:
+    """For each target whether it conforms."""
     for target in view.targets:
         counts = view.report.counts(target)
         claimed = sum(counts.values()) - counts["unclaimed"]
@@ -196,7 +209,7 @@ def _verdict(view: View, width: int) -> Iterator[Line]:
         else:
             but = f" but for {counts['expected']:,} declared failures" if counts["expected"] else ""
             text, style = f"{MARKS['pass']} {target} conforms{but}: {claimed:,} cases claimed.", "bold green"
-        yield from _wrapped(text, width, "", style)
+        yield text, style
 
 
 _WRONG = {"fail": "fail", "unexpected": "pass that are declared to fail"}

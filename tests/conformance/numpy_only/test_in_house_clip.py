@@ -28,7 +28,7 @@ def conformance(file: str, *options: str) -> subprocess.CompletedProcess[str]:
 def explained(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """Run the suite on the faulty clip, and return its explained output and the report."""
     file = tmp_path_factory.mktemp("report") / "report.json"
-    done = conformance("clip.py", "--dialect", MEANT, "--json", str(file))
+    done = conformance("clip.py", "--dialect", MEANT, "--all", "--json", str(file))
     assert done.returncode == 1, done.stderr
     return done.stdout, json.loads(file.read_text("utf-8"))
 

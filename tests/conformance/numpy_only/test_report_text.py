@@ -182,7 +182,7 @@ def test_plain_lines_go_where_there_is_no_terminal_and_colour_to_one(monkeypatch
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     plain, coloured = io.StringIO(), Terminal()
-    show(sample(), plain)
+    show(sample(), plain, complete=True)
     show(sample(), coloured)
     assert plain.getvalue() == text()
     assert "\x1b[" in coloured.getvalue()

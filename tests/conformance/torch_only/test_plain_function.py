@@ -24,7 +24,7 @@ def clip(grads, max_norm):
 
 def conformance(folder: Path, source: str) -> tuple[int, str]:
     (folder / "train.py").write_text(source)
-    command = ["gradclip", "conformance", "train.py:clip", "--dialect", "torch.clip_grad_norm_"]
+    command = ["gradclip", "conformance", "train.py:clip", "--dialect", "torch.clip_grad_norm_", "--all"]
     select = ["--select=*/[AB]*", "--select=*/order_invariance", "--select=*/split_invariance"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", *command, *select], cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT
