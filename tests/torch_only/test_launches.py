@@ -211,3 +211,22 @@ def test_the_results_are_right() -> None:
         torch.testing.assert_close(norm, torch.tensor(exact, dtype=norm.dtype))
         for p in given:
             torch.testing.assert_close(p.grad, torch.full_like(p, 3 / (exact + 1e-6)), rtol=2**-7, atol=0)
+
+
+@pytest.mark.skipif(not hasattr(torch, "_foreach_powsum"), reason="PyTorch before 2.13 has no such operation")
+def test_sums_of_powers_would_take_more_operations_than_norms() -> None:
+    """If this fails, ``docs/accelerators.md`` is out of date, and the lane should use the sums."""
+    counted: list[str] = []
+
+    class Counter(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            counted.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with FakeTensorMode():
+        grads = [torch.ones(5, device="cuda") for _ in range(50)]
+        with Counter():
+            torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2)))
+            norms = len(counted)
+            torch.stack(torch._foreach_powsum(grads, 2)).sum().sqrt()
+    assert (norms, len(counted) - norms) == (3, 4)
