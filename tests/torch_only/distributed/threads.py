@@ -23,7 +23,7 @@ class Ranks:
         self.size = size
         self._store = dist.HashStore()
         self._calls: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
-        self._results: queue.SimpleQueue[tuple[int, Any, str]] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True) for rank in range(size)]
         for thread in self._threads:
             thread.start()
@@ -35,14 +35,17 @@ class Ranks:
         results: list[Any] = [None] * self.size
         failed, left = "", self.size
         while left:
+            text = ""
             try:
-                rank, results[rank], text = self._results.get(timeout=PATIENCE)
+                rank, results[rank], error = self._results.get(timeout=PATIENCE)
                 left -= 1
+                if error:  # its text is made here: in several threads at once, Python 3.11 at times cannot (cpython#106905)
+                    text = f"rank {rank}: {''.join(traceback.format_exception(error))}"
             except queue.Empty:
                 text = "a deadlock: ranks wait for each other"
             if text:
                 failed = failed or text
-                threaded.ProcessLocalGroup.exception_handle(None)  # wakes the ranks that wait
+                wake()
         threaded.ProcessLocalGroup.reset()
         return results, failed
 
@@ -55,15 +58,30 @@ class Ranks:
     def _serve(self, rank: int) -> None:
         dist.init_process_group("threaded", rank=rank, world_size=self.size, store=self._store)
         while (function := self._calls[rank].get()) is not None:
-            result, text = None, ""
+            result, error = None, None
             try:
                 result = function()
             except SystemExit:
-                text = ""  # another rank failed
-            except BaseException:
-                text = f"rank {rank}: {traceback.format_exc()}"
-            self._results.put((rank, result, text))
+                pass  # another rank failed
+            except BaseException as raised:
+                error = raised
+            self._results.put((rank, result, error))
         dist.destroy_process_group()
+
+
+def wake() -> None:
+    """End the collectives that ranks wait in.
+
+    The group's own ``exception_handle`` reads the dictionary of them without its lock, while other ranks still write into it.
+    """
+    group = threaded.ProcessLocalGroup
+    group._terminate.set()
+    with group._coll_lock:
+        waiting = list(group._cur_coll_on_pgs.values())
+    for collective in waiting:
+        for condition in (collective._start_cond, collective._done_cond):
+            with condition:
+                condition.notify_all()
 
 
 @contextlib.contextmanager
