@@ -106,6 +106,7 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
         result, after = _advanced(step, updates, state, params)
         return result.grads, ClippedState(after, _last(result) if record else None)
 
+    update.rule = rule  # type: ignore[attr-defined]  # for gradclip doctor
     return optax.GradientTransformation(init, update)
 
 
