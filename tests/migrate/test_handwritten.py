@@ -172,6 +172,66 @@ NO_ALARM = {
 }
 
 
+_GLOBAL_NORM = "norm = torch.linalg.norm(torch.stack([p.grad.norm() for p in params]))"
+#: how a condition bounds a coefficient; then what stands for OTHER: the limit of the coefficient, and another one
+PAIRS = {
+    "a number": ("if norm > OTHER:\n    coef = 5.0 / norm\n    for p in params:\n        p.grad.mul_(coef)", "5", "1.0"),
+    "a numerator of one": (
+        "if norm > OTHER:\n    coef = 1.0 / norm\n    for p in params:\n        p.grad.mul_(coef)",
+        "1.0",
+        "5",
+    ),
+    "a name": ("if norm > OTHER:\n    for p in params:\n        p.grad.mul_(max_norm / norm)", "max_norm", "threshold"),
+    "a multiple": ("if norm > OTHER:\n    for p in params:\n        p.grad.mul_(max_norm / norm)", "max_norm", "2 * max_norm"),
+    "a guard": ("if norm <= OTHER:\n    return\nfor p in params:\n    p.grad.mul_(max_norm / norm)", "max_norm", "threshold"),
+    "a choice": (
+        "coef = max_norm / norm if norm > OTHER else 1.0\nfor p in params:\n    p.grad.mul_(coef)",
+        "max_norm",
+        "threshold",
+    ),
+    "a choice of arrays": (
+        "coef = torch.where(norm > OTHER, max_norm / norm, 1.0)\nfor p in params:\n    p.grad.mul_(coef)",
+        "max_norm",
+        "threshold",
+    ),
+    "a coefficient": (
+        "coef = max_norm / norm\nif coef < OTHER:\n    for p in params:\n        p.grad.mul_(coef)",
+        "1",
+        "2",
+    ),
+    "a flag": (
+        "is_large = norm > OTHER\nif is_large:\n    for p in params:\n        p.grad.mul_(max_norm / norm)",
+        "max_norm",
+        "threshold",
+    ),
+    "a limit after the quotient": (
+        "if norm > OTHER:\n    unit = 1.0 / norm\n    for p in params:\n        p.grad.mul_(unit * max_norm)",
+        "max_norm",
+        "threshold",
+    ),
+}
+
+
+def bounded_by(name: str, limit: str) -> str:
+    body = f"{_GLOBAL_NORM}\n{PAIRS[name][0].replace('OTHER', limit)}"
+    return f"import torch\n\ndef step(params, max_norm, threshold):\n{textwrap.indent(body, '    ')}\n"
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_condition_on_the_limit_of_the_coefficient_makes_a_clip(name: str) -> None:
+    assert [site.code for site in migrate(bounded_by(name, PAIRS[name][1])).sites] == ["GM402"]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_condition_on_another_limit_makes_none(name: str) -> None:
+    source = bounded_by(name, PAIRS[name][2])
+    migrated = migrate(source)
+    assert migrated.source == source
+    assert [site.code for site in migrated.sites if site.code != "GM113"] == []
+    assert all("this is no clip by norm" in site.reason for site in migrated.sites)
+    assert alarms(source) == []
+
+
 def alarms(source: str) -> list[str]:
     return [site.code for site in migrate_source(f"import torch\n{source}\n", Options(lint=True)).sites if site.code == "GM113"]
 

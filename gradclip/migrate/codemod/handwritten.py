@@ -2,12 +2,14 @@
 
 It starts at each division whose normal form (``forms``) has a norm, and follows the quotient through products, minima, choices
 and names. It is a clip if something on the way bounds it: a minimum with one, a choice, an ``if``, a guard before it.
+A condition bounds it only if it compares the norm with the quotient's limit: ``1 / norm`` where the norm is over 5 is no clip.
 """
 
 from __future__ import annotations
 
 import bisect
 import functools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -191,14 +193,10 @@ class _Matcher:
     def decision(self, node: cst.BaseExpression, path: _Path) -> Decision | None:
         """A clip, an unbounded coefficient, or nothing."""
         clip = next((found for place, form in path.reached if (found := self._bounded(place, form)) is not None), None)
-        quotient = next((found for _, form in path.reached if (found := _quotient(form, self._is_gradient)) is not None), None)
-        if (
-            clip is None
-            and quotient is not None
-            and any(self._is_under_a_condition(place, quotient) for place, _ in path.reached)
-        ):
-            clip = quotient
-        found = clip or quotient
+        quotients = [found for _, form in path.reached if (found := _quotient(form, self._is_gradient)) is not None]
+        if clip is None:  # any of them: the limit of `1 / norm * limit` stands in the second
+            clip = next((one for one in quotients if self._is_bounded_by_a_condition(path, one)), None)
+        found = clip or next(iter(quotients), None)
         if found is None or self._is_without_gradients(node):
             return None
         if any(leaf.op == "norm" and self._is_of_gradients(leaf) for leaf in _leaves(found.limit)):
@@ -213,9 +211,18 @@ class _Matcher:
         if path.scales and (
             self._has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)
         ):
+            if self._is_bounded_by_a_condition(path, _Clip(_ANY, found.norm)):
+                return self._to_another_limit(node)
             reason = f"{self._source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
             return manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
         return None
+
+    def _to_another_limit(self, node: cst.BaseExpression) -> Decision | None:
+        """A norm is compared with one limit and scaled to another; some mean it, so the linter calls it no mistake."""
+        if self._context.options.lint:
+            return None
+        reason = f"{self._source.shown(node)} scales to another norm than its condition compares with: this is no clip by norm."
+        return manual(node, Finding("GM113", reason, "If you mean a clip, use one limit in both, or gradclip's clip."))
 
     def _by_hand(self, node: cst.BaseExpression, clip: _Clip) -> Decision:
         """What a clip computes, and the rule that has this meaning."""
@@ -261,6 +268,12 @@ class _Matcher:
             if part.op in ("min", "max", "choice") and (inner := self._bounded(node, part)) is not None:
                 return inner
         return None
+
+    def _is_bounded_by_a_condition(self, path: _Path, clip: _Clip) -> bool:
+        tests = [form.node for _, form in path.reached if form.op == "choice"]
+        return any(isinstance(test, cst.BaseExpression) and self._compares(test, clip) for test in tests) or any(
+            self._is_under_a_condition(place, clip) for place, _ in path.reached
+        )
 
     def _is_under_a_condition(self, node: cst.CSTNode, clip: _Clip) -> bool:
         """Whether an ``if`` or a mask around a node, or a guard before it, compares the norm with the limit."""
@@ -310,7 +323,7 @@ class _Matcher:
         return guards
 
     def _compares(self, test: cst.BaseExpression, clip: _Clip) -> bool:
-        """Whether a test compares the norm with a limit, or the coefficient with one."""
+        """Whether a test compares the norm with the limit of the clip, or the coefficient with one."""
         if isinstance(test, cst.BooleanOperation):
             return self._compares(test.left, clip) or self._compares(test.right, clip)
         if isinstance(test, cst.UnaryOperation):
@@ -332,7 +345,7 @@ class _Matcher:
         if len(sides) != 2:
             return False
         found = _ratio(self._forms.of(sides[0]), self._forms.of(sides[1]))
-        return found is not None and not _is_trivial(found[0].limit)
+        return found is not None and not _is_trivial(found[0].limit) and not _differ(found[0].limit, clip.limit)
 
     # ---- evidence --------------------------------------------------------------------------------------------------------
 
@@ -381,6 +394,7 @@ class _Matcher:
 
 _USES = 20  #: uses of a name to follow
 _GUARDS = 3  #: guards before a place that count
+_ANY = Form("any")  #: a limit that differs from none
 _CALLS = (
     r"(_foreach_)?(mul|div|add|minimum|maximum|clamp(_min|_max)?|clip|min|max|pow|sqrt|reciprocal)_?|multiply|divide|true_?div(ide)?"
     r"|div_no_nan|clip_by_value|where|select|cond|float|cast|item|to|detach|astype|tensor|as_tensor|asarray|array|convert_to_tensor"
@@ -444,6 +458,14 @@ def _is_trivial(limit: Form) -> bool:
     if limit.op == "number":
         return not 1e-3 < abs(float(limit.value)) < 1e9  # type: ignore[arg-type]
     return limit.op == "name" and re.search(r"\beps|tiny", str(limit.value)) is not None
+
+
+def _differ(one: Form, other: Form) -> bool:
+    """Whether two limits surely differ: by a factor that is a number, or as two names, or a name and a number."""
+    factor = product((one, 1), (other, -1))
+    if factor.op == "number":
+        return not math.isclose(float(factor.value), 1.0)  # type: ignore[arg-type]
+    return {one.op, other.op} <= {"name", "number"}
 
 
 def _text(form: Form) -> str:
