@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gradclip import norms
@@ -44,7 +45,12 @@ class JaxReference(Reference):
         if not self.backend.reads_free(tensors):
             return super()._norms(tensors, order, wide)
         with enable_x64(True):
-            return [number(self.backend, _norm(self.backend, x, order)) for x in tensors]
+            return [number(self.backend, _norm(self.backend, _placed(x), order)) for x in tensors]
+
+
+def _placed(x: Tensor) -> Tensor:
+    """The array, or an empty one on one device: the norm of that is a constant, which JAX cannot place on an explicit mesh."""
+    return x if x.size else jnp.zeros(x.shape, x.dtype)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))

@@ -37,6 +37,13 @@ def test_on_eight_devices(name: str) -> None:
     assert not failures()[name], failures()[name]
 
 
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.slow("a rare mix of shapes and values"))])
+def test_random_arrays(count: int) -> None:
+    command = [sys.executable, "-m", "jax_only.distributed.searching", str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(8), check=False)
+    assert done.stdout == f"{count} cases are right\n", done.stderr[-5000:]
+
+
 @pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     """The counts come from programs that XLA compiles for up to 64 devices."""
