@@ -105,7 +105,7 @@ class StepPreHook(Held):
         return self.monitor is not None and self.monitor.each is not None
 
     def _coefficient(self, opened: Gradients, scale: torch.Tensor | None) -> Any:
-        """The coefficient of the gradients; if a GradScaler has scaled them, of what they were before."""
+        """The coefficient of the gradients as they were before a GradScaler scaled them."""
         options = Options(until="coefficient", reduce=self.step.reduce, shards=self.step.shards)
         if scale is not None:
             scaled = run(opened, self.rule, replace(options, until="norm")).norm

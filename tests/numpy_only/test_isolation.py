@@ -1,4 +1,4 @@
-"""Reading is not running: no module of a folder that the command reads is imported, of whatever name."""
+"""Reading is not running: whatever a module is called, the command does not import it from a folder that it reads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLIP = "import torch\noptimizer.step()\ntorch.nn.utils.clip_grad_norm_(model.par
 
 
 def names() -> set[str]:
-    """Return every module's name of the standard library, and of what is installed here."""
+    """Return the names of all modules of the standard library and of the installed packages."""
     found = {*sys.stdlib_module_names, *PACKAGES, "sitecustomize", "usercustomize", "conftest", "setup"}
     for folder in {Path(entry) for entry in sys.path if entry.endswith("-packages")}:
         found.update(path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())

@@ -17,7 +17,7 @@ SAMPLE = 6  #: each is traced, which takes a second
 
 
 def chosen(replicas: int) -> list[Case]:
-    """Return every pair of features of what the replicas can hold, by any rule."""
+    """Return cases in which every two features of the replicas' gradients and of the rules meet."""
     every = [
         replace(case, missing="", rule=rule)
         for case in topologies.cases(("P", "R"), 8, [(replicas,)])

@@ -55,7 +55,7 @@ def check_any_split() -> None:
 
 
 def check_no_slices() -> None:
-    """Sharded slices of which there are none: alone, and beside a gradient with some."""
+    """A sharded gradient without slices: alone, and beside a gradient that has some."""
     empty, other = torch.zeros(0, 4), randn(4, 4)
     for axis in (-1, 0):
         rule = tensorflow.clip_by_norm(0.5, axes=[axis])

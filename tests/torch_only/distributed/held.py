@@ -58,7 +58,7 @@ def tensor(case: Case, held: Held, here: np.ndarray, shape: Sequence[int]) -> to
     mesh = mesh_of(case, which=int(held.how == "equal"))
     if len(named) < mesh.ndim:
         mesh = mesh[tuple("abc"[d] for d in named)]
-    if held.how == "both":  # the type knows what is left of each rank's own rows
+    if held.how == "both":  # the rows are divided by hand first, then by the type
         shape = (shape[0] // case.mesh[1], *shape[1:])
     size, stride = torch.Size(shape), torch.empty(tuple(shape), device="meta").stride()
     kinds = [placement(held.placements, d, case.mesh) for d in named]
