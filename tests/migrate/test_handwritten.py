@@ -114,6 +114,8 @@ NO_CLIPS = {
     "parameters in a ball": "def project(parameters, max_norm):\n"
     "    global_norm = torch.sqrt(sum(p.norm() ** 2 for p in parameters))\n    if global_norm > max_norm:\n"
     "        ratio = max_norm / global_norm\n        for p in parameters:\n            p.mul_(ratio)\n",
+    "a norm of at most the limit": "def step(params, norm, max_norm):\n    for p in params:\n"
+    "        p.grad.mul_(max_norm / min(norm, max_norm))\n",
     "a layer": "def forward(self, x):\n    return self.scale / self.layer_norm(x)\n",
 }
 
@@ -230,6 +232,55 @@ def test_a_condition_on_another_limit_makes_none(name: str) -> None:
     assert [site.code for site in migrated.sites if site.code != "GM113"] == []
     assert all("this is no clip by norm" in site.reason for site in migrated.sites)
     assert alarms(source) == []
+
+
+#: how a coefficient is bounded, with UNDER for the comparison: as a clip, and turned round, so that it only scales up
+TURNED = {
+    "an if": ("if norm UNDER m:\n    for p in params:\n        p.grad.mul_(m / norm)", ">", "<"),
+    "an if with the sides exchanged": ("if m UNDER norm:\n    for p in params:\n        p.grad.mul_(m / norm)", "<=", ">="),
+    "an else": ("if norm UNDER m:\n    pass\nelse:\n    for p in params:\n        p.grad.mul_(m / norm)", "<", ">"),
+    "a not": ("if not norm UNDER m:\n    for p in params:\n        p.grad.mul_(m / norm)", "<=", ">"),
+    "a coefficient": ("c = m / norm\nif c UNDER 1:\n    for p in params:\n        p.grad.mul_(c)", "<", ">"),
+    "an inverse coefficient": ("c = norm / m\nif c UNDER 1:\n    for p in params:\n        p.grad.div_(c)", ">", "<"),
+    "a chain": ("if 0 UNDER norm UNDER m:\n    for p in params:\n        p.grad.mul_(m / norm)", ">", "<"),
+    "a guard": ("if norm UNDER m:\n    return\nfor p in params:\n    p.grad.mul_(m / norm)", "<", ">"),
+    "a return within": (
+        "if norm UNDER m:\n    for p in params:\n        p.grad.mul_(m / norm)\n    return norm\nreturn 0",
+        ">",
+        "<",
+    ),
+    "an else that leaves": (
+        "if norm UNDER m:\n    pass\nelse:\n    return\nfor p in params:\n    p.grad.mul_(m / norm)",
+        ">",
+        "<",
+    ),
+    "a choice": ("c = m / norm if norm UNDER m else 1.0\nfor p in params:\n    p.grad.mul_(c)", ">", "<"),
+    "the other choice": ("c = 1.0 if norm UNDER m else m / norm\nfor p in params:\n    p.grad.mul_(c)", "<", ">"),
+    "a choice of arrays": ("c = torch.where(norm UNDER m, m / norm, 1.0)\nfor p in params:\n    p.grad.mul_(c)", ">", "<"),
+    "a choice of divisors": ("d = torch.where(norm UNDER m, norm / m, 1.0)\nfor p in params:\n    p.grad.div_(d)", ">", "<"),
+    "a flag": ("large = norm UNDER m\nif large:\n    for p in params:\n        p.grad.mul_(m / norm)", ">", "<"),
+    "a method": ("if norm.UNDER(m):\n    for p in params:\n        p.grad.mul_(m / norm)", "gt", "lt"),
+    "a function": ("if torch.UNDER(norm, m):\n    for p in params:\n        p.grad.mul_(m / norm)", "greater", "less"),
+    "an extreme": ("c = UNDER(1.0, m / norm)\nfor p in params:\n    p.grad.mul_(c)", "min", "max"),
+    "an extreme of divisors": ("c = UNDER(1.0, norm / m)\nfor p in params:\n    p.grad.div_(c)", "max", "min"),
+    "a clamp": ("c = (m / norm).clamp(UNDER=1.0)\nfor p in params:\n    p.grad.mul_(c)", "max", "min"),
+}
+
+
+def turned(name: str, which: int) -> str:
+    body = TURNED[name][0].replace("UNDER", TURNED[name][which])
+    body = re.sub(r"\bm\b", "max_norm", f"{_GLOBAL_NORM}\n{body}")
+    return f"import torch\n\ndef step(params, max_norm):\n{textwrap.indent(body, '    ')}\n"
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_a_coefficient_of_at_least_one_is_no_clip(name: str) -> None:
+    assert [site.code for site in migrate(turned(name, 1)).sites if site.code != "GM112"] == ["GM402"]
+    source = turned(name, 2)
+    migrated = migrate(source)
+    assert migrated.source == source
+    assert [site.code for site in migrated.sites if site.code != "GM112"] == ["GM113"]
+    assert all("small gradients would be scaled up" in site.reason for site in migrated.sites if site.code == "GM113")
 
 
 def alarms(source: str) -> list[str]:

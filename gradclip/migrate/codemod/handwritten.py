@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import bisect
 import functools
-import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -21,19 +20,15 @@ from gradclip.code.found import Context, Finding
 from gradclip.code.source import last_name, words
 from gradclip.migrate.codemod import canonical
 from gradclip.migrate.codemod.calls import manual
+from gradclip.migrate.codemod.conditions import Conditions
 from gradclip.migrate.codemod.decision import Decision
-from gradclip.migrate.codemod.forms import Form, Forms, last_word, product
+from gradclip.migrate.codemod.forms import Form, Forms, last_word
+from gradclip.migrate.codemod.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
 from gradclip.natives import BY_CODE
 
 __all__ = ["clips"]
 
 _DIVIDES = words("div div_ divide true_divide truediv div_no_nan reciprocal reciprocal_ rsqrt _foreach_div _foreach_div_")
-_COMPARES = words("greater less greater_equal less_equal gt lt ge le")
-_LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold; the atomic groups keep long names linear
-    r"(?>\w*?(max|clip|threshold|limit|cutoff))\w*norm|(?>\w*?norm)\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
-    r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm|factor|coef\w*))?|max_?grad\w*|\w*threshold|(\w+_)?limit|theta|max_?length",
-    re.IGNORECASE,
-)
 _OF_GRADIENTS = re.compile(
     r"(global|total|g|grads?|gradients?|per_sample|unclipped|l2)_?\w*norms?(_\w+)?|norm_sample|grad_norm\w*|total",
     re.IGNORECASE,
@@ -42,7 +37,6 @@ _GRADIENT = re.compile(r"\b(\w*_)?(grads?|gradients?|updates)\b|\bd[A-Z]\w*\b|\b
 _FOLLOWS = re.compile(r"(^|_)(avg|average|ema|mean|median|quantile|percentile|history|running|moving)(_|$)", re.IGNORECASE)
 _PARAMETER = re.compile(r"\b(p|w|pp?_?norm|param\w*|weights?\w*|w_norm|unit_norm)\b")
 _MOST = 3  #: names to follow
-_LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
 
 
 @dataclass(slots=True)
@@ -52,14 +46,6 @@ class _Path:
     reached: list[tuple[cst.CSTNode, Form]] = field(default_factory=list)
     scales: bool = False  #: whether it multiplies gradients
     in_place: bool = False  #: whether it does so in place
-
-
-@dataclass(frozen=True, slots=True)
-class _Clip:
-    """A quotient that is bounded."""
-
-    limit: Form
-    norm: Form
 
 
 def clips(context: Context) -> Iterator[Decision]:
@@ -81,18 +67,19 @@ class _Matcher:
     def __init__(self, context: Context) -> None:
         self._context, self._source, self._resolver = context, context.source, context.resolver
         self._forms = Forms(context)
+        self._conditions = Conditions(context, self._forms)
 
     # ---- the way of a quotient -------------------------------------------------------------------------------------------
 
     def anchors(self) -> Iterator[cst.BaseExpression]:
         """The divisions by a norm, or of a norm."""
         for operation in self._source.any(cst.BinaryOperation):
-            if isinstance(operation.operator, (cst.Divide, cst.Power)) and _norm(self._forms.of(operation)):
+            if isinstance(operation.operator, (cst.Divide, cst.Power)) and norm_of(self._forms.of(operation)):
                 power = isinstance(operation.operator, cst.Power)
-                if not power or _norm(self._forms.of(operation))[1] < 0:  # type: ignore[index]
+                if not power or norm_of(self._forms.of(operation))[1] < 0:  # type: ignore[index]
                     yield operation
         for call in self._source.any(cst.Call):
-            if last_name(call.func) in _DIVIDES and _norm(self._forms.of(call)):
+            if last_name(call.func) in _DIVIDES and norm_of(self._forms.of(call)):
                 yield call
 
     def is_inner(self, node: cst.BaseExpression) -> bool:
@@ -116,7 +103,7 @@ class _Matcher:
         while True:
             form = self._forms.of(node)
             path.reached.append((node, form))
-            path.scales |= any(self._is_gradient(part) for part in _leaves(form))
+            path.scales |= any(self._is_gradient(part) for part in leaves(form))
             outer = self._outer(node)
             if outer is None:
                 break
@@ -193,25 +180,23 @@ class _Matcher:
     def decision(self, node: cst.BaseExpression, path: _Path) -> Decision | None:
         """A clip, an unbounded coefficient, or nothing."""
         clip = next((found for place, form in path.reached if (found := self._bounded(place, form)) is not None), None)
-        quotients = [found for _, form in path.reached if (found := _quotient(form, self._is_gradient)) is not None]
+        quotients = [found for _, form in path.reached if (found := unbounded(form, self._is_gradient)) is not None]
         if clip is None:  # any of them: the limit of `1 / norm * limit` stands in the second
             clip = next((one for one in quotients if self._is_bounded_by_a_condition(path, one)), None)
         found = clip or next(iter(quotients), None)
         if found is None or self._is_without_gradients(node):
             return None
-        if any(leaf.op == "norm" and self._is_of_gradients(leaf) for leaf in _leaves(found.limit)):
+        if any(leaf.op == "norm" and self._is_of_gradients(leaf) for leaf in leaves(found.limit)):
             return None  # a quotient of two norms of gradients: a cosine, an error
         known = self._is_of_gradients(found.norm)
         if clip is not None:
-            named = self._has_limit(clip.limit)
+            named = has_limit(clip.limit)
             if not (known and (named or path.scales or known == "value")) and not (path.scales and named):
                 return None
             return canonical.rewritten(node, self._context) or self._by_hand(node, clip)
         in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
-        if path.scales and (
-            self._has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)
-        ):
-            if self._is_bounded_by_a_condition(path, _Clip(_ANY, found.norm)):
+        if path.scales and (has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)):
+            if self._is_bounded_by_a_condition(path, Clip(_ANY, found.norm)):
                 return self._to_another_limit(node)
             reason = f"{self._source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
             return manual(node, Finding("GM113", reason, "Bound it by 1, or use gradclip's clip."))
@@ -224,13 +209,12 @@ class _Matcher:
         reason = f"{self._source.shown(node)} scales to another norm than its condition compares with: this is no clip by norm."
         return manual(node, Finding("GM113", reason, "If you mean a clip, use one limit in both, or gradclip's clip."))
 
-    def _by_hand(self, node: cst.BaseExpression, clip: _Clip) -> Decision:
+    def _by_hand(self, node: cst.BaseExpression, clip: Clip) -> Decision:
         """What a clip computes, and the rule that has this meaning."""
-        limit, norm = _text(clip.limit), clip.norm
-        names = [*_names(clip.limit)]
+        limit, norm = text(clip.limit), clip.norm
         function = self._source.within(node, cst.FunctionDef)
         adaptive = function is not None and re.search(r"agc|adaptive|unit_?wise", function.name.value, re.IGNORECASE)
-        if adaptive or any(self._is_of_a_parameter(part) for part in _leaves(clip.limit)):
+        if adaptive or any(self._is_of_a_parameter(part) for part in leaves(clip.limit)):
             reason = (
                 "Each unit of a gradient is clipped relative to its parameter's norm: this is adaptive clipping, written out."
             )
@@ -239,7 +223,7 @@ class _Matcher:
         elif norm.value == "rms":
             reason = "Each gradient is clipped by its root mean square, written out."
             advice = f"The rule is gradclip.dialects.optax.clip_by_block_rms({limit}): pass it to gradclip.clip."
-        elif any(_FOLLOWS.search(name) for name in names):
+        elif any(_FOLLOWS.search(name) for name in names(clip.limit)):
             reason = f"A clip by norm, written out, with a limit that follows the run: `{limit}`."
             advice = "gradclip.limits has limits that follow the run; a rule takes one in place of a number."
         else:
@@ -250,102 +234,27 @@ class _Matcher:
             advice += "" if eps in ("", "1e-06") else f" Its epsilon is 1e-6, not {eps}."
         return manual(node, Finding("GM402", reason, advice))
 
-    def _bounded(self, node: cst.CSTNode, form: Form) -> _Clip | None:
+    def _bounded(self, node: cst.CSTNode, form: Form) -> Clip | None:
         """The clip that a form is by itself."""
         parts = form.parts
-        if form.op in ("min", "max") and len(parts) > 1:
-            for one in parts:
-                for other in parts:
-                    found = _ratio(one, other)
-                    if found is not None and found[1] == (-1 if form.op == "min" else 1) and not _is_trivial(found[0].limit):
-                        return found[0]
+        sign = -1 if form.op == "min" else 1
+        for one in parts if form.op in ("min", "max") and norm_of(form) else ():
+            for other in parts:  # of a coefficient the part with the norm is the small one, of a divisor the large one
+                found = ratio(one, other) if norm_of(one) is not None else None
+                if found is not None and found[1] == sign and not is_trivial(found[0].limit):
+                    return found[0]
         if form.op == "choice" and len(parts) == 2:
             for one, other in (parts, parts[::-1]):
-                found = _ratio(one, other)
-                if found is not None and isinstance(form.node, cst.BaseExpression) and self._compares(form.node, found[0]):
+                found = ratio(one, other)
+                if found is not None and self._conditions.choose(form, found[0]):
                     return found[0]
         for part in parts if form.op in ("min", "max", "product", "choice", "sum") else ():
             if part.op in ("min", "max", "choice") and (inner := self._bounded(node, part)) is not None:
                 return inner
         return None
 
-    def _is_bounded_by_a_condition(self, path: _Path, clip: _Clip) -> bool:
-        tests = [form.node for _, form in path.reached if form.op == "choice"]
-        return any(isinstance(test, cst.BaseExpression) and self._compares(test, clip) for test in tests) or any(
-            self._is_under_a_condition(place, clip) for place, _ in path.reached
-        )
-
-    def _is_under_a_condition(self, node: cst.CSTNode, clip: _Clip) -> bool:
-        """Whether an ``if`` or a mask around a node, or a guard before it, compares the norm with the limit."""
-        source = self._source
-        inner: cst.CSTNode = node
-        for outer in source.ancestors(node):
-            test = getattr(outer, "test", None) if isinstance(outer, (cst.If, cst.IfExp, cst.While)) else None
-            if test is not None and inner is not test and self._compares(test, clip):
-                return True
-            if isinstance(outer, _LINES) and any(self._compares(mask, clip) for mask in self._masks.get(outer, ())):
-                return True
-            if isinstance(outer, cst.FunctionDef):
-                break
-            inner = outer
-        guards = self._guards.get(source.function(node), ())
-        last = bisect.bisect_left(guards, source.start(node), key=source.start)
-        return any(self._compares(guard, clip) for guard in guards[max(0, last - _GUARDS) : last])
-
-    @property
-    def _masks(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
-        """The indices by their statement."""
-
-        def made() -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
-            found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
-            for one in self._source.any(cst.Index):
-                line = self._source.within(one, *_LINES)
-                if line is not None and isinstance(one.value, (cst.Comparison, cst.Name)):
-                    found[line].append(one.value)
-            return found
-
-        masks: Mapping[cst.CSTNode, list[cst.BaseExpression]] = self._source.once("masks of clips", made)
-        return masks
-
-    @property
-    def _guards(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
-        """The tests of each ``if`` that leaves, by function."""
-
-        def made() -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
-            found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
-            leaves: Sequence[cst.CSTNode] = [*self._source.any(cst.Return), *self._source.any(cst.Continue)]
-            for branch in {self._source.within(one, cst.If) for one in leaves} - {None}:
-                assert branch is not None
-                found[self._source.function(branch)].append(branch.test)
-            return {function: sorted(tests, key=self._source.start) for function, tests in found.items()}
-
-        guards: Mapping[cst.CSTNode, list[cst.BaseExpression]] = self._source.once("guards of clips", made)
-        return guards
-
-    def _compares(self, test: cst.BaseExpression, clip: _Clip) -> bool:
-        """Whether a test compares the norm with the limit of the clip, or the coefficient with one."""
-        if isinstance(test, cst.BooleanOperation):
-            return self._compares(test.left, clip) or self._compares(test.right, clip)
-        if isinstance(test, cst.UnaryOperation):
-            return self._compares(test.expression, clip)
-        if isinstance(test, cst.Name):
-            value = self._resolver.value_of(test)
-            if value is None:
-                return self._has_limit(clip.limit)  # a flag from elsewhere
-            return not isinstance(value, cst.Name) and self._compares(value, clip)
-        sides: list[cst.BaseExpression] = []
-        if isinstance(test, cst.Comparison):
-            sides = [test.left, test.comparisons[0].comparator]
-        elif isinstance(test, cst.Call) and last_name(test.func) in _COMPARES:
-            sides = [argument.value for argument in test.args[:2]]
-            if len(sides) == 1 and isinstance(test.func, cst.Attribute):
-                sides.insert(0, test.func.value)
-        elif isinstance(test, cst.Call):
-            return any(self._compares(argument.value, clip) for argument in test.args[:1])
-        if len(sides) != 2:
-            return False
-        found = _ratio(self._forms.of(sides[0]), self._forms.of(sides[1]))
-        return found is not None and not _is_trivial(found[0].limit) and not _differ(found[0].limit, clip.limit)
+    def _is_bounded_by_a_condition(self, path: _Path, clip: Clip) -> bool:
+        return any(self._conditions.choose(form, clip) or self._conditions.bound(place, clip) for place, form in path.reached)
 
     # ---- evidence --------------------------------------------------------------------------------------------------------
 
@@ -373,10 +282,6 @@ class _Matcher:
         text = str(leaf.parts[0].value) if leaf.parts else ""
         return _PARAMETER.search(text) is not None and "grad" not in text
 
-    def _has_limit(self, form: Form) -> bool:
-        """Whether a limit has a limit's name."""
-        return any(_LIMIT.fullmatch(last_word(name)) for name in _names(form))
-
     def _is_without_gradients(self, node: cst.CSTNode) -> bool:
         """Whether a function mentions no gradients: then it projects parameters onto a ball."""
         around = [outer for outer in self._source.ancestors(node) if isinstance(outer, cst.FunctionDef)]
@@ -393,7 +298,6 @@ class _Matcher:
 
 
 _USES = 20  #: uses of a name to follow
-_GUARDS = 3  #: guards before a place that count
 _ANY = Form("any")  #: a limit that differs from none
 _CALLS = (
     r"(_foreach_)?(mul|div|add|minimum|maximum|clamp(_min|_max)?|clip|min|max|pow|sqrt|reciprocal)_?|multiply|divide|true_?div(ide)?"
@@ -402,93 +306,14 @@ _CALLS = (
 )
 
 
-def _ratio(one: Form, other: Form) -> tuple[_Clip, float] | None:
-    """The limit and the norm in a quotient of two forms, with the norm's exponent; None if it has no single norm."""
-    if {one.op, other.op} & {"min", "max", "choice"}:
-        return None
-    return _split(product((one, 1), (other, -1)))
-
-
-def _split(form: Form) -> tuple[_Clip, float] | None:
-    norm = _norm(form)
-    if norm is None:
-        return None
-    leaf, power = norm
-    return _Clip(product((product((form, 1), (leaf, -power)), -1 / power)), leaf), power / abs(power)
-
-
-def _norm(form: Form) -> tuple[Form, float] | None:
-    """The norm in a form, with its exponent; a norm in a denominator first."""
-    if form.op == "norm":
-        return form, 1.0
-    if form.op == "product":
-        found = [(part, power) for part, power in zip(form.parts, form.value, strict=True) if part.op == "norm"]  # type: ignore[call-overload]
-        return min(found, key=lambda item: item[1], default=None)
-    inner = (_norm(part) for part in form.parts) if form.op in ("min", "max", "choice", "sum") else ()
-    return next((one for one in inner if one is not None), None)
-
-
-def _quotient(form: Form, is_gradient: object) -> _Clip | None:
-    """The limit over the norm that multiplies gradients, in a product without a bound."""
-    found = _split(form) if form.op == "product" else None
-    if found is None:
-        return None
-    kept = [(part, power) for part, power in _factors(found[0].limit) if not is_gradient(part)]  # type: ignore[operator]
-    return _Clip(product(*kept), found[0].norm) if kept else None
-
-
-def _factors(form: Form) -> list[tuple[Form, float]]:
-    return [*zip(form.parts, form.value, strict=True)] if form.op == "product" else [(form, 1.0)]  # type: ignore[call-overload]
-
-
-def _leaves(form: Form) -> Iterator[Form]:
-    if form.op in ("name", "norm"):
-        yield form
-    else:
-        for part in form.parts:
-            yield from _leaves(part)
-
-
-def _names(form: Form) -> Iterator[str]:
-    return (str(leaf.value if leaf.op == "name" else leaf.parts[0].value) for leaf in _leaves(form))
-
-
-def _is_trivial(limit: Form) -> bool:
-    """Whether a limit is 0, one without a norm, or an epsilon."""
-    if limit.op == "number":
-        return not 1e-3 < abs(float(limit.value)) < 1e9  # type: ignore[arg-type]
-    return limit.op == "name" and re.search(r"\beps|tiny", str(limit.value)) is not None
-
-
-def _differ(one: Form, other: Form) -> bool:
-    """Whether two limits surely differ: by a factor that is a number, or as two names, or a name and a number."""
-    factor = product((one, 1), (other, -1))
-    if factor.op == "number":
-        return not math.isclose(float(factor.value), 1.0)  # type: ignore[arg-type]
-    return {one.op, other.op} <= {"name", "number"}
-
-
-def _text(form: Form) -> str:
-    """A form, as code."""
-    if form.op == "number":
-        return f"{form.value:g}"
-    if form.op == "norm":
-        return str(form.parts[0].value) if form.value == "name" else f"norm({form.parts[0].value})"
-    if form.op != "product":
-        return str(form.value)
-    above = [_text(part) for part, power in _factors(form) if power > 0] or ["1"]
-    below = [_text(part) for part, power in _factors(form) if power < 0]
-    return " / ".join([" * ".join(above), *below])
-
-
 def _epsilon(node: cst.BaseExpression, context: Context) -> str:
     """The epsilon beside the norm in a quotient; "" if there is none."""
     parts = [node.right, node.left] if isinstance(node, cst.BinaryOperation) else [node]
     shown = [context.source.code(part) for part in parts]
     shown += [context.source.code(value) for part in parts[:1] if (value := context.resolver.value_of(part)) is not None]
-    for text in shown:
+    for code in shown:
         if found := re.search(
-            r"\+\s*(\d[\d.]*(e-?\d+)?|[\w.]+)|(\d[\d.]*(e-?\d+)?|[\w.]*eps\w*)\s*\+|add_?\((\d[\d.]*(e-?\d+)?)", text
+            r"\+\s*(\d[\d.]*(e-?\d+)?|[\w.]+)|(\d[\d.]*(e-?\d+)?|[\w.]*eps\w*)\s*\+|add_?\((\d[\d.]*(e-?\d+)?)", code
         ):
             eps = next(filter(None, (found[1], found[3], found[5])))
             return f"{float(eps):g}" if re.fullmatch(r"\d.*", eps) else eps

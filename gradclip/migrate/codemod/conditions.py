@@ -1,0 +1,151 @@
+"""The conditions of a handwritten clip: tests around a place, masks in it, and guards before it.
+
+A test bounds a coefficient where it holds only for norms over the limit. Where it holds only for norms under the limit, the
+coefficient is at least one: it scales up, and clips nothing.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import libcst as cst
+
+from gradclip.code.found import Context
+from gradclip.code.source import last_name
+from gradclip.migrate.codemod.forms import Form, Forms
+from gradclip.migrate.codemod.quotients import Clip, differ, has_limit, is_trivial, norm_of, ratio
+
+__all__ = ["Conditions"]
+
+_OVER, _UNDER, _EITHER = 1, -1, 0  #: the norms for which a test holds: those over the limit, under it, or unknown
+_SIGNS: Mapping[type[cst.BaseCompOp], int] = {
+    cst.GreaterThan: _OVER,
+    cst.GreaterThanEqual: _OVER,
+    cst.LessThan: _UNDER,
+    cst.LessThanEqual: _UNDER,
+}
+_COMPARES = {
+    **dict.fromkeys(("greater", "greater_equal", "gt", "ge"), _OVER),
+    **dict.fromkeys(("less", "less_equal", "lt", "le"), _UNDER),
+}
+_INVERTS = frozenset({"logical_not", "logical_not_", "bitwise_not", "invert"})
+_LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+_GUARDS = 3  #: guards before a place that count
+
+
+class Conditions:
+    """The conditions in one source."""
+
+    def __init__(self, context: Context, forms: Forms) -> None:
+        self._source, self._resolver, self._forms = context.source, context.resolver, forms
+
+    def bound(self, node: cst.CSTNode, clip: Clip) -> bool:
+        """Whether a place runs only for norms over the limit."""
+        return any(side != _UNDER for side in self._around(node, clip))
+
+    def choose(self, form: Form, clip: Clip) -> bool:
+        """Whether a form is a choice that takes the part with the norm only for norms over the limit."""
+        if form.op != "choice" or not isinstance(form.node, cst.BaseExpression):
+            return False
+        sign = 1 if norm_of(form.parts[0]) is not None else -1
+        return any(side != _UNDER for side in self._of(form.node, clip, sign))
+
+    def _around(self, node: cst.CSTNode, clip: Clip) -> Iterator[int]:
+        """For which norms each ``if``, mask and guard that compares with the limit lets a place run."""
+        source = self._source
+        inner: cst.CSTNode = node
+        for outer in source.ancestors(node):
+            test = getattr(outer, "test", None) if isinstance(outer, (cst.If, cst.IfExp, cst.While)) else None
+            if test is not None and inner is not test:
+                yield from self._of(test, clip, 1 if inner is outer.body else -1)  # type: ignore[attr-defined]
+            if isinstance(outer, _LINES):
+                for mask in self._masks.get(outer, ()):
+                    yield from self._of(mask, clip, 1)
+            if isinstance(outer, cst.FunctionDef):
+                break
+            inner = outer
+        guards = self._guards.get(source.function(node), ())
+        last = bisect.bisect_left(guards, source.start(node), key=lambda one: source.end(one[0]))
+        for branch, sign in guards[max(0, last - _GUARDS) : last]:
+            yield from self._of(branch.test, clip, sign)
+
+    def _of(self, test: cst.BaseExpression, clip: Clip, sign: int) -> Iterator[int]:
+        side = self._side(test, clip)
+        if side is not None:
+            yield sign * side
+
+    def _side(self, test: cst.BaseExpression, clip: Clip) -> int | None:
+        """For which norms a test is true; None if it compares neither the norm with the limit nor the coefficient with one."""
+        if isinstance(test, cst.BooleanOperation):
+            return _both(self._side(test.left, clip), self._side(test.right, clip))
+        if isinstance(test, cst.UnaryOperation):
+            side = self._side(test.expression, clip)
+            return -side if side is not None else None
+        if isinstance(test, cst.Name):
+            value = self._resolver.value_of(test)
+            if value is None:
+                return _EITHER if has_limit(clip.limit) else None  # a flag from elsewhere
+            return self._side(value, clip) if not isinstance(value, cst.Name) else None
+        if isinstance(test, cst.Comparison):
+            sides = [test.left, *(one.comparator for one in test.comparisons)]
+            found: int | None = None
+            for left, right, one in zip(sides, sides[1:], test.comparisons, strict=False):
+                found = _both(found, self._compared(left, right, _SIGNS.get(type(one.operator), 0), clip))
+            return found
+        return self._called(test, clip) if isinstance(test, cst.Call) else None
+
+    def _called(self, test: cst.Call, clip: Clip) -> int | None:
+        name = last_name(test.func)
+        given = [argument.value for argument in test.args[:2]]
+        if name in _COMPARES:
+            if len(given) == 1 and isinstance(test.func, cst.Attribute):
+                given.insert(0, test.func.value)
+            return self._compared(given[0], given[1], _COMPARES[name], clip) if len(given) == 2 else None
+        side = self._side(given[0], clip) if given else None
+        return -side if side is not None and name in _INVERTS else side
+
+    def _compared(self, left: cst.BaseExpression, right: cst.BaseExpression, sign: int, clip: Clip) -> int | None:
+        found = ratio(self._forms.of(left), self._forms.of(right)) if sign else None
+        if found is None or is_trivial(found[0].limit) or differ(found[0].limit, clip.limit):
+            return None
+        return sign * int(found[1])
+
+    @property
+    def _masks(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
+        """The indices by their statement."""
+
+        def made() -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
+            found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
+            for one in self._source.any(cst.Index):
+                line = self._source.within(one, *_LINES)
+                if line is not None and isinstance(one.value, (cst.Comparison, cst.Name, cst.UnaryOperation)):
+                    found[line].append(one.value)
+            return found
+
+        masks: Mapping[cst.CSTNode, list[cst.BaseExpression]] = self._source.once("masks of clips", made)
+        return masks
+
+    @property
+    def _guards(self) -> Mapping[cst.CSTNode, list[tuple[cst.If, int]]]:
+        """Each ``if`` that leaves, by function, with -1; with 1 where its ``else`` leaves. In the order of their ends."""
+
+        def made() -> Mapping[cst.CSTNode, list[tuple[cst.If, int]]]:
+            found: dict[cst.CSTNode, list[tuple[cst.If, int]]] = defaultdict(list)
+            for one in [*self._source.any(cst.Return), *self._source.any(cst.Continue)]:
+                block = self._source.within(one, cst.If, cst.Else)
+                branch = self._source.parents.get(block) if isinstance(block, cst.Else) else block
+                if isinstance(branch, cst.If):
+                    found[self._source.function(branch)].append((branch, -1 if block is branch else 1))
+            return {function: sorted(ones, key=lambda one: self._source.end(one[0])) for function, ones in found.items()}
+
+        guards: Mapping[cst.CSTNode, list[tuple[cst.If, int]]] = self._source.once("guards of clips", made)
+        return guards
+
+
+def _both(one: int | None, other: int | None) -> int | None:
+    """The norms for which two tests say something together."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one if one == other else _EITHER
