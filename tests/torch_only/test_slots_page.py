@@ -20,6 +20,12 @@ def test_the_recipes() -> None:
         assert pages.run(text, "docs/slots.md", names) == text
 
 
+def test_mixed_precision() -> None:
+    text = pages.section(pages.DOCS / "slots.md", "Mixed precision").partition("With Paddle")[0]
+    assert len(pages.BLOCK.findall(text)) == 1
+    assert pages.run(text, "docs/slots.md", {}) == text
+
+
 def test_one_norm_over_all_gradients_inside_backward() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = gradclip.clipped(torch.optim.SGD([weight], lr=1.0), dialect.clip_grad_norm(1.0))

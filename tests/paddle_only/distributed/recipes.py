@@ -9,23 +9,14 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import frameworks.paddle  # noqa: F401  (its import warns)
 import paddle.distributed as dist
-from paddle.amp import grad_scaler
 from paddle_only.distributed.common import agree
 
 import gradclip
 from gradclip.dialects import torch as dialect
-
-
-def scale_on_a_cpu() -> None:
-    """Paddle's ``GradScaler`` is disabled on a CPU, although a CPU has all of its operations: pretend that this is a device."""
-    device = SimpleNamespace(is_gpu_place=lambda: True)
-    grad_scaler._dygraph_tracer = lambda: SimpleNamespace(_expected_place=device)
-    warnings.filterwarnings("ignore", "amp_guard can only be enabled", UserWarning)
 
 
 def check_a_step(names: dict[str, Any], recipe: str) -> None:
@@ -38,13 +29,10 @@ def check_a_step(names: dict[str, Any], recipe: str) -> None:
     length = float(gradclip.norm(moved, dialect.clip_grad_norm(1.0), reduce=reduce))
     agree(length)
     assert abs(length / 0.1 - 0.1) < 1e-4, f"{length / 0.1} and not 0.1:\n{recipe}"
-    if "scaler" in names:
-        assert names["scaler"]._scale.item() == 1024.0, f"nothing was scaled:\n{recipe}"
 
 
 def main() -> None:
     warnings.simplefilter("error")
-    scale_on_a_cpu()
     text = Path(sys.argv[1]).read_text("utf-8").partition("## Paddle")[2].partition("\n## ")[0]
     first, *recipes = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     shared: dict[str, Any] = {}
