@@ -134,6 +134,8 @@ class HostLane(Reference):
 
     def _by_kind(self, tensors: Sequence[Tensor]) -> list[tuple[int, Sequence[int], Sequence[Tensor]]]:
         """The tensors of each dtype, by the loops' number of it, with their places."""
+        if len(self.kinds) == 1:
+            return [(kernels.KINDS[self.kinds[0]], range(len(tensors)), tensors)]
         places: dict[str, list[int]] = {}
         for i, x in enumerate(tensors):
             places.setdefault(self.backend.dtype(x), []).append(i)
