@@ -23,6 +23,8 @@ __all__ = [
     "VersionError",
     "counted",
     "message",
+    "more",
+    "page",
     "shown",
 ]
 
@@ -54,6 +56,37 @@ def message(what: str, received: str = "", hint: str = "") -> str:
     if hint:
         lines.append(f"Hint: {hint}")
     return "\n".join(lines)
+
+
+def more(code: str) -> str:
+    """The command that explains a code. The linter, the migration and the doctor name it: it works without a clone.
+
+    >>> more("GM107")
+    'gradclip explain GM107'
+    """
+    return f"gradclip explain {code}"
+
+
+def page(name: str) -> str:
+    """Where a reader finds a page of the documentation: its address if this is a release, else the name of the file.
+
+    >>> page("slots.md#gpus-and-tpus")
+    'the page slots of the documentation, "gpus and tpus"'
+    """
+    from importlib import metadata
+
+    try:
+        told = metadata.metadata("gradclip")
+    except metadata.PackageNotFoundError:  # a clone that is not installed
+        return _titled(name)
+    sources = [url.partition(", ")[2] for url in told.get_all("Project-URL") or () if url.startswith("Source, ")]
+    return f"{sources[0]}/blob/v{told['Version']}/docs/{name}" if sources else _titled(name)
+
+
+def _titled(name: str) -> str:
+    file, _, part = name.partition("#")
+    text = f"the page {file.removesuffix('.md')} of the documentation"
+    return f'{text}, "{part.replace("-", " ")}"' if part else text
 
 
 def shown(value: object) -> str:

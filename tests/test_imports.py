@@ -127,7 +127,7 @@ ROOMS: dict[str, set[str]] = {
     "natives": {"dialects", "dropins", "errors", "rule", "spelling"},
     "explain": {"coefficient", "errors", "natives", "rule", "spelling"},
     "code": {"__init__", "dialects", "errors", "natives"},
-    "lint": {"code"},
+    "lint": {"code", "errors"},
     MIGRATE: {"__init__", "code", "dialects", "errors", "isolation", "natives", "rule", "spelling"},
     CONFORMANCE: {*PUBLIC, "natives", "spelling"},
     "commands": {

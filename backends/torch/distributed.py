@@ -10,7 +10,7 @@ import torch
 
 from gradclip.backend import Tensor
 from gradclip.backends.torch import versions
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, page
 from gradclip.parts import Distributed, Parts, Processes
 
 __all__ = ["TorchDistributed"]
@@ -30,7 +30,7 @@ class TorchDistributed(Distributed):
             if divided is not None:
                 what = f"{divided[0]}: each process would have its own norm here."
                 received = f"a parameter of shape {tuple(param.shape)}, without shards= and reduce="
-                raise ArgumentError(what, received, f"{divided[1]} docs/distributed.md#fsdp1-and-other-trainers")
+                raise ArgumentError(what, received, f"{divided[1]} See {page('distributed.md#fsdp1-and-other-trainers')}")
 
     def parts(self, leaves: Sequence[Tensor | None], params: Sequence[Any]) -> Parts | None:
         if not _may_be_dtensors():

@@ -14,7 +14,7 @@ from gradclip.backends.torch import versions
 from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, suits, twin
 from gradclip.dtypes import LARGEST
 from gradclip.engine import Options, run
-from gradclip.errors import ArgumentError, DTypeError
+from gradclip.errors import ArgumentError, DTypeError, page
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.held import Held
@@ -48,7 +48,8 @@ class StepPreHook(Held):
             return None  # torch calls the hooks again if a subclass's step calls its base's
         if self._is_total and versions.is_in_backward():
             what = "An optimizer that steps inside backward has no norm over all gradients: others are not there yet."
-            hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: see docs/slots.md."
+            hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: "
+            hint += page("slots.md")
             raise ArgumentError(what, f"rule={self.rule}", hint)
         closure = _closure(args, kwargs)
         if closure is not None and not self.step.skips:

@@ -15,9 +15,8 @@ from pathlib import Path
 from gradclip.code.model import Options
 from gradclip.natives import NATIVES
 
-__all__ = ["CODES", "RULES", "Code", "link", "markdown", "wanted"]
+__all__ = ["CODES", "RULES", "Code", "listed", "markdown", "wanted"]
 
-_PAGE = "docs/migrate-codes.md"
 _PAGES = Path(__file__).with_name("pages")  #: docs/lint: a link in a clone, mapped by pyproject.toml in a wheel
 
 
@@ -308,9 +307,10 @@ CODES: Mapping[str, Code] = {code.code: code for code in _CODES}
 RULES: Mapping[str, Code] = {code.code: code for code in _CODES if code.severity}
 
 
-def link(code: str) -> str:
-    """The link to the documentation of a code."""
-    return f"{_PAGE}#{code.lower()}"
+def listed(prefix: str) -> Mapping[str, str]:
+    """The codes that begin with a prefix, with their titles: those of places and those of functions."""
+    titles = {**{code.code: code.title for code in _CODES}, **{api.code: api.names[0] for api in NATIVES}}
+    return {code: title for code, title in sorted(titles.items()) if code.startswith(prefix)}
 
 
 def wanted(code: str, options: Options) -> bool:

@@ -47,7 +47,7 @@ class Site:
     text: str = field(compare=False)  #: the first line of the call's source
     reason: str = field(compare=False)  #: one sentence
     advice: str = field(default="", compare=False)  #: what to do, for MANUAL
-    link: str = field(default="", compare=False)  #: to the documentation
+    more: str = field(default="", compare=False)  #: the command that prints more of the code
     assumption: str = field(default="", compare=False)  #: the assumption of a rewrite; usually ""
 
 

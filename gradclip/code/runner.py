@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, islice
 
 from gradclip.code import disk
-from gradclip.code.codes import CODES, link, wanted
+from gradclip.code.codes import CODES, wanted
 from gradclip.code.files import SETTINGS, Found, harmless
 from gradclip.code.importers import kept
 from gradclip.code.interrupts import held, raise_lost
@@ -25,6 +25,7 @@ from gradclip.code.notebook import Notebook, Unread
 from gradclip.code.project import About
 from gradclip.code.settings import report_settings
 from gradclip.code.workers import Answer, Killed, Unstarted, Workers
+from gradclip.errors import more
 
 __all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrate_file", "run"]
 
@@ -183,7 +184,7 @@ def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple
 def _in_magic(unread: Unread) -> Site:
     said = ("Its cell does not parse, so the command does not read it.", "Mend the cell.")
     said = said if unread.broken else (_MAGIC.reason, _MAGIC.advice)
-    return Site(unread.line, unread.column, _MAGIC.code, Outcome.MANUAL, unread.text, *said, link(_MAGIC.code))
+    return Site(unread.line, unread.column, _MAGIC.code, Outcome.MANUAL, unread.text, *said, more(_MAGIC.code))
 
 
 def _settings(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:

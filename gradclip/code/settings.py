@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gradclip.code.codes import CODES, link, wanted
+from gradclip.code.codes import CODES, wanted
 from gradclip.code.model import Options, Outcome, Site
+from gradclip.errors import more
 
 __all__ = ["KEYS", "report_settings"]
 
@@ -71,4 +72,4 @@ def _site(shown: str, found: re.Match[str], line: int, start: int) -> Site:
     elif code.code not in _TRAINERS:
         code, outcome, advice = CODES["GM207"], Outcome.UNCHANGED, ""
         reason = f"`{key}` is a setting for a trainer or for the project's own code; the command migrates the place that clips."
-    return Site(line, start + 1, code.code, outcome, shown.strip(), reason, advice, link(code.code))
+    return Site(line, start + 1, code.code, outcome, shown.strip(), reason, advice, more(code.code))

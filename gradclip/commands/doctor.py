@@ -29,7 +29,7 @@ examples:
   gradclip doctor -m package.train --plot norms.png
   torchrun --nproc-per-node 2 -m gradclip doctor train.py     process 0 reports for all
 
-It cannot watch compiled steps and other processes, and says so. docs/doctor.md has each finding.
+It cannot watch compiled steps and other processes, and says so. `gradclip explain GD101` explains a finding.
 
 exit status: 0 if nothing is wrong; 1 if something is; 2 for wrong usage, a script that fails, or one without a step
 """

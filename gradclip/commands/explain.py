@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
-from importlib import util
 from typing import Any
 
 __all__ = ["add_explain"]
@@ -19,8 +19,8 @@ it does at the edges, and its equivalents in every framework. Given two calls, s
 differ.
 """
 _EPILOG = """\
-a call is code, the name of a framework's function, the name of a dialect, or a code that gradclip migrate
-or lint prints:
+a call is code, the name of a framework's function, the name of a dialect, or a code that gradclip migrate,
+lint or doctor prints; G lists the codes:
   gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"
   gradclip explain "optax.chain(optax.clip_by_global_norm(1.0), optimizer)" --to torch
   gradclip explain GT101
@@ -60,7 +60,7 @@ def _explain(options: argparse.Namespace) -> int:
     width = min(max(shutil.get_terminal_size().columns - 1, _NARROWEST), _WIDEST)
     document: dict[str, Any]
     try:
-        if options.other is None and options.call.upper().startswith("GM"):
+        if options.other is None and re.fullmatch(r"G[A-Z]?|G[MD]\w+", options.call.upper()):
             text, document = _code(options.call.upper())
         elif options.other is None:
             explanation = explain(options.call, options.to)
@@ -79,19 +79,21 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _code(code: str) -> tuple[str, dict[str, Any]]:
-    """The meaning of a code of ``gradclip migrate`` that belongs to no function."""
+    """The meaning of a code of a place in code or of a finding of the doctor; a prefix lists its codes."""
+    from gradclip.code.codes import CODES, Code, listed
+    from gradclip.doctor.table import KINDS
+    from gradclip.errors import more
     from gradclip.explain.call import CallError
 
-    if util.find_spec("libcst") is None:  # the extra that installs the codes
-        raise CallError("The codes of gradclip migrate need libcst.", code, "python -m pip install 'gradclip[migrate]'.")
-    from gradclip.code.codes import CODES, link
-
-    known = CODES.get(code)
+    if len(code) < len("GM1"):
+        found = {**listed(code), **{kind.code: kind.title for kind in KINDS.values() if kind.code.startswith(code)}}
+        return "\n".join(f"{one}  {title}" for one, title in found.items()), dict(found)
+    known = CODES.get(code) or KINDS.get(code)
     if known is None:
-        raise CallError("No such code.", code, "docs/migrate-codes.md has them all.")
+        raise CallError("No such code.", code, "`gradclip explain G` lists them all.")
     lines = [f"{code}  {known.title}", "", known.reason, *([f"What to do: {known.advice}"] if known.advice else [])]
-    document = {"code": code, "title": known.title, "reason": known.reason, "advice": known.advice, "link": link(code)}
-    page = known.page()
+    document = {"code": code, "title": known.title, "reason": known.reason, "advice": known.advice, "more": more(code)}
+    page = known.page() if isinstance(known, Code) else CODES[known.lint].page() if known.lint else ""
     if page:
         lines += ["", page.partition("\n\n")[2].rstrip()]  # without its title
         document["page"] = page

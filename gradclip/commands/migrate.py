@@ -152,7 +152,7 @@ def _check_codes(arguments: argparse.Namespace) -> None:
         given = sorted(getattr(arguments, option))
         for prefix in given:
             if not any(code.startswith(prefix) for code in (*BY_CODE, *CODES)):
-                hint = "docs/migrate-codes.md has them all."
+                hint = "`gradclip explain G` lists them all."
                 raise MigrateError(f"No code begins with {prefix[:60]}.", f"--{option} {','.join(given)[:60]}", hint)
 
 

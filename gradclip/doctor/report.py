@@ -15,6 +15,7 @@ from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.rounds import Round, rounds
 from gradclip.doctor.timeline import timeline
+from gradclip.errors import more
 from gradclip.monitor import Monitor
 
 __all__ = ["SCHEMA", "Report", "Shares"]
@@ -169,7 +170,7 @@ def _finding_lines(finding: Finding) -> Sequence[str]:
     if finding.advice:
         lines.append(f"  {finding.advice}")
     if kind.lint:
-        lines.append(f"  A wrong and a right program: docs/lint/{kind.lint}.md")
+        lines.append(f"  A wrong and a right program: {more(kind.lint)}")
     return lines
 
 

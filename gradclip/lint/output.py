@@ -13,6 +13,7 @@ from gradclip.code.codes import RULES
 from gradclip.code.files import harmless
 from gradclip.code.model import Outcome
 from gradclip.code.runner import FileResult
+from gradclip.errors import more
 
 __all__ = ["FORMATS", "Alarm", "alarms", "clips", "report"]
 
@@ -59,7 +60,7 @@ def alarms(result: FileResult, chosen: Iterable[str]) -> Iterator[Alarm]:
         if not _is_ignored(place.comment, site.code):
             rule = RULES[site.code]
             position = (place.cell, site.line, site.column, site.code, rule.severity)
-            yield Alarm(result.path, *position, site.text, site.reason, site.advice, f"gradclip explain {site.code}")
+            yield Alarm(result.path, *position, site.text, site.reason, site.advice, site.more)
 
 
 def _is_ignored(line: str, code: str) -> bool:
@@ -161,7 +162,7 @@ def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult], version: str) -
             "name": "".join(word.capitalize() for word in re.findall(r"\w+", rule.title)),
             "shortDescription": {"text": f"{rule.title}."},
             "fullDescription": {"text": rule.reason},
-            "help": {"text": f"{rule.advice} A wrong and a right program: gradclip explain {rule.code}"},
+            "help": {"text": f"{rule.advice} A wrong and a right program: {more(rule.code)}"},
             "defaultConfiguration": {"level": rule.severity},
         }
         for rule in rules

@@ -117,7 +117,7 @@ def _site_as_json(place: Place) -> dict[str, Any]:
     site = place.site
     head = {"code": site.code, "outcome": site.outcome.value}
     position = {"cell": place.cell or None, "line": site.line, "column": site.column}
-    said = {"reason": site.reason, "assumption": site.assumption, "advice": site.advice, "link": site.link}
+    said = {"reason": site.reason, "assumption": site.assumption, "advice": site.advice, "more": site.more}
     return {**head, **position, "text": site.text, **said}
 
 
@@ -219,8 +219,8 @@ class TextReport(Report):
             self._wrap(site.reason)
         if manual and self._new(site.code, site.advice):
             self._wrap(site.advice)
-        if manual and site.link and self._new(site.code, site.link):
-            self._say(_INDENT + site.link, "dim")
+        if manual and site.more and self._new(site.code, site.more):
+            self._say(f"{_INDENT}More: {site.more}", "dim")
 
     def _new(self, *what: str) -> bool:
         """Whether it is not among the remembered sentences."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.errors import ArgumentError, ArgumentTypeError, page
 from gradclip.gradients import Gradients
 from gradclip.groups import Selected
 from gradclip.measure import empty, measure
@@ -163,7 +163,7 @@ def _check_reduce(backend: Backend, parts: Parts, combine: Reduce | None) -> Non
         hint += (
             'shards of plain tensors: shards={"*.experts.*": group} instead, with a pattern for the names of these tensors: '
         )
-        hint += "docs/distributed.md#experts-and-other-plain-shards"
+        hint += page("distributed.md#experts-and-other-plain-shards")
         raise ArgumentError(what, received, hint)
 
 

@@ -35,7 +35,7 @@ def killed(source: str, options: Options) -> Migrated:
 
 
 def _sites(source: str) -> Iterator[Site]:
-    advice = {"advice": "Do it.", "link": "https://example.org/#XX2"}
+    advice = {"advice": "Do it.", "more": "gradclip explain XX2"}
     for number, line in enumerate(source.splitlines(), 1):
         if "old" in line:
             yield Site(number, line.index("old") + 1, "XX1", Outcome.REWRITTEN, line, "It is old.")

@@ -13,6 +13,9 @@ from migrate.codemods import manual, migrate, options, rewritten
 
 from gradclip.code import codes
 from gradclip.code.model import SourceError
+from gradclip.commands import cli
+from gradclip.doctor.table import KINDS
+from gradclip.errors import more
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_NAME, NATIVES, Kind
 
@@ -210,11 +213,19 @@ def test_the_page_of_the_codes_is_the_one_in_the_docs() -> None:
     assert (DOCS / "migrate-codes.md").read_text(encoding="utf-8") == codes.markdown()
 
 
-def test_every_link_leads_to_a_place_of_the_page() -> None:
-    page = codes.markdown()
-    for code in [*codes.CODES, *(api.code for api in NATIVES)]:
-        anchor = codes.link(code).partition("#")[2]
-        assert f"## {anchor.upper()}\n" in page or f'<a id="{anchor}"></a>' in page
+@pytest.mark.parametrize("code", [*codes.CODES, *KINDS, *(api.code for api in NATIVES)])
+def test_every_code_is_explained_by_the_command_that_a_message_names(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    known = codes.CODES.get(code) or KINDS.get(code)
+    assert cli.main(more(code).split()[1:]) == 0
+    assert (known.reason if known is not None else "") in capsys.readouterr().out
+
+
+def test_a_prefix_lists_the_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "g"]) == 0
+    every = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(every) == sorted([*codes.CODES, *KINDS, *(api.code for api in NATIVES)])
+    assert cli.main(["explain", "GD"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*KINDS]
 
 
 # ---- imported names ------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_every_place_has_a_reason_and_what_is_left_to_a_person_an_advice() -> No
         del expected["sites"]
         for site in migrate_source(read(name, "before.py"), options(**expected)).sites:
             assert site.reason.endswith("."), site
-            assert site.link == f"docs/migrate-codes.md#{site.code.lower()}"
+            assert site.more == f"gradclip explain {site.code}"
             assert site.code in CODES or site.code in BY_CODE
             assert bool(site.advice) == (site.outcome is Outcome.MANUAL), site
 

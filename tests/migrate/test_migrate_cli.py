@@ -112,11 +112,11 @@ def test_wrong_usage_ends_with_2(arguments: list[str], said: str, capsys: pytest
         (["-", "x.py"], "Standard input is one source.\nReceived: - x.py\nHint: give - alone.\n"),
         (
             ["x.py", "--select", "GT,XY"],
-            "No code begins with XY.\nReceived: --select GT,XY\nHint: docs/migrate-codes.md has them all.\n",
+            "No code begins with XY.\nReceived: --select GT,XY\nHint: `gradclip explain G` lists them all.\n",
         ),
         (
             ["x.py", "--ignore", "GT999"],
-            "No code begins with GT999.\nReceived: --ignore GT999\nHint: docs/migrate-codes.md has them all.\n",
+            "No code begins with GT999.\nReceived: --ignore GT999\nHint: `gradclip explain G` lists them all.\n",
         ),
     ],
 )
@@ -182,7 +182,7 @@ def test_the_diff_what_is_left_to_do_and_a_summary(folder: Path, capsys: pytest.
 a.py:3:1: XX2 MANUAL: by_hand(1)
     Nobody knows.
     Do it.
-    https://example.org/#XX2
+    More: gradclip explain XX2
 b.py:1:1: XX2 MANUAL: by_hand(2)
     Nobody knows.
 b.py:2:1: XX2 MANUAL: by_hand(3)
@@ -251,16 +251,16 @@ def test_excluded_files_are_not_read(folder: Path) -> None:
     assert migrate(".", "--exclude", "*_pb2.py", "--exclude", "/b.py") == 0
 
 
-def test_long_sentences_are_wrapped_and_links_are_not(folder: Path) -> None:
-    link = "https://example.org/" + "x" * 100
-    site = Site(3, 5, "XX2", Outcome.MANUAL, "f()", "One word after the other. " * 9, "Do this and that. " * 9, link)
+def test_long_sentences_are_wrapped_and_commands_are_not(folder: Path) -> None:
+    more = "gradclip explain " + "x" * 100
+    site = Site(3, 5, "XX2", Outcome.MANUAL, "f()", "One word after the other. " * 9, "Do this and that. " * 9, more)
     for width in (60, 90):
         stream = io.StringIO()
         report = TextReport(stream, io.StringIO())
         report._console = Console(file=stream, width=width, highlight=False)
         report.file(FileResult("a.py", (Place(site),)))
         lines = stream.getvalue().splitlines()
-        assert lines[-1].strip() == link
+        assert lines[-1].strip() == f"More: {more}"
         assert width - 12 < max(map(len, lines[:-1])) <= width
         assert all(line.startswith("    ") for line in lines[1:])
 
@@ -276,7 +276,7 @@ def test_what_a_code_means_is_said_once(folder: Path, capsys: pytest.CaptureFixt
     made(a="by_hand\nold\n", b="by_hand\nold\n")
     assert migrate("--check", ".") == 1
     out = capsys.readouterr().out
-    assert [out.count(text) for text in ("Do it.", "example.org", "It is old.", "Nobody knows.")] == [1, 1, 1, 2]
+    assert [out.count(text) for text in ("Do it.", "gradclip explain XX2", "It is old.", "Nobody knows.")] == [1, 1, 1, 2]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +375,7 @@ def test_the_json_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert migrate("--json", ".") == 2
     captured = capsys.readouterr()
     assert captured.err == ""
-    site = {"assumption": "", "cell": None, "column": 1, "advice": "", "link": ""}
+    site = {"assumption": "", "cell": None, "column": 1, "advice": "", "more": ""}
     nothing = {"changed": False, "written": False, "diff": "", "error": None}
     message = "Python 2, not 3: Missing parentheses in call to 'print'. Did you mean print(...)?"
     assert json.loads(captured.out) == {
@@ -400,7 +400,7 @@ def test_the_json_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
                         "text": "by_hand(1)",
                         "reason": "Nobody knows.",
                         "advice": "Do it.",
-                        "link": "https://example.org/#XX2",
+                        "more": "gradclip explain XX2",
                     },
                     {**site, "code": "XX3", "outcome": "unchanged", "line": 2, "text": "leave", "reason": "It is good."},
                 ],

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from gradclip.code.codes import link
 from gradclip.code.flow import Flow
 from gradclip.code.found import Context
 from gradclip.code.gradients import Gradients
@@ -21,6 +20,7 @@ from gradclip.code.resolve import Resolver
 from gradclip.code.settings import KEYS
 from gradclip.code.source import Edit, Source, last_name, target_names
 from gradclip.code.traps import PLACES
+from gradclip.errors import more
 from gradclip.migrate.codemod import byhand, calls, configuration, handwritten, legacy, libraries, mentions
 from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.imports import added
@@ -121,7 +121,7 @@ def _selected(decision: Decision, options: Options) -> bool:
 def _site(decision: Decision, source: Source) -> Site:
     line, column = source.position(decision.node)
     text = source.code(decision.node).splitlines()[0].rstrip()
-    said = (decision.reason, decision.advice, link(decision.code), decision.assumption)
+    said = (decision.reason, decision.advice, more(decision.code), decision.assumption)
     return Site(line, column, decision.code, decision.outcome, text, *said)
 
 

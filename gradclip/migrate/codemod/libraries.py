@@ -78,7 +78,7 @@ _LIBRARIES: Mapping[str, _Library] = {
     ),
     r"torchtitan\.distributed\.utils\.clip_grad_norm_": _Library(
         "torchtitan clips by one norm over the meshes and the stages of a pipeline",
-        f"Keep it, or write: {_NORM}; docs/distributed.md says where a pipeline needs reduce=.",
+        f"Keep it, or write: {_NORM}; a pipeline needs reduce= too.",
     ),
 }
 #: a pattern of classes -> the keywords that clip, and their effect
