@@ -52,7 +52,8 @@ def check_replicas(step: Step) -> None:
         import tensorflow as tf
 
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-            what, hint = "A step cannot be skipped under tf.distribute with several replicas.", "leave the skip out."
+            what = "A step cannot be skipped under tf.distribute with several replicas."
+            hint = 'dataclasses.replace(rule, skip_above=None, if_nonfinite="zero") steps with zeros for a NaN.'
             raise ArgumentError(what, f"rule={shown(step.rule)}", hint)
 
 

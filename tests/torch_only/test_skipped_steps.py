@@ -1,4 +1,4 @@
-"""A skipped step in the hook of PyTorch's optimizers: parameters and state stay as they are, to the bit."""
+"""A skipped step in PyTorch's optimizers, by the hook and by ``clipped``: parameters and state stay as they are, to the bit."""
 
 from __future__ import annotations
 
@@ -25,25 +25,33 @@ OPTIMIZERS: dict[str, Any] = {
 for _name in ("Adafactor", "Muon"):  # torch 2.5 and 2.9 brought them
     if hasattr(torch.optim, _name):
         OPTIMIZERS[_name] = lambda ps, name=_name: getattr(torch.optim, name)(ps, lr=0.1, weight_decay=0.1)
+SLOTS = ("hook", "clipped")
 SIZES = [50.0, 0.5, 3.0, math.nan, math.inf, 0.25, 11.0, 2.0]  # the first step is skipped too
 
 
-def run(name: str, *, hook: bool) -> tuple[list[torch.Tensor], Any, Any]:
+def put(slot: str, optimizer: Any, rule: Any = SKIPS, **options: Any) -> Any:
+    """Put the clip into the optimizer, in one of two ways, and return its hook."""
+    if slot == "clipped":
+        return gradclip.clipped(optimizer, rule, **options).gradclip
+    hook = step_pre_hook(rule, **options)
+    optimizer.register_step_pre_hook(hook)
+    return hook
+
+
+def run(name: str, slot: str) -> tuple[list[torch.Tensor], Any, Any]:
     """Train by steps of these sizes, with the hook or with a loop that does not call ``step``."""
     params = [torch.nn.Parameter(torch.arange(4.0).reshape(2, 2)), torch.nn.Parameter(torch.ones(2, 2))]
     optimizer = OPTIMIZERS[name](params)
-    made = step_pre_hook(SKIPS)
-    if hook:
-        optimizer.register_step_pre_hook(made)
+    hook = None if slot == "loop" else put(slot, optimizer)
     for size in SIZES:
         for p in params:
             p.grad = torch.full_like(p, size / math.sqrt(8))
-        if hook:
+        if hook is not None:
             optimizer.step()
             assert all(p.grad is not None for p in params)
         elif not gradclip.clip_(params, SKIPS).skip:
             optimizer.step()
-    return [p.data for p in params], optimizer.state_dict()["state"], made
+    return [p.data for p in params], optimizer.state_dict()["state"], hook
 
 
 def same(one: Any, other: Any) -> bool:
@@ -52,10 +60,11 @@ def same(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
+@pytest.mark.parametrize("slot", SLOTS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_skipped_step_changes_no_bit(name: str) -> None:
-    params, state, hook = run(name, hook=True)
-    want, state_of_loop, _ = run(name, hook=False)
+def test_a_skipped_step_changes_no_bit(name: str, slot: str) -> None:
+    params, state, hook = run(name, slot)
+    want, state_of_loop, _ = run(name, "loop")
     assert all(map(torch.equal, params, want))
     assert same(state, state_of_loop)
     assert len(state) == 2
@@ -63,17 +72,16 @@ def test_a_skipped_step_changes_no_bit(name: str) -> None:
     assert hook.skipped_in_a_row == 0
 
 
-def hooked(**options: Any) -> tuple[torch.nn.Parameter, torch.optim.Optimizer, Any]:
+def hooked(slot: str, **options: Any) -> tuple[torch.nn.Parameter, torch.optim.Optimizer, Any]:
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.SGD([weight], lr=1.0)
-    hook = step_pre_hook(SKIPS, **options)
-    optimizer.register_step_pre_hook(hook)
-    return weight, optimizer, hook
+    return weight, optimizer, put(slot, optimizer, **options)
 
 
-def test_too_many_in_a_row_raise() -> None:
+@pytest.mark.parametrize("slot", SLOTS)
+def test_too_many_in_a_row_raise(slot: str) -> None:
     for patience, steps in ((10, 10), (2, 2)):
-        weight, optimizer, hook = hooked(**({} if patience == 10 else {"patience": patience}))
+        weight, optimizer, hook = hooked(slot, **({} if patience == 10 else {"patience": patience}))
         weight.grad = torch.full((2,), math.nan)
         for _ in range(steps):
             optimizer.step()
@@ -81,15 +89,16 @@ def test_too_many_in_a_row_raise() -> None:
         with pytest.raises(ValueError, match=f"More than {patience} steps in a row were skipped"):
             optimizer.step()
         assert torch.equal(weight.data, torch.zeros(2))
-    weight, optimizer, _ = hooked(patience=math.inf)
+    weight, optimizer, _ = hooked(slot, patience=math.inf)
     weight.grad = torch.full((2,), math.nan)
     for _ in range(50):
         optimizer.step()
     assert torch.equal(weight.data, torch.zeros(2))
 
 
-def test_a_step_that_is_taken_begins_the_count_again() -> None:
-    weight, optimizer, hook = hooked(patience=1)
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_step_that_is_taken_begins_the_count_again(slot: str) -> None:
+    weight, optimizer, hook = hooked(slot, patience=1)
     for size, count in ((50.0, 1), (0.5, 0), (50.0, 1), (0.5, 0)):
         weight.grad = torch.tensor([size, 0.0])
         optimizer.step()
@@ -97,8 +106,9 @@ def test_a_step_that_is_taken_begins_the_count_again() -> None:
     assert torch.equal(weight.data, torch.tensor([-1.0, 0.0]))
 
 
-def test_under_a_grad_scaler() -> None:
-    weight, optimizer, _ = hooked()
+@pytest.mark.parametrize("slot", SLOTS)
+def test_under_a_grad_scaler(slot: str) -> None:
+    weight, optimizer, _ = hooked(slot)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     for size, want in ((50.0, 0.0), (0.5, -0.5)):
         optimizer.zero_grad()
@@ -109,12 +119,13 @@ def test_under_a_grad_scaler() -> None:
         assert weight.data.tolist() == [want, 0.0]
 
 
-def test_the_monitor_and_groups() -> None:
+@pytest.mark.parametrize("slot", SLOTS)
+def test_the_monitor_and_groups(slot: str) -> None:
     monitor = gradclip.Monitor()
     params = {name: torch.nn.Parameter(torch.zeros(1)) for name in "ab"}
     optimizer = torch.optim.SGD(list(params.values()), lr=1.0)
     groups = [gradclip.Group(SKIPS, "0"), gradclip.Group(dialect.clip_grad_norm(1.0), "1")]
-    optimizer.register_step_pre_hook(step_pre_hook(groups, monitor=monitor))
+    put(slot, optimizer, groups, monitor=monitor)
     for size in (50.0, 0.5):
         for p in params.values():
             p.grad = torch.tensor([size])
@@ -123,13 +134,14 @@ def test_the_monitor_and_groups() -> None:
     assert (monitor.report()["0/skipped_steps"], monitor.report()["0/steps"]) == (1, 2)
 
 
-def test_what_is_refused() -> None:
+@pytest.mark.parametrize("slot", SLOTS)
+def test_what_is_refused(slot: str) -> None:
     for wrong in (-1, math.nan, "10"):
         with pytest.raises(ValueError, match="patience must be a number"):
-            step_pre_hook(SKIPS, patience=wrong)  # type: ignore[arg-type]
+            put(slot, torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))]), patience=wrong)
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.LBFGS([weight])
-    optimizer.register_step_pre_hook(step_pre_hook(SKIPS))
+    put(slot, optimizer)
     with pytest.raises(ValueError, match="several times cannot be skipped"):
         optimizer.step(lambda: 0.0)
     assert torch.equal(weight.data, torch.zeros(2))
@@ -166,13 +178,14 @@ def test_a_closure() -> None:
         assert calls == 2
 
 
+@pytest.mark.parametrize("slot", SLOTS)
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if "fused" in name])
-def test_no_look_on_an_accelerator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_look_on_an_accelerator(name: str, slot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fused optimizer learns of the skipped step by ``found_inf``; only SGD's first step needs a look, for its momentum."""
     monkeypatch.setattr(TorchBackend, "reads_free", lambda self, tensors: False)
     monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
-    want, state_of_loop, _ = run(name, hook=False)
-    params, state, hook = run(name, hook=True)
+    want, state_of_loop, _ = run(name, "loop")
+    params, state, hook = run(name, slot)
     assert all(map(torch.equal, params, want))
     assert same(state, state_of_loop)
     assert isinstance(hook.last.skip, torch.Tensor)

@@ -14,9 +14,22 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from launched import TIME_LIMIT, failure
-from torch_only.distributed import axes, common, faults, following, groups, meshes, norms, reducing, shards, trainers, training
+from torch_only.distributed import (
+    axes,
+    common,
+    faults,
+    following,
+    groups,
+    meshes,
+    norms,
+    reducing,
+    shards,
+    skipping,
+    trainers,
+    training,
+)
 
-MODULES = (norms, axes, meshes, reducing, shards, groups, following, training, trainers, faults)
+MODULES = (norms, axes, meshes, reducing, shards, groups, following, skipping, training, trainers, faults)
 
 
 def checks(processes: int) -> dict[str, Callable[[], None]]:
