@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance.array import holds
-from gradclip.conformance.target import FEATURES, OPERATIONS
+from gradclip.conformance.target import FEATURES, OPERATIONS, RANK_FEATURES
 
 __all__ = ["SHIPPED", "validators", "wrong_with_file", "wrong_with_vector"]
 
@@ -63,7 +63,7 @@ def wrong_with_vector(vector: Any, content: Any, schemas: tuple[Any, Any] | None
     unknown = [flag for flag in vector["flags"] if flag not in content["flags"]]
     if unknown:
         yield f"flags: {', '.join(unknown)} is not explained in the file."
-    if unknown := [need for need in vector["needs"] if need not in FEATURES]:
+    if unknown := [need for need in vector["needs"] if need not in FEATURES and need not in RANK_FEATURES]:
         yield f"needs: there is no feature {', '.join(unknown)}."
     strange = sorted(vector["arguments"].keys() - set(OPERATIONS[content["operation"]].arguments))
     if strange:
@@ -75,8 +75,28 @@ def wrong_with_vector(vector: Any, content: Any, schemas: tuple[Any, Any] | None
                 yield f"gradients[{place}]: same_as must be the place of an earlier array."
     if "parameters" in vector and len(vector["parameters"]) != len(vector["gradients"]):
         yield "parameters: there must be one for each gradient."
+    if "held" in vector:
+        yield from _wrong_with_held(vector)
     for where, array in _arrays(vector):
         yield from (f"{where}: {message}" for message in _wrong_with_array(array))
+
+
+def _wrong_with_held(vector: Mapping[str, Any]) -> Iterator[str]:
+    mesh, ranks = vector["mesh"], math.prod(vector["mesh"])
+    if len(vector["held"]) != len(vector["gradients"]):
+        yield "held: there must be one for each gradient."
+        return
+    for place, (held, gradient) in enumerate(zip(vector["held"], vector["gradients"], strict=True)):
+        if len(held["placements"]) != len(mesh):
+            yield f"held[{place}]: there must be one placement for each axis of the mesh."
+        if any(axis >= len(mesh) for axis in held.get("axes", ())) or any(rank >= ranks for rank in held.get("missing", ())):
+            yield f"held[{place}]: the mesh has {len(mesh)} axes and {ranks} ranks."
+        if gradient is None and len(set(held.get("missing", ()))) < ranks:
+            yield f"held[{place}]: null is a gradient that all ranks lack."
+        if gradient is not None and any(
+            kind[0] == "S" and int(kind[1]) >= len(gradient["shape"]) for kind in held["placements"]
+        ):
+            yield f"held[{place}]: it is divided along an axis that it does not have."
 
 
 def _arrays(vector: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

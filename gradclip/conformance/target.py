@@ -16,6 +16,7 @@ __all__ = [
     "OPERATIONS",
     "OPTIONAL_MEMBERS",
     "OPTIONS",
+    "RANK_FEATURES",
     "ComposedTarget",
     "Run",
     "Target",
@@ -63,6 +64,9 @@ FEATURES: Mapping[str, str] = {
     "traced": "a traced (compiled) clip",
     "differentiable": "derivatives through the clip",
 }
+
+#: the features of a clip on several ranks
+RANK_FEATURES: Mapping[str, str] = {"shards": "plain tensors that are shards, and a function that tells their process group"}
 
 #: the features that are optional arguments, for the operations that have them
 OPTIONS = frozenset({"norm_type", "error_if_nonfinite", "axes", "axis", "eps", "use_norm", "auto_skip_clip", "min"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vectors import files, xfails
+from vectors import files, ranks, xfails
 from vectors.operations import OPERATIONS
 from vectors.record import NATIVES, Recording, differences, record
 from vectors.write import text
@@ -87,6 +87,7 @@ def _texts(made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[tuple
     """Every file, with its new content."""
     for operation in OPERATIONS:
         yield files.path_of(operation), text(files.sourced(made[operation.name]))
+    yield ranks.path(), text(ranks.generated())
     expected: dict[Any, dict[str, dict[str, str]]] = {}
     for native, failing in checks.items():
         cases = xfails.vector_reasons(native, made) | {case: xfails.check_reason(native, case) for case in failing}

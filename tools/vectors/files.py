@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vectors import build, lists
-from vectors.flags import FLAGS
+from vectors.flags import FLAGS, Flag
 from vectors.spec import Operation
 
 Json = dict[str, Any]
@@ -30,10 +30,6 @@ def generated(operation: Operation) -> Json:
         raise ValueError(f"{operation.name} has several vectors called {', '.join(repeated)}")
     vectors = [build.vector(operation, spec) for spec in specs]
     named = sorted({flag for vector in vectors for flag in vector["flags"]})
-    flags = {name: {"explanation": FLAGS[name].explanation, "training": FLAGS[name].training} for name in named}
-    for name in named:
-        if FLAGS[name].links:
-            flags[name]["links"] = list(FLAGS[name].links)  # type: ignore[assignment]
     return {
         "schema": "schema.json",
         "version": (stored(operation) or {}).get("version", "1.0.0"),
@@ -41,9 +37,15 @@ def generated(operation: Operation) -> Json:
         "formula": operation.text,
         "documentation": operation.native.link,
         "recorded_with": {},
-        "flags": flags,
+        "flags": {name: explained(FLAGS[name]) for name in named},
         "vectors": vectors,
     }
+
+
+def explained(flag: Flag) -> Json:
+    """A flag as JSON."""
+    links = {"links": list(flag.links)} if flag.links else {}
+    return {"explanation": flag.explanation, "training": flag.training, **links}
 
 
 def stored(operation: Operation) -> Json | None:

@@ -177,3 +177,43 @@ OTHER_FLAGS = {
 FLAGS: dict[str, Flag] = OTHER_FLAGS | {
     name: Flag(explanation, training, (DEPARTURE_FLAGS[name].link,)) for name, (explanation, training) in _DEPARTURES.items()
 }
+
+#: the subjects of a clip on several ranks
+RANK_FLAGS = {
+    "AllShards": Flag(
+        "The norm counts the shards of every rank.",
+        "Each rank scales its shards by its own norm: the step's direction changes, and most steps are clipped too little.",
+        ("https://github.com/areal-project/AReaL/issues/312",),
+    ),
+    "ToldShards": Flag(
+        "Plain tensors that are shards, such as experts, count with those of the other ranks of their group.",
+        "Each rank has another norm, and scales shared weights by another number: the replicas of the model drift apart.",
+        ("https://github.com/NVIDIA-NeMo/Automodel/issues/3816",),
+    ),
+    "ReplicasOnce": Flag(
+        "A gradient that is the same on several ranks counts once.",
+        "The more ranks there are, the larger the norm and the smaller the steps: a tuned limit fails at another scale.",
+        ("https://github.com/NVIDIA-NeMo/RL/pull/3788",),
+    ),
+    "StillToSum": Flag(
+        "The norm of a gradient that is still to be summed is that of the sum.",
+        "The addends of the ranks partly cancel, so their norms say little about the step that is taken.",
+    ),
+    "UnevenShards": Flag(
+        "Shards may differ in length, and a rank may have an empty one.",
+        "A model whose size is no multiple of the number of ranks stops, or is clipped by NaN.",
+    ),
+    "MissingShard": Flag(
+        "A rank that lacks a gradient takes part in the reduction, and its shard counts 0.",
+        "Training hangs in the first step in which an expert or a layer gets no gradient on one of the ranks.",
+    ),
+    "PlainBeside": Flag(
+        "A plain tensor beside sharded ones is the same on each rank, and counts once.",
+        "The gradients that are not sharded count once for each rank, or not at all.",
+    ),
+    "SeveralMeshes": Flag(
+        "Gradients of several meshes have one norm over all of them, in the same groups on each rank.",
+        "Tensor or expert parallelism beside FSDP stops, hangs, or clips by the norm of a part of the model.",
+        ("https://github.com/meta-pytorch/torchtune/issues/2420",),
+    ),
+}

@@ -24,6 +24,7 @@ def _vector(vector: Json) -> str:
         ("flags", "needs"),
         ("gradients", "iterator"),
         ("parameters",),
+        ("mesh", "held"),
         ("arguments",),
         ("result", "expected"),
         ("ulp", "source"),

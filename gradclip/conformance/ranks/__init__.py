@@ -1,0 +1,1 @@
+"""The suite for a clip on several ranks, each a process: ``gradclip conformance TARGET --ranks N``."""
