@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import logging
 import math
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gradclip.doctor.events import Backward, Clip, Step, Unwatched
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Step, Unwatched
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
@@ -33,6 +34,16 @@ class _Link(NamedTuple):
     is_clip: bool = False
     limit: Any = math.nan
     is_value: bool = False
+    is_open: bool = False  #: whether its links report themselves: a chain within a chain, a mask
+
+
+class _Seen(NamedTuple):
+    """What a link did in one update."""
+
+    link: _Link
+    part: int  #: of the parameters, from ``partition``; 0 for all
+    before: Any
+    after: Any
 
 
 _UNKNOWN = _Link("another link")
@@ -40,33 +51,161 @@ _UNKNOWN = _Link("another link")
 
 def start(recorder: Recorder) -> None:
     """Watch optax from now on."""
-    links: dict[int, tuple[_Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
+    watch = _Chains(recorder)
+    names = [name for name in vars(optax) if name.startswith(_OTHERS) and name not in _OPTIMIZERS]
+    for name in (*_CLIPS, *_OPTIMIZERS, *names):
+        recorder.replace(optax, name, watch.named(name))
+    recorder.replace(optax, "chain", watch.chain)
+    recorder.replace(optax, "named_chain", watch.named_chain)
+    recorder.replace(optax, "masked", watch.masked)
+    recorder.replace(optax, "inject_hyperparams", watch.injected)
+    for name in ("multi_transform", "partition"):  # partition came with optax 0.2.5
+        if hasattr(optax, name):
+            recorder.replace(optax, name, watch.partition)
+    recorder.watches["jax"] = _Outside(recorder)
 
-    def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+
+class _Chains:
+    """The links that the script has made, and what they do while the outermost chain updates.
+
+    A link reports itself, however deep it lies: in a chain, a mask or a part of the parameters. Within any other wrapper it
+    reports nothing: that may trace it apart, as ``MultiSteps`` does, and then its norms cannot leave that trace.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._links: dict[int, tuple[_Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
+        self._seen: list[_Seen] | None = None  #: while a chain updates
+        self._part = self._parts = 0
+
+    # ---- what optax's functions make ----
+
+    def named(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)  # inject_hyperparams reads the signature
             def made(*args: Any, **options: Any) -> Any:
-                link = original(*args, **options)
                 first = next(iter((*args, *options.values())), None)
                 known = _Link(name, name in _CLIPS, first if name == "clip_by_global_norm" else math.nan, name == "clip")
-                links[id(link.update)] = known, link
-                return link
+                return self._reporting(original(*args, **options), known)
 
+            made.__dict__["reports"] = True
             return made
 
         return make
 
-    def known(link: Any) -> _Link:
+    def chain(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def made(*given: Any) -> Any:
+            return self._whole(original(*map(self._part_of, given)), place("optax"))
+
+        return made
+
+    def named_chain(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def made(*given: Any) -> Any:
+            return self._whole(original(*((name, self._part_of(link)) for name, link in given)), place("optax"))
+
+        return made
+
+    def masked(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def made(inner: Any, *args: Any, **options: Any) -> Any:
+            return self._known(original(self._part_of(inner), *args, **options), _Link("masked", is_open=True))
+
+        return made
+
+    def partition(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def made(transforms: Any, *args: Any, **options: Any) -> Any:
+            apart = {label: self._apart(self._part_of(link)) for label, link in transforms.items()}
+            return self._whole(original(apart, *args, **options), place("optax"))
+
+        return made
+
+    def injected(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def made(factory: Any, *args: Any, **options: Any) -> Any:
+            wrapped = original(factory, *args, **options)
+            known = _Link("injected", is_open=True) if getattr(factory, "reports", False) else _UNKNOWN
+            return functools.wraps(wrapped)(lambda *a, **k: self._known(wrapped(*a, **k), known))
+
+        return made
+
+    # ---- the links ----
+
+    def _known(self, link: Any, known: _Link) -> Any:
+        self._links[id(link.update)] = known, link
+        return link
+
+    def _part_of(self, link: Any) -> Any:
+        """A link as a part of another: gradclip's own reports itself, and an unknown one hides what lies within."""
         rule = getattr(link.update, "rule", None)
-        return links.get(id(link.update), (_UNKNOWN,))[0] if rule is None else _of_rule(rule)
+        if rule is not None:
+            return self._reporting(link, _of_rule(rule))
+        return link if id(link.update) in self._links else self._reporting(link, _UNKNOWN)
 
-    def chain(original: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: _watched(original, given, list(map(known, given)), place("optax"), recorder)
+    def _reporting(self, link: Any, known: _Link) -> Any:
+        """The same link, which reports its norms while a chain updates."""
 
-    names = [name for name in vars(optax) if name.startswith(_OTHERS) and name not in _OPTIMIZERS]
-    for name in (*_CLIPS, *_OPTIMIZERS, *names):
-        recorder.replace(optax, name, named(name))
-    recorder.replace(optax, "chain", chain)
-    recorder.watches["jax"] = _Outside(recorder)
+        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+            seen, self._seen = self._seen, [] if self._seen is not None else None
+            try:
+                with self.recorder.quietly():
+                    new, state = link.update(updates, state, params, **extra)
+            finally:
+                self._seen = seen
+            if seen is not None:
+                seen.append(_Seen(known, self._part, _norm(updates), _norm(new)))
+            return new, state
+
+        return self._known(link._replace(update=update), known)
+
+    def _apart(self, link: Any) -> Any:
+        """The same link, for parameters of its own."""
+        self._parts += 1
+        part = self._parts
+
+        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+            outer, self._part = self._part, part
+            try:
+                return link.update(updates, state, params, **extra)
+            finally:
+                self._part = outer
+
+        return self._known(link._replace(update=update), _Link("a part", is_open=True))
+
+    def _whole(self, inner: Any, where: Place) -> Any:
+        """The same chain; if no other chain is around it, it records what its links did."""
+        key = id(inner)
+
+        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+            if self._seen is not None:
+                return inner.update(updates, state, params, **extra)
+            seen: list[_Seen] = []
+            self._seen = seen
+            try:
+                result = inner.update(updates, state, params, **extra)
+            finally:
+                self._seen = None
+            self._report(seen, where, key)
+            return result
+
+        return self._known(inner._replace(update=update), _Link("chain", is_open=True))
+
+    def _report(self, seen: list[_Seen], where: Place, key: int) -> None:
+        recorder, links = self.recorder, [(one.link, one.part) for one in seen]
+        if any(link is _UNKNOWN for link, _ in links):
+            _unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
+
+        def report(values: Any) -> None:
+            if recorder.done < recorder.steps:
+                try:
+                    _record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
+                except EnoughSteps:
+                    _set_quiet(recorder)
+                    _thread.interrupt_main()  # an exception here would be XLA's
+
+        jax.debug.callback(report, jnp.asarray([(one.before, one.after) for one in seen]))
 
 
 def _of_rule(rule: Any) -> _Link:
@@ -107,55 +246,27 @@ def _unwatched(recorder: Recorder, what: str, where: Place) -> None:
         recorder.add(event)
 
 
-def _watched(original: Callable[..., Any], given: Any, links: list[_Link], where: Place, recorder: Recorder) -> Any:
-    """A chain of the same links, and of the same state, that reports its norms at each update."""
-    norms: list[Any] = []
-
-    def link_of(link: Any) -> Any:
-        whole = optax.with_extra_args_support(link)
-
-        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-            with recorder.quietly():
-                new, state = whole.update(updates, state, params, **extra)
-            norms.append((_norm(updates), _norm(new)))
-            return new, state
-
-        return optax.GradientTransformationExtraArgs(whole.init, update)
-
-    inner = original(*map(link_of, given))
-    key = id(inner)
-
-    def report(values: Any) -> None:
-        if recorder.done < recorder.steps:
-            try:
-                _record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
-            except EnoughSteps:
-                _set_quiet(recorder)
-                _thread.interrupt_main()  # an exception here would be XLA's
-
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        if _UNKNOWN in links:
-            _unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
-        norms.clear()
-        result = inner.update(updates, state, params, **extra)
-        jax.debug.callback(report, jnp.asarray(norms))
-        norms.clear()
-        return result
-
-    return optax.GradientTransformationExtraArgs(inner.init, update)
-
-
 def _norm(tree: Any) -> Any:
     return jnp.sqrt(sum(jnp.sum(jnp.square(jnp.abs(x.astype("float32")))) for x in jax.tree.leaves(tree)))
 
 
-def _record(recorder: Recorder, links: list[_Link], norms: list[tuple[float, float]], where: Place, key: int) -> None:
-    params, is_late = frozenset({key}), False
+def _record(
+    recorder: Recorder, links: list[tuple[_Link, int]], norms: list[tuple[float, float]], where: Place, key: int
+) -> None:
+    every = frozenset(hash((key, part)) for _, part in links if part) or frozenset({key})
+    late: Params = NO_PARAMS  #: what an optimizer has taken
+    clips = []
+    for (link, part), (before, after) in zip(links, norms, strict=True):
+        params = frozenset({hash((key, part))}) if part else every
+        if link.is_clip:
+            clip = Clip(where=where, params=params, name=link.name, limit=as_number(link.limit), before=before, after=after)
+            clips.append(replace(clip, is_late=bool(params & late), is_value=link.is_value, is_apart=part > 0))
+        late |= params if link.name in _OPTIMIZERS else NO_PARAMS
+    # parts without a clip are left out by the partition on purpose
+    params = NO_PARAMS.union(*(clip.params for clip in clips)) or every
     recorder.add(Backward(where=where, params=params))
-    for (name, is_clip, limit, is_value), (before, after) in zip(links, norms, strict=True):
-        if is_clip:
-            clip = Clip(where=where, params=params, name=name, limit=as_number(limit), before=before, after=after)
-            recorder.add(replace(clip, is_late=is_late, is_value=is_value))
-        is_late = is_late or name in _OPTIMIZERS
-    said = " · ".join(f"{link.name} {before:.3g} → {after:.3g}" for link, (before, after) in zip(links, norms, strict=True))
-    recorder.add(Step(where=where, params=params, name=f"of the chain {said},", optimizer=key, total=1, norm=norms[0][0]))
+    for clip in clips:
+        recorder.add(clip)
+    shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
+    name, norm = f"of the chain {' · '.join(shown)},", norms[0][0] if norms else math.nan
+    recorder.add(Step(where=where, params=params, name=name, optimizer=key, total=1, norm=norm))

@@ -67,6 +67,7 @@ class Clip(Event):
     error: str = ""  #: of the exception that it raised
     is_dropped: bool = False  #: it returned clipped gradients that nothing took
     is_late: bool = False  #: it clipped the optimizer's update, not the gradients
+    is_apart: bool = False  #: a function of the framework parted the parameters: a norm for each part is meant
     seconds: float = math.nan
     other_seconds: float = math.nan  #: gradclip's, where this is a native's clip; the native's, where it is gradclip's
 

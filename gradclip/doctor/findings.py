@@ -120,7 +120,9 @@ def _of_several(clips: list[Clip]) -> Iterator[Found]:
         both = first.params & second.params
         if both:
             yield "GD106", second.where, f"{first.name} ({first.where}) and {second.name} clipped the same {_many(both)}"
-    parts = [x for i, x in enumerate(clips) if not any(x.params & y.params for j, y in enumerate(clips) if i != j)]
+    parts = [
+        x for i, x in enumerate(clips) if not x.is_apart and not any(x.params & y.params for j, y in enumerate(clips) if i != j)
+    ]
     if len(parts) > 1:
         yield "GD105", parts[-1].where, f"{len(parts)} clips, each of a part of the parameters"
 

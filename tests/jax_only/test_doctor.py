@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import watched
 
@@ -31,3 +33,93 @@ def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert status == 0
     assert "3 steps, 3 clips, 0 findings" in out.out
     assert "Traceback" not in out.out + out.err
+
+
+NESTED = """
+import jax
+import jax.numpy as jnp
+import optax
+
+from gradclip.backends.jax import gradient_transformation
+from gradclip.dialects import torch
+
+CLIP = optax.clip_by_global_norm(3.0)
+OWN = gradient_transformation(torch.clip_grad_norm(3.0))
+LABELS, MASK = {"w": "a", "b": "b"}, {"w": True, "b": False}
+optimizer = OPTIMIZER
+x, y = jax.random.normal(jax.random.key(0), (64, 4)), 3 * jax.random.normal(jax.random.key(1), (64,))
+params = {"w": jnp.ones(4), "b": jnp.zeros(())}
+state = optimizer.init(params)
+
+
+@jax.jit
+def step(params, state):
+    grads = jax.grad(lambda p: jnp.mean((x @ p["w"] + p["b"] - y) ** 2))(params)
+    updates, state = optimizer.update(grads, state, params)
+    return optax.apply_updates(params, updates), state
+
+
+for _ in range(6):
+    params, state = jax.block_until_ready(step(params, state))
+CHECK
+"""
+#: an optimizer, and what the doctor finds in it
+WRAPPED = {
+    "a chain without a clip in a chain with one": (
+        "optax.chain(optax.chain(optax.scale(1.0), optax.add_decayed_weights(0.1)), CLIP, optax.adam(0.01))",
+        set(),
+    ),
+    "a clip in a chain in a chain": ("optax.chain(optax.chain(CLIP, optax.scale(1.0)), optax.adam(0.01))", set()),
+    "an optimizer in a chain in a chain": ("optax.chain(CLIP, optax.chain(optax.scale_by_adam(), optax.scale(-0.01)))", set()),
+    "no clip in two chains": ("optax.chain(optax.chain(optax.scale(1.0)), optax.adam(0.01))", {"GD101"}),
+    "a clip after the optimizer of an inner chain": ("optax.chain(optax.chain(optax.adam(0.01)), CLIP)", {"GD110"}),
+    "gradclip's link in a chain in a chain": ("optax.chain(optax.chain(OWN), optax.chain(optax.adam(0.01)))", set()),
+    "a mask": ("optax.chain(optax.masked(CLIP, MASK), optax.sgd(0.01))", set()),
+    "a mask around gradclip's link": ("optax.chain(optax.masked(OWN, MASK), optax.sgd(0.01))", set()),
+    "a mask around a decay": (
+        "optax.chain(CLIP, optax.masked(optax.add_decayed_weights(0.1), MASK), optax.sgd(0.01))",
+        set(),
+    ),
+    "names": ("optax.named_chain(('clip', CLIP), ('adam', optax.adam(0.01)))", set()),
+    "a part with a clip": (
+        "optax.multi_transform({'a': optax.chain(CLIP, optax.adam(0.01)), 'b': optax.sgd(0.01)}, LABELS)",
+        set(),
+    ),
+    "parts with a clip each": (
+        "optax.multi_transform({k: optax.chain(CLIP, optax.adam(0.01)) for k in 'ab'}, LABELS)",
+        set(),
+    ),
+    "a clip before the parts": (
+        "optax.chain(CLIP, optax.multi_transform({'a': optax.adam(0.01), 'b': optax.sgd(0.01)}, LABELS))",
+        set(),
+    ),
+    "a clip after the optimizer of its part": (
+        "optax.multi_transform({'a': optax.chain(optax.adam(0.01), CLIP), 'b': optax.sgd(0.01)}, LABELS)",
+        {"GD110"},
+    ),
+    "injected numbers": (
+        "optax.chain(optax.inject_hyperparams(optax.clip_by_global_norm)(max_norm=3.0),"
+        " optax.inject_hyperparams(optax.adam)(learning_rate=0.01))",
+        set(),
+    ),
+    "accumulation around": ("optax.MultiSteps(optax.chain(CLIP, optax.adam(0.01)), 1)", set()),
+    "accumulation within": (
+        "optax.chain(CLIP, optax.MultiSteps(optax.chain(optax.scale(1.0), optax.adam(0.01)), 2).gradient_transformation())",
+        set(),
+    ),
+    "a condition around a chain": (
+        "optax.chain(optax.apply_if_finite(optax.chain(CLIP, optax.scale(1.0)), 3), optax.sgd(0.01))",
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_links_within_links(name: str, tmp_path: Path) -> None:
+    optimizer, found = WRAPPED[name]
+    path = tmp_path / "train.py"
+    check = "assert state[1].hyperparams.keys() == {'learning_rate', 'b1', 'b2', 'eps', 'eps_root'}" if "inject" in name else ""
+    path.write_text(NESTED.replace("OPTIMIZER", optimizer).replace("CHECK", check), encoding="utf-8")
+    told = watched.told(path, "--steps", "7")
+    assert (told.report["ended"], told.report["steps"]) == ("ended", 6), told.report["said"]
+    assert {code for code, _ in told.found} - {"GD301"} == found, told.report  # an update is far smaller than a gradient
