@@ -177,8 +177,7 @@ ON_TOP = {
     *(
         "backends.paddle.clipped",
         "backends.paddle.slot",
-        "backends.paddle.following",
-        "backends.paddle.monitored",
+        "backends.paddle.kept",
         "backends.jax.slot",
         "backends.jax.whole",
     ),

@@ -10,8 +10,7 @@ from typing import Any
 import paddle
 
 from gradclip.backends.paddle import versions
-from gradclip.backends.paddle.following import Followed
-from gradclip.backends.paddle.monitored import tell
+from gradclip.backends.paddle.kept import Followed, count
 from gradclip.containers import wanted
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError
@@ -110,8 +109,10 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
             self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
             if isinstance(self.rule, Rule) and self.shards is None:
                 self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
-            if self.monitor is not None:
-                tell(self.monitor, self.last, chosen)
+            if self.monitor is not None and paddle.in_dynamic_mode():
+                self.monitor.update(self.last, grads=chosen)
+            elif self.monitor is not None:
+                count(self.monitor, self.last, [g for _, g in chosen])
         return [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
 
     def _check_whole(self, gradients: list[Any]) -> None:

@@ -262,11 +262,11 @@ def topology() -> Any:
         return None
 
 
-def persistent(name: str, shape: list[int], dtype: str, value: Any) -> Any:
-    """A variable of the program being built, which keeps its value between runs and starts with this one."""
+def persistent(name: str, value: Any) -> Any:
+    """A variable of the program being built, which keeps its value between runs and starts with this array."""
     initializers = paddle.nn.initializer
-    made = initializers.Assign(np.array(value, dtype)) if isinstance(value, list) else initializers.Constant(value)
-    return paddle.pir.core.create_persistable_value(dtype, shape, name, initializer=made)
+    made = initializers.Assign(value) if value.ndim else initializers.Constant(value.item())
+    return paddle.pir.core.create_persistable_value(value.dtype.name, list(value.shape), name, initializer=made)
 
 
 def read(scope: Any, name: str) -> Any:

@@ -22,8 +22,8 @@ from gradclip.dialects import torch as dialect
 LIMIT = 64.0
 RULE = dialect.clip_grad_norm(LIMIT)
 SKIPS = dataclasses.replace(RULE, skip_above=5000.0, if_nonfinite="skip")
-# Each row is the gradient of a step. The norms are exact, and so large that adding 1e-6, as torch does, does not change them: torch
-# rounds the sum to float32, and beside a smaller norm its coefficient may be an ulp off.
+# Each row is the gradient of a step. The norms are exact, and so large that torch's 1e-6 does not change
+# them: torch rounds their sum to float32, and beside a smaller norm its coefficient may be an ulp off.
 ROWS = [[192.0, 256.0, 0.0], [32.0, 0.0, 0.0], [0.0, 384.0, 512.0], [-512.0, 960.0, 0.0], [0.0, 16.0, 0.0]]
 BAD = [[30000.0, 40000.0, 0.0], [math.nan, 0.0, 1.0], [0.0, math.inf, 0.0]]
 
