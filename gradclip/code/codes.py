@@ -260,6 +260,12 @@ _CODES = (
     ),
     Code("GM303", "No counterpart", "No single call can replace it.", "Write it by hand."),
     Code(
+        "GM304",
+        "No native equivalent",
+        "The framework of `--to` has no function of this meaning, and `--strict` leaves such a call.",
+        "Without `--strict` the call becomes gradclip's, which means the same on that framework's tensors.",
+    ),
+    Code(
         "GM401",
         "A clip by value, by hand",
         "Each element of a gradient is clipped with a general function.",

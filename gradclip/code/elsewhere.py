@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 
 from gradclip import dialects
 from gradclip.code.found import ApiCall, Finding, family
+from gradclip.errors import GradclipError
 from gradclip.natives import Kind
-from gradclip.natives.targets import targets
+from gradclip.natives.meaning import UNKNOWN, dialect_arguments, value_of
+from gradclip.natives.model import NO_EFFECT
+from gradclip.natives.nearest import Wanted, nearest
+from gradclip.natives.targets import placeholders, targets
 
-__all__ = ["crossing", "filled", "rule"]
+__all__ = ["crossing", "filled", "lacks", "no_native", "no_rewrite", "rule"]
 
 _OF_NO_EFFECT = ("foreach", "name", "group_name")
 _SLOTS = {
@@ -89,6 +94,40 @@ def crossing(found: ApiCall) -> Finding | None:
     return Finding(
         "GM302", f"{_PLACES[family(found.api.framework)]}, {_PLACES[to]}.", f"Write: {line} (after `import {_MODULES[to]}`)."
     )
+
+
+def lacks(found: ApiCall) -> str:
+    """The name of the framework of ``to`` if it has no native that clips alike; "" if it has one, or if ``to`` is gradclip."""
+    to = found.context.options.to
+    families = ("tensorflow", "keras") if to == "tensorflow" else (to,)
+    if not found.crosses or any((m := nearest(_wanted(found), family)) is not None and m.is_equivalent for family in families):
+        return ""
+    return _NAMES[to]
+
+
+def _wanted(found: ApiCall) -> Wanted:
+    """The call, with a sample for each value that only the running program knows."""
+    api, sample = found.api, placeholders(found.api)
+    texts = {name: found.context.source.one_line(argument.value) for name, argument in found.arguments.items()}
+    given = {k: text for k, text in dialect_arguments(api, texts).items() if k not in NO_EFFECT and k not in api.needed}
+    known = {k: value for k, text in given.items() if (value := value_of(text)) is not UNKNOWN}
+    *lower, upper = api.needed
+    try:
+        made = api.function(**{upper: 1.0, **dict.fromkeys(lower, -1.0), **known})
+    except (GradclipError, TypeError, ValueError):
+        return sample
+    return replace(sample, rule=made, written={**sample.written, **given})
+
+
+def no_native(found: ApiCall, name: str) -> Finding:
+    """Why ``--strict`` leaves a call, with gradclip's line for it."""
+    made = rule(found)
+    advice = (
+        f"Without --strict the call becomes gradclip's; its rule is {made}."
+        if made
+        else "Without --strict it becomes gradclip's."
+    )
+    return Finding("GM304", f"{name} has no function of this meaning.", advice)
 
 
 def _as_values(found: ApiCall, made: str) -> str:

@@ -30,6 +30,7 @@ class Options:
     annotate: bool = False  #: write a comment at each MANUAL site
     allow_semantic_change: bool = False  #: rewrite even if training changes, with a comment that says so
     lint: bool = False  #: only report mistakes, all of them, and rewrite nothing
+    strict: bool = False  #: leave a call if the framework of ``to`` has no native that clips alike
     norms: bool = False  #: also rewrite calls that only measure a norm
     kept: frozenset[str] = frozenset()  #: the names that other files import from this one; "*" for all
     sparse: str = ""  #: the code in another file of the run that makes gradients sparse
@@ -49,6 +50,9 @@ class Site:
     advice: str = field(default="", compare=False)  #: what to do, for MANUAL
     more: str = field(default="", compare=False)  #: the command that prints more of the code
     assumption: str = field(default="", compare=False)  #: the assumption of a rewrite; usually ""
+    lacks: str = field(
+        default="", compare=False
+    )  #: "Paddle" if it has no equivalent, so that gradclip's was written; usually ""
 
 
 @dataclass(frozen=True, slots=True)

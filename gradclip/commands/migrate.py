@@ -84,6 +84,9 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exclude", metavar="GLOB", action="append", default=[], help="leave out files that match, as in a .gitignore"
     )
+    group.add_argument(
+        "--strict", action="store_true", help="with --to: leave calls that have no equivalent in that framework, and name them"
+    )
     group.add_argument("--norms", action="store_true", help="also rewrite calls that only measure a norm")
     group.add_argument(
         "--allow-semantic-change", action="store_true", help="also rewrite where it changes training; a comment says how"
@@ -136,6 +139,7 @@ def _migrate(arguments: argparse.Namespace) -> int:
         annotate=arguments.annotate,
         allow_semantic_change=arguments.allow_semantic_change,
         norms=arguments.norms,
+        strict=arguments.strict,
     )
     request = runner.Request(
         options, write=arguments.write, diff=not (arguments.check or (arguments.write and not arguments.json))

@@ -124,8 +124,7 @@ def _nearest(call: Call, framework: str) -> Match | None:
     if call.api.does_more or words.known_norm(call):
         return None
     match = nearest(_wanted(call), framework)
-    is_near = match is not None and (match.is_equal if call.api.kind is Kind.MEASURE else match.is_near)
-    return match if is_near else None
+    return match if match is not None and match.is_equivalent else None
 
 
 def _wanted(call: Call) -> Wanted:

@@ -23,6 +23,7 @@ __all__ = ["SCHEMA", "JsonReport", "Report", "TextReport", "Totals", "Waiting"]
 SCHEMA = 1  #: version of the JSON document; it increases when a key changes its meaning or disappears
 _WIDEST = 120
 _REMEMBERED = 1000  #: how many sentences to remember, so that none is printed twice
+_NAMED = 20  #: how many calls without an equivalent the summary names
 _INDENT = "    "
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}  # for the lines of a diff
 _MARKS = {Outcome.REWRITTEN: "green", Outcome.MANUAL: "bold yellow", Outcome.UNCHANGED: "dim"}
@@ -41,6 +42,7 @@ class Totals:
     rewritten: int = 0  #: number of sites, as are the next two
     manual: int = 0
     unchanged: int = 0
+    lacking: int = 0  #: of the rewritten ones, those without an equivalent in the framework of ``--to``
 
     def add(self, result: FileResult) -> None:
         """Count one more file."""
@@ -53,6 +55,7 @@ class Totals:
         self.rewritten += result.count(Outcome.REWRITTEN)
         self.manual += result.count(Outcome.MANUAL)
         self.unchanged += result.count(Outcome.UNCHANGED)
+        self.lacking += sum(bool(place.site.lacks) for place in result.places)
 
     @property
     def exit_code(self) -> int:
@@ -117,7 +120,7 @@ def _site_as_json(place: Place) -> dict[str, Any]:
     site = place.site
     head = {"code": site.code, "outcome": site.outcome.value}
     position = {"cell": place.cell or None, "line": site.line, "column": site.column}
-    said = {"reason": site.reason, "assumption": site.assumption, "advice": site.advice, "more": site.more}
+    said = {"reason": site.reason, "assumption": site.assumption, "advice": site.advice, "more": site.more, "lacks": site.lacks}
     return {**head, **position, "text": site.text, **said}
 
 
@@ -140,6 +143,8 @@ class TextReport(Report):
         self._shown = frozenset(outcome for outcome, wanted in shown.items() if wanted)
         self._verbose = verbose
         self._said: set[tuple[str, ...]] = set()
+        self._lacking: list[str] = []  #: the places of the first calls without an equivalent
+        self._lacks = ""  #: the framework that has none
         self._spoken = False  #: whether it has printed since the last empty line
 
     def shows(self, result: FileResult) -> bool:
@@ -156,6 +161,9 @@ class TextReport(Report):
         else:
             self._diff(result.diff)
             for place in result.places:
+                if place.site.lacks and len(self._lacking) < _NAMED:
+                    self._lacks = place.site.lacks
+                    self._lacking.append(_where(result.path, place.cell, place.site.line, 0))
                 if place.site.outcome in self._shown:
                     self._site(result, place)
                 elif place.site.assumption:
@@ -189,8 +197,15 @@ class TextReport(Report):
         if self._spoken:
             self._say("")
         self._say(f"{counted(totals.files, 'file')} read: {', '.join(parts)}.", "bold")
+        if totals.lacking:
+            have, *were = ("has", "is", "was") if totals.lacking == 1 else ("have", "are", "were")
+            others = totals.lacking - len(self._lacking)
+            places = ", ".join(self._lacking) + (f" and {others:,} more" if others else "")
+            calls = f"{counted(totals.lacking, 'call')} {have} no {self._lacks} equivalent"
+            self._say(f"{calls} and {were[self._write]} written as gradclip's: {places}.")
         hints = ["--write makes the changes"] if totals.changed > totals.written else []
         hints += ["--verbose says why sites are left"] if totals.unchanged and not self._verbose else []
+        hints += ["--strict leaves calls without an equivalent"] if totals.lacking else []
         if hints:
             self._say(f"{'; '.join(hints)}.")
 

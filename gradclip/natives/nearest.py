@@ -70,6 +70,11 @@ class Match:
         return self.fields <= set(_SMALL) and not self.lost
 
     @property
+    def is_equivalent(self) -> bool:
+        """Whether it counts as the equivalent: a norm must be the same, and a clip near."""
+        return self.is_equal if self.native.applied is Applied.NORM else self.is_near
+
+    @property
     def is_within(self) -> bool:
         """Whether both natives are of the same framework."""
         return self.native.family == self.wanted.native.family

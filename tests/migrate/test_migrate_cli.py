@@ -19,7 +19,7 @@ from rich.console import Console
 from gradclip.code.model import Options, Outcome, Site
 from gradclip.code.runner import FileResult, Place
 from gradclip.commands import cli
-from gradclip.migrate import output
+from gradclip.migrate import codemod, output
 from gradclip.migrate.output import TextReport, Waiting
 
 
@@ -156,6 +156,7 @@ def test_the_help_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
         "--json",
         "--verbose",
         "--exclude",
+        "--strict",
         "-j",
     ):
         assert word in out
@@ -240,10 +241,11 @@ def test_the_options_reach_the_codemod(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gradclip.migrate.codemod.migrate_source", record)
     made(a="x = 1\n")
     assert migrate("a.py") == 0
-    words = "--to jax --from torch,keras --select gt1,GK --ignore GM107 --annotate --allow-semantic-change"
+    words = "--to jax --from torch,keras --select gt1,GK --ignore GM107 --annotate --allow-semantic-change --strict"
     assert migrate("a.py", *words.split()) == 0
     sources, select = frozenset({"torch", "keras"}), frozenset({"GT1", "GK"})
-    assert seen == [Options(), Options("jax", sources, select, frozenset({"GM107"}), annotate=True, allow_semantic_change=True)]
+    switches = {"annotate": True, "allow_semantic_change": True, "strict": True}
+    assert seen == [Options(), Options("jax", sources, select, frozenset({"GM107"}), **switches)]
 
 
 def test_excluded_files_are_not_read(folder: Path) -> None:
@@ -305,6 +307,52 @@ def test_a_file_that_was_only_annotated_is_said_to_be() -> None:
     report.end()
     said = "2 files read: 1 site rewritten in 1 file, 1 file annotated, 1 to do by hand."
     assert stream.getvalue().splitlines()[-4:] == ["a.py: annotated", "b.py: 1 site rewritten", "", said]
+
+
+@pytest.mark.parametrize(
+    ("to", "count", "said"),
+    [
+        ("gradclip", 0, ""),
+        ("paddle", 2, "2 calls have no Paddle equivalent and {} written as gradclip's: a.py:4, a.py:6."),
+        ("torch", 2, "2 calls have no PyTorch equivalent and {} written as gradclip's: a.py:3, a.py:4."),
+        ("jax", 3, "3 calls have no JAX equivalent and {} written as gradclip's: a.py:3, a.py:4, a.py:6."),
+        ("tensorflow", 1, "1 call has no TensorFlow equivalent and {} written as gradclip's: a.py:6."),
+    ],
+)
+def test_calls_without_an_equivalent_are_named_in_the_summary(to: str, count: int, said: str) -> None:
+    source = (
+        "import tensorflow as tf, torch\ndef step(model, grads, g):\n    g = tf.clip_by_norm(g, 1.0)\n"
+        "    g = tf.clip_by_norm(g, 1.0, axes=[0])\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "    return torch.nn.utils.get_total_norm(grads, norm_type=1.0)\n"
+    )
+    migrated = codemod.migrate_source(source, Options(to=to, norms=True))
+    result = FileResult("a.py", tuple(Place(site) for site in migrated.sites), changed=True)
+    for write, verb in ((False, "is" if count == 1 else "are"), (True, "was" if count == 1 else "were")):
+        stream = io.StringIO()
+        report = TextReport(stream, stream, write=write)
+        report.file(result)
+        report.end()
+        assert [line for line in stream.getvalue().splitlines() if "equivalent and" in line] == [said.format(verb)] * bool(said)
+        assert ("--strict leaves calls without an equivalent" in stream.getvalue()) == bool(said)
+    stream = io.StringIO()
+    document = output.JsonReport(stream)
+    document.file(result)
+    document.end()
+    told = json.loads(stream.getvalue())
+    assert told["totals"]["lacking"] == count == sum(bool(site["lacks"]) for site in told["files"][0]["sites"])
+    strict = codemod.migrate_source(source, Options(to=to, norms=True, strict=True))
+    assert [site.code for site in strict.sites].count("GM304") == count
+    assert not any(site.lacks for site in strict.sites)
+
+
+def test_the_summary_names_so_many_calls_and_counts_the_rest() -> None:
+    stream = io.StringIO()
+    report = TextReport(stream, stream)
+    sites = [Site(line, 1, "XX1", Outcome.REWRITTEN, "f()", "Why.", lacks="Paddle") for line in range(1, 24)]
+    report.file(FileResult("a.py", tuple(map(Place, sites)), changed=True))
+    report.end()
+    assert "23 calls have no Paddle equivalent" in stream.getvalue()
+    assert "a.py:20 and 3 more.\n" in stream.getvalue()
 
 
 # ---- colour and progress ------------------------------------------------------------------------------------------------
@@ -375,7 +423,7 @@ def test_the_json_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert migrate("--json", ".") == 2
     captured = capsys.readouterr()
     assert captured.err == ""
-    site = {"assumption": "", "cell": None, "column": 1, "advice": "", "more": ""}
+    site = {"assumption": "", "cell": None, "column": 1, "advice": "", "more": "", "lacks": ""}
     nothing = {"changed": False, "written": False, "diff": "", "error": None}
     message = "Python 2, not 3: Missing parentheses in call to 'print'. Did you mean print(...)?"
     assert json.loads(captured.out) == {
@@ -417,6 +465,7 @@ def test_the_json_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
             "rewritten": 1,
             "manual": 1,
             "unchanged": 1,
+            "lacking": 0,
         },
         "exit_code": 2,
     }

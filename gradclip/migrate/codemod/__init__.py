@@ -121,7 +121,7 @@ def _selected(decision: Decision, options: Options) -> bool:
 def _site(decision: Decision, source: Source) -> Site:
     line, column = source.position(decision.node)
     text = source.code(decision.node).splitlines()[0].rstrip()
-    said = (decision.reason, decision.advice, more(decision.code), decision.assumption)
+    said = (decision.reason, decision.advice, more(decision.code), decision.assumption, decision.lacks)
     return Site(line, column, decision.code, decision.outcome, text, *said)
 
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from gradclip.code.bind import BindError, bind, literal
 from gradclip.code.codes import CODES
-from gradclip.code.elsewhere import crossing, no_rewrite
+from gradclip.code.elsewhere import crossing, lacks, no_native, no_rewrite
 from gradclip.code.found import ApiCall, Context, Finding, family
 from gradclip.code.model import Outcome
 from gradclip.code.resolve import Names
@@ -163,7 +163,10 @@ def _apply(found: ApiCall) -> Decision:
     made = rewritten(found, target)
     if isinstance(made, Finding):
         return manual(found.call, made, api)
-    return _commented(made, findings, found)
+    without = lacks(found)
+    if without and options.strict:
+        return manual(found.call, no_native(found, without), api)
+    return replace(_commented(made, findings, found), lacks=without)
 
 
 def _commented(decision: Decision, findings: list[Finding], found: ApiCall) -> Decision:

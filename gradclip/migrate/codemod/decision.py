@@ -40,3 +40,4 @@ class Decision:
     uses: str = ""  #: the existing import that the edits use
     comment: str = ""  #: a comment to write above: the effect of a permitted change
     assumption: str = ""  #: the assumption that the rewrite makes
+    lacks: str = ""  #: the framework of ``to`` if it has no native that clips alike
