@@ -128,6 +128,22 @@ def test_the_programs_of_a_page_are_linted(code: str) -> None:
     assert found == [[code], []]
 
 
+def places(source: str, lint: bool) -> set[tuple[int, str]]:
+    sites = migrate_source(source, Options(lint=lint)).sites
+    return {(site.line, site.code) for site in sites if site.code in RULES and site.outcome is Outcome.MANUAL}
+
+
+@pytest.mark.parametrize("source", [*WRONG.values(), *(programs(code)[0] for code in RULES)])
+def test_migrate_names_each_mistake_that_lint_reports(source: str) -> None:
+    assert places(source, lint=True) <= places(source, lint=False)
+
+
+@pytest.mark.parametrize("source", [*RIGHT.values(), *(programs(code)[1] for code in RULES)])
+def test_lint_is_silent_where_migrate_names_no_mistake(source: str) -> None:
+    """But migrate also doubts a limit that is only called a norm (GM104), where lint wants more evidence."""
+    assert places(source, lint=False) - places(source, lint=True) <= {(3, "GM104")}
+
+
 def test_every_page_is_printed_without_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
     for code in RULES:
         assert cli.main(["explain", code]) == 0

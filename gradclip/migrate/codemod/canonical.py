@@ -20,26 +20,30 @@ from gradclip.code.resolve import Resolver
 from gradclip.code.source import Edit, Source
 from gradclip.migrate.codemod.decision import Decision, Need
 from gradclip.migrate.codemod.imports import spell
+from gradclip.migrate.codemod.plain import Plain
 
 __all__ = ["beside_torch", "rewritten"]
 
 _MOST = 6  #: the maximal number of statements in one clip
 _GRAD = "_p.grad"
 _SQUARES = (f"total({_GRAD} ** 2)", f"norm({_GRAD}) ** 2")
-#: the norm as :class:`_Plain` normalises it; a name with an underscore matches any expression
+#: the norm as :class:`Plain` normalises it; a name with an underscore matches any expression
 _NORMS = (
     *(f"_N = sqrt(sum({square} for _p in _P))" for square in _SQUARES),
     f"_N = norm([norm({_GRAD}) for _p in _P])",
+    f"_N = norm(cat([{_GRAD} for _p in _P]))",
     *(f"_N = 0\nfor _p in _P:\n    _N += {square}\n_N = sqrt(_N)" for square in _SQUARES),
     f"_N = 0\nfor _p in _P:\n    _x = norm({_GRAD})\n    _N += _x ** 2\n_N = sqrt(_N)",
 )
 _LOOP = "for _q in _P:\n    _q.grad *= "
+_UNDER_ONE = ("min(_L / (_N + _E), 1)", "min(_L / _N, 1)", "_L / max(_N, _L)", "_L / max(_L, _N)")
 _SCALES = (
     f"if _N > _L:\n{textwrap.indent(_LOOP + '_L / _N', '    ')}",
     f"if _N > _L:\n    _C = _L / _N\n{textwrap.indent(_LOOP + '_C', '    ')}",
-    f"_C = _L / (_N + _E)\nif _C < 1:\n{textwrap.indent(_LOOP + '_C', '    ')}",
-    f"_C = min(_L / (_N + _E), 1)\n{_LOOP}_C",
-    f"_C = min(_L / _N, 1)\n{_LOOP}_C",
+    *(f"_C = {c}\nif 1 > _C:\n{textwrap.indent(_LOOP + '_C', '    ')}" for c in ("_L / (_N + _E)", "_L / _N")),
+    *(f"_C = {c}\n{_LOOP}_C" for c in _UNDER_ONE),
+    *(f"{_LOOP}{c}" for c in _UNDER_ONE),
+    *(f"_C = max({sides})\n{_LOOP}1 / _C" for sides in ("_N / _L, 1", "1, _N / _L")),
 )
 _TEMPLATES = tuple(ast.parse(f"{norm}\n{scale}").body for norm in _NORMS for scale in _SCALES)
 _SHAPES = frozenset(tuple(type(one).__name__ for one in template) for template in _TEMPLATES)
@@ -197,7 +201,7 @@ def _matched(statements: Sequence[cst.CSTNode], source: Source) -> dict[str, ast
     text = source.data[begin : source.end(statements[-1])].decode()
     if not text[: source.start(statements[0]) - begin].isspace() and source.start(statements[0]) != begin:
         return None
-    body = [one for part in ast.parse(textwrap.dedent(text)).body for one in _Plain().statements(part)]
+    body = [one for part in ast.parse(textwrap.dedent(text)).body for one in Plain().statements(part)]
     for template in _TEMPLATES:
         names: dict[str, ast.expr] = {}
         if _unify(template, body, names):
@@ -227,123 +231,3 @@ def _unify(template: object, node: object, names: dict[str, ast.expr]) -> bool:
         fields = (name for name in template._fields if name not in ("ctx", "type_comment", "kind"))
         return type(template) is type(node) and all(_unify(getattr(template, f), getattr(node, f), names) for f in fields)
     return template == node
-
-
-class _Plain(ast.NodeTransformer):
-    """Normalise equivalent spellings to one: ``torch.sqrt(x)`` and ``x ** 0.5`` become ``sqrt(x)``."""
-
-    def statements(self, node: ast.stmt) -> Iterator[ast.stmt]:
-        """A statement, or the body of an ``if`` that tests for None."""
-        made = self.visit(node)
-        if isinstance(made, ast.For):
-            made.body = [inner for one in made.body for inner in self._guarded(one, made.target)]
-        elif isinstance(made, ast.If):
-            made.body = [inner for one in made.body for inner in self.statements(one)]
-        yield made
-
-    def _guarded(self, node: ast.stmt, target: ast.expr) -> Iterator[ast.stmt]:
-        grad = f"{ast.unparse(target)}.grad"
-        test = ast.unparse(node.test) if isinstance(node, ast.If) and not node.orelse else ""
-        if isinstance(node, ast.If) and test == f"{grad} is not None":
-            yield from node.body
-        elif not (isinstance(node, ast.If) and test == f"{grad} is None" and [*map(type, node.body)] == [ast.Continue]):
-            yield node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        self.generic_visit(node)
-        call = node.value
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr == "mul_"
-            and len(call.args) == 1
-        ):
-            return ast.AugAssign(call.func.value, ast.Mult(), call.args[0])  # type: ignore[arg-type]  # any expression is a target here
-        return node
-
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        self.generic_visit(node)
-        value, target = node.value, node.targets[0]
-        if isinstance(value, ast.Constant) and value.value == 0:
-            value.value = 0
-        product = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)
-        if product and ast.unparse(target).endswith(".grad") and ast.unparse(value.left) == ast.unparse(target):  # type: ignore[attr-defined]
-            return ast.AugAssign(target, ast.Mult(), value.right)  # type: ignore[arg-type, attr-defined]
-        return node
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        self.generic_visit(node)
-        return node.value if node.attr == "data" else node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        return node.value if ast.unparse(node.slice) == ":" else node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return ast.Constant(int(node.value)) if isinstance(node.value, float) and node.value in (1.0, 2.0) else node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        self.generic_visit(node)
-        if isinstance(node.ops[0], ast.GtE):
-            node.ops = [ast.Gt()]
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        self.generic_visit(node)
-        half = isinstance(node.op, ast.Pow) and ast.unparse(node.right) in ("0.5", "1 / 2")
-        return _function("sqrt", node.left) if half else node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        name = (
-            node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
-        )
-        method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _NAMESPACES
-        given = [node.func.value, *node.args] if method and isinstance(node.func, ast.Attribute) else list(node.args)
-        told = {one.arg: ast.unparse(one.value) for one in node.keywords}
-        rest = [ast.unparse(one) for one in given[1:]]
-        if not given:
-            return node
-        if (
-            name in ("item", "detach", "float", "clone", "stack", "tensor", "as_tensor")
-            and not rest
-            and not told.keys() - {"device"}
-        ):
-            return given[0]
-        if name in ("sqrt", "sum", "square") and not rest and not told:
-            return self._summed(name, given[0], isinstance(node.func, ast.Name))
-        if name in ("pow", "square") and rest == ["2"]:
-            return ast.BinOp(given[0], ast.Pow(), ast.Constant(2))
-        if name in ("norm", "vector_norm") and rest in ([], ["2"]) and told in ({}, {"p": "2"}):
-            return _function("norm", given[0])
-        if (name in ("clamp", "clamp_", "clip") and told == {"max": "1"} and not rest) or (name == "min" and rest == ["1"]):
-            return ast.Call(ast.Name("min"), [given[0], ast.Constant(1)], [])
-        if name == "min" and len(given) == 2 and ast.unparse(given[0]) == "1":
-            return ast.Call(ast.Name("min"), [given[1], ast.Constant(1)], [])
-        return node
-
-    def _summed(self, name: str, value: ast.expr, builtin: bool) -> ast.expr:
-        if name == "square":
-            return ast.BinOp(value, ast.Pow(), ast.Constant(2))
-        if name == "sqrt":
-            return _function("sqrt", value)
-        if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
-            return _function("sum", ast.GeneratorExp(value.elt, [self._all(one) for one in value.generators]))
-        return ast.Call(ast.Name("sum" if builtin else "total"), [value], [])
-
-    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
-        self.generic_visit(node)
-        return ast.ListComp(node.elt, [self._all(one) for one in node.generators])
-
-    @staticmethod
-    def _all(part: ast.comprehension) -> ast.comprehension:
-        """A comprehension without its test that a gradient exists."""
-        ifs = [one for one in part.ifs if ast.unparse(one) != f"{ast.unparse(part.target)}.grad is not None"]
-        return ast.comprehension(part.target, part.iter, ifs, part.is_async)
-
-
-_NAMESPACES = frozenset({"torch", "th", "np", "numpy", "math", "torch.linalg", "torch.nn.utils"})
-
-
-def _function(name: str, value: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name(name), [value], [])

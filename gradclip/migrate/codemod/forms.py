@@ -167,6 +167,9 @@ class Forms:
         before = bisect.bisect_left(ordered, self._source.start(node), key=self._source.start)
         last = ordered[before - 1] if before else None
         holder = self._source.parents.get(last) if last is not None else None
+        if isinstance(holder, cst.AssignTarget) and self._source.parents[holder] in self._source.ancestors(node):
+            last = ordered[before - 2] if before > 1 else None  # `n = n ** 0.5` after a loop of sums
+            holder = self._source.parents.get(last) if last is not None else None
         if isinstance(holder, cst.AugAssign) and isinstance(holder.operator, cst.AddAssign):
             return self._total(holder.value, "l2", depth)
         if isinstance(last, cst.Param) and (given := self.given(last)) is not None and last.name.value != "self":

@@ -1,0 +1,89 @@
+"""Clips by norm written out, in 96 kinds: each is rewritten, and both versions give the same gradients."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+from migrate.codemods import migrate, rewritten
+
+#: the norm, and the scaling, of a function of ``params`` and ``limit``
+NORMS = {
+    "a generator": "n = torch.sqrt(sum(p.grad.pow(2).sum() for p in params))",
+    "squares of norms": "n = sum(p.grad.norm() ** 2 for p in params) ** 0.5",
+    "a stack": "n = torch.stack([p.grad.norm() for p in params]).norm()",
+    "a stack of norms, function": "n = torch.norm(torch.stack([torch.norm(p.grad.detach(), 2) for p in params]), 2)",
+    "a loop": "n = 0.0\nfor p in params:\n    n += p.grad.norm(2).item() ** 2\nn = n ** 0.5",
+    "a flat vector": "n = torch.cat([p.grad.view(-1) for p in params]).norm()",
+    "get_total_norm": "n = torch.nn.utils.get_total_norm([p.grad for p in params])",
+    "a product": "n = torch.sqrt(sum((p.grad * p.grad).sum() for p in params))",
+}
+SCALES = {
+    "an if": "if n > limit:\n    for p in params:\n        p.grad.mul_(limit / n)",
+    "an if, a product first": "if n > limit:\n    for p in params:\n        p.grad = p.grad * limit / n",
+    "an if with sides exchanged": "if limit < n:\n    for p in params:\n        p.grad *= limit / n",
+    "a coefficient": "c = limit / n\nif c < 1:\n    for p in params:\n        p.grad.mul_(c)",
+    "a minimum": "c = min(1.0, limit / n)\nfor p in params:\n    p.grad.mul_(c)",
+    "a minimum inline": "for p in params:\n    p.grad.mul_(min(1.0, limit / n))",
+    "a conditional": "c = limit / n if n > limit else 1.0\nfor p in params:\n    p.grad.mul_(c)",
+    "a maximum": "c = limit / max(n, limit)\nfor p in params:\n    p.grad.mul_(c)",
+    "a divisor": "d = max(1.0, n / limit)\nfor p in params:\n    p.grad.div_(d)",
+    "epsilon, if": "c = limit / (n + 1e-6)\nif c < 1:\n    for p in params:\n        p.grad.mul_(c)",
+    "epsilon, minimum": "c = min(limit / (n + 1e-6), 1.0)\nfor p in params:\n    p.grad.mul_(c)",
+    "epsilon, clamp": "c = torch.clamp(torch.as_tensor(limit / (n + 1e-6)), max=1.0)\nfor p in params:\n    p.grad.mul_(c)",
+}
+
+
+def source(norm: str, scale: str) -> str:
+    body = textwrap.indent(f"{NORMS[norm]}\n{SCALES[scale]}", "    ")
+    return f"import torch\n\n\ndef clip(params, limit):\n{body}\n"
+
+
+def clipped(code: str, limit: float) -> list[torch.Tensor]:
+    scope: dict[str, object] = {}
+    exec(compile(code, "kind", "exec"), scope)
+    torch.manual_seed(3)
+    params = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2, 2))]
+    for one in params:
+        one.grad = torch.randn_like(one) * 3
+    scope["clip"](params, limit)  # type: ignore[operator]
+    return [one.grad for one in params if one.grad is not None]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
+    code = source(norm, scale)
+    migrated = migrate(code)
+    assert rewritten(migrated) == ["GM402"]
+    assert "limit / " not in migrated.source
+    for limit in (0.5, 100.0):  # it clips; it does not
+        before, after = clipped(code, limit), clipped(migrated.source, limit)
+        for one, other in zip(after, before, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+    assert not torch.equal(clipped(code, 0.5)[0], clipped(code, 100.0)[0])
+
+
+#: what must not be rewritten: another meaning by one token
+OTHERS = {
+    "turned round": "if n < limit:\n    for p in params:\n        p.grad.mul_(limit / n)",
+    "the other extreme": "c = max(1.0, limit / n)\nfor p in params:\n    p.grad.mul_(c)",
+    "another divisor": "d = min(1.0, n / limit)\nfor p in params:\n    p.grad.div_(d)",
+    "a minimum below": "c = limit / min(n, limit)\nfor p in params:\n    p.grad.mul_(c)",
+    "the other choice": "c = limit / n if n < limit else 1.0\nfor p in params:\n    p.grad.mul_(c)",
+    "another epsilon": "c = limit / (n + 1e-3)\nif c < 1:\n    for p in params:\n        p.grad.mul_(c)",
+    "another bound": "c = min(2.0, limit / n)\nfor p in params:\n    p.grad.mul_(c)",
+    "another limit": "if n > 2 * limit:\n    for p in params:\n        p.grad.mul_(limit / n)",
+    "divided by the coefficient": "c = min(1.0, limit / n)\nfor p in params:\n    p.grad.div_(c)",
+    "other gradients": "for p in params[1:]:\n    p.grad.mul_(min(1.0, limit / n))",
+    "a factor more": "if n > limit:\n    for p in params:\n        p.grad = p.grad * limit / n / 2",
+    "a square": "if n > limit:\n    for p in params:\n        p.grad = p.grad * p.grad * limit / n",
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("scale", OTHERS)
+def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
+    code = f"import torch\n\n\ndef clip(params, limit):\n{textwrap.indent(NORMS[norm] + chr(10) + OTHERS[scale], '    ')}\n"
+    assert migrate(code).source == code
