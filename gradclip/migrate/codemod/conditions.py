@@ -14,7 +14,8 @@ import libcst as cst
 
 from gradclip.code.found import Context
 from gradclip.code.source import last_name
-from gradclip.migrate.codemod.forms import Form, Forms
+from gradclip.migrate.codemod.algebra import Form
+from gradclip.migrate.codemod.forms import Forms
 from gradclip.migrate.codemod.quotients import Clip, differ, has_limit, is_trivial, norm_of, ratio
 
 __all__ = ["Conditions"]

@@ -10,16 +10,16 @@ from __future__ import annotations
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
 
 from gradclip.code.bind import literal, number
 from gradclip.code.found import Context
 from gradclip.code.source import dotted, last_name, words
+from gradclip.migrate.codemod.algebra import ONE, Form, is_tiny, last_word, power_of_norm, product
 
-__all__ = ["Form", "Forms", "last_word", "product"]
+__all__ = ["Forms"]
 
 _SAME = words(
     "float tensor as_tensor asarray array item to detach float half double astype cast convert_to_tensor cpu cuda clone numpy "
@@ -38,66 +38,11 @@ _MEASURED = re.compile(
     re.IGNORECASE,
 )
 _LIMITS = re.compile(r"(?!grad\w*_?norm|g_?norm|un?clip|pre_?clip)\w*(clip|max|limit|thresh|cutoff)", re.IGNORECASE)
-_TINY = re.compile(r"\b_*(eps\w*|tiny|delta|min_norm)$", re.IGNORECASE)
-_LONGEST = 100  #: characters of a name that says something
 _DEPTH = 24  #: names and functions to follow, one within another
 _MODULES = words(
     "np jnp jax lax torch th tf tensorflow math K F nn linalg utils optax paddle numpy keras ops"
 )  # without imports
 _COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp, cst.SetComp)
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The normal form of an expression."""
-
-    op: str  #: "number", "name", "norm", "product", "sum", "min", "max", "choice"
-    parts: tuple[Form, ...] = ()
-    value: object = None  #: a number; a name; a product's exponents; a norm's kind: "l2", "rms", "name" or another order
-    node: cst.CSTNode | None = field(default=None, compare=False)  #: the expression; of a norm, the tensors
-    wide: bool = field(default=False, compare=False)  #: whether a norm is over several tensors
-
-
-ONE = Form("number", value=1.0)
-
-
-def product(*factors: tuple[Form, float]) -> Form:
-    """The product of powers."""
-    powers: dict[Form, float] = defaultdict(float)
-    constant = 1.0
-    for form, power in _flat(factors):
-        if form.op == "number":
-            try:
-                constant *= float(form.value) ** power  # type: ignore[arg-type]
-            except (ArithmeticError, TypeError, ValueError):
-                return Form("name", value="?")
-        else:
-            powers[form] += power
-    for form in list(powers):
-        if form.op in ("min", "max") and abs(powers[form]) == 1:
-            power = powers.pop(form)
-            rest = [*powers.items(), (Form("number", value=constant), 1.0)]
-            kind = form.op if power > 0 else "max" if form.op == "min" else "min"
-            return Form(kind, tuple(product((part, power), *rest) for part in form.parts))
-        if form.op == "choice" and abs(powers[form]) == 1:
-            power = powers.pop(form)
-            rest = [*powers.items(), (Form("number", value=constant), 1.0)]
-            return Form("choice", tuple(product((part, power), *rest) for part in form.parts), form.value, form.node)
-    kept = {form: power for form, power in powers.items() if power}
-    if constant != 1 or not kept:
-        kept = {Form("number", value=constant): 1.0, **kept}
-    if len(kept) == 1 and next(iter(kept.values())) == 1:
-        return next(iter(kept))
-    ordered = sorted(kept.items(), key=lambda item: repr((item[0].op, item[0].value, item[1])))
-    return Form("product", tuple(form for form, _ in ordered), tuple(power for _, power in ordered))
-
-
-def _flat(factors: Sequence[tuple[Form, float]]) -> Iterator[tuple[Form, float]]:
-    for form, power in factors:
-        if form.op == "product":
-            yield from _flat([(part, inner * power) for part, inner in zip(form.parts, form.value, strict=True)])  # type: ignore[call-overload]
-        else:
-            yield form, power
 
 
 class Forms:
@@ -218,10 +163,10 @@ class Forms:
     @staticmethod
     def _sum(*parts: Form) -> Form:
         """A sum without its epsilons; a sum of squares is one."""
-        kept = [part for part in parts if not _is_tiny(part)]
+        kept = [part for part in parts if not is_tiny(part)]
         if len(kept) == 1:
             return kept[0]
-        squares = [part for part in kept if _power_of_norm(part) == 2]
+        squares = [part for part in kept if power_of_norm(part) == 2]
         return squares[0] if squares and len(squares) == len(kept) else Form("sum", tuple(kept))
 
     def _power(self, base: Form, exponent: Form) -> Form:
@@ -239,7 +184,7 @@ class Forms:
             return product(
                 (Form("norm", leaf.parts, leaf.value if leaf.value != "l2" else kind, leaf.node, leaf.wide or wide), 2.0)
             )
-        if _power_of_norm(inner) == 2:
+        if power_of_norm(inner) == 2:
             norm = next(part for part in (inner, *inner.parts) if part.op == "norm")
             return product((Form("norm", norm.parts, norm.value, norm.node, True), 2.0))
         return self._named(node)
@@ -268,7 +213,7 @@ class Forms:
             return self.of(values[0], depth)
         body = self._function(node.func)
         made = self.of(body, depth) if body is not None else None
-        if made is not None and (kind := _power_of_norm(made)) and values:
+        if made is not None and (kind := power_of_norm(made)) and values:
             norm = next(part for part in (made, *made.parts) if part.op == "norm")
             return product(
                 (Form("norm", (Form("name", value=self._source.one_line(values[0])),), norm.value, values[0], True), kind)
@@ -314,7 +259,7 @@ class Forms:
     @staticmethod
     def _most(*parts: Form) -> Form:
         """A maximum; one with 0 or an epsilon changes nothing."""
-        kept = [part for part in parts if not _is_tiny(part)]
+        kept = [part for part in parts if not is_tiny(part)]
         return kept[0] if len(kept) == 1 else Form("max", tuple(kept)) if kept else parts[0]
 
     def _function(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -360,28 +305,6 @@ class Forms:
                 values = [a.value for a in call.args if a.keyword is None]
                 found += values[index + offset : index + offset + 1]
         return found[0] if len(found) == 1 else None
-
-
-def last_word(text: str) -> str:
-    """The last name in a text; "" if it is too long for the name of a limit or a norm, so that no search is slow."""
-    found = re.findall(r"\w+", text)
-    return found[-1] if found and len(found[-1]) < _LONGEST else ""
-
-
-def _is_tiny(form: Form) -> bool:
-    """Whether it is 0 or an epsilon."""
-    if form.op == "number":
-        return isinstance(form.value, float) and form.value <= 1e-3
-    return form.op == "name" and _TINY.search(str(form.value)) is not None
-
-
-def _power_of_norm(form: Form) -> float:
-    """The exponent of a norm that is alone in a form; 0 if it is not."""
-    if form.op == "norm":
-        return 1
-    if form.op == "product" and len(form.parts) == 1 and form.parts[0].op == "norm":
-        return float(form.value[0])  # type: ignore[index]
-    return 0
 
 
 def _times(power: float) -> Callable[[Forms, list[Form]], Form]:

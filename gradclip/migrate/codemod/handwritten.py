@@ -19,10 +19,11 @@ import libcst as cst
 from gradclip.code.found import Context, Finding
 from gradclip.code.source import last_name, words
 from gradclip.migrate.codemod import canonical
+from gradclip.migrate.codemod.algebra import Form, last_word
 from gradclip.migrate.codemod.calls import manual
 from gradclip.migrate.codemod.conditions import Conditions
 from gradclip.migrate.codemod.decision import Decision
-from gradclip.migrate.codemod.forms import Form, Forms, last_word
+from gradclip.migrate.codemod.forms import Forms
 from gradclip.migrate.codemod.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
 from gradclip.natives import BY_CODE
 

@@ -1,4 +1,4 @@
-"""Quotients of a limit and a norm: the algebra of a clip's coefficient, on normal forms (``forms``)."""
+"""Quotients of a limit and a norm: the algebra of a clip's coefficient, on normal forms (``algebra``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gradclip.migrate.codemod.forms import Form, last_word, product
+from gradclip.migrate.codemod.algebra import Form, last_word, product
 
 __all__ = ["Clip", "differ", "has_limit", "is_trivial", "leaves", "names", "norm_of", "ratio", "text", "unbounded"]
 
