@@ -211,6 +211,7 @@ THIRD_PARTY = {
     "backends.targets.paddle": {"paddle"},
     "backends.targets.tensorflow": {"tensorflow"},
     "backends.targets.torch": {"torch"},
+    "backends.targets.torch_ranks": {"torch"},
     "backends.demo.base": {"numpy"},
     "backends.demo.digits": {"numpy", "sklearn"},
     "backends.demo.numpy": {"numpy"},

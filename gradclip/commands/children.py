@@ -23,7 +23,7 @@ from typing import Any
 
 from gradclip import isolation
 
-__all__ = ["Message", "channel", "run", "two_at_a_time"]
+__all__ = ["Message", "channel", "ending", "run", "start", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
 
@@ -33,6 +33,21 @@ _ROOT = Path(__file__).resolve().parents[2]  # the folder of gradclip
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
 _FAILED = 97  # the exit status after an exception that was sent
 _MODEST = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
+def start(
+    module: str,
+    arguments: Sequence[str],
+    log: Any,
+    environment: dict[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[str]:
+    """Start ``python -m module arguments``, with its messages in ``stdout`` and a framework's output in the file ``log``."""
+    # -P: the current folder must not hide an installed package
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    variables = {**_QUIET, **_MODEST, **os.environ, **_path(), **(environment or {})}
+    pipes: dict[str, Any] = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": log}
+    return subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables)
 
 
 def run(
@@ -47,13 +62,9 @@ def run(
     Returns:
         None if it succeeded; else one line that says how it failed.
     """
-    # -P: the current folder must not hide an installed package
-    command = [sys.executable, "-P", "-m", module, *arguments]
-    variables = {**_QUIET, **_MODEST, **os.environ, **_path(), **(environment or {})}
     error: str | None = "ended without an answer"
     with tempfile.TemporaryFile("w+", errors="replace") as log:
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
-        with subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables) as child:
+        with start(module, arguments, log, environment) as child:
             timer = threading.Timer(seconds, child.kill)
             timer.start()
             try:
@@ -71,7 +82,7 @@ def run(
         if timed_out:
             return f"did not end within {seconds:g} seconds"
         log.seek(0)
-        return _ending(status, log.read()) if status not in (0, _FAILED) else error
+        return ending(status, log.read()) if status not in (0, _FAILED) else error
 
 
 def _path() -> dict[str, str]:
@@ -109,7 +120,8 @@ def channel() -> Iterator[Callable[[Message], None]]:
         send({"end": None})
 
 
-def _ending(status: int, log: str) -> str:
+def ending(status: int, log: str) -> str:
+    """How a process ended, in words."""
     if status < 0:
         try:
             name = signal.Signals(-status).name

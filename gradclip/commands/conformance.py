@@ -37,6 +37,7 @@ examples:
   gradclip conformance native:torch native:optax --html report.html
   gradclip conformance train.py:my_clip --dialect torch.clip_grad_norm_
   gradclip conformance train.py:my_copy --dialect torch.clip_grad_norm_ --like native:torch
+  gradclip conformance train.py:clip --ranks 4
   gradclip conformance --dialect tensorflow --select "*/E*" --list
 
 A case that a target does not claim is not run, and counts as unclaimed. The known failures of the natives are declared.
@@ -75,11 +76,14 @@ def add_conformance(commands: Any) -> None:
     add("--like", metavar="native:NAME", help="for a copy of a native: accept the native's results too, where gradclip departs")
     add("--xfails", metavar="FILE", help='expected failures: JSON, {"TARGET NAME": {"CASE": "reason"}}; strict')
     add("--vectors", metavar="PATH", help="a vector file or a folder of them, instead of the suite's")
-    add("--seconds", type=_seconds, default=60.0, metavar="N", help="the time limit of a case (default: 60)")
+    text = "the time limit of a case (default: 60, with --ranks 20)"
+    add("--seconds", "--timeout", type=_seconds, metavar="N", help=text)
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output, instead of the text")
     add("--html", metavar="FILE", help="write the report as one HTML page")
     add("--all", action="store_true", help="show every operation and each kind of failure, also if it is more than one screen")
     add("--verbose", action="store_true", help="show every case that fails, and the unclaimed ones")
+    text = "run a clip of torch on this many ranks, each a process on gloo: clip(parameters, max_norm), with DTensors"
+    add("--ranks", type=int, choices=(2, 4), metavar="N", help=f"{text}; N is 2 or 4")
     add("--limit", action="store_true", help="the targets are limits that follow a run: check their eight properties")
     add("--list", action="store_true", help="list the cases and what they need; run none")
 
@@ -135,10 +139,14 @@ def _run(options: argparse.Namespace) -> int:
     from gradclip.conformance.declared import check_cases, check_targets, read_xfails
     from gradclip.conformance.like import as_native
     from gradclip.conformance.progress import Shown
+    from gradclip.conformance.ranks import runs
     from gradclip.conformance.specification import Specification, installed
 
-    made = as_native(plan(options.dialects, options.select, options.vectors), options.like)
-    specifications = [Specification.parse(text) for text in dict.fromkeys(options.targets)] or installed()
+    _check_ranks(options)
+    ranks = options.ranks or 0
+    made = as_native(plan(options.dialects, options.select, options.vectors, ranks), options.like)
+    alone = [Specification.parse("gradclip:torch")]
+    specifications = [Specification.parse(text) for text in dict.fromkeys(options.targets)] or (alone if ranks else installed())
     for file in (options.json, options.html):
         if file and file != "-" and not Path(file).parent.is_dir():  # before the run, not after it
             raise ArgumentError("There is no folder for the report.", repr(file))
@@ -156,17 +164,29 @@ def _run(options: argparse.Namespace) -> int:
         options.select,
         options.vectors,
         options.xfails,
-        options.seconds,
+        options.seconds or (20.0 if ranks else 60.0),
         options.arrays,
         options.takes,
         options.like,
     )
     with Shown() as shown:
-        report = processes.run_all(specifications, processes.Task(made, *about), shown)
+        task = processes.Task(made, *about)
+        if ranks:
+            report = runs.run_on_ranks(specifications, task, ranks, shown)
+        else:
+            report = processes.run_all(specifications, task, shown)
     _write(report, options)
     own = {name.removesuffix(f" ({one.text})") for name in report.targets for one in specifications}  # of two with one name
     check_targets(xfails, [*report.targets, *sorted(own - report.targets.keys())])
     return 0 if report.conformant else 1
+
+
+def _check_ranks(options: argparse.Namespace) -> None:
+    """Refuse the options that say nothing of a clip on several ranks."""
+    for name in ("like", "arrays", "takes"):
+        if options.ranks and getattr(options, name) is not None:
+            hint = "a clip on several ranks takes parameters of torch."
+            raise ArgumentError(f"--{name} does not go with --ranks.", f"--{name} {getattr(options, name)}", hint)
 
 
 def _list(made: Plan) -> None:
@@ -175,11 +195,11 @@ def _list(made: Plan) -> None:
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:
-    from gradclip.conformance.load import VectorFileError, load_vectors
+    from gradclip.conformance.load import SHIPPED, VectorFileError, load_vectors
     from gradclip.conformance.report import as_json, lay_out, text, write_html, write_json
 
     try:
-        files = load_vectors(options.vectors)
+        files = load_vectors(options.vectors or (SHIPPED / "ranks" if options.ranks else None))
     except VectorFileError as error:
         files = error.files
     seen = lay_out(report, files)

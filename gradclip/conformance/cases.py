@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gradclip.conformance.checks import CHECKS
-from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
+from gradclip.conformance.load import SHIPPED, VectorFile, VectorFileError, load_vectors
 from gradclip.conformance.target import OPERATIONS, dialect_of, named_like
 
 __all__ = ["Case", "Plan", "plan"]
@@ -53,6 +54,7 @@ def plan(
     dialects: Iterable[str] | None = None,
     select: str | Iterable[str] | None = None,
     vectors: str | Path | None = None,
+    ranks: int = 0,
 ) -> Plan:
     """Find the cases.
 
@@ -61,15 +63,18 @@ def plan(
         select: patterns of ids, as for files ("torch.*/E*"); a pattern without a wildcard is an id or a part of
             ids.
         vectors: a vector file, or a folder of them, instead of the suite's own.
+        ranks: the number of ranks, for the vectors on several ranks; 0 for all others, and the checks.
 
     Raises:
         ValueError: for an unknown dialect.
     """
     made = Plan(operations=_operations(dialects))
-    cases = list(_all(made, vectors))
+    cases = list(_on_ranks(made, vectors) if ranks else _all(made, vectors))
     made.known = [case.id for case in cases]
     wanted = _selected(made.known, select)
     made.cases = [case for case in cases if case.operation in made.operations and case.id in wanted]
+    if ranks:
+        made.cases = [case for case in made.cases if math.prod(case.content.json["mesh"]) == ranks]
     return made
 
 
@@ -106,6 +111,14 @@ def _all(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
         for name, check in CHECKS.items():
             if check.operations(operation):
                 yield Case(operation, name, "check", tuple(check.needs), check)
+
+
+def _on_ranks(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
+    for operation, file in _files(made, vectors or SHIPPED / "ranks").items():
+        made.versions[operation] = file.version
+        for vector in file.vectors:
+            if "mesh" in vector.json:
+                yield Case(operation, vector.json["id"], "vector", vector.needs, vector)
 
 
 def _files(made: Plan, path: str | Path | None) -> dict[str, VectorFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from gradclip.conformance.result import Report, Result
 from gradclip.conformance.timed import Hung, Timed
 from gradclip.conformance.vector import MOST, Finding, Garbage, run_vector, words_of
 
-__all__ = ["check_target", "failed", "judged", "new_report", "run_plan"]
+__all__ = ["check_target", "failed", "judged", "new_report", "run_plan", "unclaimed"]
 
 
 def check_target(
@@ -144,8 +144,11 @@ def _results(
 def _unclaimed(name: str, case: Case, claims: frozenset[str]) -> Result | None:
     """The result of a case with an unclaimed feature."""
     missing = [need for need in case.needs if need not in claims] if claims else ["the operation"]
-    if not missing:
-        return None
+    return unclaimed(name, case, missing) if missing else None
+
+
+def unclaimed(name: str, case: Case, missing: Sequence[str]) -> Result:
+    """The result of a case that needs features which the target does not claim."""
     return Result(name, case.operation, case.id, case.kind, "unclaimed", "", ", ".join(missing), case.needs, case.flags)
 
 

@@ -18,9 +18,9 @@ from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import Finding
 from gradclip.errors import ArgumentError
 
-__all__ = ["Run", "Task", "run_all"]
+__all__ = ["MOST_CRASHES", "Run", "Task", "report_of", "run_all"]
 
-_MOST_CRASHES = 20  # then the remaining claimed cases are not tried
+MOST_CRASHES = 20  # then the remaining claimed cases are not tried
 _SLOW = ("jax", "optax")
 _NOWHERE = -1  # before the first case
 _FOREVER = 1e6  # seconds of grace: the process watches its own time
@@ -66,9 +66,9 @@ class Run:
 
     def __call__(self) -> None:
         begun = time.perf_counter()
-        for crashes in range(_MOST_CRASHES + 1):
+        for crashes in range(MOST_CRASHES + 1):
             self.at = _NOWHERE
-            hopeless = f"not tried: the process ended {crashes} times" if crashes == _MOST_CRASHES else ""
+            hopeless = f"not tried: the process ended {crashes} times" if crashes == MOST_CRASHES else ""
             error = children.run(_WORKER, [self._told(hopeless)], self._receive, self.specification.environment, _FOREVER)
             if error is None or self.usage:
                 break
@@ -141,6 +141,15 @@ def run_all(specifications: Sequence[Specification], task: Task, changed: Callab
     runs = [Run(specification, task, changed) for specification in specifications]
     # JAX compiles for every shape and takes longest, so it starts first
     children.two_at_a_time(lambda run: run(), sorted(runs, key=lambda run: run.specification.name not in _SLOW))
+    return report_of(runs, task)
+
+
+def report_of(runs: Sequence[Run], task: Task) -> Report:
+    """The report of the ended runs.
+
+    Raises:
+        ValueError: for an error in the command that only a target's process could find.
+    """
     report = new_report(task.plan)
     names = Counter(run.name for run in runs)
     for run in runs:

@@ -78,7 +78,7 @@ class Specification:
         """
         if self.kind != "object":
             return gradclip_target(self.name) if self.kind == "gradclip" else native_target(self.name)
-        found = self._object()
+        found = self.read()
         if isinstance(found, type) and hasattr(found, "run"):
             found = found()
         if hasattr(found, "run") or hasattr(found, "claims") or not callable(found):
@@ -91,7 +91,7 @@ class Specification:
             return slot_target(found, operation, arrays)
         return function_target(found, operation, arrays, takes=takes)
 
-    def _object(self) -> Any:
+    def read(self) -> Any:
         """The object. Its module may also be in the current folder, after all installed modules."""
         if self.name.endswith(".py"):
             path = Path(self.name).resolve()

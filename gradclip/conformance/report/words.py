@@ -119,12 +119,25 @@ def call(operation: str, vector: Mapping[str, Json]) -> str:
     >>> call("torch.clip_grad_norm_", {"gradients": [one, {"same_as": 0}], "arguments": {"max_norm": {"float": "inf"}}})
     'torch.clip_grad_norm_([[3, 4] float32, the same as 0], max_norm=inf)'
     """
-    gradients = ", ".join(_given(one) for one in vector["gradients"])
+    helds = vector.get("held", [None] * len(vector["gradients"]))
+    gradients = ", ".join(_given(one) + _held(held) for one, held in zip(vector["gradients"], helds, strict=True))
     gradients = f"iter([{gradients}])" if vector.get("iterator") else f"[{gradients}]"
     given = [f"{name}={_argument(value)}" for name, value in vector["arguments"].items()]
     if vector.get("parameters") is not None:
         given.insert(0, f"parameters=[{', '.join(_given(one) for one in vector['parameters'])}]")
-    return f"{operation}({', '.join([gradients, *given])})"
+    mesh = f" on {' x '.join(map(str, vector['mesh']))} ranks" if "mesh" in vector else ""
+    return f"{operation}({', '.join([gradients, *given])}){mesh}"
+
+
+def _held(json: Mapping[str, Json] | None) -> str:
+    """How the ranks hold a gradient."""
+    if json is None:
+        return ""
+    parts = [*(() if json["how"] == "type" else (json["how"],)), *json["placements"]]
+    parts += [f"on axes {json['axes']}"] if "axes" in json else []
+    parts += ["on another equal mesh"] if "again" in json else []
+    parts += [f"missing on ranks {json['missing']}"] if "missing" in json else []
+    return f" ({' '.join(parts)})"
 
 
 def _given(json: Mapping[str, Json] | None) -> str:

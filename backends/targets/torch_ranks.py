@@ -1,0 +1,140 @@
+"""One rank of torch: its tensors of a vector for several ranks, as DTensors or plain shards, and what a clip makes of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+from gradclip.backends.targets.torch import arrays
+from gradclip.conformance.array import Array
+from gradclip.conformance.compare import Outcome
+from gradclip.conformance.load import Vector
+from gradclip.conformance.ranks.held import local
+
+__all__ = ["Clip", "World", "clip_of", "versions"]
+
+versions = arrays.versions
+_AXES = "abcdefgh"  # the names of a mesh's axes
+_LACKED = Array((0.0,) * 4, (2, 2), "float32")  # the parameter of a gradient that all ranks lack
+_PATIENCE = timedelta(hours=1)  # the command has its own time limit
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A function that clips parameters in place, and how to call it."""
+
+    function: Callable[..., Any]
+    optional: frozenset[str]  #: which of "norm_type" and "shards" it takes
+
+    def __call__(self, parameters: Sequence[Any], arguments: dict[str, Any], shards: Callable[[str, Any], Any]) -> Any:
+        given = {"shards": shards} if "shards" in self.optional else {}
+        given |= {"norm_type": arguments["norm_type"]} if "norm_type" in arguments else {}
+        return self.function(list(parameters), arguments["max_norm"], **given)
+
+
+def clip_of(function: Callable[..., Any]) -> Clip:
+    """A function ``clip(parameters, max_norm)``, with the optional arguments that its signature names."""
+    named = inspect.signature(function).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in named.values())
+    return Clip(function, frozenset(name for name in ("norm_type", "shards") if takes_any or name in named))
+
+
+@dataclass
+class World:
+    """The group of all ranks on gloo, and its meshes."""
+
+    rank: int
+    size: int
+    folder: Path  #: where the ranks meet
+    _meshes: dict[tuple[tuple[int, ...], bool], DeviceMesh] = field(default_factory=dict)
+
+    def renew(self, number: int) -> None:
+        """Make the group of this number, and drop the earlier one: a failed call may have left a collective in it."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self._meshes.clear()
+        store = dist.FileStore(str(self.folder / str(number)), self.size)
+        dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.size, timeout=_PATIENCE)
+
+    def mesh(self, vector: Vector, held: dict[str, Any]) -> DeviceMesh:
+        """The mesh of a gradient. All ranks ask for the same meshes in the same order, because making one is a collective."""
+        lengths, again = tuple(vector.json["mesh"]), "again" in held
+        names = tuple(_AXES[: len(lengths)])
+        if (lengths, again) not in self._meshes:
+            self._meshes[lengths, again] = init_device_mesh("cpu", lengths, mesh_dim_names=names)
+        made = self._meshes[lengths, again]
+        return made[tuple(names[axis] for axis in held["axes"])] if "axes" in held else made
+
+    def run(self, vector: Vector, clip: Clip) -> tuple[Outcome, Outcome]:
+        """What this rank has after the clip, and what it should have."""
+        gradients, helds = vector.gradients, vector.json["held"]
+        parameters = [self._parameter(vector, g, held) for g, held in zip(gradients, helds, strict=True)]
+        groups = {id(p): self._group(vector, held) for p, held in zip(parameters, helds, strict=True) if held["how"] == "group"}
+        n = clip(parameters, vector.arguments, lambda name, p: groups.get(id(p)))
+        (outcome,) = vector.expected
+        norm = (
+            None
+            if n is None
+            else n
+            if isinstance(n, (int, float))
+            else _array(n.full_tensor() if isinstance(n, DTensor) else n)
+        )
+        got, want = [], []
+        for p, clipped, held in zip(parameters, outcome.gradients, helds, strict=True):
+            got.append(None if p.grad is None else _array(p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad))
+            is_here = clipped is not None and self.rank not in held.get("missing", ())
+            want.append(self._local(vector, clipped, _placements(p.grad, vector, held)) if is_here else None)
+        return Outcome(tuple(got), norm), Outcome(tuple(want), None if n is None else outcome.norm)
+
+    def _local(self, vector: Vector, gathered: Any, placements: Sequence[str]) -> Array:
+        return local(gathered, vector.json["mesh"], self.rank, placements)
+
+    def _parameter(self, vector: Vector, gradient: Any, held: dict[str, Any]) -> torch.nn.Parameter:
+        gathered = gradient or _LACKED
+        whole = ["R" if kind == "P" else kind for kind in held["placements"]]
+        p = torch.nn.Parameter(torch.zeros_like(self._tensor(vector, gathered, held, whole)))
+        if gradient is not None and self.rank not in held.get("missing", ()):
+            p.grad = self._tensor(vector, gathered, held, held["placements"])
+        return p
+
+    def _tensor(self, vector: Vector, gathered: Array, held: dict[str, Any], placements: Sequence[str]) -> torch.Tensor:
+        here = self._local(vector, gathered, placements)
+        made = arrays.make(here.values, here.shape, here.dtype)
+        if held["how"] != "type":
+            return made
+        kinds = [_kind(placements[axis]) for axis in held.get("axes", range(len(placements)))]
+        size, stride = torch.Size(gathered.shape), torch.empty(gathered.shape, device="meta").stride()
+        return DTensor.from_local(made, self.mesh(vector, held), kinds, run_check=False, shape=size, stride=stride)
+
+    def _group(self, vector: Vector, held: dict[str, Any]) -> Any:
+        """The process group along the one axis that divides a plain tensor."""
+        (axis,) = (axis for axis, kind in enumerate(held["placements"]) if kind[0] == "S")
+        return self.mesh(vector, held).get_group(axis)
+
+
+def _kind(placement: str) -> Any:
+    return {"R": Replicate(), "P": Partial()}.get(placement) or Shard(int(placement[1:]))
+
+
+def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str]:
+    """The placements of a clipped gradient: a clip may sum what is still to be summed."""
+    if not isinstance(gradient, DTensor):
+        return list(held["placements"])
+    found = ["R"] * len(vector.json["mesh"])
+    for axis, kind in zip(held.get("axes", range(len(found))), gradient.placements, strict=True):
+        found[axis] = f"S{kind.dim}" if isinstance(kind, Shard) else "P" if kind.is_partial() else "R"
+    return found
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    values, shape, dtype = arrays.read(tensor)
+    return Array(tuple(values), shape, dtype)

@@ -1,0 +1,197 @@
+"""A target on several ranks, each a process. After a deadlock or a crash new processes go on with the next vector."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip.commands import children
+from gradclip.commands.children import Message
+from gradclip.conformance.cases import Case
+from gradclip.conformance.engine import failed, unclaimed
+from gradclip.conformance.processes import MOST_CRASHES, Run, Task, report_of
+from gradclip.conformance.result import Report
+from gradclip.conformance.specification import Specification
+from gradclip.conformance.vector import Finding
+
+__all__ = ["run_on_ranks"]
+
+_WORKER = "gradclip.conformance.ranks.worker"
+_STARTING = 300.0  # seconds for the import of the framework
+_GRACE = 5.0  # seconds for the other ranks after one has failed
+_OPTIONAL = ("norm_type", "shards")  # the features that a function's signature shows; it has all others
+
+
+class Group:
+    """The processes of all ranks."""
+
+    def __init__(self, tasks: Sequence[Message]) -> None:
+        self._messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
+        self._children: list[subprocess.Popen[str]] = []
+        self._ended: dict[int, Message] = {}
+        for rank, task in enumerate(tasks):
+            log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - its reader closes it
+            child = children.start(_WORKER, [json.dumps(task)], log, {"OMP_NUM_THREADS": "1"}, subprocess.PIPE)
+            self._children.append(child)
+            threading.Thread(target=self._read, args=(rank, child, log), daemon=True).start()
+
+    def _read(self, rank: int, child: subprocess.Popen[str], log: Any) -> None:
+        with log:
+            for line in child.stdout or ():
+                message = json.loads(line)
+                if message != {"end": None}:
+                    self._messages.put((rank, message))
+            status = child.wait()
+            log.seek(0)
+            self._messages.put((rank, {"end": children.ending(status, log.read())}))
+
+    def ask(self, order: Message) -> None:
+        """Give the same order to all ranks."""
+        for child in self._children:
+            try:
+                assert child.stdin is not None
+                child.stdin.write(f"{json.dumps(order)}\n")
+                child.stdin.flush()
+            except BrokenPipeError:  # it has ended, as its answer will say
+                continue
+
+    def answers(self, seconds: float) -> dict[int, Message]:
+        """The answer of each rank. Those that do not answer in time are left out; one that has ended answers "end"."""
+        found, deadline = dict(self._ended), time.monotonic() + seconds
+        while len(found) < len(self._children):
+            try:
+                rank, message = self._messages.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if "end" in message:
+                self._ended[rank] = message
+            found.setdefault(rank, message)
+            if message.keys() & {"end", "raised"}:  # the others may wait for it for ever
+                deadline = min(deadline, time.monotonic() + _GRACE)
+        return found
+
+    def close(self) -> None:
+        for child in self._children:
+            child.kill()
+        for child in self._children:
+            child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
+
+
+@dataclass
+class RankRun(Run):
+    """The groups of one target, in turn."""
+
+    size: int = 2
+    _optional: Sequence[str] = ()
+    _group: Group | None = None
+    _renewed: int = 0  #: the number of the ranks' process group, which is new after an error
+    _crashes: int = 0
+
+    def __call__(self) -> None:
+        begun = time.perf_counter()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                for index, case in enumerate(self.task.plan.cases):
+                    self.at = index
+                    if self._group is None and not self._start(folder):
+                        break
+                    self._run(case)
+                    self.done += 1
+                    self.changed(self)
+                self._close()
+        finally:
+            self._close()
+        self.ended = True
+        self.entry["seconds"] = time.perf_counter() - begun
+        self.changed(self)
+
+    def _start(self, folder: str) -> bool:
+        """Start the ranks; whether all of them can run the target."""
+        task = self.task
+        given: Message = {"dialects": task.dialects, "select": task.select, "vectors": task.vectors, "seconds": task.seconds}
+        given |= {"target": self.specification.text, "ranks": self.size, "folder": tempfile.mkdtemp(dir=folder)}
+        self._group = Group([{**given, "rank": rank} for rank in range(self.size)])
+        found = self._group.answers(_STARTING)
+        wrong = [message for message in found.values() if "ready" not in message]
+        if wrong or len(found) < self.size:
+            self.usage = next((message["usage"] for message in wrong if "usage" in message), ())
+            text = str(wrong[0].get("end")) if wrong else f"it did not start within {_STARTING:g} seconds"
+            self.name = self.name or self.specification.text
+            self.results.append(failed(self.name, "target", "process", "malformed", f"it cannot be loaded: {text}"))
+            return False
+        self.name, self._optional = found[0]["ready"], found[0]["optional"]
+        self.entry |= {"versions": found[0]["versions"], "device": "cpu"}
+        return True
+
+    def _close(self) -> None:
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def _run(self, case: Case) -> None:
+        lacking = [need for need in case.needs if need in _OPTIONAL and need not in self._optional]
+        if lacking:
+            self.results.append(unclaimed(self.name, case, lacking))
+            return
+        if self._crashes == MOST_CRASHES:
+            self.results.append(self._judged(case, Finding(f"not tried: ranks ended or hung {MOST_CRASHES} times", "crashed")))
+            return
+        assert self._group is not None
+        self._group.ask({"case": self.at, "group": self._renewed})
+        found = self._group.answers(self.task.seconds)
+        self.results.append(self._judged(case, _finding(found, self.size, self.task.seconds)))
+        if len(found) < self.size or any("end" in message for message in found.values()):
+            self._crashes += 1
+            self._close()
+        elif any("raised" in message for message in found.values()):
+            self._renewed += 1
+
+
+def _finding(found: dict[int, Message], size: int, seconds: float) -> Finding:
+    """What is wrong on the ranks, the worst first."""
+    late = [rank for rank in range(size) if rank not in found]
+    for key, reason, text in (("end", "crashed", "the process "), ("raised", "raised", "")):
+        by_text: dict[str, list[int]] = {}
+        for rank in sorted(found):
+            if key in found[rank]:
+                by_text.setdefault(f"{text}{found[rank][key]}", []).append(rank)
+        if by_text:
+            parts = [f"{_named(ranks)}: {what}" for what, ranks in by_text.items()]
+            parts += [f"{_named(late)}: still waiting"] if late else []
+            return Finding("; ".join(parts), reason)
+    if late:
+        others = f", {_named(sorted(found))} did" if found else ""
+        return Finding(f"{_named(late)} did not end within {seconds:g} seconds{others}: a deadlock", "hung")
+    wrong = [rank for rank in range(size) if found[rank]["wrong"]]
+    norms = [found[rank]["norm"] for rank in range(size)]
+    message = f"rank {wrong[0]}: {found[wrong[0]]['wrong']}" if wrong else ""
+    if len(set(norms)) > 1:
+        shown = ", ".join("None" if n is None else str(float.fromhex(n) if isinstance(n, str) else n) for n in norms)
+        message = "; ".join(filter(None, [message, f"the ranks have different norms: {shown}"]))
+    told = found[wrong[0] if wrong else 0]
+    return Finding(message, "", told["got"], float(told["ulps"]), [told["expected"]])
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def run_on_ranks(specifications: Sequence[Specification], task: Task, size: int, changed: Callable[[Run], None]) -> Report:
+    """Run the task on all targets, one after the other, in this thread: an interrupt ends the processes.
+
+    Raises:
+        ValueError: for an error in the command that only a target's process could find.
+    """
+    runs = [RankRun(specification, task, changed, size=size) for specification in specifications]
+    for run in runs:
+        run()
+    return report_of(runs, task)

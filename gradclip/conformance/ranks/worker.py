@@ -1,0 +1,93 @@
+"""The process of one rank: ``python -m gradclip.conformance.ranks.worker JSON``.
+
+:mod:`gradclip.conformance.ranks.runs` gives its orders.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gradclip.commands.children import Message, channel
+from gradclip.conformance.array import Array, number_to_json
+from gradclip.conformance.cases import plan
+from gradclip.conformance.compare import compare
+from gradclip.conformance.load import Vector
+from gradclip.conformance.specification import Specification
+from gradclip.conformance.vector import MOST, words_of
+from gradclip.errors import ArgumentError
+
+__all__: list[str] = []
+
+_STARTING = 300  # seconds for the import of the framework
+
+
+def run(task: Message, send: Callable[[Message], None]) -> None:
+    """Run each case that the command asks for, on this rank."""
+    faulthandler.dump_traceback_later(_STARTING, exit=True)
+    try:
+        framework = importlib.import_module("gradclip.backends.targets.torch_ranks")
+        function = _function(Specification.parse(task["target"]))
+        clip = framework.clip_of(function)
+    except ArgumentError as error:
+        send({"usage": error.args})
+        return
+    cases = plan(task["dialects"], task["select"], task["vectors"], task["ranks"]).cases
+    world, group = framework.World(task["rank"], task["ranks"], Path(task["folder"])), -1
+    name = getattr(function, "__name__", type(function).__name__)
+    send({"ready": name, "optional": sorted(clip.optional), "versions": framework.versions})
+    for line in sys.stdin:
+        order = json.loads(line)
+        # the command ends the process sooner; this is for a process whose command was killed
+        faulthandler.dump_traceback_later(2 * task["seconds"] + _STARTING, exit=True)
+        if order["group"] != group:
+            group = order["group"]
+            world.renew(group)
+        send({"case": order["case"], **_outcome(cases[order["case"]].content, world, clip)})
+
+
+def _function(specification: Specification) -> Any:
+    """The function to test."""
+    if specification.kind == "object":
+        found = specification.read()
+        if callable(found) and not isinstance(found, type):
+            return found
+        hint = "def clip(parameters, max_norm): ..., which clips in place."
+        raise ArgumentError("--ranks tests a function.", specification.text, hint)
+    if specification.name != "torch":
+        hint = "gradclip:torch, native:torch, or a function of yours."
+        raise ArgumentError("--ranks tests clips of torch's tensors.", specification.text, hint)
+    module = "gradclip" if specification.kind == "gradclip" else "torch.nn.utils"
+    return importlib.import_module(module).clip_grad_norm_
+
+
+def _outcome(vector: Vector, world: Any, clip: Any) -> Message:
+    """What came of a vector on this rank."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings are not tested
+        try:
+            got, want = world.run(vector, clip)
+        except (Exception, SystemExit) as error:
+            return {"raised": words_of(error)}
+    difference = compare(got, want, vector.ulp)
+    norm = got.norm.values[0] if isinstance(got.norm, Array) and got.norm.values else got.norm
+    return {
+        "wrong": difference.message,
+        "ulps": min(difference.ulps, sys.float_info.max),  # JSON has no infinity
+        "got": got.as_json(MOST),
+        "expected": want.as_json(MOST),
+        "norm": number_to_json(norm),
+    }
+
+
+if __name__ == "__main__":
+    with channel() as send:
+        run(json.loads(sys.argv[1]), send)
+    os._exit(0)  # other ranks may be gone, and a process group waits for them
