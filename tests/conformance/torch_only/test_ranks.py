@@ -1,0 +1,146 @@
+"""``gradclip conformance --ranks N``: real processes; what is right passes, and each wrong clip fails with its subject."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launched import TESTS, TIME_LIMIT, environment
+
+WRONG = TESTS.parent / "examples" / "ranks" / "wrong.py"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "gradclip", "conformance", *arguments]
+
+
+def results(tmp_path: Path, status: int, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Run the command; return the results by the name of the vector."""
+    path = tmp_path / "report.json"
+    done = subprocess.run(
+        command(*arguments, "--json", str(path)),
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return {result["case"].partition("/")[2]: result for result in json.loads(path.read_text("utf-8"))["results"]}
+
+
+TWO = pytest.mark.slow("a mistake that two ranks show, and four do not")
+
+
+@pytest.mark.parametrize(("ranks", "count"), [pytest.param(2, 37, marks=TWO), (4, 98)])
+def test_gradclip_passes_every_vector(tmp_path: Path, ranks: int, count: int) -> None:
+    found = results(tmp_path, 0, "gradclip:torch", "--ranks", str(ranks))
+    assert len(found) == count
+    assert {result["status"] for result in found.values()} == {"pass"}
+
+
+#: example -> a vector that it passes, and those that show its mistake: the reason, a flag, and a part of the message
+EXAMPLES = {
+    "local_norm": ("2-R", {"2-S0-even": ("", "AllShards", "the ranks have different norms")}),
+    "replicas_twice": ("2-S0-uneven", {"2-R": ("", "ReplicasOnce", "the norm is")}),
+    "groups_from_gradients": (
+        "2-S0-even",
+        {"2-missing-first": ("hung", "MissingShard", "rank 1 did not end within 5 seconds")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_wrong_example_fails_by_its_subject(tmp_path: Path, name: str) -> None:
+    right, wrong = EXAMPLES[name]
+    chosen = [option for vector in (right, *wrong, "2-S1-uneven") for option in ("--select", f"*/{vector}")]
+    found = results(tmp_path, 1, f"{WRONG}:{name}", "--ranks", "2", "--timeout", "5", *chosen)
+    assert found[right]["status"] == "pass"
+    assert len(found) == len(wrong) + 2, "the run went on"
+    for vector, (reason, flag, text) in wrong.items():
+        assert (found[vector]["status"], found[vector]["reason"]) == ("fail", reason)
+        assert flag in found[vector]["flags"]
+        assert text in found[vector]["message"]
+
+
+def test_torch_s_own_fails_where_it_does(tmp_path: Path) -> None:
+    """The native takes no plain tensor beside DTensors, and waits for a rank that lacks a gradient."""
+    expected = {"2-S0-even": "", "2-plain-beside": "raised", "2-missing-first": "hung", "2-large": "", "2-S1-even": ""}
+    chosen = [option for vector in expected for option in ("--select", f"*/{vector}")]
+    found = results(tmp_path, 1, "native:torch", "--ranks", "2", "--timeout", "5", *chosen)
+    assert {name: result["reason"] for name, result in found.items()} == expected
+    fails = {name for name, result in found.items() if result["status"] == "fail"}
+    assert fails == {"2-plain-beside", "2-missing-first", "2-large"}
+    assert "mixed torch.Tensor and DTensor" in found["2-plain-beside"]["message"]
+
+
+def test_a_crash_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
+    clip = tmp_path / "crashing.py"
+    clip.write_text(
+        "import os\n"
+        "import torch\n"
+        "import gradclip\n\n\n"
+        "def clip(parameters, max_norm):\n"
+        "    if all(p.dim() == 1 for p in parameters) and torch.distributed.get_rank() == 1:\n"
+        "        os._exit(3)\n"
+        "    return gradclip.clip_grad_norm_(parameters, max_norm)\n"
+    )
+    vectors = TESTS.parent / "gradclip" / "conformance" / "vectors" / "v1" / "ranks" / "torch.clip_grad_norm_.json"
+    file = json.loads(vectors.read_text("utf-8"))
+    order = ["2-S0-even", "2-nothing-here", "2-R"]
+    file["vectors"] = [next(vector for vector in file["vectors"] if vector["id"] == name) for name in order]
+    shape = {"shape": [8]}
+    middle = file["vectors"][1]
+    middle["gradients"] = [gradient | shape for gradient in middle["gradients"]]
+    middle["expected"][0]["gradients"] = [gradient | shape for gradient in middle["expected"][0]["gradients"]]
+    (tmp_path / "torch.json").write_text(json.dumps(file))
+    found = results(tmp_path, 1, f"{clip}:clip", "--ranks", "2", "--vectors", str(tmp_path / "torch.json"))
+    assert [found[name]["status"] for name in order] == ["pass", "fail", "pass"]
+    assert found["2-nothing-here"]["reason"] == "crashed"
+    assert "rank 1: the process ended with exit status 3" in found["2-nothing-here"]["message"]
+
+
+def test_an_interrupt_ends_the_ranks(tmp_path: Path) -> None:
+    clip = tmp_path / "waiting.py"
+    clip.write_text(
+        "import os\nimport time\nfrom pathlib import Path\nimport torch\n\n\n"
+        "def clip(parameters, max_norm):\n"
+        f"    Path({str(tmp_path)!r}, str(os.getpid()) + '.pid').touch()\n"
+        "    time.sleep(600)\n"
+    )
+    child = subprocess.Popen(
+        command(f"{clip}:clip", "--ranks", "2"), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + TIME_LIMIT
+    while len(pids := [int(path.stem) for path in tmp_path.glob("*.pid")]) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=TIME_LIMIT) != 0
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["gradclip:jax", "--ranks", "2"], "--ranks tests clips of torch's tensors."),
+        (["gradclip:torch", "--ranks", "2", "--takes", "gradients"], "--takes does not go with --ranks."),
+        (["gradclip:torch", "--ranks", "3"], "invalid choice"),
+        (["math:pi", "--ranks", "2"], "--ranks tests a function."),
+    ],
+)
+def test_wrong_usage(arguments: list[str], text: str) -> None:
+    done = subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=TIME_LIMIT, env=environment(), check=False
+    )
+    assert done.returncode == 2, done.stdout
+    assert text in done.stderr
