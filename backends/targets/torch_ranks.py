@@ -14,14 +14,15 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from gradclip.backends.targets.torch import arrays
 from gradclip.conformance.array import Array
 from gradclip.conformance.compare import Outcome
 from gradclip.conformance.load import Vector
 from gradclip.conformance.ranks.held import local
+from gradclip.conformance.target import load_arrays
 
 __all__ = ["Clip", "World", "clip_of", "versions"]
 
+arrays = load_arrays("torch")
 versions = arrays.versions
 _AXES = "abcdefgh"  # the names of a mesh's axes
 _LACKED = Array((0.0,) * 4, (2, 2), "float32")  # the parameter of a gradient that all ranks lack
