@@ -153,7 +153,7 @@ def test_what_crashes_is_started_again(clips: Path) -> None:
 
 
 def test_what_always_crashes_is_given_up(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradclip.conformance.processes._MOST_CRASHES", 2)
+    monkeypatch.setattr("gradclip.conformance.processes.MOST_CRASHES", 2)
     status, report = run("clips:leaves", "--dialect", "optax.clip", "--select", "*/limit-*")
     reasons = [result["message"] for result in report["results"] if result["status"] == "fail"]
     assert status == 1
