@@ -29,7 +29,7 @@ from gradclip.rule import EXAMPLE, GLOBAL, VALUE, Rule
 from gradclip.sharding import Local, Sharded, of_parameters, shared
 from gradclip.skip import skip
 from gradclip.tracing import untraced
-from gradclip.warning import warn, warn_of_doubt, warn_of_nothing
+from gradclip.warning import warn, warn_of_nothing
 from gradclip.zeros import of_finite_examples, zeroed
 
 __all__ = ["UNKNOWN", "Options", "run", "steps"]
@@ -73,8 +73,8 @@ def steps(grads: Gradients, rules: Rules, options: Options) -> Found:
             warn_of_nothing(grads)
         norms, factors = _of_nothing(mine, selected, options, is_list)
         return Found.of(mine.container.rebuild(mine.leaves), norms, factors, is_list)
-    if options.until == "scale" and measures:
-        warn_of_doubt(mine)
+    if options.until == "scale" and measures and (doubt := backend.distributed.doubt(mine.present)) is not None:
+        warn(doubt)
     others = [clip for clip in clips if not clip.rule.is_plain]
     is_plain = bool(mine.present and mine.lane.dtype) and measures and not others
     if not is_plain:

@@ -9,20 +9,13 @@ from gradclip.errors import GradclipWarning, message
 from gradclip.gradients import Gradients
 from gradclip.tracing import constant
 
-__all__ = ["warn", "warn_of_doubt", "warn_of_nothing"]
+__all__ = ["warn", "warn_of_nothing"]
 
 
 @constant
 def warn(text: str) -> None:
     """Warn at the caller's line; torch.compile warns while it traces."""
     warnings.warn(text, GradclipWarning, stacklevel=_outside())
-
-
-def warn_of_doubt(grads: Gradients) -> None:
-    """Warn that these are probably not yet the gradients to clip."""
-    doubt = None if grads.backend is None else grads.backend.distributed.doubt(grads.present)
-    if doubt is not None:
-        warn(doubt)
 
 
 def warn_of_nothing(grads: Gradients) -> None:

@@ -12,12 +12,10 @@ from gradclip.backends.host.threads import Threads, allowed
 from gradclip.dtypes import is_one_factor
 from gradclip.lane import Into
 from gradclip.norms import combine
-from gradclip.ranges import RIGHT
+from gradclip.ranges import is_right
 from gradclip.reference import Reference
 
 __all__ = ["HostLane"]
-
-_LEAST, _MOST = RIGHT["float64"]  # the loops sum in float64
 
 Memory = tuple[list[Any], list[int] | None]  #: the memory and the size of each tensor, as the loops take them
 Known = tuple[Sequence[Tensor], Memory]
@@ -46,17 +44,17 @@ class HostLane(Reference):
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2:
             return super().total(tensors, order, wide)
-        n = math.sqrt(sum(self._squares(tensors)))
-        return n if self._is_right(n) else super().total(tensors, order, wide)
+        n = math.sqrt(sum(self._squares(tensors)))  # in float64, which only the squares of a float64 can leave
+        return n if "float64" not in self.kinds or is_right(n, "float64") else super().total(tensors, order, wide)
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         if order != 2:
             return super().each(tensors, order)
         found = list(map(math.sqrt, self._squares(tensors)))
-        if "float64" not in self.kinds or all(map(self._is_right, found)):
+        if "float64" not in self.kinds or all(is_right(n, "float64") for n in found):
             return found
         reference = super().each
-        return [n if self._is_right(n) else reference([x], order)[0] for x, n in zip(tensors, found, strict=True)]
+        return [n if is_right(n, "float64") else reference([x], order)[0] for x, n in zip(tensors, found, strict=True)]
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if not isinstance(factors, list):
@@ -93,10 +91,6 @@ class HostLane(Reference):
         return found
 
     # ---- how the loops are called ----------------------------------------------------------------------------------------
-
-    def _is_right(self, n: float) -> bool:
-        """Whether no square of a float64 overflowed or vanished in this norm; squares of narrower numbers cannot."""
-        return "float64" not in self.kinds or _LEAST < n < _MOST
 
     def _squares(self, tensors: Sequence[Tensor]) -> list[float]:
         if len(self.kinds) == 1:
