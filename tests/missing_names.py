@@ -209,7 +209,7 @@ def of_program(versions: Any) -> None:
     paddle.enable_static()
     try:
         with paddle.static.program_guard(paddle.static.Program(), start := paddle.static.Program()):
-            versions.persistent("kept", [2], "float32", [1.0, 2.0])
+            versions.persistent("kept", np.array([1.0, 2.0], np.float32))
         scope, executor = paddle.static.Scope(), paddle.static.Executor(paddle.CPUPlace())
         with paddle.static.scope_guard(scope):
             executor.run(start)
