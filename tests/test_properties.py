@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -175,3 +176,22 @@ def test_not_finite(backend: Framework, make_rule: Any, values: list[float]) -> 
         assert np.isnan(first[0])
         assert first[1] == 0
         assert (second == 0).all() == shared
+
+
+def test_a_limit_that_the_dtype_lacks_clips_nothing_finite(backend: Framework, way: str) -> None:
+    def clip(grads: list[Any]) -> list[Any]:
+        return list(gradclip.clip(grads, torch.clip_grad_norm(1e39)).grads)
+
+    values = np.array([3e38, 0.0], np.float32)
+    [clipped] = (backend.jit(way, clip) if way else clip)([backend.make(values)])
+    assert backend.read(clipped).tolist() == values.tolist()
+
+
+def test_the_addend_counts_for_each_gradient_too(backend: Framework, way: str) -> None:
+    """No native has an ``eps`` beside a norm for each gradient; a rule of one's own may."""
+
+    def clip(grads: list[Any]) -> list[Any]:
+        return list(gradclip.clip(grads, dataclasses.replace(tensorflow.clip_by_norm(2.0), eps=3.0)).grads)
+
+    clipped = (backend.jit(way, clip) if way else clip)([backend.make([3.0, 4.0]), backend.make([1.0])])
+    assert [backend.read(x).tolist() for x in clipped] == [[0.75, 1.0], [0.5]]
