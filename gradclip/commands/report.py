@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from gradclip.commands import demo
+from gradclip.commands import demo, report_alone
 from gradclip.commands.demo_story import Story, Training
 from gradclip.errors import counted
 from gradclip.rule import Scope
@@ -24,6 +24,7 @@ _SCOPES = {
 }
 _FIXED = 33  # columns of a table beside the steps, which take 10 each
 _NAMES = {"norm": "norm before", "coefficient": "coefficient", "loss": "loss"}
+_SHORT = {"norm": "norm", "coefficient": "coef.", "loss": "loss"}  #: where less than 60 columns are there
 
 
 def progress() -> demo.Progress:
@@ -60,7 +61,12 @@ class Bars(demo.Progress):
     """A bar for each framework."""
 
     def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description:<10}"), BarColumn(24), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description:<10}"),
+            BarColumn(max(4, min(24, console.width - 39))),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+        )
         self._progress = Progress(*columns, console=console)
         self._tasks: dict[str, TaskID] = {}
 
@@ -94,12 +100,10 @@ def show(outcome: demo.Outcome, console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     if outcome.story.trainings:
         _show_story(console, outcome.story)
-        _title(console, "Do the frameworks agree?")
-    _say(console, "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,")
-    _say(console, f"{counted(outcome.steps, 'step')} of 64 images: each framework's own gradients, clipped by gradclip.")
-    _say(console, ", ".join(f"{run.name} {run.version}" for run in outcome.finished))
-    for rule in range(len(demo.RULES)):
-        _show_rule(console, outcome, rule)
+    if [run.name for run in outcome.runs] == [demo.REFERENCE]:
+        report_alone.show(console)
+    else:
+        _show_rules(console, outcome)
     console.print()
     for run in outcome.runs:
         if run.error is not None:
@@ -120,7 +124,7 @@ def _title(console: Console, text: str) -> None:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LOST = "×"  #: shown for a number that is not finite
-_LABEL, _COURSE = 6, 26  #: columns before and after a line of bars
+_LABEL, _COURSE = 6, 28  #: columns before and after a line of bars
 _AFTER = 3  #: steps of a failed training that are shown, one for each bar
 
 
@@ -128,18 +132,18 @@ def _show_story(console: Console, story: Story) -> None:
     """Two lines of bars for each training, its norms and its losses; all norms share a scale, and all losses."""
     _title(console, "Why clip?")
     steps = max(len(training.loss) for training in story.trainings)
-    _say(console, "A recurrent network reads each handwritten digit row by row, and a gradient is")
-    _say(console, f"multiplied at each row. {steps} steps of gradient descent in NumPy, from one start.")
+    about = "A recurrent network reads each handwritten digit row by row, and a gradient is multiplied at each row."
+    _say(console, f"{about} {steps} steps of gradient descent in NumPy, from one start.")
     wide = max(10, min(console.width, 100) - _LABEL - _COURSE)
     lines = [(training, {name: _parts(training, name, wide) for name in ("norm", "loss")}) for training in story.trainings]
     usual = [parts for training, parts in lines if training.lost_at is None] or [parts for _, parts in lines]
     for training, parts in lines:
         console.print()
-        console.print(Text.assemble((training.rule or "without a clip", "bold"), _ending(training)), soft_wrap=True)
+        console.print(Text.assemble((training.rule or "without a clip", "bold"), _ending(training)))
         for name, values in parts.items():
             bars = Text(_bars(values, [x for one in usual for x in one[name]]), "red" if training.lost_at else "green")
             course = f"  {_course(getattr(training, name))}"
-            console.print(Text.assemble(f"{name:<{_LABEL}}", bars, course), soft_wrap=True)
+            console.print(Text.assemble(f"{name:<{_LABEL}}", bars, course))
     console.print()
     if story.error is not None:
         _say(console, f"FAILED: {story.error}")
@@ -186,6 +190,17 @@ def _bars(values: Sequence[float], scale: Sequence[float]) -> str:
 # ---- do they agree -------------------------------------------------------------------------------------------------------
 
 
+def _show_rules(console: Console, outcome: demo.Outcome) -> None:
+    if outcome.story.trainings:
+        _title(console, "Do the frameworks agree?")
+    about = "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,"
+    steps = counted(outcome.steps, "step")
+    _say(console, f"{about} {steps} of 64 images: each framework's own gradients, clipped by gradclip.")
+    _say(console, ", ".join(f"{run.name} {run.version}" for run in outcome.finished))
+    for rule in range(len(demo.RULES)):
+        _show_rule(console, outcome, rule)
+
+
 def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
     call = demo.RULES[rule]
     console.print()
@@ -199,11 +214,12 @@ def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
         table.add_column(name, no_wrap=True)
     for name in [*map(str, steps), "max diff"]:
         table.add_column(name, justify="right", no_wrap=True)
+    names = _NAMES if console.width >= 60 else _SHORT
     for quantity in demo.QUANTITIES:
         for i, run in enumerate(outcome.finished):
             numbers = [_number(run.histories[rule].shown(quantity, step - 1)) for step in steps]
             off = "" if run is outcome.reference else f"{outcome.differences(run, rule)[quantity]:.1e}"
-            table.add_row("" if i else _NAMES[quantity], run.name, *numbers, off)
+            table.add_row("" if i else names[quantity], run.name, *numbers, off)
         table.add_section()
     console.print(table)
     console.print()
@@ -239,7 +255,8 @@ def _verdict(outcome: demo.Outcome) -> Iterator[str]:
         yield f"{_word(off <= bound)}: {what}: within {off:.1e} (bound {bound:.0e})"
     else:
         yield "NumPy ran alone: install torch, tensorflow, paddlepaddle or jax to compare them."
-    yield "max diff, within: the largest relative difference over all steps and gradients."
+    about = "within: the largest relative difference over all steps and gradients."
+    yield f"max diff, {about}" if others else about.capitalize()
 
 
 def _word(good: bool) -> str:
