@@ -21,6 +21,15 @@ def test_the_page_is_short(page: str, most: int) -> None:
     assert len((ROOT / page).read_text(encoding="utf-8").split()) <= most
 
 
+@pytest.mark.parametrize(("page", "whole"), [("docs/index.md", "README.md"), ("docs/zh/index.md", "README.zh.md")])
+def test_the_site_s_first_page_shows_lines_of_the_readme(page: str, whole: str) -> None:
+    """Tests run the readme's blocks, so these lines are what the commands print."""
+    blocks = re.findall(r"^```\w+\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    readme = (ROOT / whole).read_text("utf-8").splitlines()
+    assert [line for block in blocks for line in block.splitlines() if line not in readme] == []
+
+
 def anchors(page: Path) -> set[str]:
     """Return GitHub's anchors for a page's headings."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S), re.MULTILINE)

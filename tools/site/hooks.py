@@ -15,8 +15,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 #: a file of the repository -> its page
 PAGES = {
-    "README.md": "index.md",
-    "README.zh.md": "zh/index.md",
+    "README.md": "readme.md",
+    "README.zh.md": "zh/readme.md",
     "benchmarks/README.md": "benchmarks.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",

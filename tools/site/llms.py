@@ -8,7 +8,7 @@ from typing import Any
 
 #: an address of a page -> its Markdown, with links between pages
 _TEXTS: dict[str, str] = {}
-#: the title of a section -> its pages
+#: the title of a section -> its pages; a page beside the sections is one of its own
 _SECTIONS: dict[str, list[Any]] = {}
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -28,7 +28,9 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> None:
 def on_nav(nav: Any, **_: Any) -> None:
     """Keep the sections, whose titles the pages of another language change."""
     _SECTIONS.clear()
-    _SECTIONS.update({item.title: [page for page in item.children if page.is_page] for item in nav if item.is_section})
+    for item in nav:
+        pages = item.children if item.is_section else [item]
+        _SECTIONS[item.title] = [page for page in pages if page.is_page and not page.is_homepage]
 
 
 def on_post_build(config: Any) -> None:

@@ -13,7 +13,9 @@ def test_each_english_page_has_its_line_and_its_text() -> None:
     assert len(lines) > 20
     assert len({address for _, address, _ in lines}) == len(lines) == short.count("\n- ")
     assert [address for _, address, _ in lines if not (SITE / address).is_file()] == []
-    assert {"start.html", "migrate.html", "slots.html", "conformance.html", "changelog.html"} <= {line[1] for line in lines}
+    assert {"play.html", "start.html", "migrate.html", "slots.html", "conformance.html", "changelog.html"} <= {
+        line[1] for line in lines
+    }
     assert not any(re.search(r"[\u4e00-\u9fff]", title) for title, _, _ in lines)
     sentences = [sentence for _, _, sentence in lines if sentence]
     assert len(sentences) > 0.8 * len(lines)
