@@ -14,7 +14,9 @@ from pages import ROOT
 
 ALONE = "docs/zh/articles.md"  # this page has no English version; tests/test_articles_page.py runs it
 CHINESE = {"README.md": "README.zh.md"} | {
-    f"docs/{path.name}": f"docs/zh/{path.name}" for path in sorted(pages.DOCS.glob("zh/*.md")) if path.name != "articles.md"
+    f"docs/{name}": f"docs/zh/{name}"
+    for name in sorted(path.relative_to(pages.DOCS / "zh").as_posix() for path in pages.DOCS.glob("zh/**/*.md"))
+    if name != "articles.md"
 }
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$|((?:^    [^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`]+)`")
