@@ -69,9 +69,7 @@ def test_the_reproducers_are_wrong_and_the_patches_are_right(pytestconfig: pytes
 
 def check(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, package, version, function = head(page)
-    assert re.search(rf"^ *{package.replace('-', '[-_]')}=={re.escape(version)}$", PINS, re.MULTILINE), (
-        f"{package} has another pin"
-    )
+    assert f"{package}=={version}".replace("-", "_") in PINS
     assert metadata.version(package).partition("+")[0] == version
     wrong, value, code = (pages.section(page, part) for part in PARTS[:3])
     names: dict[str, Any] = {}
