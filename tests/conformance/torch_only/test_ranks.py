@@ -81,6 +81,32 @@ def test_torch_s_own_fails_where_it_does(tmp_path: Path) -> None:
     assert "mixed torch.Tensor and DTensor" in found["2-plain-beside"]["message"]
 
 
+def test_torchtitan_s_recipe_takes_a_second_mesh_for_experts_only(tmp_path: Path) -> None:
+    chosen = [option for vector in ("2x2-S0-S1-even", "2x2-axes", "2x2-axes-all") for option in ("--select", f"*/{vector}")]
+    found = {
+        name: results(tmp_path, 1, f"{WRONG.with_name('torchtitan.py')}:{name}", "--ranks", "4", *chosen)
+        for name in ("dense", "with_experts")
+    }
+    statuses = {name: {vector: result["status"] for vector, result in of.items()} for name, of in found.items()}
+    assert statuses["dense"] == {"2x2-S0-S1-even": "pass", "2x2-axes": "fail", "2x2-axes-all": "fail"}
+    assert statuses["with_experts"] == {"2x2-S0-S1-even": "pass", "2x2-axes": "pass", "2x2-axes-all": "fail"}
+    for of in found.values():
+        assert "must have the same mesh" in of["2x2-axes-all"]["message"]
+        assert "SeveralMeshes" in of["2x2-axes-all"]["flags"]
+
+
+def test_torchtitan_s_recipe_waits_for_a_rank_without_a_gradient(tmp_path: Path) -> None:
+    chosen = [option for vector in ("2-S0-even", "2-plain-beside", "2-missing-first") for option in ("--select", f"*/{vector}")]
+    clip = f"{WRONG.with_name('torchtitan.py')}:with_experts"
+    found = results(tmp_path, 1, clip, "--ranks", "2", "--timeout", "5", *chosen)
+    assert {name: result["reason"] for name, result in found.items()} == {
+        "2-S0-even": "",
+        "2-plain-beside": "raised",
+        "2-missing-first": "hung",
+    }
+    assert found["2-S0-even"]["status"] == "pass"
+
+
 def test_a_crash_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
     clip = tmp_path / "crashing.py"
     clip.write_text(
