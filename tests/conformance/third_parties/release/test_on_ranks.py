@@ -1,0 +1,18 @@
+"""accelerate's clip on two ranks: before a release, with accelerate installed (``tox -e third-parties``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.torch_only.test_ranks import results
+
+
+def test_accelerate_clips_plain_tensors_beside_dtensors_and_waits_for_a_missing_gradient(tmp_path: Path) -> None:
+    expected = {"2-S0-even": "", "2-plain-beside": "", "2-again": "", "2-missing-first": "hung", "2-large": ""}
+    chosen = [option for vector in expected for option in ("--select", f"*/{vector}")]
+    clip = f"{Path(__file__).with_name('on_ranks.py')}:clip"
+    found = results(tmp_path, 1, clip, "--ranks", "2", "--timeout", "10", *chosen)
+    assert {name: result["reason"] for name, result in found.items()} == expected
+    fails = {name for name, result in found.items() if result["status"] == "fail"}
+    assert fails == {"2-missing-first", "2-large"}
+    assert "the norm is inf" in found["2-large"]["message"]
