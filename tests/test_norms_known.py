@@ -145,3 +145,10 @@ def test_a_coefficient_that_no_float32_is_near(backend: Framework, value: float,
         for given in ([x], [x, backend.make([1.0], dtype)]):
             got = gradclip.clip(given, tensorflow.clip_by_norm(limit)).grads[0]
             assert ulps(backend.read(got), want, dtype) <= 4
+
+
+def test_a_known_norm_that_is_not_finite_names_no_culprit(backend: Framework) -> None:
+    """It says nothing about the gradients of this call, and they are not read for it."""
+    grads, rule = {"a": backend.make([math.nan, 1.0])}, torch.clip_grad_norm(1.0)
+    assert list(gradclip.clip(grads, rule).culprits) == ["a"]
+    assert list(gradclip.scale_by_norm(grads, rule, norm=math.nan).culprits) == []

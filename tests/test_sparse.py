@@ -128,3 +128,10 @@ def test_what_needs_rows_that_are_left_out(backend: Framework) -> None:
     clipped = gradclip.clip([gradient], optax.adaptive_grad_clip(1.0), params=[parameter]).grads[0]
     assert backend.is_sparse(clipped)
     assert ulps(backend.densify(clipped), DENSE * [[2 / 5, 1.0]], "float32") <= 4
+
+
+def test_zeros_that_are_not_stored_count_for_a_negative_order(backend: Framework) -> None:
+    rule = torch.clip_grad_norm(1.0, -1.0)
+    assert float(gradclip.norm([backend.sparse([0], [[3.0, 4.0]], 2)], rule)) == 0.0
+    stored = gradclip.norm([backend.sparse([0, 1], [[3.0, 4.0], [2.0, 2.0]], 2)], rule)
+    assert float(stored) == pytest.approx(1 / (1 / 3 + 1 / 4 + 1 / 2 + 1 / 2), rel=1e-6)

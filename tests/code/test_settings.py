@@ -33,7 +33,7 @@ def test_a_setting_is_found(text: str, found: tuple[int, int, str, str, str]) ->
     (site,) = report_settings(text, Options())
     assert (site.line, site.column, site.code, site.outcome.value, site.text) == found
     assert site.reason
-    assert site.link.endswith(f"#{site.code.lower()}")
+    assert site.more == f"gradclip explain {site.code}"
     assert bool(site.advice) == (site.outcome is Outcome.MANUAL)
 
 
