@@ -82,19 +82,12 @@ class World:
         groups = {id(p): self._group(vector, held) for p, held in zip(parameters, helds, strict=True) if held["how"] == "group"}
         n = clip(parameters, vector.arguments, lambda name, p: groups.get(id(p)))
         (outcome,) = vector.expected
-        norm = (
-            None
-            if n is None
-            else n
-            if isinstance(n, (int, float))
-            else _array(n.full_tensor() if isinstance(n, DTensor) else n)
-        )
         got, want = [], []
         for p, clipped, held in zip(parameters, outcome.gradients, helds, strict=True):
             got.append(None if p.grad is None else _array(p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad))
             is_here = clipped is not None and self.rank not in held.get("missing", ())
             want.append(self._local(vector, clipped, _placements(p.grad, vector, held)) if is_here else None)
-        return Outcome(tuple(got), norm), Outcome(tuple(want), None if n is None else outcome.norm)
+        return Outcome(tuple(got), _norm(n)), Outcome(tuple(want), None if n is None else outcome.norm)
 
     def _local(self, vector: Vector, gathered: Any, placements: Sequence[str]) -> Array:
         return local(gathered, vector.json["mesh"], self.rank, placements)
@@ -134,6 +127,13 @@ def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str
     for axis, kind in zip(held.get("axes", range(len(found))), gradient.placements, strict=True):
         found[axis] = f"S{kind.dim}" if isinstance(kind, Shard) else "P" if kind.is_partial() else "R"
     return found
+
+
+def _norm(found: Any) -> Any:
+    """What a clip returned: a number, or a tensor's values; of a DTensor those of the whole."""
+    if not isinstance(found, torch.Tensor):
+        return found
+    return _array(found.full_tensor() if isinstance(found, DTensor) else found)
 
 
 def _array(tensor: torch.Tensor) -> Array:

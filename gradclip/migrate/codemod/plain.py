@@ -61,7 +61,9 @@ class Plain(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
-        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.Lt, ast.LtE)):
+        if len(node.ops) > 1:
+            return node
+        if isinstance(node.ops[0], (ast.Lt, ast.LtE)):
             return ast.Compare(node.comparators[0], [ast.Gt()], [node.left])
         if isinstance(node.ops[0], ast.GtE):
             node.ops = [ast.Gt()]
