@@ -142,15 +142,19 @@ def test_an_interrupt_ends_the_ranks(tmp_path: Path) -> None:
         f"    Path({str(tmp_path)!r}, str(os.getpid()) + '.pid').touch()\n"
         "    time.sleep(600)\n"
     )
-    child = subprocess.Popen(
-        command(f"{clip}:clip", "--ranks", "2"), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    # as in a terminal: a shell starts what runs in the background with the signal ignored, and a child inherits that
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        child = subprocess.Popen(command(f"{clip}:clip", "--ranks", "2"), env=environment(), **quiet)
+    finally:
+        signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + TIME_LIMIT
     while len(pids := [int(path.stem) for path in tmp_path.glob("*.pid")]) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
-    assert child.wait(timeout=TIME_LIMIT) != 0
+    assert child.wait(timeout=TIME_LIMIT) == 130
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
