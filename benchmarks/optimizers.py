@@ -9,17 +9,15 @@ of 99 %. Each framework has its own process.
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.sets import SETS, GradientSet, arrays
+from benchmarks.steps import command
 from benchmarks.timing import interval
 
 Call = Callable[[], Any]
@@ -199,21 +197,5 @@ def measure(framework: str, sets: list[str], seconds: float) -> bool:
     return is_fast
 
 
-def main() -> int:
-    """Measure each installed framework in its own process; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
-    parser.add_argument("--sets", default="mlp,resnet50")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--here", action="store_true", help="in this process: for one framework")
-    options = parser.parse_args()
-    names = [name for name in options.frameworks.split(",") if importlib.util.find_spec(name)]
-    if options.here:
-        fast = [measure(name, options.sets.split(","), options.seconds) for name in names]
-        return int(not all(fast))
-    own = [sys.executable, "-m", "benchmarks.optimizers", "--sets", options.sets, "--seconds", str(options.seconds), "--here"]
-    return max(subprocess.run([*own, "--frameworks", name], check=False).returncode for name in names)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("benchmarks.optimizers", __doc__, FRAMEWORKS, "mlp,resnet50", measure))

@@ -13,7 +13,7 @@ import argparse
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.machine import cache
@@ -21,6 +21,7 @@ from benchmarks.sets import SETS, GradientSet, arrays
 from benchmarks.timing import Budget, alternately
 
 Steps = tuple[Callable[[], Any], Callable[[], Any]]
+Measure = Callable[[str, list[str], float], bool]  #: a framework, sets, seconds -> whether none is too slow
 
 LARGE, SMALL = 0.95, 1.02  #: of the native's time, at most
 LIMIT, RATE = 1.0, 1e-6
@@ -135,11 +136,19 @@ def measure(framework: str, sets: list[str], seconds: float) -> bool:
     return is_fast
 
 
-def main() -> int:
-    """Measure each installed framework in its own process; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
-    parser.add_argument("--sets", default="mlp,vectors,lora,resnet50,gpt2")
+def command(module: str, about: str | None, frameworks: Iterable[str], sets: str, measure: Measure) -> int:
+    """Measure each installed framework in its own process, ``python -m module``; return the exit code.
+
+    Args:
+        module: the name of the command's module.
+        about: its docstring.
+        frameworks: those that it can measure.
+        sets: the sets of gradients without ``--sets``.
+        measure: prints the figures of a framework.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frameworks", default=",".join(frameworks))
+    parser.add_argument("--sets", default=sets)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--here", action="store_true", help="in this process: for one framework")
     options = parser.parse_args()
@@ -147,10 +156,9 @@ def main() -> int:
     if options.here:
         fast = [measure(name, options.sets.split(","), options.seconds) for name in names]
         return int(not all(fast))
-    rest = ["--sets", options.sets, "--seconds", str(options.seconds), "--here"]
-    own = [sys.executable, "-m", "benchmarks.steps"]
-    return max(subprocess.run([*own, "--frameworks", name, *rest], check=False).returncode for name in names)
+    own = [sys.executable, "-m", module, "--sets", options.sets, "--seconds", str(options.seconds), "--here"]
+    return max(subprocess.run([*own, "--frameworks", name], check=False).returncode for name in names)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("benchmarks.steps", __doc__, FRAMEWORKS, "mlp,vectors,lora,resnet50,gpt2", measure))

@@ -10,9 +10,9 @@ import numpy as np
 import gradclip
 from gradclip import dialects
 
-__all__ = ["Finding", "Meaning", "findings", "gradients", "meanings"]
+__all__ = ["LIMIT", "Finding", "Meaning", "findings", "gradients", "meanings"]
 
-_LIMIT = 1.0
+LIMIT = 1.0
 #: a training loop with three mistakes
 PROGRAM = """\
 import torch
@@ -57,11 +57,11 @@ def gradients() -> list[list[float]]:
 
 def meanings() -> list[Meaning]:
     """The same limit by three frameworks' rules."""
-    rules = (dialects.torch.clip_grad_norm(_LIMIT), dialects.keras.clipnorm(_LIMIT), dialects.optax.clip(_LIMIT))
+    rules = (dialects.torch.clip_grad_norm(LIMIT), dialects.keras.clipnorm(LIMIT), dialects.optax.clip(LIMIT))
     found = []
     for rule in rules:
         clipped = gradclip.clip([np.array(g) for g in gradients()], rule).grads
-        found.append(Meaning(f"{rule}({_LIMIT})", [[float(x) for x in g] for g in clipped]))
+        found.append(Meaning(f"{rule}({LIMIT})", [[float(x) for x in g] for g in clipped]))
     return found
 
 

@@ -14,7 +14,7 @@ __all__ = ["show"]
 def show(console: Console) -> None:
     """Print the three meanings of one limit, and what ``gradclip lint`` finds in a program."""
     console.print(Text("The same limit, three meanings", "bold"))
-    _line(console, f"Two gradients, {_numbers(demo_alone.gradients())}, clipped at 1.0:")
+    _line(console, f"Two gradients, {_numbers(demo_alone.gradients())}, clipped at {demo_alone.LIMIT}:")
     for meaning in demo_alone.meanings():
         console.print()
         _line(console, meaning.rule)

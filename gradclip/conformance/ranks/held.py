@@ -43,7 +43,7 @@ def places(shape: Sequence[int], mesh: Sequence[int], rank: int, placements: Seq
 
 
 def local_shape(shape: Sequence[int], mesh: Sequence[int], rank: int, placements: Sequence[str]) -> tuple[int, ...]:
-    """The shape of what a rank holds."""
+    """The shape of a rank's part."""
     return tuple(map(len, _ranges(shape, mesh, rank, placements)))
 
 
