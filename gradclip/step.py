@@ -12,6 +12,7 @@ from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.adaptive import adaptives, exchanged
+from gradclip.limits.carried import Carried
 from gradclip.limits.saved import check_count, loaded
 from gradclip.monitor import Monitor, observed
 from gradclip.monitor.pure import BLANK
@@ -96,7 +97,7 @@ class Step:
         Returns:
             The result of :func:`gradclip.clip`, and the state for the next step: of the same structure, shapes and dtypes.
         """
-        carried = [limit.carrying(seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
+        carried = [Carried(limit.rule_of, seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
         rule = exchanged(self.rule, dict(zip(map(id, self.adaptives), carried, strict=True))) if carried else self.rule
         result = clip(grads, rule, params=params, reduce=self.reduce, shards=self.shards)
         after = {"limits": [limit.state for limit in carried], "skips": counted(state["skips"], result.skip)}

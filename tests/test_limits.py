@@ -163,21 +163,24 @@ def test_adagc_is_that_of_its_paper(backend: Framework) -> None:
 @pytest.mark.needs("jits")
 def test_adagc_is_carried_through_a_trace(backend: Framework, way: str) -> None:
     steps = np.exp(np.random.default_rng(1).normal(size=(40, 2)))
-    adaptive = gradclip.Adaptive(limits.adagc(warmup=15))
-    state = limits.tensors(adaptive.state, backend.make(0.0), each=2)
-    names = list(state)
+    made = gradclip.Step(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=15))))
+    state = made.init([backend.make(np.zeros(1))] * 2)
+    names = list(state["limits"][0])
 
     def step(given: list[Any]) -> list[Any]:
-        carried = adaptive.carrying(dict(zip(names, given[:-2], strict=True)))
-        grads = gradclip.clip(given[-2:], keras.clipnorm(carried)).grads
-        return [*(carried.state[name] for name in names), *grads]
+        seen = {
+            "limits": [dict(zip(names, given[:-4], strict=True))],
+            "skips": dict(zip(state["skips"], given[-4:-2], strict=True)),
+        }
+        result, after = made.update(given[-2:], seen)
+        return [*after["limits"][0].values(), *after["skips"].values(), *result.grads]
 
     stepped = backend.jit(way, step) if way else step
+    carried = [*state["limits"][0].values(), *state["skips"].values()]
     for norms, want in zip(steps, adagc(steps.tolist(), warmup=15), strict=True):
-        *after, one, other = stepped([*state.values(), *(backend.make(np.array([n])) for n in norms)])
-        state = dict(zip(names, after, strict=True))
+        *carried, one, other = stepped([*carried, *(backend.make(np.array([n])) for n in norms)])
         np.testing.assert_allclose([backend.read(one)[0], backend.read(other)[0]], want, rtol=1e-4)
-    np.testing.assert_array_equal(backend.read(state["count"]), [40.0, 40.0])
+    np.testing.assert_array_equal(backend.read(carried[names.index("count")]), [40.0, 40.0])
 
 
 # ---- on the tensors of a framework -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,18 @@ from paddle.utils import unique_name
 
 from gradclip.backends.paddle import versions
 from gradclip.limits import Adaptive, tensors
+from gradclip.limits.carried import Carried
 from gradclip.monitor import Monitor, observed
 from gradclip.result import ClipResult
 
 __all__ = ["Followed", "count"]
 
 
-class Kept:
-    """Numbers of a state, each in a variable of the program being built. They start with the values of ``first``."""
+class Kept(Mapping[str, Any]):
+    """Numbers of a state, each in a variable of the program being built. They start with the values of ``first``.
+
+    As a mapping it has the numbers in the scope of the program's run, each time anew.
+    """
 
     def __init__(self, name: str, first: Mapping[str, Any]) -> None:
         self.first, self.scope = first, paddle.static.global_scope()
@@ -30,9 +34,14 @@ class Kept:
         for key, variable in self.variables.items():
             paddle.assign(after[key], output=variable)
 
-    def read(self) -> dict[str, Any]:
-        """The state, read from the scope of the program's run, as numbers and lists."""
-        return {key: versions.read(self.scope, name).tolist() for key, name in self.names.items()}
+    def __getitem__(self, key: str) -> Any:
+        return versions.read(self.scope, self.names[key]).tolist()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     def taken(self) -> dict[str, Any]:
         """The state in the scope, as arrays; the program then begins again."""
@@ -45,13 +54,12 @@ class Followed:
     def __init__(self, adaptive: Adaptive, gradients: int) -> None:
         first = tensors(adaptive.state, np.zeros((), "float32"), each=gradients if adaptive.is_each else None)
         self.adaptive, self.kept = adaptive, Kept("limit", first)
-        self.carried = adaptive.carrying(self.kept.variables)
+        self.carried = Carried(adaptive.rule_of, self.kept.variables)
 
     def write(self) -> None:
         """Keep the state after the step, and let the limit read it there."""
         self.kept.write(self.carried.state)
-        self.adaptive.last = self.carried.last
-        self.adaptive.attach(self.kept.read)
+        self.adaptive.state, self.adaptive.last = self.kept, self.carried.last
 
 
 def count(monitor: Monitor, result: ClipResult[Any], grads: Any) -> None:

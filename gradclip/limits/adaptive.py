@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.groups import Group
-from gradclip.limits.arithmetic import arithmetic, numbers, tensors
-from gradclip.limits.saved import check_count, check_state, initial, loaded
-from gradclip.registry import as_float, find
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.limits.arithmetic import numbers
+from gradclip.limits.carried import Carried
+from gradclip.limits.saved import initial, loaded
 
 __all__ = ["Adaptive", "adaptives", "exchanged"]
 
 VERSION = 1
 
 
-class Adaptive:
+class Adaptive(Carried):
     """A limit with its state, for a rule: ``clip_grad_norm(max_norm=gradclip.Adaptive(limits.quantile(0.9)))``.
 
     Each clip takes the limit from past norms, then adds its own norm. Over several processes that is the reduced norm, so
     all processes have the same limit. On an accelerator the state stays on the device, without synchronisation. While tracing
-    it raises: pass the state through, with the limit's own ``init``, ``limit`` and ``observe``.
+    it raises: :class:`gradclip.Step` passes the state through.
 
     Args:
         limit: of :mod:`gradclip.limits`, or any object with ``init()``, ``limit(state)`` and ``observe(state, norm)``.
@@ -47,8 +45,6 @@ class Adaptive:
         2.1
     """
 
-    follows_the_run = True  #: a rule accepts it instead of a number
-
     def __init__(self, limit: Any) -> None:
         missing = [name for name in ("init", "limit", "observe") if not callable(getattr(limit, name, None))]
         if missing:
@@ -56,123 +52,16 @@ class Adaptive:
             if isinstance(limit, Mapping):
                 hint = "a group has its own limit: [Group(rule(Adaptive(l)), name) for name, l in limits.items()]."
             raise ArgumentTypeError(f"A limit has no {' and no '.join(missing)}.", f"limit={shown(limit)}", hint)
-        self.rule_of = limit
-        self.state = initial(limit)
-        self.last: Any = None
-        self._goes_through = False  # whether the caller passes the state through a traced function
-        self._take: Callable[[], Mapping[str, Any]] | None = None  # reads the state of a program
+        super().__init__(limit, initial(limit))
 
-    @property
-    def is_each(self) -> bool:
-        """Whether it follows the norm of each gradient, with a state for each."""
-        return bool(getattr(self.rule_of, "joint", False))
-
-    def carrying(self, state: Mapping[str, Any]) -> Adaptive:
-        """The same limit for one traced step, with a state of tensors that the caller passes through.
-
-        Its ``state`` after the clip is the state for the next step.
-
-        >>> import gradclip, numpy as np
-        >>> from gradclip import limits
-        >>> from gradclip.dialects import keras
-        >>> each = gradclip.Adaptive(limits.adagc())
-        >>> state = limits.tensors(each.state, np.zeros((), "float32"), each=2)  # of JAX under jit: jnp.zeros(())
-        >>> carried = each.carrying(state)
-        >>> result = gradclip.clip([np.array([3.0]), np.array([4.0])], keras.clipnorm(carried))
-        >>> carried.state["count"]
-        array([1., 1.], dtype=float32)
-        """
-        made = self.copy()
-        made.state, made._goes_through = dict(state), True
-        return made
-
-    def copy(self) -> Adaptive:
-        """The same limit with the same state; each then moves on its own."""
-        return copy.copy(self)
-
-    def move_to(self, other: Adaptive) -> None:
-        """Take over the state of a copy."""
-        self.state, self.last = other.state, other.last
-
-    def attach(self, take: Callable[[], Mapping[str, Any]]) -> None:
-        """Leave the state to a compiled program that starts with it; ``take`` reads it there."""
-        self._take = take
-
-    def settle(self, backend: Backend | None, rule: Rule, norm: Any) -> tuple[Rule, Any]:
-        """The rule with its limit for this step, and the norm to compare with it; the norm goes into the state."""
-        if rule.scope is not (Scope.TENSOR if self.is_each else Scope.GLOBAL):
-            what = "This limit follows " + ("the norm of each gradient." if self.is_each else "one norm over all gradients.")
-            hint = "use a rule with one norm for each, as keras.clipnorm." if self.is_each else "use a rule with one norm."
-            raise ArgumentError(what, f"rule={rule}", hint)
-        if not self.is_each:
-            return dataclasses.replace(rule, limit=self.step(norm)), norm
-        if backend is None:
-            return dataclasses.replace(rule, limit=1.0), norm
-        return dataclasses.replace(rule, limit=1.0, eps=0.0, min_divisor=0.0), self.step_each(backend, list(norm))
-
-    def step(self, norm: Any) -> Any:
-        """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
-        norm = as_float(norm)
-        held = next(iter(self.state.values()), 0.0)
-        owner = find(held) if isinstance(norm, float) and not isinstance(held, (float, list)) else None
-        if owner is not None:  # the state is from a run on a device
-            norm = owner.asarray(norm, "float32", held)
-        backend = None if isinstance(norm, float) else find(norm)
-        if backend is not None and not self._goes_through and not backend.can_read(norm):
-            hint = "carry the state through: state = limit.init(), limit.limit(state), limit.observe(state, norm)."
-            raise ArgumentError("A limit that holds its state cannot be traced.", f"norm={norm}", hint)
-        if backend is not None and isinstance(held, float):
-            self.state = tensors(self.state, norm)
-        limit = self.rule_of.limit(self.state)
-        if not isinstance(limit, (int, float)) and find(limit) is None:
-            limit = number_or_tensor("limit", limit)
-        target = getattr(self.rule_of, "target", None)
-        if target is not None:
-            limit = _lower(backend, norm, limit, target(self.state, norm))
-        self.state = self._observed(self.state, norm)
-        self.last = limit
-        return limit
-
-    def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
-        """Each norm divided by its limit, for a limit that follows each gradient; it then adds the norms to the state."""
-        given = [0.0 if n is None else n for n in norms]
-        if not self._goes_through and any(not isinstance(n, float) and not backend.can_read(n) for n in given):
-            hint = "carry the state through: limit = adaptive.carrying(state), and limit.state after the clip."
+    def check(self, backend: Backend | None, norms: Sequence[Any]) -> None:
+        """Refuse norms that are traced: this object would keep the values of a trace."""
+        if backend is not None and any(not isinstance(n, float) and not backend.can_read(n) for n in norms):
+            hint = "gradclip.Step(rule) passes it through: state = step.init(grads), step.update(grads, state)."
             raise ArgumentError("A limit that holds its state cannot be traced.", "norms that are traced", hint)
-        first = next((n for n in given if not isinstance(n, float)), None)
-        each = [backend.asarray(n, "float32", first) for n in given] if first is not None else []
-        vector = backend.stack(each, "float32") if each else backend.asarray(given, "float32", None)
-        state = tensors(self.state, vector, each=len(norms))
-        check_count(backend, state, len(norms))
-        ops = arithmetic(state)
-        finite = ops.where(ops.is_finite(vector), vector, 0.0)
-        largest = backend.max(finite, None)
-        scaled = finite / ops.most(largest, 1e-30)
-        total = ops.where(largest > 0, ops.sqrt(backend.sum(scaled * scaled, None)) * largest, 0.0)
-        is_warm = state["count"] >= self.rule_of.warmup
-        limits = ops.where(is_warm, self.rule_of.limit(state), self.rule_of.at_first)
-        ratio = ops.where(is_warm, vector / ops.most(limits, 1e-30), vector * 0 + total / self.rule_of.at_first)
-        ratio = ops.where(ops.is_finite(vector), ratio, vector)
-        together = ops.least(1.0 / ops.most(total / self.rule_of.at_first, 1e-30), 1.0)
-        self.state = self._observed(state, ops.where(is_warm, vector, vector * together))
-        self.last = limits
-        return [None if n is None else ratio[i, ...] for i, n in enumerate(norms)]
-
-    def _observed(self, state: Mapping[str, Any], norm: Any) -> dict[str, Any]:
-        """The state with this norm; of a limit that is not gradclip's it may be anything."""
-        observed = self.rule_of.observe(state, norm)
-        if not isinstance(observed, Mapping) or observed.keys() != state.keys():
-            received = sorted(observed) if isinstance(observed, Mapping) else shown(observed)
-            what = "observe must return the next state, with the names of the state that it takes."
-            raise ArgumentTypeError(what, f"{received} for {sorted(state)}")
-        if not hasattr(self.rule_of, "range_of"):  # gradclip's own need no test in each step
-            check_state(observed, "observe", state)
-        return dict(observed)
 
     def state_dict(self) -> dict[str, Any]:
         """The state, as numbers and lists, with a version."""
-        if self._take is not None:
-            self.state = dict(self._take())
         return {"version": VERSION, "of": getattr(self.rule_of, "version", 1), "state": numbers(self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -182,19 +71,13 @@ class Adaptive:
             ValueError: for a state of another version or another limit, for an entry that is missing or wrong, and for a limit
                 whose state a program has; then nothing changes.
         """
-        if self._take is not None:
+        if not isinstance(self.state, dict):
             hint = "load the state before the program is built."
             raise ArgumentError("The state of this limit is in the variables of a program.", f"limit={self}", hint)
         self.state = loaded(state, {"version": VERSION, "of": getattr(self.rule_of, "version", 1)}, self.rule_of, self.is_each)
 
     def __repr__(self) -> str:
         return f"Adaptive({type(self.rule_of).__name__})"
-
-
-def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:
-    if backend is None:
-        return target if norm > limit else limit
-    return backend.where(norm > limit, target, limit)
 
 
 def adaptives(groups: Sequence[Group]) -> list[Adaptive]:

@@ -211,13 +211,14 @@ def test_the_state_of_the_optimizer_carries_a_limit_for_each_gradient(jitted: bo
 def test_any_limit_is_carried_through_jit() -> None:
     """docs/limits.md says this; it includes the limit for each gradient."""
     adaptive, eager = (gradclip.Adaptive(limits.adagc(warmup=10)) for _ in range(2))
+    made = gradclip.Step(keras.clipnorm(adaptive))
 
     @jax.jit
     def step(state: Any, grads: Any) -> tuple[Any, Any]:
-        carried = adaptive.carrying(state)
-        return gradclip.clip(grads, keras.clipnorm(carried)).grads, carried.state
+        result, state = made.update(grads, state)
+        return result.grads, state
 
-    state = limits.tensors(adaptive.state, jnp.zeros(()), each=3)
+    state = made.init([jnp.zeros(1)] * 3)
     for sizes in STEPS:
         got, state = step(state, [jnp.float32([size]) for size in sizes])
         want = gradclip.clip([np.array([size]) for size in sizes], keras.clipnorm(eager)).grads
