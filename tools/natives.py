@@ -6,21 +6,24 @@ With ``--check`` it writes nothing, and exits with 1 if the page is not current.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import written
 from vectors import xfails
+from vectors.flags import DEPARTURE_FLAGS
 from vectors.operations import BY_NAME
 
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.load import Flag, Vector, VectorFile, load_vectors
 from gradclip.conformance.report import words
+from gradclip.departures import DEPARTURES
 
 PAGE = Path(__file__).parents[1] / "docs" / "natives.md"
-EXAMPLES = 2  #: calls shown for each native function and cause, the shortest first; the page counts the others
+EXAMPLES = 2  #: calls shown for each cause at most; the page counts the others
+LONG = 90  #: characters of a call above which a shorter one is shown if there is one
 _AGREES = ("agrees", "unclaimed")
 
 _OTHER = "Other"  #: the cause if no flag fits
@@ -64,26 +67,22 @@ OLDER = (
 )
 
 _HEAD = """\
-# Where the natives depart
+# Where natives go wrong
 
-The conformance suite runs each framework's own clipping functions on its vectors. This page shows the calls whose outcome is
-not the exact one, and what the native gives there. The exact outcome is the documented formula's result, rounded to the dtype
-(a norm to at least float32). If no formula covers the call, it is the outcome that the suite demands. gradclip gives the exact
-outcome on every backend.
+To see every case of a framework's own functions, run them: `gradclip conformance native:torch --html report.html`. This page
+has the counts, and the most telling calls. gradclip gives the exact outcome in each. [Departures](departures.md) says what the
+natives do, why gradclip does not, and where it was reported.
 
-`python tools/natives.py` writes this page from the vector files, and a test keeps it current. To run a native again and see
-every case: `gradclip conformance native:torch --html report.html`.
-
-In the tables `limit` stands for the native's own name of the limit (`max_norm`, `clip_norm`, `clipnorm`, ...). Each table shows
-at most two calls of a function. A Keras function without a backend departs on all three.
+*Exact* is the documented formula's result, rounded to the dtype (a norm to at least float32). If no formula covers the call,
+it is the outcome that the suite demands. *Not claimed* are the cases that need a feature which the function lacks. `limit`
+stands for the native's own name (`max_norm`, `clip_norm`, ...). A Keras function without a backend departs on all three.
 """
 
 _OLDER_HEAD = """\
 ## Older versions
 
 The suite also ran on the natives of PyTorch 2.4.1, TensorFlow 2.16.2, Paddle 3.0.0, optax 0.2.4 with JAX 0.4.35, and Keras
-3.4.1 on TensorFlow, PyTorch and JAX. They differ from the versions above in these vectors only. The column "exact" says whether
-the older outcome is the exact one. gradclip's outcome is the exact one in each.
+3.4.1 on TensorFlow, PyTorch and JAX. They differ from the versions above only here.
 """
 
 
@@ -128,53 +127,69 @@ def markdown(files: Sequence[VectorFile]) -> str:
     flags = {name: flag for file in files for name, flag in file.flags.items()}
     for cause in sorted(causes, key=lambda name: (name == _OTHER, -len(causes[name]), name)):
         parts.append(_section(cause, causes[cause], flags.get(cause)))
-    parts += [_properties(files), _older()]
+    parts += [_properties(files, causes), _older()]
     return "\n".join(part for part in parts if part)
 
 
 def _overview(files: Sequence[VectorFile], found: Sequence[Departure]) -> str:
-    lines = ["## At a glance", "", "| function | versions | vectors | exact | departs | not claimed | where |"]
-    lines.append("| --- | --- | ---: | ---: | ---: | ---: | --- |")
+    versions = dict(item for file in files for made in file.recorded_with.values() for item in made.items())
+    lines = ["## At a glance", "", f"With {', '.join(f'{name} {version}' for name, version in versions.items())}:", ""]
+    lines += ["| function | vectors | exact | departs | not claimed | where |", "| --- | ---: | ---: | ---: | ---: | --- |"]
     for file in files:
-        for native, versions in file.recorded_with.items():
+        for native in file.recorded_with:
             made = [vector.native.get(native, "unclaimed") for vector in file.vectors]
             agree, unclaimed = made.count("agrees"), made.count("unclaimed")
             about = [one.cause for one in found if one.vector.operation == file.operation and native in one.natives]
             where = ", ".join(f"[{cause}](#{cause.lower()}) {about.count(cause)}" for cause in sorted(set(about)))
-            recorded = ", ".join(f"{name} {version}" for name, version in versions.items())
-            counts = f"{len(made)} | {agree} | {len(made) - agree - unclaimed} | {unclaimed}"
-            lines.append(f"| [`{file.operation}`]({file.documentation}) | {recorded} | {counts} | {where} |")
+            backend = native.partition("@")[2]
+            name = f"[`{file.operation}`]({file.documentation})" + (f" on {backend}" if backend else "")
+            lines.append(f"| {name} | {len(made)} | {agree} | {len(made) - agree - unclaimed} | {unclaimed} | {where} |")
     return "\n".join([*lines, ""])
 
 
+_Row = tuple[str, str]  #: a call's arguments and its exact outcome
+
+
 def _section(cause: str, found: Sequence[Departure], flag: Flag | None) -> str:
-    """The flag's explanation, then calls of each native function."""
+    """What the flag demands, then calls. The page of the departures says what the natives do, if it is one."""
     lines = [f"## {cause}", ""]
     if flag is not None:
-        does = [text for text in dict.fromkeys(one.does for one in found) if text != flag.explanation]
-        lines += [f"- The natives: {text}" for text in does]
-        lines += [f"- Expected: {flag.explanation}", f"- In training: {flag.training}"]
-        lines += [f"- Upstream: {', '.join(f'<{link}>' for link in flag.links)}"] if flag.links else []
-        lines.append("")
+        known = {flag.explanation, *(text for departure in DEPARTURES for text in (departure.native, departure.link))}
+        does = [text for text in dict.fromkeys(one.does for one in found) if text not in known]
+        lines += [" ".join([flag.explanation, *does, f"In training: {flag.training}"]), ""]
+        lines += [f"Upstream: {', '.join(map('<{}>'.format, links))}", ""] if (links := sorted(set(flag.links) - known)) else []
     lines += ["| gradients and arguments | exact | the natives give |", "| --- | --- | --- |"]
-    shown = _examples(found)
-    rows: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for one in shown:
-        rows.setdefault((_arguments(one), _exact(one)), {}).setdefault(_shown(one.made), []).append(
-            _function(one.vector.operation, one.natives)
-        )
-    for (arguments, exact), given in rows.items():
+    count = 0
+    for (arguments, exact), shown in _examples(found).items():
+        given: dict[str, list[str]] = {}
+        for one in shown:
+            given.setdefault(_shown(one.made), []).append(_function(one.vector.operation, one.natives))
         outcomes = "; ".join(f"{outcome}: {', '.join(functions)}" for outcome, functions in given.items())
         lines.append(f"| {_code(arguments)} | {exact} | {outcomes} |")
-    return "\n".join([*lines, "", *([f"And {len(found) - len(shown)} more.", ""] if len(found) > len(shown) else [])])
+        count += len(shown)
+    return "\n".join([*lines, "", *([f"And {len(found) - count} more.", ""] if len(found) > count else [])])
 
 
-def _examples(found: Sequence[Departure]) -> list[Departure]:
-    """The shortest calls of each function, each once, as stable as the files' own order."""
-    groups: dict[tuple[str, tuple[str, ...]], dict[str, Departure]] = {}
+def _examples(found: Sequence[Departure]) -> dict[_Row, list[Departure]]:
+    """The calls that show the most functions between them, each function once in a call, the plainer call first."""
+    calls: dict[_Row, dict[str, Departure]] = {}
     for one in found:
-        groups.setdefault((one.vector.operation, one.natives), {}).setdefault(_arguments(one), one)
-    return [one for group in groups.values() for one in sorted(group.values(), key=lambda one: len(_arguments(one)))[:EXAMPLES]]
+        calls.setdefault((_arguments(one), _exact(one)), {}).setdefault(_function(one.vector.operation, one.natives), one)
+    rows: dict[_Row, list[Departure]] = {}
+    shown: set[str] = set()
+    while len(rows) < EXAMPLES:
+        new = {call: len(functions.keys() - shown) for call, functions in calls.items() if functions.keys() - shown}
+        if not new:
+            break
+        row = min(new, key=lambda call: (*_oddity(call[0]), -new[call], len(call[0])))
+        rows[row] = list(calls[row].values())
+        shown |= calls[row].keys()
+    return rows
+
+
+def _oddity(arguments: str) -> tuple[bool, bool]:
+    """Whether a call is long; whether its gradients are zeros, infinities or NaN, which show less than ordinary numbers."""
+    return len(arguments) > LONG, any(odd in arguments for odd in ("[0, 0]", "[inf", "[nan"))
 
 
 def _arguments(one: Departure) -> str:
@@ -206,8 +221,8 @@ def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|")
 
 
-def _properties(files: Sequence[VectorFile]) -> str:
-    """The properties that natives lack."""
+def _properties(files: Sequence[VectorFile], flags: Collection[str]) -> str:
+    """The properties that natives lack, with the section that explains each if there is one."""
     natives = dict.fromkeys(native for file in files for native in file.recorded_with)
     failing: dict[str, dict[str, list[str]]] = {}
     for native in natives:
@@ -217,22 +232,25 @@ def _properties(files: Sequence[VectorFile]) -> str:
                 failing.setdefault(name, {}).setdefault(operation, []).append(native)
     if not failing:
         return ""
+    causes = {departure.key: flag for flag, departure in DEPARTURE_FLAGS.items() if flag in flags}
     lines = ["## Properties", "", "A property must hold for any numbers. These natives fail the suite's check of it.", ""]
-    lines += ["| property | in training | natives that fail |", "| --- | --- | --- |"]
+    lines += ["| property | natives that fail |", "| --- | --- |"]
     for name, check in CHECKS.items():
         if name in failing:
             who = ", ".join(_function(operation, failed) for operation, failed in failing[name].items())
-            lines.append(f"| `{name}`: {check.description} | {check.training} | {who} |")
+            cause = causes.get(check.departure)
+            about = f": {check.description}" if cause is None else f" ([{cause}](#{cause.lower()}))"
+            lines.append(f"| `{name}`{about} | {who} |")
     return "\n".join([*lines, ""])
 
 
 def _older() -> str:
     """What older versions of the natives do."""
-    lines = [_OLDER_HEAD, "| function | versions | what it does there | exact | vectors |", "| --- | --- | --- | --- | --- |"]
+    lines = [_OLDER_HEAD, "| function | versions | what it does there | exact |", "| --- | --- | --- | --- |"]
     for one in OLDER:
         operation, on, backend = one.function.partition(" on ")
         cells = f"{_code(operation)}{on}{backend}", one.versions, one.does, "yes" if one.is_exact else "no"
-        lines.append(f"| {' | '.join(cells)} | {', '.join(map(_code, one.vectors))} |")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 

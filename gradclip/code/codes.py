@@ -1,6 +1,6 @@
 """Every code with its title, reason and advice; the mistakes also with the linter's severity and page. The one place for them.
 
-``docs/migrate-codes.md`` is generated from it.
+``tools/migrate_codes.py`` writes ``docs/migrate-codes.md`` from it.
 
 ``GM0xx`` needs no change, ``GM1xx`` are traps, ``GM2xx`` unreadable names and arguments, ``GM3xx`` other frameworks, ``GM4xx``
 handwritten clips, ``GM5xx`` trainers' configurations. A rewritten call has the code of its function in the table.
@@ -15,7 +15,7 @@ from pathlib import Path
 from gradclip.code.model import Options
 from gradclip.natives import NATIVES
 
-__all__ = ["CODES", "RULES", "Code", "listed", "markdown", "wanted"]
+__all__ = ["CODES", "RULES", "Code", "listed", "wanted"]
 
 _PAGES = Path(__file__).with_name("pages")  #: docs/lint: a link in a clone, mapped by pyproject.toml in a wheel
 
@@ -323,22 +323,3 @@ def wanted(code: str, options: Options) -> bool:
     """Whether the user selected a code."""
     chosen = not options.select or code.startswith(tuple(options.select))
     return chosen and not (options.ignore and code.startswith(tuple(options.ignore)))
-
-
-def markdown() -> str:
-    """The documentation page of the codes."""
-    lines = [
-        "# The codes of `gradclip migrate`",
-        "",
-        "The command gives each place that clips gradients, or seems to, a code and an outcome: rewritten, manual or",
-        "unchanged. `--select` and `--ignore` take codes and prefixes of codes. If you ignore the code of a trap (`GM1xx`),",
-        "you accept the trap, and the command rewrites the call.",
-        "",
-    ]
-    for code in _CODES:
-        lines += [f"## {code.code}", "", f"**{code.title}.** {code.reason}", ""]
-        lines += [f"What to do: {code.advice}", ""] if code.advice else []
-    lines += ["## Functions", "", "A rewritten call has the code of the function that it called.", ""]
-    lines += ["| Code | Function | |", "| --- | --- | --- |"]
-    lines += [f'| <a id="{api.code.lower()}"></a>{api.code} | `{api.names[0]}` | {api.note} |' for api in NATIVES]
-    return "\n".join(lines) + "\n"

@@ -12,19 +12,19 @@ from gradclip.natives import DIALECTS, NATIVES, Kind, Native
 from gradclip.natives.nearest import nearest
 from gradclip.natives.targets import Target, placeholders, targets
 
-__all__ = ["markdown"]
+__all__ = ["cell", "markdown"]
 
 _HEAD = """\
 # Which clip is which
 
-This page comes from the catalogue of natives and from the dialects; a test keeps it current.
 `gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"` explains one call with its arguments, and writes it for each framework.
 `gradclip explain torch.clip_grad_norm keras.clipnorm` compares two conventions on numbers.
 
 ## The conventions
 
-The table shows what each dialect computes for a gradient `g`. If the norm is infinite or the limit is 0, gradclip may depart
-from the native on purpose: the [departures](departures.md) say where and why."""
+The table shows what each dialect does with a gradient `g`: its formula, what shares a norm `n`, and the outcome where that norm
+is infinite, where it is NaN, and for a limit of 0. *All NaN* means every element that the norm covers; *zeros, NaN*: finite
+elements become 0 and infinite ones NaN. [Departures](departures.md) says where gradclip differs from the native."""
 _CALLS = """\
 ## The calls and their equivalents
 
@@ -32,7 +32,7 @@ _CALLS = """\
 | --- | --- |
 | `=` | the same to the last bit |
 | `≈` | the same within rounding |
-| `≠` | the nearest: (3) or (4) says what differs, and `gradclip explain` says it for a call with its arguments |
+| `≠` | the nearest: (3) or (4) says what differs |
 | — | nothing in the framework comes near: use gradclip with the dialect's rule |
 | (1) | for a limit above 0 and below infinity; at 0 and infinity the natives differ |
 | (2) | if the lower bound is the negative of the upper one |
@@ -41,13 +41,27 @@ _CALLS = """\
 
 To use a new name in the same framework, or most names under *gradclip*, you change only the call. Otherwise you also change the
 code around it."""
+_OLD = """\
+### Old names
+
+The last column has the current name in the same framework; its row above has the other frameworks."""
 _GROUPS = {
     "GT": "torch",
     "GF": "TensorFlow",
     "GK": "Keras",
     "GP": "Paddle",
-    "GL": "paddle.fluid, which Paddle removed",
     "GO": "optax and JAX",
+}
+#: what `gradclip explain` says -> the same in a cell
+_SHORT = {
+    "one norm over all gradients together": "all gradients",
+    "each gradient by its own norm": "each gradient",
+    "each element separately; there is no norm": "none: each element",
+    "finite elements become 0, infinite ones NaN": "zeros, NaN",
+    "every element that the norm covers becomes NaN": "all NaN",
+    "an infinite element becomes the bound": "the bound",
+    "NaN stays NaN, the other elements are clipped": "stays NaN",
+    "off: nothing is clipped": "off",
 }
 #: a field in which the nearest native differs -> the mark that says how
 _DIFFERENCES = {"eps": "(3)", "nan_if_infinite": "(4)"}
@@ -63,36 +77,41 @@ def markdown() -> str:
 
 
 def _conventions() -> str:
-    rows = []
+    """One row for all dialects that do the same."""
+    alike: dict[tuple[str, ...], list[str]] = {}
     for dialect in DIALECTS:
         call = find(dialect)
         rule = call.rule
         assert rule is not None
         edges = words.edges(call, rule)
-        computed = "<br>".join(f"`{line}`" for line in words.formula(call, rule))
-        rows.append(
-            (f"`{dialect}`", computed, words.scope(call, rule), edges["infinity"], edges["NaN"], edges.get("limit 0", ""))
-        )
-    return _table(("dialect", "computes", "over", "infinity", "NaN", "a limit of 0"), rows)
+        computed = "<br>".join(f"`{line}`" for line in words.formula(call, rule, "limit"))
+        said = words.scope(call, rule), edges["infinity"], edges["NaN"], edges.get("limit 0", "")
+        alike.setdefault((computed, *(_SHORT.get(text, text) for text in said)), []).append(f"`{dialect}`")
+    rows = (("<br>".join(dialects), *row) for row, dialects in alike.items())
+    return _table(("dialect", "computes", "norm", "infinite", "NaN", "limit 0"), rows)
 
 
 def _calls() -> str:
     head = ("code", "native", "dialect", "gradclip", *TITLES.values())
     parts = []
+    clips = [api for api in NATIVES if api.dialect]
     for prefix, title in _GROUPS.items():
-        rows = [_row(api) for api in NATIVES if api.dialect and api.code.startswith(prefix)]
+        rows = [_row(api) for api in clips if api.status == "current" and api.code.startswith(prefix)]
         parts.append(f"### {title}\n\n{_table(head, rows)}")
+    old = [_row(api, api.family) for api in clips if api.status != "current"]
+    parts.append(f"{_OLD}\n\n{_table((*head[:4], 'current'), old)}")
     return "\n\n".join(parts)
 
 
-def _row(api: Native) -> tuple[str, ...]:
+def _row(api: Native, *frameworks: str) -> tuple[str, ...]:
     name = f"Optimizer({api.keyword}=)" if api.framework == "keras" else api.names[0].replace("tensorflow.", "tf.", 1)
-    native = f"`{name}`" + ("" if api.status == "current" else f" ({api.status})")
-    cells = [_cell(api, framework) for framework in FRAMEWORKS]
+    native = f"`{name}`" + (" (deprecated)" if api.status == "deprecated" else "")
+    cells = [cell(api, framework) for framework in frameworks or FRAMEWORKS]
     return (api.code, native, f"`{api.dialect}`", _in_gradclip(targets(api).get("gradclip")), *cells)
 
 
-def _cell(api: Native, framework: str) -> str:
+def cell(api: Native, framework: str) -> str:
+    """The equivalent of a native in a framework, with its marks."""
     target = targets(api).get(framework)
     if target is not None:
         note = " (1)" * target.ordinary_limit + " (2)" * target.symmetric_bounds

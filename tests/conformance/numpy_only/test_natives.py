@@ -71,7 +71,7 @@ def test_sections_are_linked_and_explained() -> None:
     }
     assert anchors
     assert anchors <= sections.keys()
-    assert all("- In training: " in sections[name] for name in anchors - {"other"})
+    assert all(" In training: " in sections[name] for name in anchors - {"other"})
 
 
 def test_a_stale_page_is_found_and_renewed(
@@ -100,4 +100,4 @@ def test_what_no_flag_is_about_is_other(monkeypatch: pytest.MonkeyPatch) -> None
     file: VectorFile = next(file for file in FILES if file.operation == "tensorflow.clip_by_norm")
     text = natives.markdown([file])
     assert re.findall(r"^## .*", text, re.MULTILINE) == ["## At a glance", "## Other", "## Older versions"]
-    assert "- In training" not in text
+    assert "In training" not in text
