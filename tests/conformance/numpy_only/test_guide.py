@@ -34,7 +34,9 @@ TABLE = re.compile(r"(?<=<!-- features -->\n)(.*?)(?=<!-- /features -->)", re.DO
 
 
 def features() -> str:
-    rows = [f"| `{name}` | {meaning} |\n" for name, meaning in FEATURES.items()]
+    dtypes = [f"`{name}`" for name, meaning in FEATURES.items() if meaning == f"gradients of {name}"]
+    rows = [f"| {', '.join(dtypes)} | gradients of that dtype |\n"]
+    rows += [f"| `{name}` | {meaning} |\n" for name, meaning in FEATURES.items() if f"`{name}`" not in dtypes]
     return "".join(["| feature | the target supports |\n| --- | --- |\n", *rows])
 
 
