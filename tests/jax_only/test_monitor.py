@@ -143,7 +143,7 @@ def test_without_a_monitor_there_is_no_state() -> None:
 
 
 def test_optax_skips_a_step_that_is_not_finite() -> None:
-    """docs/monitor.md says this."""
+    """A transformation of optax around the chain, beside ``clipped`` of gradclip."""
     optimizer = optax.apply_if_finite(optax.chain(gradient_transformation(RULE), optax.adam(0.1)), max_consecutive_errors=100)
     params = {"w": jnp.ones(2, "float32")}
     state = optimizer.init(params)

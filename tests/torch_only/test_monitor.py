@@ -182,7 +182,7 @@ def test_the_hook_finds_the_culprits_on_the_host() -> None:
 
 
 def test_zeros_are_not_a_step_that_is_skipped() -> None:
-    """docs/monitor.md says this: after zeros Adam still moves; a fused optimizer whose ``found_inf`` is 1 does nothing."""
+    """After zeros Adam still moves, as docs/monitor.md says; a fused optimizer whose ``found_inf`` is 1 does nothing."""
     rule = dataclasses.replace(RULE, if_nonfinite="zero")
     moved = []
     for skips in (False, True):
