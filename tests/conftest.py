@@ -125,3 +125,12 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if not request.param:
         monkeypatch.setattr(kernels, "KINDS", {})
     return bool(request.param)
+
+
+@pytest.fixture
+def soon_large(backend: Framework, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower the thresholds, so that small tensors reach the paths for large ones."""
+    base = importlib.import_module("frameworks.base")
+    loops = "gradclip.backends.host.kernels."
+    for name, size in ((f"{loops}LARGE", base.LARGE), (f"{loops}PART", base.LARGE // 2), *backend.thresholds):
+        monkeypatch.setattr(name, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,23 +10,12 @@ import numpy as np
 import pytest
 from frameworks.base import Framework
 from oracle import ulps
+from rules import RULES, Make
 
 import gradclip
-from gradclip import Rule
-from gradclip.dialects import keras, optax, tensorflow, torch
 from gradclip.registry import find
 
 SIZES = (1, 3, 256, 1000, 5000, 20000, (1 << 16) + 300)
-RULES: dict[str, Callable[[float], Rule]] = {
-    "global norm": torch.clip_grad_norm,
-    "global norm, p = 1": lambda limit: torch.clip_grad_norm(limit, 1.0),
-    "global norm, p = 3": lambda limit: torch.clip_grad_norm(limit, 3.0),
-    "global norm, p = inf": lambda limit: torch.clip_grad_norm(limit, math.inf),
-    "global norm, p = -1": lambda limit: torch.clip_grad_norm(limit, -1.0),
-    "each norm": keras.clipnorm,
-    "each root mean square": optax.clip_by_block_rms,
-    "value": lambda limit: tensorflow.clip_by_value(-limit, limit / 2),
-}
 
 
 @contextmanager
@@ -95,32 +83,45 @@ def make(request: pytest.FixtureRequest, backend: Framework) -> Callable[[], lis
     return lambda: request.param(backend)
 
 
-def fits(make: Callable[[], list[Any]], backend: Framework, name: str) -> bool:
-    return not (name == "value" and any("complex" in backend.dtype(x) for x in make()))
+def fits(make: Callable[[], list[Any]], backend: Framework, rule: gradclip.Rule) -> bool:
+    return not (rule.is_by_value and any("complex" in backend.dtype(x) for x in make()))
 
 
-@pytest.mark.drawn(60, jax=20)
-@pytest.mark.parametrize("rule_of", RULES.values(), ids=RULES)
+@pytest.fixture(params=["as it is", "soon large", "not compiled"])
+def way_to_lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lanes as they are; with low thresholds; and as after an installation without a C compiler."""
+    if request.param == "soon large":
+        request.getfixturevalue("soon_large")
+    elif request.param == "not compiled":
+        monkeypatch.setattr("gradclip.backends.host.kernels.KINDS", {})
+
+
+@pytest.mark.drawn(90, jax=20)
+@pytest.mark.usefixtures("way_to_lanes")
+@pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
-def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool, rule_of: Callable[[float], Rule]) -> None:
-    name = next(name for name, known in RULES.items() if known is rule_of)
-    if not make() or not fits(make, backend, name) or (in_place and not backend.mutable):
+def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool, make_rule: Make) -> None:
+    if not make() or not fits(make, backend, make_rule(1.0)) or (in_place and not backend.mutable):
         return
     clip = gradclip.clip_ if in_place else gradclip.clip
     for limit in (0.01, 1e38):
-        mine = clip(make(), rule_of(limit))
+        mine = clip(make(), make_rule(limit))
         with the_reference_alone(backend):
-            theirs = clip(make(), rule_of(limit))
+            theirs = clip(make(), make_rule(limit))
         compared(backend, mine.grads, theirs.grads, make(), limit)
         for n, m in zip(*(x if isinstance(x, list) else [x] for x in (mine.norm, theirs.norm)), strict=True):
             assert n is None or ulps(np.array(float(n)), np.array(float(m)), "float32") <= 4
 
 
 @pytest.mark.needs("jits")
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("name", ["global norm", "each norm", "value"])
+@pytest.mark.drawn(3, tensorflow=6)
+@pytest.mark.parametrize("thresholds", ["as they are", "soon_large"])
+@pytest.mark.parametrize("name", ["global", "each", "value"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "several dtypes", "huge"])
-def test_traced(backend: Framework, given: str, name: str) -> None:
+def test_traced(backend: Framework, given: str, name: str, thresholds: str, request: pytest.FixtureRequest) -> None:
+    if thresholds == "soon_large":
+        request.getfixturevalue(thresholds)
+
     def clipped(tensors: list[Any]) -> list[Any]:
         return list(gradclip.clip(tensors, RULES[name](0.01)).grads)
 

@@ -95,7 +95,7 @@ def _wide(tensors: list[Tensor]) -> Tensor:
 def _rescaled(backend: Backend, tensors: list[Tensor]) -> Tensor:
     """The norm where nothing is wider: of all, divided by one power of two; then only what does not matter vanishes."""
     dtype = real(tensors[0])
-    some = [_as_one_axis(x) if ADDS_IN_A_ROW else x for x in tensors if 0 not in x.shape]
+    some = [_as_one_axis(x) if ADDS_IN_A_ROW else x for whole in tensors if 0 not in whole.shape for x in _parts(whole)]
     extreme = functools.reduce(jnp.maximum, [largest(jnp.abs(x).astype(dtype), None) for x in some])
     divisor = scale(backend, extreme, 2.0, dtype)
     return _root([_squares(x.astype(WIDE[str(x.dtype)]) / divisor, dtype) for x in some], dtype) * divisor
@@ -107,9 +107,13 @@ def _root(squares: list[Tensor], dtype: str) -> Tensor:
 
 def _squares(x: Tensor, dtype: str) -> Tensor:
     """The sum of the squares of all elements."""
-    if jnp.iscomplexobj(x):
-        return _squares(x.real, dtype) + _squares(x.imag, dtype)
-    return jnp.sum(jnp.square((_as_one_axis(x) if ADDS_IN_A_ROW else x).astype(dtype)))
+    parts = [_as_one_axis(part) if ADDS_IN_A_ROW else part for part in _parts(x)]
+    return functools.reduce(operator.add, [jnp.sum(jnp.square(part.astype(dtype))) for part in parts])
+
+
+def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    """The real numbers in it. To divide an infinite complex number gives NaN."""
+    return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
 
 
 def _as_one_axis(x: Tensor) -> Tensor:
@@ -135,7 +139,7 @@ def _slopes(backend: Backend, primals: tuple[Any], tangents: tuple[Any]) -> tupl
 
 
 def _slope(x: Tensor, move: Tensor, divisor: Tensor) -> Tensor:
-    pairs = ((x.real, move.real), (x.imag, move.imag)) if jnp.iscomplexobj(x) else ((x, move),)
+    pairs = zip(_parts(x), _parts(move), strict=True)
     terms = [jnp.sum(p.astype(divisor.dtype) / divisor * m.astype(divisor.dtype)) for p, m in pairs]
     return functools.reduce(operator.add, terms)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
+LARGE = 1 << 11  #: elements of a large tensor where a test lowers the thresholds
 
 
 def release(version: str) -> list[int]:
@@ -35,6 +36,7 @@ class Framework:
     flushes_subnormals = False  #: whether its arithmetic turns subnormal numbers into zeros
     ulps = 4  #: the tolerance of a norm, in ulp
     packages: tuple[str, ...] = ()  #: the distributions of the framework and its natives
+    thresholds: tuple[tuple[str, int], ...] = ()  #: where gradclip says from how many elements a tensor is large; low numbers
     jits: tuple[str, ...] = ()  #: names of its ways to trace: ("compile",), ("function", "xla"), ("jit",), ("to_static",)
 
     @property
@@ -42,6 +44,10 @@ class Framework:
         """Whether its natives are at least the recorded versions; the constraints name these."""
         pinned = dict(re.findall(r"(?m)^([\w-]+)==(.+)$", CONSTRAINTS.read_text("utf-8")))
         return all(release(metadata.version(name)) >= release(pinned[name]) for name in self.packages)
+
+    def ulps_of(self, order: float) -> int:
+        """The tolerance of a traced norm of this order, in ulp."""
+        return self.ulps
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
         """Return a tensor of the framework."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from frameworks.base import Framework
+from frameworks.base import LARGE, Framework
 
 
 def dtype_of(name: str) -> Any:
@@ -13,6 +13,7 @@ def dtype_of(name: str) -> Any:
 
 class NumpyFramework(Framework):
     name = "numpy"
+    thresholds = (("gradclip.backends.numpy._PIECE", LARGE // 8),)
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
     trains = False

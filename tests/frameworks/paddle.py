@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from frameworks.base import Framework
+from frameworks.base import LARGE, Framework
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Paddle warns of a missing ccache during its import
@@ -21,6 +21,10 @@ _NUMBERS = itertools.count()
 
 class PaddleFramework(Framework):
     name = "paddle"
+    thresholds = (
+        ("gradclip.backends.paddle.lanes._PIECE", LARGE // 8),
+        ("gradclip.backends.paddle.lanes._LARGE", LARGE),
+    )
     packages = ("paddlepaddle",)
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True

@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from frameworks.base import Framework
+from frameworks.base import LARGE, Framework
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -16,6 +16,12 @@ import tensorflow as tf
 
 class TensorFlowFramework(Framework):
     name = "tensorflow"
+    thresholds = (
+        ("gradclip.backends.tensorflow.lanes._PIECE", LARGE),
+        ("gradclip.backends.tensorflow.compiled._TINY", LARGE // 32),
+        ("gradclip.backends.tensorflow.compiled._FEW", LARGE // 8),
+        ("gradclip.backends.tensorflow.compiled._SOME", LARGE // 4),
+    )
     packages = ("tensorflow_cpu",)
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     flushes_subnormals = True

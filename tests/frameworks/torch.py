@@ -9,11 +9,12 @@ os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
 import numpy as np
 import torch
-from frameworks.base import Framework, release
+from frameworks.base import LARGE, Framework, release
 
 
 class TorchFramework(Framework):
     name = "torch"
+    thresholds = (("gradclip.backends.torch.lanes._PIECE", LARGE // 8),)
     packages = ("torch",)
     compiles = release(torch.__version__) >= [2, 5]  # before 2.5, torch.compile breaks the graph at gradclip
     compiles_all = release(torch.__version__) >= [2, 7]  # docs/versions.md has what torch 2.5 and 2.6 cannot compile
