@@ -7,15 +7,15 @@ from pathlib import Path
 from gradclip.doctor.table import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "doctor.md"
-_HEAD = "| Code | Finding | Why it is wrong | What to do |\n| --- | --- | --- | --- |\n"
+_HEAD = "| Code | Finding | Why it is wrong |\n| --- | --- | --- |\n"
 
 
 def table() -> str:
-    """The table of all findings."""
+    """The table of all findings; what to do is in each message, and a linked page has both reason and advice."""
     rows = []
     for kind in KINDS.values():
         title = f"[{kind.title}](lint/{kind.lint}.md)" if kind.lint else kind.title
-        rows.append(f"| {kind.code} | {title} | {kind.reason} | {kind.advice} |\n")
+        rows.append(f"| {kind.code} | {title} | {kind.reason} |\n")
     return _HEAD + "".join(rows)
 
 

@@ -50,11 +50,10 @@ def markdown() -> str:
 
 
 def _row(code: Code) -> str:
-    """A code's row, with the anchor that links name. The linter's page of a mistake has its reason and its advice."""
-    name = f'<a id="{code.code.lower()}"></a>{code.code}'
+    """A code's row. The linter's page of a mistake has its reason and its advice."""
     if code.page():
-        return f"| {name} | [{code.title}](lint/{code.code}.md) |  |"
-    return f"| {name} | {code.reason} | {code.advice} |"
+        return f"| {code.code} | [{code.title}](lint/{code.code}.md) | |"
+    return f"| {code.code} | {code.reason} | {code.advice} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ With ``--check`` it writes nothing, and exits with 1 if the page is not current.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,9 +125,11 @@ def markdown(files: Sequence[VectorFile]) -> str:
         causes.setdefault(departure.cause, []).append(departure)
     parts = [_HEAD, _overview(files, found)]
     flags = {name: flag for file in files for name, flag in file.flags.items()}
+    failing = _failing(files)
     for cause in sorted(causes, key=lambda name: (name == _OTHER, -len(causes[name]), name)):
-        parts.append(_section(cause, causes[cause], flags.get(cause)))
-    parts += [_properties(files, causes), _older()]
+        checks = [name for name in failing if _cause(name) == cause]
+        parts.append(_section(cause, causes[cause], flags.get(cause), checks))
+    parts += [_properties({name: who for name, who in failing.items() if _cause(name) not in causes}), _older()]
     return "\n".join(part for part in parts if part)
 
 
@@ -150,14 +152,19 @@ def _overview(files: Sequence[VectorFile], found: Sequence[Departure]) -> str:
 _Row = tuple[str, str]  #: a call's arguments and its exact outcome
 
 
-def _section(cause: str, found: Sequence[Departure], flag: Flag | None) -> str:
-    """What the flag demands, then calls. The page of the departures says what the natives do, if it is one."""
+def _section(cause: str, found: Sequence[Departure], flag: Flag | None, checks: Sequence[str]) -> str:
+    """What the flag demands, then calls. The page of the departures says what the natives do, if it is one.
+
+    The natives also fail the given checks.
+    """
     lines = [f"## {cause}", ""]
     if flag is not None:
         known = {flag.explanation, *(text for departure in DEPARTURES for text in (departure.native, departure.link))}
         does = [text for text in dict.fromkeys(one.does for one in found) if text not in known]
         lines += [" ".join([flag.explanation, *does, f"In training: {flag.training}"]), ""]
         lines += [f"Upstream: {', '.join(map('<{}>'.format, links))}", ""] if (links := sorted(set(flag.links) - known)) else []
+    if checks:
+        lines += [f"Checks that fail: {', '.join(map(_code, checks))}.", ""]
     lines += ["| gradients and arguments | exact | the natives give |", "| --- | --- | --- |"]
     count = 0
     for (arguments, exact), shown in _examples(found).items():
@@ -221,26 +228,30 @@ def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|")
 
 
-def _properties(files: Sequence[VectorFile], flags: Collection[str]) -> str:
-    """The properties that natives lack, with the section that explains each if there is one."""
-    natives = dict.fromkeys(native for file in files for native in file.recorded_with)
+def _failing(files: Sequence[VectorFile]) -> dict[str, dict[str, list[str]]]:
+    """The checks that natives fail, in the suite's order -> the function -> the natives."""
     failing: dict[str, dict[str, list[str]]] = {}
-    for native in natives:
+    for native in dict.fromkeys(native for file in files for native in file.recorded_with):
         for case in _declared(native):
             operation, _, name = case.partition("/")
             if name in CHECKS:
                 failing.setdefault(name, {}).setdefault(operation, []).append(native)
+    return {name: failing[name] for name in CHECKS if name in failing}
+
+
+def _cause(check: str) -> str:
+    """The flag with the departure of a check; "" if there is none."""
+    return next((flag for flag, departure in DEPARTURE_FLAGS.items() if departure.key == CHECKS[check].departure), "")
+
+
+def _properties(failing: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """The checks without a section."""
     if not failing:
         return ""
-    causes = {departure.key: flag for flag, departure in DEPARTURE_FLAGS.items() if flag in flags}
-    lines = ["## Properties", "", "A property must hold for any numbers. These natives fail the suite's check of it.", ""]
-    lines += ["| property | natives that fail |", "| --- | --- |"]
-    for name, check in CHECKS.items():
-        if name in failing:
-            who = ", ".join(_function(operation, failed) for operation, failed in failing[name].items())
-            cause = causes.get(check.departure)
-            about = f": {check.description}" if cause is None else f" ([{cause}](#{cause.lower()}))"
-            lines.append(f"| `{name}`{about} | {who} |")
+    lines = ["## Other properties", "", "| property | natives that fail |", "| --- | --- |"]
+    for name, natives in failing.items():
+        who = ", ".join(_function(operation, failed) for operation, failed in natives.items())
+        lines.append(f"| `{name}`: {CHECKS[name].description} | {who} |")
     return "\n".join([*lines, ""])
 
 

@@ -31,11 +31,9 @@ def test_the_site_s_first_page_shows_lines_of_the_readme(page: str, whole: str) 
 
 
 def anchors(page: Path) -> set[str]:
-    """Return GitHub's anchors for a page's headings, and those in its tables."""
-    text = page.read_text("utf-8")
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.MULTILINE)
-    named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    return named | set(re.findall(r'<a id="(.+?)">', text))
+    """Return GitHub's anchors for a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken_links(page: Path) -> list[str]:

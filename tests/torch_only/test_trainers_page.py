@@ -13,8 +13,6 @@ NEEDS = {
     "Lightning": "lightning",
     "Hugging Face Trainer": "transformers",
     "Accelerate": "accelerate",
-    "skorch": "skorch",
-    "MMEngine": "mmengine",
     "Flax NNX": "flax",
 }
 

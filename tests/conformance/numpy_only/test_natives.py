@@ -42,7 +42,7 @@ def test_what_older_versions_do_is_about_recorded_vectors() -> None:
 
 def test_every_departure_is_shown_or_counted() -> None:
     found = list(natives.departures(FILES))
-    tables = TEXT.partition("\n## Properties")[0]
+    tables = TEXT.partition("\n## Other properties")[0]
     outcomes = [line.split(" | ")[2] for line in tables.splitlines() if re.match(r"\| `.* \| .* \| .* \|$", line)]
     shown = sum(len(re.findall(r"[:,] `[a-z]+\.[A-Za-z_]+`", line)) for line in outcomes)
     counted = sum(map(int, re.findall(r"^And (\d+) more\.$", tables, re.MULTILINE)))
