@@ -153,15 +153,16 @@ _Row = tuple[str, str]  #: a call's arguments and its exact outcome
 
 
 def _section(cause: str, found: Sequence[Departure], flag: Flag | None, checks: Sequence[str]) -> str:
-    """What the flag demands, then calls. The page of the departures says what the natives do, if it is one.
+    """What the flag demands, the checks that natives fail, then calls.
 
-    The natives also fail the given checks.
+    If it is a departure, the page of the departures says what the natives do, and what that does to a training.
     """
     lines = [f"## {cause}", ""]
     if flag is not None:
         known = {flag.explanation, *(text for departure in DEPARTURES for text in (departure.native, departure.link))}
         does = [text for text in dict.fromkeys(one.does for one in found) if text not in known]
-        lines += [" ".join([flag.explanation, *does, f"In training: {flag.training}"]), ""]
+        training = [] if DEPARTURE_FLAGS.get(cause) else [f"In training: {flag.training}"]
+        lines += [" ".join([flag.explanation, *does, *training]), ""]
         lines += [f"Upstream: {', '.join(map('<{}>'.format, links))}", ""] if (links := sorted(set(flag.links) - known)) else []
     if checks:
         lines += [f"Checks that fail: {', '.join(map(_code, checks))}.", ""]

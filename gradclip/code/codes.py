@@ -31,7 +31,7 @@ class Code:
     severity: str = ""  #: a rule of the linter: "error" (training goes wrong) or "warning" (it probably does); else ""
 
     def page(self) -> str:
-        """The text of the linter's page of a mistake, with a wrong and a right program; "" if there is none."""
+        """The text of the linter's page of a mistake, with a wrong program and its change; "" if there is none."""
         file = _PAGES / f"{self.code}.md"
         return file.read_text(encoding="utf-8") if self.severity and file.is_file() else ""
 

@@ -14,9 +14,23 @@ PAGES = Path(__file__).parents[2] / "docs" / "lint"
 
 
 def programs(code: str) -> tuple[str, str]:
-    """Return the failing and the corrected program of a page."""
-    wrong, right = re.findall(r"```python\n(.*?)```", (PAGES / f"{code}.md").read_text(encoding="utf-8"), re.DOTALL)
-    return wrong, right
+    """Return the failing program of a page, and the program that the changes below it make."""
+    text = (PAGES / f"{code}.md").read_text(encoding="utf-8")
+    (wrong,), (changes,) = (re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("python", "diff"))
+    return wrong, changed(wrong, changes)
+
+
+def changed(program: str, changes: str) -> str:
+    """Apply the lines of a diff in order; those that it shows and those that it takes away must be in the program."""
+    rest, made = program.splitlines(), list[str]()
+    for line in changes.splitlines():
+        if line.startswith("+"):
+            made.append(line[1:])
+            continue
+        at = rest.index(line[1:])
+        made += rest[: at + line.startswith(" ")]
+        rest = rest[at + 1 :]
+    return "".join(f"{line}\n" for line in [*made, *rest])
 
 
 def framework(code: str) -> str:
