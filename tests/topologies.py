@@ -149,7 +149,7 @@ def full(case: Case, held: Held, stage: int) -> np.ndarray:
 
 def local(x: np.ndarray, mesh: Sequence[int], at: Sequence[int], placements: Sequence[str]) -> np.ndarray:
     """Return the shard of a rank, by its coordinates in the mesh."""
-    order = sorted(range(len(mesh)), key=lambda d: placements[d][0] == "Z")
+    order = sorted(range(len(mesh)), key=lambda d: (1, -d) if placements[d][0] == "Z" else (0, d))
     for d in order:
         if placements[d][0] in "SZ":
             x = chunk(x, mesh[d], at[d], int(placements[d][1]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from gradclip.conformance.array import Array
 from gradclip.conformance.compare import Outcome
@@ -34,10 +36,15 @@ class Clip:
     """A function that clips parameters in place, and how to call it."""
 
     function: Callable[..., Any]
-    optional: frozenset[str]  #: which of "norm_type" and "shards" it takes
+    optional: frozenset[str]  #: which of "norm_type", "shards" and "group" it takes
 
-    def __call__(self, parameters: Sequence[Any], arguments: dict[str, Any], shards: Callable[[str, Any], Any]) -> Any:
-        given = {"shards": shards} if "shards" in self.optional else {}
+    def __call__(self, parameters: Sequence[Any], arguments: dict[str, Any], groups: Mapping[int, Any]) -> Any:
+        """Call it; ``groups`` has the process group of each plain shard, by the parameter's id."""
+        given: dict[str, Any] = {}
+        if "shards" in self.optional:
+            given["shards"] = lambda name, p: groups.get(id(p))
+        elif groups:
+            given["group"] = next(iter(groups.values()))
         given |= {"norm_type": arguments["norm_type"]} if "norm_type" in arguments else {}
         return self.function(list(parameters), arguments["max_norm"], **given)
 
@@ -46,7 +53,8 @@ def clip_of(function: Callable[..., Any]) -> Clip:
     """A function ``clip(parameters, max_norm)``, with the optional arguments that its signature names."""
     named = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in named.values())
-    return Clip(function, frozenset(name for name in ("norm_type", "shards") if takes_any or name in named))
+    optional = {name for name in ("norm_type", "shards", "group") if takes_any or name in named}
+    return Clip(function, frozenset(optional | ({"group"} if "shards" in optional else set())))
 
 
 @dataclass
@@ -66,6 +74,15 @@ class World:
         store = dist.FileStore(str(self.folder / str(number)), self.size)
         dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.size, timeout=_PATIENCE)
 
+    def warm_up(self) -> None:
+        """Load what the first norm of DTensors loads: that takes seconds, and no vector's time."""
+        mesh = init_device_mesh("cpu", (self.size,))
+        p = torch.nn.Parameter(DTensor.from_local(torch.ones(1), mesh, [Shard(0)], run_check=False))
+        p.grad = torch.ones_like(p)
+        n = torch.nn.utils.clip_grad_norm_([p], 1.0)
+        assert isinstance(n, DTensor)
+        n.full_tensor()
+
     def mesh(self, vector: Vector, held: dict[str, Any]) -> DeviceMesh:
         """The mesh of a gradient. All ranks ask for the same meshes in the same order, because making one is a collective."""
         lengths, again = tuple(vector.json["mesh"]), "again" in held
@@ -80,7 +97,7 @@ class World:
         gradients, helds = vector.gradients, vector.json["held"]
         parameters = [self._parameter(vector, g, held) for g, held in zip(gradients, helds, strict=True)]
         groups = {id(p): self._group(vector, held) for p, held in zip(parameters, helds, strict=True) if held["how"] == "group"}
-        n = clip(parameters, vector.arguments, lambda name, p: groups.get(id(p)))
+        n = clip(parameters, vector.arguments, groups)
         (outcome,) = vector.expected
         got, want = [], []
         for p, clipped, held in zip(parameters, outcome.gradients, helds, strict=True):
@@ -105,18 +122,23 @@ class World:
         made = arrays.make(here.values, here.shape, here.dtype)
         if held["how"] != "type":
             return made
-        kinds = [_kind(placements[axis]) for axis in held.get("axes", range(len(placements)))]
+        kinds = [_kind(placements, axis, vector.json["mesh"]) for axis in held.get("axes", range(len(placements)))]
         size, stride = torch.Size(gathered.shape), torch.empty(gathered.shape, device="meta").stride()
         return DTensor.from_local(made, self.mesh(vector, held), kinds, run_check=False, shape=size, stride=stride)
 
     def _group(self, vector: Vector, held: dict[str, Any]) -> Any:
         """The process group along the one axis that divides a plain tensor."""
-        (axis,) = (axis for axis, kind in enumerate(held["placements"]) if kind[0] == "S")
+        (axis,) = (axis for axis, kind in enumerate(held["placements"]) if kind[0] in "SZ")
         return self.mesh(vector, held).get_group(axis)
 
 
-def _kind(placement: str) -> Any:
-    return {"R": Replicate(), "P": Partial()}.get(placement) or Shard(int(placement[1:]))
+def _kind(placements: Sequence[str], axis: int, mesh: Sequence[int]) -> Any:
+    kind = placements[axis]
+    if kind[0] != "Z":
+        return {"R": Replicate(), "P": Partial()}.get(kind) or Shard(int(kind[1:]))
+    later = zip(mesh[axis + 1 :], placements[axis + 1 :], strict=True)
+    before = math.prod(ranks for ranks, other in later if other[1:] == kind[1:])
+    return _StridedShard(int(kind[1:]), split_factor=before)
 
 
 def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str]:
@@ -125,8 +147,14 @@ def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str
         return list(held["placements"])
     found = ["R"] * len(vector.json["mesh"])
     for axis, kind in zip(held.get("axes", range(len(found))), gradient.placements, strict=True):
-        found[axis] = f"S{kind.dim}" if isinstance(kind, Shard) else "P" if kind.is_partial() else "R"
+        found[axis] = _letter(kind)
     return found
+
+
+def _letter(kind: Any) -> str:
+    if isinstance(kind, (_StridedShard, Shard)):  # in older versions the first is also the second
+        return f"{'Z' if isinstance(kind, _StridedShard) else 'S'}{kind.dim}"
+    return "P" if kind.is_partial() else "R"
 
 
 def _norm(found: Any) -> Any:

@@ -83,7 +83,7 @@ def add_conformance(commands: Any) -> None:
     add("--all", action="store_true", help="show every operation and each kind of failure, also if it is more than one screen")
     add("--verbose", action="store_true", help="show every case that fails, and the unclaimed ones")
     text = "run a clip of torch on this many ranks, each a process on gloo: clip(parameters, max_norm), with DTensors"
-    add("--ranks", type=int, choices=(2, 4), metavar="N", help=f"{text}; N is 2 or 4")
+    add("--ranks", type=int, choices=(2, 4, 8), metavar="N", help=f"{text}; N is 2, 4 or 8")
     add("--limit", action="store_true", help="the targets are limits that follow a run: check their eight properties")
     add("--list", action="store_true", help="list the cases and what they need; run none")
 

@@ -91,12 +91,12 @@ def _wrong_with_held(vector: Mapping[str, Any]) -> Iterator[str]:
             yield f"held[{place}]: there must be one placement for each axis of the mesh."
         if any(axis >= len(mesh) for axis in held.get("axes", ())) or any(rank >= ranks for rank in held.get("missing", ())):
             yield f"held[{place}]: the mesh has {len(mesh)} axes and {ranks} ranks."
-        if held["how"] == "group" and sum(kind[0] == "S" for kind in held["placements"]) != 1:
+        if held["how"] == "group" and sum(kind[0] in "SZ" for kind in held["placements"]) != 1:
             yield f"held[{place}]: a group holds the shards along one axis of the mesh."
         if gradient is None and len(set(held.get("missing", ()))) < ranks:
             yield f"held[{place}]: null is a gradient that all ranks lack."
         if gradient is not None and any(
-            kind[0] == "S" and int(kind[1]) >= len(gradient["shape"]) for kind in held["placements"]
+            kind[0] in "SZ" and int(kind[1]) >= len(gradient["shape"]) for kind in held["placements"]
         ):
             yield f"held[{place}]: it is divided along an axis that it does not have."
 

@@ -66,7 +66,10 @@ FEATURES: Mapping[str, str] = {
 }
 
 #: the features of a clip on several ranks
-RANK_FEATURES: Mapping[str, str] = {"shards": "plain tensors that are shards, and a function that tells their process group"}
+RANK_FEATURES: Mapping[str, str] = {
+    "shards": "plain tensors that are shards, and a function that tells their process group",
+    "group": "plain tensors that are all shards, and their process group",
+}
 
 #: the features that are optional arguments, for the operations that have them
 OPTIONS = frozenset({"norm_type", "error_if_nonfinite", "axes", "axis", "eps", "use_norm", "auto_skip_clip", "min"})

@@ -56,7 +56,12 @@ def stored(operation: Operation) -> Json | None:
 
 def merged(operation: Operation) -> Json:
     """The generated file, with the recorded outcomes of the same calls."""
-    new, old = generated(operation), stored(operation) or {"recorded_with": {}, "vectors": []}
+    return with_records(generated(operation), stored(operation))
+
+
+def with_records(new: Json, old: Json | None) -> Json:
+    """A generated file, with the recorded outcomes of the stored one's same calls."""
+    old = old or {"recorded_with": {}, "vectors": []}
     recorded = {vector["id"]: vector for vector in old["vectors"]}
     vectors = []
     for vector in new["vectors"]:
@@ -81,5 +86,5 @@ def sourced(file: Json) -> Json:
 
 def called(vector: Json) -> Json:
     """The fields that determine a native's outcome of a vector, and whether it agrees."""
-    names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp")
+    names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp", "mesh", "held")
     return {name: vector[name] for name in names if name in vector}

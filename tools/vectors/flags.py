@@ -203,6 +203,10 @@ RANK_FLAGS = {
         "Shards may differ in length, and a rank may have an empty one.",
         "A model whose size is no multiple of the number of ranks stops, or is clipped by NaN.",
     ),
+    "StridedShards": Flag(
+        "Shards count, whichever axis of the mesh has divided the gradient first.",
+        "FSDP2 over tensor parallelism stops in the first step.",
+    ),
     "MissingShard": Flag(
         "A rank that lacks a gradient takes part in the reduction, and its shard counts 0.",
         "Training hangs in the first step in which an expert or a layer gets no gradient on one of the ranks.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -16,11 +17,29 @@ from vectors import build, files
 from vectors.array import Array
 from vectors.flags import FLAGS, RANK_FLAGS
 from vectors.operations import BY_NAME
+from vectors.recorded import is_power
 from vectors.spec import Spec
 
 Json = dict[str, Any]
 _OPERATION = BY_NAME["torch.clip_grad_norm_"]
+NATIVE = "torch@ranks"  #: torch's function on several ranks, as a recorded native
+SIZES = (2, 4, 8)
 _MESHES = ((2,), (4,), (2, 2))
+#: meshes of eight ranks, and their vectors: eight processes are many for one machine
+_EIGHT = {
+    (8,): ("S0-even", "S0-uneven", "R", "P", "plain-beside", "experts-plain", "group-uneven", "missing-first", "again-missing"),
+    (2, 4): ("S0-S0-uneven", "R-S0-even", "Z0-S0", "Z0-S0-uneven", "axes-all", "experts", "missing-last", "order-3"),
+    (2, 2, 2): (
+        "S0-S0-S0-even",
+        "R-S0-S1-even",
+        "Z0-R-S0",
+        "Z0-Z0-S0",
+        "P-S0-R-even",
+        "axes-all",
+        "missing-first",
+        "inf-elsewhere",
+    ),
+}
 _WIDTH = 2
 #: the rows of a gradient: the same for each rank; chunks of several lengths; more ranks than rows
 _ROWS = {"even": 4, "uneven": 5, "empty": 1}
@@ -65,15 +84,21 @@ def path() -> Path:
     return files.VECTORS / "ranks" / f"{_OPERATION.name}.json"
 
 
-def generated() -> Json:
-    """The file."""
+def merged() -> Json:
+    """The file, with the recorded outcomes of the same calls."""
+    stored = json.loads(path().read_text(encoding="utf-8")) if path().exists() else None
+    return files.with_records(generated((stored or {}).get("version", "1.0.0")), stored)
+
+
+@functools.cache
+def generated(version: str) -> Json:
+    """The file without recorded outcomes; do not modify it."""
     vectors = [_vector(case) for case in cases()]
     named = sorted({flag for vector in vectors for flag in vector["flags"]})
     known = FLAGS | RANK_FLAGS
-    stored = json.loads(path().read_text(encoding="utf-8")) if path().exists() else {}
     return {
         "schema": "../schema.json",
-        "version": stored.get("version", "1.0.0"),
+        "version": version,
         "operation": _OPERATION.name,
         "formula": _OPERATION.text,
         "documentation": _OPERATION.native.link,
@@ -86,10 +111,10 @@ def generated() -> Json:
 def _vector(case: Case) -> Json:
     gradients = [_gathered(case, i) for i in range(len(case.held))]
     arguments = {"max_norm": case.max_norm} | ({"norm_type": case.order} if case.order != 2.0 else {})
-    spec = Spec(case.id, case.comment, gradients, arguments)
+    spec = Spec(case.id, case.comment, gradients, arguments, ulp=8 if is_power(case.order) else None)
     json = build.vector(_OPERATION, spec)
     json["flags"] = sorted({*json["flags"], *case.flags, *_flags(case)})
-    json["needs"] += ["shards"] if any(held.how == "group" for held in case.held) else []
+    json["needs"] += _needs(case)
     json["mesh"] = list(case.mesh)
     json["held"] = [held.as_json() for held in case.held]
     return json
@@ -109,17 +134,26 @@ def _gathered(case: Case, place: int) -> Array | None:
     return Array(held.dtype, held.shape, tuple(values))
 
 
+def _needs(case: Case) -> list[str]:
+    """How the call names the groups of plain shards: one group, if every gradient is a shard over the same axis."""
+    told = [held for held in case.held if held.how == "group"]
+    axes = {next(axis for axis, kind in enumerate(held.placements) if kind != "R") for held in told}
+    return [] if not told else ["group"] if len(told) == len(case.held) and len(axes) == 1 else ["shards"]
+
+
 def _flags(case: Case) -> Iterator[str]:
     """The subjects that the way of holding them shows."""
     ranks = range(math.prod(case.mesh))
     for held in case.held:
         kinds = set(held.placements)
-        if any(kind[0] == "S" for kind in kinds):
+        if any(kind[0] in "SZ" for kind in kinds):
             yield "ToldShards" if held.how == "group" else "AllShards"
             if len({len(places(held.shape, case.mesh, rank, held.placements)) for rank in ranks}) > 1:
                 yield "UnevenShards"
         if "R" in kinds and held.axes is None and not held.missing:
             yield "ReplicasOnce"
+        if any(kind[0] == "Z" for kind in kinds):
+            yield "StridedShards"
         if "P" in kinds:
             yield "StillToSum"
         if held.missing:
@@ -136,6 +170,9 @@ def _flags(case: Case) -> Iterator[str]:
 
 def cases() -> list[Case]:
     found = [case for mesh in _MESHES for case in _of(mesh)]
+    for mesh, wanted in _EIGHT.items():
+        by_name = {case.id.partition("-")[2]: case for case in _of(mesh)}
+        found += [by_name[name] for name in wanted]
     repeated = {case.id for case in found if sum(other.id == case.id for other in found) > 1}
     if repeated:
         raise ValueError(f"several vectors are called {', '.join(sorted(repeated))}")
@@ -144,7 +181,7 @@ def cases() -> list[Case]:
 
 def _of(mesh: tuple[int, ...]) -> Iterator[Case]:
     name = "x".join(map(str, mesh))
-    for make in (_placed, _beside, _missing, _numbers, _on_axes if len(mesh) > 1 else _in_one):
+    for make in (_placed, _beside, _missing, _numbers, _grouped, *((_strided, _on_axes) if len(mesh) > 1 else (_in_one,))):
         for case in make(mesh):
             yield Case(f"{name}-{case.id}", *(getattr(case, field) for field in list(Case.__dataclass_fields__)[1:]))
 
@@ -230,6 +267,36 @@ def _numbers(mesh: tuple[int, ...]) -> Iterator[Case]:
         yield Case("large", "squares beyond float32", mesh, (_ones(mesh, size, 2.0**100),))
 
 
+def _grouped(mesh: tuple[int, ...]) -> Iterator[Case]:
+    """Plain shards alone, all over the first axis: a call can name their one process group."""
+    placements = ("S0", *("R",) * (len(mesh) - 1))
+
+    def shard(rows: int, **more: Any) -> Held:
+        return Held((rows, _WIDTH), placements, "group", **more)
+
+    size = math.prod(mesh)
+    last = tuple(range(size - size // mesh[0], size))
+    yield Case("group-uneven", "plain shards over one group, of several lengths", mesh, (shard(5), shard(1)))
+    yield Case("group-missing", "the last ranks of the group lack a plain shard", mesh, (shard(4, missing=last), shard(8)))
+    both = (shard(4, missing=last), shard(8, missing=last))
+    yield Case("group-nothing-here", "the last ranks of the group have no gradient at all", mesh, both)
+    yield Case("group-order-3", "plain shards over one group, order 3", mesh, (shard(4), shard(8)), order=3.0)
+    values = (*(float(k % 3 + 1) for k in range(8 * _WIDTH - 1)), 64.0)
+    yield Case("group-inf", "the largest value is on the group's last rank", mesh, (shard(8, values=values),), order=math.inf)
+
+
+def _strided(mesh: tuple[int, ...]) -> Iterator[Case]:
+    """Shards that the later axes of the mesh have divided before the first: FSDP over tensor parallelism."""
+    placements = {("Z0", *("R",) * (len(mesh) - 2), "S0"), ("Z0",) * (len(mesh) - 1) + ("S0",)}
+    for kinds in sorted(placements):
+        for rows_name, rows in {"even": 2 * math.prod(mesh), "uneven": math.prod(mesh) + 1}.items():
+            name = "-".join(kinds) + ("-uneven" if rows_name == "uneven" else "")
+            held = Held((rows, _WIDTH), kinds)
+            yield Case(name, f"placements {' '.join(kinds)}, {rows_name}", mesh, (held, _dense(mesh), _replica(mesh)))
+    missing = Held((2 * math.prod(mesh), _WIDTH), ("Z0",) * (len(mesh) - 1) + ("S0",), missing=(1,))
+    yield Case("strided-missing", "rank 1 lacks a strided shard", mesh, (missing, _replica(mesh)))
+
+
 def _summed(mesh: Sequence[int]) -> Held:
     return Held((2, _WIDTH), ("P",) * len(mesh))
 
@@ -251,13 +318,16 @@ def _in_one(mesh: tuple[int, ...]) -> Iterator[Case]:
 
 def _on_axes(mesh: tuple[int, ...]) -> Iterator[Case]:
     """Gradients on meshes of some axes of the mesh only."""
-    rows, columns = Held((4, _WIDTH), ("S0", "R"), axes=(0,)), Held((5, _WIDTH), ("R", "S0"), axes=(1,))
+    others = ("R",) * (len(mesh) - 2)
+    first, second = ("S0", "R", *others), ("R", "S0", *others)
+    rows, columns = Held((4, _WIDTH), first, axes=(0,)), Held((5, _WIDTH), second, axes=(1,))
     yield Case("axis-0", "shards on the mesh of the first axis", mesh, (rows, rows))
     yield Case("axes", "shards on the meshes of each axis", mesh, (rows, columns))
     yield Case("axes-all", "shards on the whole mesh and on the mesh of each axis", mesh, (_dense(mesh), rows, columns))
-    expert = Held((4, _WIDTH), ("S0", "R"), "group")
+    expert = Held((4, _WIDTH), first, "group")
     yield Case(
         "experts", "plain shards over the first axis, replicas over the second, beside shards", mesh, (_dense(mesh), expert)
     )
-    parallel = Held((6, _WIDTH), ("S0", "R"), axes=(0,), missing=(2, 3))
+    size = math.prod(mesh)
+    parallel = Held((6, _WIDTH), first, axes=(0,), missing=tuple(range(size - size // mesh[0], size)))
     yield Case("axes-missing", "the second half lacks its shard on the mesh of the first axis", mesh, (columns, parallel))

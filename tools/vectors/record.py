@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance import Report, Result
+from vectors import ranks
 from vectors.exact import FORMATS, PART
 from vectors.xfails import pattern_of
 
 Json = dict[str, Any]
-NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras@tensorflow", "keras@torch", "keras@jax")
+NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras@tensorflow", "keras@torch", "keras@jax", ranks.NATIVE)
 _MOST = 12  # the most values of an array in a recorded outcome
 _FEW_ULP = 8  # the allowed difference between recordings of two CPUs
 
@@ -41,13 +42,18 @@ def record(native: str, tolerances: Mapping[str, int], report: Path | None = Non
         tolerances: the ulp of each vector.
         report: the output of ``gradclip conformance native:NATIVE --json``, to use instead of a run.
     """
-    found = _report(native) if report is None else _read(report)
-    (entry,) = found.targets.values()
+    if report is not None:
+        reports = [_read(report)]
+    elif native == ranks.NATIVE:
+        reports = [_report("torch", "--ranks", str(size), "--timeout", "10") for size in ranks.SIZES]
+    else:
+        reports = [_report(native)]
+    (entry,) = reports[0].targets.values()
     framework, _, backend = native.partition("@")
     also = {"optax": "jax", "keras": backend}.get(framework, "")
     versions = {name: version for name, version in entry["versions"].items() if name in (framework, also)}
     recording = Recording(native, pattern_of(native), versions)
-    for result in found.results:
+    for result in (result for report in reports for result in report.results):
         if result.kind == "vector":
             recording.vectors[result.case] = _native(result)
             recording.unsure += _unsure(result, tolerances)
@@ -56,10 +62,10 @@ def record(native: str, tolerances: Mapping[str, int], report: Path | None = Non
     return recording
 
 
-def _report(native: str) -> Report:
+def _report(native: str, *options: str) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
-        command = [sys.executable, "-P", "-m", "gradclip", "conformance", f"native:{native}", "--json", str(path)]
+        command = [sys.executable, "-P", "-m", "gradclip", "conformance", f"native:{native}", *options, "--json", str(path)]
         done = subprocess.run(command, capture_output=True, text=True)
         if not path.exists():
             raise RuntimeError(

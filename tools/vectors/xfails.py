@@ -10,10 +10,11 @@ from gradclip.conformance.array import Array, rounded
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.compare import ulps
 from gradclip.natives import departing
+from vectors import ranks
 from vectors.build import HALVES
 from vectors.departed import CASES
 from vectors.files import FOLDER
-from vectors.flags import DEPARTURE_FLAGS, FLAGS
+from vectors.flags import DEPARTURE_FLAGS, FLAGS, RANK_FLAGS
 from vectors.operations import BY_NAME
 
 Json = dict[str, Any]
@@ -24,6 +25,8 @@ _CAUSES = (
     *("WideNorm", "MixedDtypes", "AnyNumber", "NothingToClip", "WideArithmetic", "ShapeKept", "DtypeKept", "LimitType"),
     *("Dtypes", "Unclipped"),
 )
+#: causes of an error or a deadlock on several ranks
+_CAUSES_ON_RANKS = ("MissingShard", "PlainBeside", "SeveralMeshes")
 
 
 def path_of(native: str) -> Any:
@@ -32,6 +35,8 @@ def path_of(native: str) -> Any:
 
 def pattern_of(native: str) -> str:
     """The pattern of a native's target names: ``torch 2.13.0``, ``keras 3.15.1 on jax``."""
+    if native == ranks.NATIVE:
+        return "torch.nn.utils.clip_grad_norm_"
     framework, _, backend = native.partition("@")
     return f"{framework} * on {backend}" if backend else f"{framework} *"
 
@@ -39,7 +44,8 @@ def pattern_of(native: str) -> str:
 def vector_reasons(native: str, files: Mapping[str, Json]) -> dict[str, str]:
     """The vectors in which a native departs from the expected outcome."""
     found = {}
-    for operation, file in files.items():
+    for file in files.values():
+        operation = file["operation"]
         for vector in file["vectors"]:
             made = vector.get("native", {}).get(native, "agrees")
             if made not in ("agrees", "unclaimed"):
@@ -53,9 +59,13 @@ def reason(operation: str, native: str, vector: Json, made: Json) -> str:
     for name, departure in DEPARTURE_FLAGS.items():
         if vector["heading"] in CASES[departure.key].get(variant, ()):
             return f"{name}: {departure.native}"
-    if _is_narrower(vector, made):
+    if native == ranks.NATIVE:  # its outcome is that of one rank, and not gathered
+        told = [flag for flag in _CAUSES_ON_RANKS if "error" in made and flag in vector["flags"]]
+        if told:
+            return f"{told[0]}: {RANK_FLAGS[told[0]].explanation}"
+    elif _is_narrower(vector, made):
         return f"WideNorm: {DEPARTURE_FLAGS['WideNorm'].native}"
-    if lost := _lost(vector, made):
+    elif lost := _lost(vector, made):
         return f"{lost[0]}: {FLAGS[lost[0]].explanation}"
     flags = [flag for flag in _CAUSES if flag in vector["flags"] and (flag != "WideNorm" or "error" not in made)]
     if "error" in made and "Dtypes" in flags and not {"WideArithmetic", "AnyNumber"} & set(flags):
@@ -71,7 +81,7 @@ def reason(operation: str, native: str, vector: Json, made: Json) -> str:
 def variant_of(operation: str, native: str) -> str:
     """The name of a recorded native among the departed cases: "keras[jax] clipnorm"."""
     made = BY_NAME[operation]
-    return made.natives[made.recorders.index(native)]
+    return made.natives[made.recorders.index("torch" if native == ranks.NATIVE else native)]
 
 
 def _departs(operation: str, native: str, key: str) -> bool:

@@ -1,7 +1,8 @@
 """What each rank holds of a gathered gradient, by its placements: no framework, so that any language can do the same.
 
 The ranks lie in the mesh row by row. Placements have one entry for each axis of the mesh, and apply in its order: "R" is the
-same on each rank, "S0" is divided along axis 0 of the tensor, "P" is an addend: the value divided by the number of ranks.
+same on each rank, "S0" is divided along axis 0 of the tensor, "Z0" too, but after all "S", the last axis of the mesh first
+(FSDP over tensor parallelism), "P" is an addend: the value divided by the number of ranks.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def places(shape: Sequence[int], mesh: Sequence[int], rank: int, placements: Seq
 
     >>> places((5,), (2,), 1, ["S0"]), places((2, 2), (2,), 1, ["S1"]), places((1,), (2,), 1, ["S0"])
     ([3, 4], [1, 3], [])
+    >>> places((4,), (2, 2), 1, ["S0", "S0"]), places((4,), (2, 2), 1, ["Z0", "S0"])
+    ([1], [2])
     """
     ranges = _ranges(shape, mesh, rank, placements)
     steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -50,11 +53,12 @@ def local_shape(shape: Sequence[int], mesh: Sequence[int], rank: int, placements
 def _ranges(shape: Sequence[int], mesh: Sequence[int], rank: int, placements: Sequence[str]) -> list[range]:
     """For each axis of the tensor the indices that a rank holds."""
     ranges = [range(length) for length in shape]
-    for ranks, at, kind in zip(mesh, coordinates(mesh, rank), placements, strict=True):
-        if kind[0] == "S":
-            axis = int(kind[1:])
-            length = -(-len(ranges[axis]) // ranks)
-            ranges[axis] = ranges[axis][at * length : (at + 1) * length]
+    divided = [(ranks, at, kind) for ranks, at, kind in zip(mesh, coordinates(mesh, rank), placements, strict=True)]
+    strided = [one for one in reversed(divided) if one[2][0] == "Z"]
+    for ranks, at, kind in [*(one for one in divided if one[2][0] == "S"), *strided]:
+        axis = int(kind[1:])
+        length = -(-len(ranges[axis]) // ranks)
+        ranges[axis] = ranges[axis][at * length : (at + 1) * length]
     return ranges
 
 

@@ -26,7 +26,7 @@ __all__ = ["run_on_ranks"]
 _WORKER = "gradclip.conformance.ranks.worker"
 _STARTING = 300.0  # seconds for the import of the framework
 _GRACE = 5.0  # seconds for the other ranks after one has failed
-_OPTIONAL = ("norm_type", "shards")  # the features that a function's signature shows; it has all others
+_OPTIONAL = ("norm_type", "shards", "group")  # the features that a function's signature shows; it has all others
 
 
 class Group:
@@ -119,6 +119,7 @@ class RankRun(Run):
         task = self.task
         given: Message = {"dialects": task.dialects, "select": task.select, "vectors": task.vectors, "seconds": task.seconds}
         given |= {"target": self.specification.text, "ranks": self.size, "folder": tempfile.mkdtemp(dir=folder)}
+        given["group"] = self._renewed
         self._group = Group([{**given, "rank": rank} for rank in range(self.size)])
         found = self._group.answers(_STARTING)
         wrong = [message for message in found.values() if "ready" not in message]

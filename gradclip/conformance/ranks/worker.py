@@ -34,14 +34,15 @@ def run(task: Message, send: Callable[[Message], None]) -> None:
     faulthandler.dump_traceback_later(_STARTING, exit=True)
     try:
         framework = importlib.import_module("gradclip.backends.targets.torch_ranks")
-        function = _function(Specification.parse(task["target"]))
+        name, function = _function(Specification.parse(task["target"]))
         clip = framework.clip_of(function)
     except ArgumentError as error:
         send({"usage": error.args})
         return
     cases = plan(task["dialects"], task["select"], task["vectors"], task["ranks"]).cases
-    world, group = framework.World(task["rank"], task["ranks"], Path(task["folder"])), -1
-    name = getattr(function, "__name__", type(function).__name__)
+    world, group = framework.World(task["rank"], task["ranks"], Path(task["folder"])), task["group"]
+    world.renew(group)
+    world.warm_up()
     send({"ready": name, "optional": sorted(clip.optional), "versions": framework.versions})
     for line in sys.stdin:
         order = json.loads(line)
@@ -53,19 +54,19 @@ def run(task: Message, send: Callable[[Message], None]) -> None:
         send({"case": order["case"], **_outcome(cases[order["case"]].content, world, clip)})
 
 
-def _function(specification: Specification) -> Any:
-    """The function to test."""
+def _function(specification: Specification) -> tuple[str, Any]:
+    """The function to test, and its name."""
     if specification.kind == "object":
         found = specification.read()
         if callable(found) and not isinstance(found, type):
-            return found
+            return getattr(found, "__name__", type(found).__name__), found
         hint = "def clip(parameters, max_norm): ..., which clips in place."
         raise ArgumentError("--ranks tests a function.", specification.text, hint)
     if specification.name != "torch":
         hint = "gradclip:torch, native:torch, or a function of yours."
         raise ArgumentError("--ranks tests clips of torch's tensors.", specification.text, hint)
     module = "gradclip" if specification.kind == "gradclip" else "torch.nn.utils"
-    return importlib.import_module(module).clip_grad_norm_
+    return f"{module}.clip_grad_norm_", importlib.import_module(module).clip_grad_norm_
 
 
 def _outcome(vector: Vector, world: Any, clip: Any) -> Message:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gradclip.conformance.load import Vector, VectorFile
 from gradclip.conformance.report import words
+from gradclip.conformance.report.causes import causes
 from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 
 __all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "Kind", "View", "explained", "view"]
@@ -152,7 +153,10 @@ def view(report: Report, files: Iterable[VectorFile], checks: Mapping[str, Any])
         else:
             told.setdefault(key, []).append(result)
     for key, results in told.items():
-        cells[key].groups.extend(_groups(results, by_operation.get(key[1]), checks))
+        file = by_operation.get(key[1])
+        on_ranks = file is not None and any("mesh" in vector.json for vector in file.vectors)
+        blamed = causes([result for result in report.results if (result.target, result.operation) == key]) if on_ranks else {}
+        cells[key].groups.extend(_groups(results, file, checks, blamed))
     operations = dict.fromkeys((*report.vector_versions, *(result.operation for result in report.results)))
     shown = tuple(name for name in operations if any(operation == name for _, operation in cells))
     targets = dict.fromkeys((*report.targets, *(target for target, _ in cells)))
@@ -173,12 +177,20 @@ def explained(result: Result, file: VectorFile | None, checks: Mapping[str, Any]
     return next(_groups([result], file, checks))
 
 
-def _groups(results: Sequence[Result], file: VectorFile | None, checks: Mapping[str, Any]) -> Iterator[Group]:
-    """Results of one target and operation, by status, the worst first, and by subject; it explains each subject once."""
+def _groups(
+    results: Sequence[Result], file: VectorFile | None, checks: Mapping[str, Any], blamed: Mapping[str, str] | None = None
+) -> Iterator[Group]:
+    """Results of one target and operation, by status, the worst first, and by subject; it explains each subject once.
+
+    Args:
+        blamed: the one subject of a case; by default all of its flags.
+    """
     vectors = {vector.id: vector for vector in (file.vectors if file else ())}
     groups: dict[tuple[str, str, tuple[str, ...]], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.status, result.kind, _about(result, file)), []).append(result)
+        cause = (blamed or {}).get(result.case)
+        about = _about(result, file) if cause is None else (cause,)
+        groups.setdefault((result.status, result.kind, about), []).append(result)
     said: set[Effect] = set()
     for (status, kind, about), members in sorted(groups.items(), key=lambda item: (*_TOLD, "pass").index(item[0][0])):
         effects = [_effect(kind, name, file, checks) for name in about]

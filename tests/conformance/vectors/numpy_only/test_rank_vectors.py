@@ -10,6 +10,7 @@ import numpy as np
 import oracle
 import pytest
 import topologies
+from vectors import ranks, xfails
 from vectors.flags import RANK_FLAGS
 
 from gradclip.conformance.array import Array
@@ -22,16 +23,28 @@ every_vector = pytest.mark.parametrize("vector", [pytest.param(vector, id=vector
 
 
 def test_there_are_enough() -> None:
-    assert 60 <= len(FILE.vectors) <= 150
-    assert {tuple(vector.json["mesh"]) for vector in FILE.vectors} == {(2,), (4,), (2, 2)}
+    assert 60 <= len(FILE.vectors) <= 200
+    assert {tuple(vector.json["mesh"]) for vector in FILE.vectors} == {(2,), (4,), (2, 2), (8,), (2, 4), (2, 2, 2)}
     held = [held for vector in FILE.vectors for held in vector.json["held"]]
     assert {one["how"] for one in held} == {"type", "plain", "group"}
-    assert {kind for one in held for kind in one["placements"]} == {"R", "S0", "S1", "P"}
+    assert {kind for one in held for kind in one["placements"]} == {"R", "S0", "S1", "Z0", "P"}
+    assert {"shards", "group"} <= {need for vector in FILE.vectors for need in vector.needs}
 
 
 def test_every_subject_of_ranks_has_vectors() -> None:
     assert set(FILE.flags) == {flag for vector in FILE.vectors for flag in vector.flags}
     assert set(FILE.flags) >= RANK_FLAGS.keys()
+
+
+def test_torch_was_recorded_on_every_vector_and_its_failures_are_declared() -> None:
+    assert list(FILE.recorded_with) == [ranks.NATIVE]
+    assert [vector.id for vector in FILE.vectors if list(vector.native) != [ranks.NATIVE]] == []
+    made = {vector.id: vector.native[ranks.NATIVE] for vector in FILE.vectors}
+    declared = xfails.stored(ranks.NATIVE)[xfails.pattern_of(ranks.NATIVE)]
+    assert {case for case, outcome in made.items() if outcome not in ("agrees", "unclaimed")} == set(declared)
+    hung = {case for case, outcome in made.items() if outcome == {"error": "hung"}}
+    assert hung
+    assert {declared[case].partition(":")[0] for case in hung} == {"MissingShard"}
 
 
 def values(array: Array) -> np.ndarray:
