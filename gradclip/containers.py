@@ -139,6 +139,6 @@ def plain_key(key: Any) -> Any:
     return key if type(key) is str or not isinstance(key, str) else str.__str__(key)
 
 
-def wanted(parameter: Any) -> bool:
-    """Whether to clip the gradient of a parameter: Paddle's parameters have ``need_clip``."""
-    return getattr(parameter, "need_clip", True) is not False
+def wanted(parameters: Sequence[Any]) -> list[bool]:
+    """Whether to clip the gradient of each parameter: Paddle's parameters have ``need_clip``."""
+    return [getattr(parameter, "need_clip", True) is not False for parameter in parameters]

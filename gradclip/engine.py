@@ -264,7 +264,7 @@ def _moving(clips: list[Clip]) -> tuple[list[Clip], list[tuple[Any, Any]]]:
 
 
 def _follows(limit: Any) -> bool:
-    return type(limit) is not float and getattr(limit, "follows_the_run", False)
+    return getattr(limit, "follows_the_run", False)
 
 
 def _factors(clip: Clip, n: Any) -> Any:
@@ -272,7 +272,7 @@ def _factors(clip: Clip, n: Any) -> Any:
     rule, grads = clip.rule, clip.grads
     if rule.scope is VALUE:
         return None
-    if _follows(rule.limit):
+    if type(rule.limit) is not float and _follows(rule.limit):
         rule, n = rule.limit.settle(grads.backend, rule, n)
     if rule.relative_to is not None:  # also without gradients: other processes wait for the norms of its parameters
         return coefficients(grads, rule, n, of_parameters(grads, rule))

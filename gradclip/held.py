@@ -37,11 +37,6 @@ class Held:
         self._uncounted = 0  # steps since the counts were read
 
     @property
-    def has_state(self) -> bool:
-        """Whether there is something to save."""
-        return bool(self.limits or self.step.skips or self.monitor is not None)
-
-    @property
     def skipped(self) -> int:
         """The number of skipped steps."""
         return int(self._counts["skipped"])

@@ -64,6 +64,7 @@ class Step:
         self.rule, self.monitor, self.reduce, self.shards = rule, monitor, reduce, shards
         self.adaptives: list[Adaptive] = adaptives(self.groups)
         self.skips = any(group.rule.skips for group in self.groups)  #: whether a norm can skip a step
+        self.has_state = bool(self.adaptives or self.skips or monitor is not None)  #: whether a step depends on earlier ones
 
     @untraced
     def init(self, like: Any) -> dict[str, Any]:

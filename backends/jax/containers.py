@@ -57,9 +57,10 @@ class Pytrees(Containers):
         return _is_float0(x)
 
     def has_gaps(self, leaves: Sequence[Any]) -> bool:
-        if all(issubclass(kind, (jax.Array, type(None))) and not issubclass(kind, Tracer) for kind in set(map(type, leaves))):
-            return False  # no array has this dtype
-        return dtypes.float0 in {getattr(x, "dtype", None) for x in leaves}
+        for kind in set(map(type, leaves)):
+            if not issubclass(kind, (jax.Array, type(None))) or issubclass(kind, Tracer):
+                return dtypes.float0 in [getattr(x, "dtype", None) for x in leaves]
+        return False  # no array has this dtype
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for keys, leaf in tree_util.tree_flatten_with_path(tree, _is_leaf)[0]:

@@ -91,16 +91,15 @@ def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool 
             hint = "gradclip.clipped(optimizer, rule) wraps the whole optimizer, such as an optax.chain."
             raise cannot_skip(group.rule, "A link of a chain cannot skip the links after it.", hint)
     step = Step(rule, Monitor() if monitor else None)
-    has_state = monitor or bool(step.adaptives)
 
     def init(params: Any) -> Any:
         last = _form(step, params) if record else None
-        if has_state:
+        if step.has_state:
             return ClippedState(_begun(step, params), last)
         return last if record else init_empty_state()(params)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        if not has_state:
+        if not step.has_state:
             result = clip(_arrays(updates), rule, params=_params(step, params))
             return result.grads, _last(result) if record else state
         result, after = _advanced(step, updates, state, params)

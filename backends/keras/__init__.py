@@ -161,7 +161,7 @@ class Clipping(keras.optimizers.Optimizer):
     def _clipped(self, grads: list[Any]) -> list[Any]:
         """Clip the gradients of some of the variables; the others count as missing, so that places and names stay."""
         step, variables = self._state.step, self._trainable_variables
-        if self._state.tree is None:  # a clip by an optimizer that is not built
+        if not self.built:
             return list(self._state.update(grads, None).grads)
         places = [self._get_variable_index(v) for v in self._clipped_variables or variables]
         given = dict(zip(places, grads, strict=True))

@@ -41,12 +41,14 @@ class State:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.tree: Any = None  #: the state, with a variable for each tensor; None before the optimizer is built
+        self.tree: Any = (
+            None  #: the state, with a variable for each tensor; None without a state, and before the optimizer is built
+        )
         self.first: Any = None  #: the state before the first step
 
     def build(self, optimizer: Any, count: int) -> None:
         """Make the variables, in an optimizer that trains ``count`` variables."""
-        if self.tree is not None:
+        if self.tree is not None or not self.step.has_state:
             return
         self.first = self.step.init([np.zeros(1, "float32") for _ in range(count)])
 
@@ -75,7 +77,7 @@ class State:
     def update(self, grads: Any, params: Any) -> ClipResult[Any]:
         """Clip, and keep the state after it; before the optimizer is built there is none to keep."""
         step = self.step
-        if not (step.adaptives or step.skips or step.monitor is not None):
+        if not step.has_state:
             return clip(grads, step.rule, params=params, reduce=step.reduce, shards=step.shards)
         if self.tree is None:
             return step.update(grads, step.init(grads), params)[0]

@@ -77,14 +77,14 @@ class Clipping:
     def state_dict(self) -> dict[str, Any]:
         """The state of the optimizer, with that of its clip if it has one."""
         state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
-        return {**state, NAME: self.gradclip.state_dict()} if self.gradclip.has_state else state
+        return {**state, NAME: self.gradclip.state_dict()} if self.gradclip.step.has_state else state
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state; the clip's changes only after the optimizer has taken its own."""
         state = dict(state_dict)
         saved = state.pop(NAME, None)
-        checked = None if saved is None or not self.gradclip.has_state else self.gradclip.checked(saved)
-        if saved is None and self.gradclip.has_state:
+        checked = None if saved is None or not self.gradclip.step.has_state else self.gradclip.checked(saved)
+        if saved is None and self.gradclip.step.has_state:
             what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
             warnings.warn(message(what, f"a state of {len(state)} entries"), GradclipWarning, stacklevel=2)
         super().set_state_dict(state)  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import compress
 from typing import Any
 
 import paddle
@@ -29,7 +30,8 @@ class PaddleContainers(Containers):
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         if _are_pairs(tree):
-            yield from ((f"{path}[{i}][1]", gradient) for i, (parameter, gradient) in enumerate(tree) if wanted(parameter))
+            chosen = wanted([parameter for parameter, _ in tree])
+            yield from ((f"{path}[{i}][1]", tree[i][1]) for i, is_wanted in enumerate(chosen) if is_wanted)
         else:
             yield from super().walk(tree, path)
 
@@ -38,8 +40,8 @@ class PaddleContainers(Containers):
             return super().flatten(tree)
 
         def rebuild(new: list[Any]) -> Any:
-            gradients = iter(new)
-            return type(tree)([type(pair)((pair[0], next(gradients) if wanted(pair[0]) else pair[1])) for pair in tree])
+            gradients, pairs = iter(new), zip(tree, wanted([parameter for parameter, _ in tree]), strict=True)
+            return type(tree)([type(pair)((pair[0], next(gradients) if is_wanted else pair[1])) for pair, is_wanted in pairs])
 
         return [gradient for _, gradient in self.walk(tree)], rebuild
 
@@ -53,7 +55,10 @@ class PaddleContainers(Containers):
         return gradient.detach()  # any other gradient claims to require one, as if it were an input
 
     def params(self, tree: Any) -> list[Any] | None:
-        return [parameter for parameter, _ in tree if wanted(parameter)] if _are_pairs(tree) else None
+        if not _are_pairs(tree):
+            return None
+        parameters = [parameter for parameter, _ in tree]
+        return list(compress(parameters, wanted(parameters)))
 
 
 def _are_pairs(tree: Any) -> bool:

@@ -21,7 +21,6 @@ from gradclip.backends.tensorflow import versions
 from gradclip.backends.tensorflow.lanes import TensorFlowReference, is_accelerator, is_few, joined, parted
 from gradclip.dtypes import WIDE, promote
 from gradclip.lane import Into, Lane
-from gradclip.norms import wide_real
 from gradclip.ranges import NARROW, is_right
 
 __all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
@@ -60,14 +59,13 @@ class TracedLane(TensorFlowReference):
         values = self._narrow(tensors) if order == 2 else None
         if values is None:
             return super().total(tensors, order, wide)
-        dtype = promote([*(wide_real(self.backend, x) for x in values), *([wide] if wide else [])])
-        return self.backend.cast(self._euclidean(values), dtype)
+        return self.backend.cast(self._euclidean(values), promote(["float32", wide or "float32"]))
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         values = self._narrow(tensors) if order == 2 else None
         if values is None:
             return super().each(tensors, order)
-        return [self.backend.cast(self._euclidean([x]), wide_real(self.backend, x)) for x in values]
+        return [tf.cast(self._euclidean([x]), tf.float32) for x in values]
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
         # :meth:`between` has another derivative at NaN, and none in forward mode
@@ -92,6 +90,7 @@ class TracedLane(TensorFlowReference):
         raise NotImplementedError
 
     def _narrow(self, tensors: Sequence[Tensor]) -> list[Tensor] | None:
+        """The values, if all are of dtypes whose norms are float32."""
         values = [tf.convert_to_tensor(self.backend.rows(x)[0]) for x in tensors]
         return values if all(x.dtype in _NARROW for x in values) else None
 

@@ -35,7 +35,7 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     hook = StepPreHook(step, patience)
     # a compiled step calls it between two graphs: its state is in Python's objects
     hook.handles.append(inner.register_step_pre_hook(torch.compiler.disable(hook.__call__)))
-    if hook.has_state:
+    if hook.step.has_state:
         saved = _Saved(hook)
         hook.handles += [
             inner.register_state_dict_post_hook(saved.save),
