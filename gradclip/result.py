@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from gradclip.dtypes import norm_dtype
@@ -176,7 +176,9 @@ def _contained(grads: Gradients, found: Any, is_list: bool) -> Any:
 
 def last(grads: Gradients, found: Found, *, is_list: bool = False) -> ClipResult[Any]:
     """A slot's last result: the norm and the coefficient, without gradients, which would stay in memory."""
-    return public(grads, replace(found, grads=None), is_list=is_list)
+    result = public(grads, found, is_list=is_list)
+    result.grads = None
+    return result
 
 
 def _dtype(grads: Gradients, found: Found) -> str:

@@ -183,7 +183,7 @@ ON_TOP = {
     ),
 }
 ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "held", "limits", "monitor", "registry", "skip", "step"}
-# What `gradclip doctor` loads by name. It imports the doctor's room, and nothing imports it.
+# What `gradclip doctor` loads by name. It imports the doctor's room and the catalogue, and nothing imports it.
 WATCH = "watch"
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
 # Third-party packages that a module or package imports; all others import none.
@@ -264,7 +264,7 @@ def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
         return target_room in {CONFORMANCE, "natives", *PUBLIC} or inner == "backends.targets.host"
     if folder == "demo":
         return target_room in PUBLIC or inner in {CHILDREN, *DEMO_SHARED}
-    if module.endswith(f".{WATCH}") and target_room in {"doctor", "dropins", "registry"}:
+    if module.endswith(f".{WATCH}") and target_room in {"doctor", "dropins", "natives", "registry"}:
         return True
     if target_room != "backends":
         return target_room in BELOW or (module in ON_TOP and target_room in ABOVE)

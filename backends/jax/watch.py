@@ -18,11 +18,14 @@ from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Step, Unwa
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
+from gradclip.natives.model import Applied
+from gradclip.natives.optax import NATIVES
 from gradclip.rule import Rule, Scope
 
 __all__ = ["start"]
 
-_CLIPS = ("clip", "clip_by_block_rms", "clip_by_global_norm", "adaptive_grad_clip")
+#: optax's links that clip, by their names
+_CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
 _OPTIMIZERS = ("adabelief", "adafactor", "adagrad", "adam", "adamw", "lamb", "lars", "lion", "rmsprop", "sgd", "scale_by_adam")
 _OTHERS = ("add_", "centralize", "ema", "identity", "scale", "trace")  #: the first letters of links that never clip
 
@@ -85,7 +88,9 @@ class _Chains:
             @functools.wraps(original)  # inject_hyperparams reads the signature
             def made(*args: Any, **options: Any) -> Any:
                 first = next(iter((*args, *options.values())), None)
-                known = _Link(name, name in _CLIPS, first if name == "clip_by_global_norm" else math.nan, name == "clip")
+                scope = _CLIPS[name].rule().scope if name in _CLIPS else None
+                limit = first if scope is Scope.GLOBAL else math.nan
+                known = _Link(name, scope is not None, limit, scope is Scope.VALUE)
                 return self._reporting(original(*args, **options), known)
 
             made.__dict__["reports"] = True
