@@ -18,8 +18,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "migrate-codes.md"
 _HEAD = """\
 # The codes of `gradclip migrate`
 
-`gradclip explain GM111` prints what stands here. `--select` and `--ignore` take codes and prefixes of codes. If you ignore the
-code of a trap (`GM1xx`), you accept the trap, and the command rewrites the call.
+`gradclip explain GM111` prints what stands here, and what to do. `--select` and `--ignore` take codes and prefixes of codes. If
+you ignore the code of a trap (`GM1xx`), you accept the trap, and the command rewrites the call.
 """
 _FUNCTIONS = """\
 ## Functions
@@ -42,7 +42,7 @@ def markdown() -> str:
     """The page."""
     lines = [_HEAD]
     for prefix, title in _SECTIONS.items():
-        lines += [f"## {title}", "", "| code | what it says | what to do |", "| --- | --- | --- |"]
+        lines += [f"## {title}", "", "| code | meaning |", "| --- | --- |"]
         lines += [*(_row(code) for code in CODES.values() if code.code.startswith(prefix)), ""]
     lines.append(_FUNCTIONS)
     lines += [f"| {native.code} | `{native.names[0]}` | {native.note} |" for native in NATIVES if not native.dialect]
@@ -50,10 +50,8 @@ def markdown() -> str:
 
 
 def _row(code: Code) -> str:
-    """A code's row. The linter's page of a mistake has its reason and its advice."""
-    if code.page():
-        return f"| {code.code} | [{code.title}](lint/{code.code}.md) | |"
-    return f"| {code.code} | {code.reason} | {code.advice} |"
+    """A code's row. The linter's page of a mistake has its reason; each message has the advice."""
+    return f"| {code.code} | {f'[{code.title}](lint/{code.code}.md)' if code.page() else code.reason} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

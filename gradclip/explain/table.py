@@ -45,13 +45,6 @@ _OLD = """\
 ### Old names
 
 The last column has the current name in the same framework; its row above has the other frameworks."""
-_GROUPS = {
-    "GT": "torch",
-    "GF": "TensorFlow",
-    "GK": "Keras",
-    "GP": "Paddle",
-    "GO": "optax and JAX",
-}
 #: what `gradclip explain` says -> the same in a cell
 _SHORT = {
     "one norm over all gradients together": "all gradients",
@@ -93,14 +86,10 @@ def _conventions() -> str:
 
 def _calls() -> str:
     head = ("code", "native", "dialect", "gradclip", *TITLES.values())
-    parts = []
     clips = [api for api in NATIVES if api.dialect]
-    for prefix, title in _GROUPS.items():
-        rows = [_row(api) for api in clips if api.status == "current" and api.code.startswith(prefix)]
-        parts.append(f"### {title}\n\n{_table(head, rows)}")
+    current = [_row(api) for api in clips if api.status == "current"]
     old = [_row(api, api.family) for api in clips if api.status != "current"]
-    parts.append(f"{_OLD}\n\n{_table((*head[:4], 'current'), old)}")
-    return "\n\n".join(parts)
+    return f"{_table(head, current)}\n\n{_OLD}\n\n{_table((*head[:4], 'current'), old)}"
 
 
 def _row(api: Native, *frameworks: str) -> tuple[str, ...]:
