@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ class Framework:
     def ulps_of(self, order: float) -> int:
         """The tolerance of a traced norm of this order, in ulp."""
         return self.ulps
+
+    def bits(self, is_wide: bool) -> AbstractContextManager[Any]:
+        """Run with or without dtypes of 64 bits, where a framework has such a mode."""
+        return nullcontext()
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
         """Return a tensor of the framework."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -25,6 +26,9 @@ class JaxFramework(Framework):
     def ulps_of(self, order: float) -> int:
         """The tolerance of a norm of this order under jit; before JAX 0.10 norms other than the Euclidean are less accurate."""
         return self.ulps if self.ulps == 4 or order == 2 else 12
+
+    def bits(self, is_wide: bool) -> AbstractContextManager[Any]:
+        return jax.enable_x64(is_wide)
 
     def make(self, values: Any, dtype: str = "float32") -> Any:
         return jnp.asarray(np.array(values).astype(jnp.dtype(dtype)))

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pages
 import pytest
-from keras_only.test_home_behaviours import replicas
+from home.natives.keras import replicas
 from keras_only.test_limits import compiled
 from slots import CELLS, RULE, gradients, run
 

@@ -1,4 +1,4 @@
-"""Keras's own clips against the keras dialect, in behaviours that the recorded cases omit."""
+"""Keras's own clips, and the keras dialect, on the Keras backend of this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
-import pytest
-from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+from home.behaviours import Behaviours
+from home.compare import Outcome
+from home.replay import Native, Run, calls
 from keras_only.fits import python
 
 import gradclip
@@ -33,13 +34,35 @@ def ours(name: str) -> Any:
 @functools.cache
 def replicas() -> dict[str, dict[str, list[float]]]:
     """Return what two replicas subtract from a variable, by side and by option; a process with two devices runs them."""
-    done = python((Path(__file__).parent / "replicas.py").read_text("utf-8"))
+    done = python((Path(__file__).parents[2] / "keras_only" / "replicas.py").read_text("utf-8"))
     assert done.returncode == 0, done.stderr[-5000:]
     found: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 THEIRS, OURS = (SimpleNamespace(**{name: side(name) for name in NAMES}, side=side.__name__) for side in (theirs, ours))
+PREFIX = f"keras[{BACKEND}]"  #: of the names of its natives
+
+
+# ---- the recorded cases --------------------------------------------------------------------------------------------------
+
+
+def adapted(clip: Any) -> Run:
+    def run(grads: list[Any], limit: Any) -> Outcome:
+        clipped = clip(grads, limit)
+        return Outcome(clipped, None, clipped)
+
+    return run
+
+
+CALLS = calls(
+    *(
+        Native(f"keras[{BACKEND}] {name}", adapted(theirs(name)), adapted(ours(name)))
+        for name in ("clipnorm", "global_clipnorm")
+    )
+)
+
+# ---- behaviours ----------------------------------------------------------------------------------------------------------
 
 _CONSTRUCTOR = "what the constructor of Keras's optimizers checks and keeps; gradclip has a function for each"
 _NUMPY = "NumPy arrays are a framework of their own to gradclip, and come back as NumPy arrays"
@@ -78,12 +101,3 @@ if BACKEND == "tensorflow":  # the only framework on which Keras has sparse grad
     for kind in NAMES:
         of(f"keras[{BACKEND}] {kind}", "IndexedSlices with duplicate rows")(sparse(kind))
         of(f"keras[{BACKEND}] {kind}", "two replicas")(lambda api, kind=kind: replicas()[api.side][kind])
-
-
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
-def test_behaviour(behaviour: Behaviour) -> None:
-    replay(framework, behaviour, THEIRS, OURS)
-
-
-def test_departures_name_what_is_replayed() -> None:
-    assert not never_replayed(f"keras[{BACKEND}]", BEHAVIOURS)

@@ -1,4 +1,4 @@
-"""Paddle's own clips against gradclip's classes and the paddle dialect, in behaviours that the recorded cases omit."""
+"""Paddle's own clips, and gradclip's classes and the paddle dialect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import paddle
 import pytest
 from frameworks.paddle import framework
-from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+from home.behaviours import Behaviours
+from home.compare import Outcome
+from home.replay import Native, Run, calls
 
 import gradclip
 from gradclip.dialects import paddle as dialect
@@ -32,6 +34,57 @@ THEIRS = SimpleNamespace(
 OURS = SimpleNamespace(
     clip_grad_norm_=clip_grad_norm_, clip_grad_value_=clip_grad_value_, **{name: getattr(gradclip, name) for name in CLASSES}
 )
+PREFIX = "paddle."  #: of the names of its natives
+
+
+# ---- the recorded cases --------------------------------------------------------------------------------------------------
+
+
+of_any_dtype = paddle.base.framework.EagerParamBase.from_tensor  # create_parameter makes no complex parameters
+
+
+def hold(grads: list[Any]) -> list[Any]:
+    """Return parameters with these gradients, one for each distinct object; Paddle copies an assigned gradient."""
+    made: dict[int, Any] = {}
+    for gradient in grads:
+        if gradient is not None and id(gradient) not in made:
+            made[id(gradient)] = of_any_dtype(paddle.zeros(gradient.shape, gradient.dtype))
+            made[id(gradient)].grad = gradient
+    return [framework.parameter(None) if gradient is None else made[id(gradient)] for gradient in grads]
+
+
+def held(parameters: list[Any]) -> list[Any]:
+    return [parameter.grad for parameter in parameters]
+
+
+def theirs(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
+    norm = paddle.nn.utils.clip_grad_norm_(parameters, limit, **arguments)
+    return Outcome(held(parameters), norm)
+
+
+def ours(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
+    norm = gradclip.clip_(parameters, dialect.clip_grad_norm(limit, **arguments)).norm
+    return Outcome(held(parameters), norm)
+
+
+def pairs(make: Any) -> Run:
+    """Adapt a clip of (parameter, gradient) pairs that is constructed with its limit."""
+
+    def run(grads: list[Any], limit: Any) -> Outcome:
+        returned = make(limit)([(paddle.zeros([1]), g) for g in grads])
+        assert all(type(pair) is tuple for pair in returned)
+        return Outcome([g for _, g in returned], None, returned)
+
+    return run
+
+
+CALLS = calls(
+    Native("paddle.nn.utils.clip_grad_norm_", theirs, ours, True, "", hold, held),
+    Native("paddle.nn.ClipGradByNorm", pairs(paddle.nn.ClipGradByNorm), pairs(gradclip.ClipGradByNorm)),
+    Native("paddle.nn.ClipGradByGlobalNorm", pairs(paddle.nn.ClipGradByGlobalNorm), pairs(gradclip.ClipGradByGlobalNorm)),
+)
+
+# ---- behaviours ----------------------------------------------------------------------------------------------------------
 
 _BELOW = "the operation below ClipGradByNorm, which the cases replay"
 _F20 = "case F20 replays the clips of 2**25 ones"
@@ -269,12 +322,3 @@ def _(api: Any, kind: str) -> Any:
             return "built"
         finally:
             paddle.disable_static()
-
-
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
-def test_behaviour(behaviour: Behaviour) -> None:
-    replay(framework, behaviour, THEIRS, OURS)
-
-
-def test_departures_name_what_is_replayed() -> None:
-    assert not never_replayed("paddle.", BEHAVIOURS)

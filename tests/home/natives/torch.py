@@ -1,14 +1,15 @@
-"""torch's own functions against gradclip's drop-ins, in behaviours that the recorded cases omit."""
+"""torch's own functions, and gradclip's drop-ins."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import torch
 from frameworks.torch import framework
-from home.behaviours import Behaviour, Behaviours, never_replayed, replay, warned
+from home.behaviours import Behaviours, warned
+from home.compare import Outcome
+from home.replay import Native, Run, calls
 
 import gradclip
 
@@ -24,6 +25,43 @@ NOT_REPLAYED = {
 
 NORM, VALUE = "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"
 TOTAL, WITH_NORM = "torch.nn.utils.get_total_norm", "torch.nn.utils.clip_grads_with_norm_"
+PREFIX = "torch."  #: of the names of its natives
+
+
+# ---- the recorded cases --------------------------------------------------------------------------------------------------
+
+
+def hold(grads: list[Any]) -> list[Any]:
+    """Return tensors with these gradients, one for each distinct object; without requires_grad, any dtype is allowed."""
+    made: dict[int, Any] = {}
+    for gradient in grads:
+        if gradient is not None:
+            made[id(gradient)] = torch.zeros(gradient.shape, dtype=gradient.dtype)
+            made[id(gradient)].grad = gradient
+    return [torch.zeros(1) if gradient is None else made[id(gradient)] for gradient in grads]
+
+
+def held(parameters: list[Any]) -> list[Any]:
+    return [parameter.grad for parameter in parameters]
+
+
+def over(function: Any, **fixed: Any) -> Run:
+    def run(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
+        norm = function(parameters, limit, **arguments, **fixed)
+        return Outcome(held(parameters), norm, norm)
+
+    return run
+
+
+CALLS = calls(
+    *(
+        Native(NORM, over(THEIRS.clip_grad_norm_, **fixed), over(OURS.clip_grad_norm_, **fixed), True, variant, hold, held)
+        for variant, fixed in (("", {}), ("foreach=False", {"foreach": False}))
+    )
+)
+
+# ---- behaviours ----------------------------------------------------------------------------------------------------------
+
 BEHAVIOURS = Behaviours()
 of = BEHAVIOURS.of
 
@@ -258,12 +296,3 @@ def _(api: Any) -> Any:
     p = torch.zeros(2, dtype=torch.float8_e4m3fn)
     p.grad = torch.tensor([3.0, 4.0]).to(torch.float8_e4m3fn)
     return api.clip_grad_norm_([p], 1.0)
-
-
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
-def test_behaviour(behaviour: Behaviour) -> None:
-    replay(framework, behaviour, THEIRS, OURS)
-
-
-def test_departures_name_what_is_replayed() -> None:
-    assert not never_replayed("torch.", BEHAVIOURS)

@@ -1,4 +1,4 @@
-"""optax's own transformations against the optax dialect, in behaviours that the recorded cases omit."""
+"""optax's own transformations, and the optax dialect."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from frameworks.jax import framework
-from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+from home.behaviours import Behaviours
+from home.compare import Outcome
+from home.replay import Native, calls
 
 import gradclip
 from gradclip.backends.jax import gradient_transformation
@@ -41,6 +42,26 @@ OURS = SimpleNamespace(
     norm=lambda tree: framework.make(gradclip.norm(tree, dialect.clip_by_global_norm(1.0)) or 0.0),
     per_example_global_norm_clip=per_example,
 )
+PREFIX = "optax."  #: of the names of its natives
+
+
+# ---- the recorded cases --------------------------------------------------------------------------------------------------
+
+
+def native(grads: list[Any], limit: Any) -> Outcome:
+    transformation = optax.clip_by_global_norm(limit)
+    updates = transformation.update(grads, transformation.init(grads))[0]
+    return Outcome(updates, optax.tree.norm(grads), updates)
+
+
+def ours(grads: list[Any], limit: Any) -> Outcome:
+    result = gradclip.clip(grads, dialect.clip_by_global_norm(limit))
+    return Outcome(result.grads, float(result.norm), result.grads)  # optax's own norm of float16 gradients is float16
+
+
+CALLS = calls(Native("optax.clip_by_global_norm", native, ours))
+
+# ---- behaviours ----------------------------------------------------------------------------------------------------------
 
 _LAYERS = "gradclip does not take over per_example_layer_norm_clip"
 #: recorded behaviours without a counterpart here, with the reason
@@ -203,13 +224,3 @@ def _(api: Any, grads: Any) -> Any:
 def _(api: Any) -> Any:
     summed, clipped = api.per_example_global_norm_clip({"a": f32(BATCH)}, 1.25)
     return summed, int(clipped)
-
-
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
-def test_behaviour(behaviour: Behaviour) -> None:
-    with jax.enable_x64(False):  # as in the recording
-        replay(framework, behaviour, THEIRS, OURS)
-
-
-def test_departures_name_what_is_replayed() -> None:
-    assert not never_replayed("optax.", BEHAVIOURS)

@@ -1,4 +1,4 @@
-"""TensorFlow's own functions against gradclip's drop-ins, in behaviours that the recorded cases omit."""
+"""TensorFlow's own functions, and gradclip's drop-ins."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from frameworks.tensorflow import framework
-from home.behaviours import Behaviour, Behaviours, never_replayed, replay
+from home.behaviours import Behaviours
+from home.compare import Outcome
+from home.replay import Native, Run, calls
 
 import gradclip
 
@@ -20,6 +21,37 @@ THEIRS = SimpleNamespace(
     clip_by_value=tf.clip_by_value,
 )
 OURS = SimpleNamespace(**{name: getattr(gradclip, name) for name in vars(THEIRS)})
+PREFIX = "tf."  #: of the names of its natives
+
+
+# ---- the recorded cases --------------------------------------------------------------------------------------------------
+
+
+def each(function: Any) -> Run:
+    """Adapt a function of one tensor to several."""
+
+    def run(grads: list[Any], limit: Any) -> Outcome:
+        return Outcome([None if g is None else function(g, limit) for g in grads])
+
+    return run
+
+
+def together(function: Any) -> Run:
+    """Adapt a function of several tensors that returns them and their norm."""
+
+    def run(grads: list[Any], limit: Any) -> Outcome:
+        returned = function(grads, limit)
+        return Outcome(returned[0], returned[1], returned)
+
+    return run
+
+
+CALLS = calls(
+    Native("tf.clip_by_norm", each(tf.clip_by_norm), each(gradclip.clip_by_norm)),
+    Native("tf.clip_by_global_norm", together(tf.clip_by_global_norm), together(gradclip.clip_by_global_norm)),
+)
+
+# ---- behaviours ----------------------------------------------------------------------------------------------------------
 
 #: recorded behaviours without a counterpart here, with the reason
 NOT_REPLAYED = {
@@ -237,12 +269,3 @@ def _(api: Any) -> Any:
 def _(api: Any) -> Any:
     signature = [tf.TensorSpec(None, tf.float32)]
     return tf.function(lambda t: api.clip_by_norm(t, 1.0), input_signature=signature)(tf.constant([3.0, 4.0]))
-
-
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=str)
-def test_behaviour(behaviour: Behaviour) -> None:
-    replay(framework, behaviour, THEIRS, OURS)
-
-
-def test_departures_name_what_is_replayed() -> None:
-    assert not never_replayed("tf.", BEHAVIOURS)
