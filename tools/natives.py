@@ -74,8 +74,8 @@ has the counts, and the most telling calls. gradclip gives the exact outcome in 
 natives do, why gradclip does not, and where it was reported.
 
 *Exact* is the documented formula's result, rounded to the dtype (a norm to at least float32). If no formula covers the call,
-it is the outcome that the suite demands. *Not claimed* are the cases that need a feature which the function lacks. `limit`
-stands for the native's own name (`max_norm`, `clip_norm`, ...). A Keras function without a backend departs on all three.
+it is the outcome that the suite demands. The other vectors need a feature that the function lacks. `limit` stands for the
+native's own name (`max_norm`, `clip_norm`, ...). A Keras function without a backend departs on all three.
 """
 
 _OLDER_HEAD = """\
@@ -136,16 +136,16 @@ def markdown(files: Sequence[VectorFile]) -> str:
 def _overview(files: Sequence[VectorFile], found: Sequence[Departure]) -> str:
     versions = dict(item for file in files for made in file.recorded_with.values() for item in made.items())
     lines = ["## At a glance", "", f"With {', '.join(f'{name} {version}' for name, version in versions.items())}:", ""]
-    lines += ["| function | vectors | exact | departs | not claimed | where |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    lines += ["| function | vectors | exact | departs | where |", "| --- | ---: | ---: | ---: | --- |"]
     for file in files:
         for native in file.recorded_with:
             made = [vector.native.get(native, "unclaimed") for vector in file.vectors]
             agree, unclaimed = made.count("agrees"), made.count("unclaimed")
-            about = [one.cause for one in found if one.vector.operation == file.operation and native in one.natives]
-            where = ", ".join(f"[{cause}](#{cause.lower()}) {about.count(cause)}" for cause in sorted(set(about)))
+            about = {one.cause for one in found if one.vector.operation == file.operation and native in one.natives}
+            where = ", ".join(f"[{cause}](#{cause.lower()})" for cause in sorted(about))
             backend = native.partition("@")[2]
             name = f"[`{file.operation}`]({file.documentation})" + (f" on {backend}" if backend else "")
-            lines.append(f"| {name} | {len(made)} | {agree} | {len(made) - agree - unclaimed} | {unclaimed} | {where} |")
+            lines.append(f"| {name} | {len(made)} | {agree} | {len(made) - agree - unclaimed} | {where} |")
     return "\n".join([*lines, ""])
 
 
