@@ -21,6 +21,13 @@ def test_the_page_is_short(page: str, most: int) -> None:
     assert len((ROOT / page).read_text(encoding="utf-8").split()) <= most
 
 
+def test_the_english_pages_say_a_thing_once() -> None:
+    """Words are what has a letter; code and the output of commands count too."""
+    english = [page for page in (ROOT / "docs").rglob("*.md") if "zh" not in page.parts]
+    words = [word for page in english for word in page.read_text(encoding="utf-8").split() if re.search("[A-Za-z]", word)]
+    assert 20_000 < len(words) <= 28_000
+
+
 @pytest.mark.parametrize(("page", "whole"), [("docs/index.md", "README.md"), ("docs/zh/index.md", "README.zh.md")])
 def test_the_site_s_first_page_shows_lines_of_the_readme(page: str, whole: str) -> None:
     """Tests run the readme's blocks, so these lines are what the commands print."""
