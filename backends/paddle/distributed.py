@@ -13,7 +13,7 @@ import paddle.distributed as dist
 from gradclip.backend import Tensor
 from gradclip.backends.paddle import versions
 from gradclip.dtypes import WIDE
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, page
 from gradclip.parts import Distributed, Parts, Processes
 
 __all__ = ["PaddleDistributed"]
@@ -125,7 +125,8 @@ class PaddleDistributed(Distributed):
         else:
             return None
         if dist.get_rank() not in ranks:
-            hint = "only the processes of a group can combine over it; leave out gradients of other processes."
+            hint = "only the processes of a group can combine over it; leave out gradients of other processes. See "
+            hint += page("distributed.md#what-counts")
             raise ArgumentError("This process does not belong to the group.", f"{name}={given}", hint)
         return PaddleProcesses(ranks, group)
 

@@ -30,7 +30,7 @@ class TorchDistributed(Distributed):
             if divided is not None:
                 what = f"{divided[0]}: each process would have its own norm here."
                 received = f"a parameter of shape {tuple(param.shape)}, without shards= and reduce="
-                raise ArgumentError(what, received, f"{divided[1]} See {page('distributed.md#fsdp1-and-other-trainers')}")
+                raise ArgumentError(what, received, f"{divided[1]} See {page(divided[2])}")
 
     def parts(self, leaves: Sequence[Tensor | None], params: Sequence[Any]) -> Parts | None:
         if not _may_be_dtensors():
@@ -53,7 +53,8 @@ class TorchDistributed(Distributed):
         if not any(hasattr(param, mark) for param in params for mark in versions.DEEPSPEED):
             return None
         hint = "DeepSpeed's ZeRO keeps the gradients, and p.grad stays None. Set gradient_clipping in its configuration: its "
-        return hint + "step clips. deepspeed.utils.safe_get_full_grad(p) reads a gradient between backward() and step()."
+        hint += "step clips. deepspeed.utils.safe_get_full_grad(p) reads a gradient between backward() and step(): "
+        return hint + page("distributed.md#deepspeed-zero")
 
     def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
         return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

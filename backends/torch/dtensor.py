@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from gradclip.backend import Tensor
 from gradclip.backends.torch import versions
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, page
 from gradclip.parts import Parts, Processes
 
 _tensors = versions.distributed_tensors()
@@ -94,7 +94,8 @@ def _group(mesh: DeviceMesh, dimension: int) -> dist.ProcessGroup:
 
 
 def _not_a_member(received: str) -> ArgumentError:
-    hint = "only the processes of a group can combine over it; leave out gradients of other processes."
+    hint = "only the processes of a group can combine over it; leave out gradients of other processes. See "
+    hint += page("distributed.md#what-counts")
     return ArgumentError("This process does not belong to the group.", received, hint)
 
 

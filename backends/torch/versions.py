@@ -236,23 +236,24 @@ DEEPSPEED = ("_hp_mapping", "ds_id", "ds_tensor", "_z3_optimizer")
 
 #: modules of trainers whose parameters have plain gradients that may be shards
 TRAINERS = ("torch.distributed.fsdp", "deepspeed", "megatron")
+_FSDP1_PAGE, _ZERO_PAGE, _MEGATRON_PAGE = "distributed.md#fsdp1", "distributed.md#deepspeed-zero", "distributed.md#megatron"
 _FLAT = "_fsdp_flattened"  # FullyShardedDataParallel's mark
 _MEGATRON = 'shards=lambda name, p: expert_group if getattr(p, "allreduce", True) is False else tensor_group if '
 _MEGATRON += 'getattr(p, "tensor_model_parallel", False) else None, with the groups from megatron.core.parallel_state.'
 
 
-def divided_by(param: Any, gradient: Any) -> tuple[str, str] | None:
-    """The trainer whose marks say that a parameter's plain gradient may be a shard, and the line to write; else None."""
+def divided_by(param: Any, gradient: Any) -> tuple[str, str, str] | None:
+    """The trainer whose marks say that a parameter's plain gradient may be a shard, the line to write, and a page; or None."""
     if getattr(param, _FLAT, False) and _may_be_flat(param):
         hint = f'shards=lambda name, p: model.process_group if getattr(p, "{_FLAT}", False) else None, or FSDP\'s own '
         hint += "model.clip_grad_norm_(max_norm). Under NO_SHARD every process has all gradients: shards={}."
-        return "FullyShardedDataParallel may have divided these gradients", hint
+        return "FullyShardedDataParallel may have divided these gradients", hint, _FSDP1_PAGE
     if gradient is not None and hasattr(param, "ds_tensor") and gradient.numel() != getattr(param, "ds_numel", -1):
-        return "DeepSpeed's ZeRO has divided these gradients", "shards=lambda name, p: p.ds_process_group."
+        return "DeepSpeed's ZeRO has divided these gradients", "shards=lambda name, p: p.ds_process_group.", _ZERO_PAGE
     if getattr(param, "allreduce", True) is False:
-        return "Megatron's mark allreduce=False says that processes have other experts", _MEGATRON
+        return "Megatron's mark allreduce=False says that processes have other experts", _MEGATRON, _MEGATRON_PAGE
     if getattr(param, "tensor_model_parallel", False) is True and _tensor_parallel_size() > 1:
-        return "Megatron's mark tensor_model_parallel says that processes have other shards", _MEGATRON
+        return "Megatron's mark tensor_model_parallel says that processes have other shards", _MEGATRON, _MEGATRON_PAGE
     return None
 
 

@@ -61,7 +61,8 @@ def shared(
     if backend is not None and isinstance(combine, Processes) and (of_all := combine.parts(grads.leaves)) is not None:
         if given:
             what = "Here reduce= is for all gradients, and shards= for some of them."
-            hint = "leave reduce= out, and name the axes of each gradient in shards=."
+            hint = "leave reduce= out, and name the axes of each gradient in shards=. See "
+            hint += page("distributed.md#sharded-gradients-in-shard_map")
             raise ArgumentError(what, f"reduce={reduce!r} and shards=", hint)
         parts, combine = of_all, None
     if backend is None or (parts is None and combine is None):
@@ -73,7 +74,8 @@ def shared(
     is_joined = parts is not None or isinstance(combine, Processes)
     if differentiates and is_joined and backend.distributed.is_recorded(grads.present):
         what = "A clip over several processes has no derivative."  # it would leave out the gradients of the others
-        raise ArgumentError(what, "gradients that require a gradient", "clip them in place, or detach them first.")
+        hint = f"clip them in place, or detach them first. See {page('distributed.md#what-goes-wrong')}"
+        raise ArgumentError(what, "gradients that require a gradient", hint)
     return Sharded(grads, backend, parts, combine)
 
 

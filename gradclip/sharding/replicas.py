@@ -117,7 +117,7 @@ def _different(counted: Gradients, places: Sequence[int], failed: list[Processes
     pattern = next(iter(wrong), "*.experts.*")
     hint = f'if each process has other shards or other experts there: shards={{"{pattern}": group}}, with the process group of '
     hint += "those that have the others; a pattern such as *.experts.* names several. If they are addends, sum them first: "
-    hint += page("distributed.md#experts-and-other-plain-shards")
+    hint += page("distributed.md#plain-tensors-that-differ")
     return ArgumentError(what, "; ".join([*each, *more]), hint)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.errors import ArgumentError, ArgumentTypeError, page, shown
 from gradclip.gradients import Gradients
 from gradclip.groups import names_of, selected_by
 from gradclip.parts import Both, Parts, Processes
@@ -16,7 +16,8 @@ __all__ = ["Told", "joined", "told"]
 
 Told = list[tuple[Processes, list[int]]]  #: each group of processes, and the places of the gradients of which they have shards
 
-_HINT = 'a dict such as {"*.experts.*": group}, or a function of name and parameter that returns a group or None'
+_HINT = 'a dict such as {"*.experts.*": group}, or a function of name and parameter that returns a group or None.'
+_SECTION = "distributed.md#experts-and-other-plain-shards"
 
 _GROUPS = "A group is a torch ProcessGroup or DeviceMesh, a paddle.distributed group or ProcessMesh, or the name of an axis of "
 _GROUPS += "the JAX shard_map, pmap or vmap around the call."
@@ -36,7 +37,9 @@ def told(grads: Gradients, shards: Any) -> tuple[Backend | None, Told]:
     elif callable(shards) and not isinstance(shards, type):
         entries = _asked(grads, shards)
     else:
-        raise ArgumentTypeError("shards must tell the processes of some gradients.", f"shards={shown(shards)}", f"{_HINT}.")
+        raise ArgumentTypeError(
+            "shards must tell the processes of some gradients.", f"shards={shown(shards)}", f"{_HINT} {_see()}"
+        )
     _check_distinct(grads, [places for _, places in entries])
     backend, found = grads.backend, []
     for given, places in entries:
@@ -66,8 +69,13 @@ def _group(backend: Backend, given: Any, *, is_needed: bool) -> Processes | None
             raise
         return None  # the gradients of a group without this process are not here either
     if group is None and is_needed:
-        raise ArgumentTypeError("shards must name groups of processes.", f"a group of {shown(given)}", f"{_HINT}. {_GROUPS}")
+        hint = f"{_HINT} {_GROUPS} {_see()}"
+        raise ArgumentTypeError("shards must name groups of processes.", f"a group of {shown(given)}", hint)
     return group
+
+
+def _see() -> str:
+    return f"See {page(_SECTION)}"
 
 
 def _check_distinct(grads: Gradients, entries: Sequence[Sequence[int]]) -> None:
@@ -75,10 +83,8 @@ def _check_distinct(grads: Gradients, entries: Sequence[Sequence[int]]) -> None:
     for places in entries:
         both = sorted(seen.intersection(places))
         if both:
-            what, hint = (
-                "Two entries of shards= select one gradient.",
-                "give the mesh of all processes that share it, in one entry.",
-            )
+            what = "Two entries of shards= select one gradient."
+            hint = f"give the mesh of all processes that share it, in one entry. {_see()}"
             raise ArgumentError(what, f"{names_of(grads)[both[0]]!r} in two entries", hint)
         seen.update(places)
 
@@ -139,4 +145,5 @@ def _is_known(grads: Gradients, parts: Parts | None, base: Processes | None, gro
         return True
     what = "The type of a gradient shows its shards and replicas on these processes, and shards= tells something else."
     received = f"{names_of(grads)[i]!r} on ranks {sorted(named)}, shards= over ranks {sorted(group.ranks)}"
-    raise ArgumentError(what, received, "leave it out of shards=, or give the group of the processes that its type leaves out.")
+    hint = f"leave it out of shards=, or give the group of the processes that its type leaves out. {_see()}"
+    raise ArgumentError(what, received, hint)

@@ -12,7 +12,7 @@ import torch
 import gradclip
 from gradclip.dialects import keras
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
+from gradclip.errors import GradclipWarning, page
 
 WAYS: dict[str, Callable[[list[Any]], Any]] = {
     "the function": lambda params: gradclip.clip_grad_norm_(params, 1.0),
@@ -45,6 +45,7 @@ def test_the_hint_is_for_who_keeps_the_gradients(call: str, mark: str) -> None:
     if mark:
         assert "gradient_clipping" in hint
         assert "deepspeed.utils.safe_get_full_grad" in hint
+        assert page("distributed.md#deepspeed-zero") in hint
         assert "clip after backward()" not in hint
     else:
         assert hint == "Hint: clip after backward(), and before zero_grad()."

@@ -17,7 +17,10 @@ import gradclip
 from gradclip.backends.torch import step_pre_hook
 from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
+from gradclip.errors import page
 from gradclip.sharding.replicas import LOOKS
+
+SECTION = "distributed.md#experts-and-other-plain-shards"
 
 ORDERS = (1.0, 2.0, 3.0, math.inf, -math.inf)
 
@@ -193,17 +196,20 @@ def check_a_type_that_shows_its_shards() -> None:
             {"w": distribute_tensor(dense, world(), [Replicate()])}, dialect.clip_grad_norm(1.0), shards={"*": world()}
         )
     assert "'w' on ranks" in str(error.value)
+    assert page(SECTION) in str(error.value)
 
 
 def check_what_is_refused() -> None:
     held, _, _ = mixed()
     rule = dialect.clip_grad_norm(1.0)
     for shards in (dist.group.WORLD, "expert", 3, ["expert"]):
-        with pytest.raises(TypeError, match="shards must tell the processes of some gradients"):
+        with pytest.raises(TypeError, match="shards must tell the processes of some gradients") as told:
             gradclip.norm(held, rule, shards=shards)
+        assert page(SECTION) in str(told.value)
     for group in ("world", 0, -100):
-        with pytest.raises(TypeError, match="shards must name groups of processes"):
+        with pytest.raises(TypeError, match="shards must name groups of processes") as told:
             gradclip.norm(held, rule, shards={"expert": group})
+        assert page(SECTION) in str(told.value)
     with pytest.raises(TypeError, match="shards must select gradients"):
         gradclip.norm(held, rule, shards={3: world()})
     with pytest.raises(ValueError, match="Two entries of shards= select one gradient"):
@@ -234,6 +240,7 @@ def differ(call: Callable[[], Any], *names: str) -> None:
     text = str(error.value)
     agree(text)
     assert "shards={" in text
+    assert page("distributed.md#plain-tensors-that-differ") in text
     for name in names:
         assert repr(name) in text
 

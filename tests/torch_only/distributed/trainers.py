@@ -20,6 +20,7 @@ from torch_only.distributed.common import Traffic, agree, close, exact
 import gradclip
 from gradclip.backends.torch import step_pre_hook
 from gradclip.dialects import torch as dialect
+from gradclip.errors import page
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch deprecates what it uses itself there
@@ -75,6 +76,7 @@ def check_fsdp1() -> None:
                     gradclip.clip_grad_norm_(held, 0.5)
                 assert "model.process_group if getattr(p" in str(error.value)
                 assert "NO_SHARD every process has all gradients: shards={}" in str(error.value)
+                assert page("distributed.md#fsdp1") in str(error.value)
             shards = (
                 {} if is_whole else lambda name, p, m=model: m.process_group if getattr(p, "_fsdp_flattened", False) else None
             )
@@ -115,6 +117,8 @@ def check_the_marks_of_trainers() -> None:
                 with pytest.raises(ValueError, match=mark) as error:
                     call()
                 assert "Hint: shards=lambda name, p: " in str(error.value)
+                section = "deepspeed-zero" if module == "deepspeed" else "megatron"
+                assert page(f"distributed.md#{section}") in str(error.value)
             group = (lambda name, p: p.ds_process_group) if module == "deepspeed" else (lambda name, p: dist.group.WORLD)
             close(gradclip.norm(p, RULE, shards=group), want)
             close(gradclip.norm(p, RULE, reduce=dist.group.WORLD), want)

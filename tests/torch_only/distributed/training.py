@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Partial, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from torch_only.distributed.common import Traffic, agree, close, exact, square, world
 
@@ -148,6 +151,58 @@ def check_tensor_parallel() -> None:
     for p, g in zip(model.parameters(), want, strict=True):
         torch.testing.assert_close(p.grad.full_tensor(), g, rtol=1e-4, atol=1e-6)
     torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def as_upstream_tests_it(model: nn.Module, whole: nn.Module, order: float) -> None:
+    """The norm is that of the whole model, ``full_tensor()`` works, and there are no more collectives than natively."""
+    for x in batches(2):
+        for trained in (model, whole):
+            trained.zero_grad()
+            trained(x).square().sum().backward()
+        want = torch.nn.utils.clip_grad_norm_(whole.parameters(), 0.5, order)
+        grads = [p.grad.clone() for p in model.parameters()]
+        with CommDebugMode() as native:
+            theirs = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5, order, foreach=True)
+        for p, g in zip(model.parameters(), grads, strict=True):
+            p.grad = g
+        with CommDebugMode() as own:
+            got = gradclip.clip_grad_norm_(model.parameters(), 0.5, order)
+        assert got.placements == (Replicate(),) * len(theirs.placements)
+        assert 0 < own.get_total_counts() <= native.get_total_counts() == len(theirs.placements)
+        with CommDebugMode() as free:
+            torch.testing.assert_close(got.full_tensor(), want, rtol=1e-5, atol=0)
+        assert not free.get_total_counts()
+        torch.testing.assert_close(got.full_tensor(), theirs.full_tensor(), rtol=1e-6, atol=0)
+        for p, q in zip(model.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(p.grad.full_tensor(), q.grad, rtol=1e-4, atol=1e-6)
+
+
+def pair() -> tuple[nn.Sequential, nn.Sequential]:
+    """Two equal models without a bias shorter than the number of processes: torch has no largest value of an empty shard."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 8)))
+    return models[0], models[1]
+
+
+def check_fsdp_as_upstream_tests_it() -> None:
+    """The shape of PyTorch's ``test_fully_shard_clip_grad_norm_``, on a mesh of one dimension."""
+    for order in (2, 1, math.inf):
+        model, whole = pair()
+        for layer in (model[0], model[2]):
+            fully_shard(layer, mesh=world())
+        fully_shard(model, mesh=world())
+        as_upstream_tests_it(model, whole, order)
+
+
+def check_4_fsdp_over_tensor_parallel_as_upstream_tests_it() -> None:
+    """The same on a mesh of two dimensions; the shards are strided."""
+    for order in (2, 1, 3, math.inf):
+        model, whole = pair()
+        parallelize_module(model, square()["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        fully_shard(model, mesh=square()["dp"])
+        as_upstream_tests_it(model, whole, order)
 
 
 def check_4_fsdp_and_tensor_parallel() -> None:
