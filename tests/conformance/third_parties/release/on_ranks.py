@@ -1,4 +1,4 @@
-"""accelerate's clip on several ranks, as DTensors reach it under FSDP2: ``gradclip conformance on_ranks.py:clip --ranks 2``."""
+"""accelerate's clip on several ranks, with FSDP2: ``PYTHONPATH=tests gradclip conformance on_ranks.py:clip --ranks 2``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @functools.cache
 def accelerator() -> Any:
-    return importlib.import_module("accelerate").Accelerator(cpu=True)
+    return importlib.import_module("conformance.third_parties.release.accelerate_fsdp2").accelerator()
 
 
 def clip(parameters: Sequence[Any], max_norm: float, norm_type: float = 2.0) -> Any:

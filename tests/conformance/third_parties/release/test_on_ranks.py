@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.torch_only.test_ranks import results
+from torch_only.distributed.test_distributed import said, torchrun
 
 
 def test_accelerate_clips_plain_tensors_beside_dtensors_and_waits_for_a_missing_gradient(tmp_path: Path) -> None:
@@ -16,3 +17,10 @@ def test_accelerate_clips_plain_tensors_beside_dtensors_and_waits_for_a_missing_
     fails = {name for name, result in found.items() if result["status"] == "fail"}
     assert fails == {"2-missing-first", "2-large"}
     assert "the norm is inf" in found["2-large"]["message"]
+
+
+def test_accelerate_clips_a_model_that_it_wraps_with_fsdp2() -> None:
+    """Natively, and with gradclip in the place of torch's function: the norm and the gradients are those of the whole model."""
+    done = torchrun(2, str(Path(__file__).with_name("accelerate_fsdp2.py")))
+    assert done.returncode == 0, said(done)
+    assert "4 steps" in done.stdout
