@@ -33,7 +33,7 @@ __all__ = ["MonitorLog", "clipped"]
 
 check_version("keras", keras.__version__)
 
-OptimizerT = TypeVar("OptimizerT")
+OptimizerT = TypeVar("OptimizerT", bound=keras.optimizers.Optimizer)
 
 
 @overload
@@ -42,7 +42,12 @@ def clipped(
 ) -> Any: ...
 @overload
 def clipped(  # the result has ``last``
-    optimizer: object, rule: Rules, *, record: Literal[True], monitor: Monitor | None = ..., patience: float = ...
+    optimizer: keras.optimizers.Optimizer,
+    rule: Rules,
+    *,
+    record: Literal[True],
+    monitor: Monitor | None = ...,
+    patience: float = ...,
 ) -> Any: ...
 @overload
 def clipped(
