@@ -78,9 +78,11 @@ ROWS = {"torch": of_torch, "tensorflow": of_tensorflow, "paddle": of_paddle, "ja
 def table(framework: str, patch: pytest.MonkeyPatch) -> str:
     lines = ["| function | dtype | 1 gradient: native | gradclip | 1,000 gradients: native | gradclip |"]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    alike: dict[tuple[str, str], list[str]] = {}  # the dtypes with the same counts share a row
     for name, dtype, counts in ROWS[framework](importlib.import_module(f"{framework}_only.test_launches"), patch):
         cells = ["no kernel" if n is None else f"{n:,}" for pair in counts for n in pair]
-        lines.append(f"| `{name}` | {dtype} | {' | '.join(cells)} |")
+        alike.setdefault((name, " | ".join(cells)), []).append(dtype)
+    lines += [f"| `{name}` | {', '.join(dtypes)} | {cells} |" for (name, cells), dtypes in alike.items()]
     return "\n".join(lines)
 
 

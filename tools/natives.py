@@ -82,7 +82,8 @@ _OLDER_HEAD = """\
 ## Older versions
 
 The suite also ran on the natives of PyTorch 2.4.1, TensorFlow 2.16.2, Paddle 3.0.0, optax 0.2.4 with JAX 0.4.35, and Keras
-3.4.1 on TensorFlow, PyTorch and JAX. They differ from the versions above only here.
+3.4.1 on TensorFlow, PyTorch and JAX. They differ from the versions above only here. The last column says whether the older
+outcome is the exact one.
 """
 
 
