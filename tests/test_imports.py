@@ -85,6 +85,7 @@ CORE: dict[str, set[str]] = {
     "result": {"dtypes", "gradients", "lane", "reprs"},
     "measure": {"backend", "dtypes", "gradients", "norms", "rule"},
     "coefficient": {"backend", "dtypes", "gradients", "norms", "registry", "rule"},
+    "numbers": {"coefficient", "norms", "rule"},
     "warning": {"errors", "gradients", "tracing"},
     "sharding": {
         *("backend", "dtypes", "errors", "gradients", "groups", "measure", "norms", "parts", "registry", "rule"),
@@ -118,18 +119,18 @@ CORE: dict[str, set[str]] = {
     },
     "doctor": {"advice", "engine", "errors", "gradients", "groups", "monitor", "rule"},
 }
-# The catalogue of natives and these three use dialects, rules and coefficients as data. The conformance suite uses
-# public names and the catalogue, the demo's trainers public names. No module imports the command line, but ``children``, which
+# The catalogue of natives and these three use dialects, rules and numbers as data. The conformance suite uses public names,
+# the catalogue and numbers, the demo's trainers public names. No module imports the command line, but ``children``, which
 # imports only ``isolation``.
 MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
     "natives": {"dialects", "dropins", "errors", "rule", "spelling"},
-    "explain": {"coefficient", "errors", "natives", "rule", "spelling"},
+    "explain": {"errors", "natives", "numbers", "rule", "spelling"},
     "code": {"__init__", "dialects", "errors", "natives"},
     "lint": {"code", "errors"},
     MIGRATE: {"__init__", "code", "dialects", "errors", "isolation", "natives", "rule", "spelling"},
-    CONFORMANCE: {*PUBLIC, "natives", "spelling"},
+    CONFORMANCE: {*PUBLIC, "natives", "numbers", "spelling"},
     "commands": {
         *("__init__", "__version__", "backend", "advice", "dialects", "dtypes", "errors", "versions", "isolation", "registry"),
         "monitor",

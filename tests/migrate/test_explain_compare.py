@@ -14,9 +14,9 @@ import gradclip
 from gradclip.commands import cli
 from gradclip.explain.call import find
 from gradclip.explain.compare import compare
-from gradclip.explain.numbers import clipped
 from gradclip.explain.text import comparison_text
 from gradclip.natives import DIALECTS
+from gradclip.numbers import clipped
 from gradclip.rule import Rule, Scope
 
 INF, NAN = float("inf"), float("nan")

@@ -8,8 +8,8 @@ from refusals import refused
 from gradclip import dialects
 from gradclip.code.model import Options
 from gradclip.commands.cli import main
-from gradclip.explain.numbers import clipped
 from gradclip.migrate.codemod import migrate_source
+from gradclip.numbers import clipped
 
 NINES, HEXADECIMAL = "9" * 5000, "0x" + "f" * 3000
 

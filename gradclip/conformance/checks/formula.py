@@ -1,7 +1,8 @@
-"""The formula of an operation, as far as the checks need it: from the native's rule, and without gradclip's arithmetic."""
+"""The formula of an operation, as far as the checks need it: from the native's rule."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from functools import cached_property
 from typing import Any
 
 import gradclip
+from gradclip import numbers
 from gradclip.natives import Native
 
-__all__ = ["Formula", "euclidean"]
+__all__ = ["Formula"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Formula:
 
     def norm(self, values: Sequence[Any]) -> float:
         """The norm of the elements that share one, before eps."""
-        norm = euclidean(values)
+        norm = numbers.norm(values, 2.0)
         return norm / math.sqrt(max(len(values), 1)) if self.rule.mean else norm
 
     def sizes(self, gradients: Sequence[Sequence[Any]]) -> list[float]:
@@ -68,26 +70,11 @@ class Formula:
 
     def clipped(self, gradients: Sequence[Sequence[Any]], limit: float) -> list[list[Any]]:
         """The gradients after the clip."""
-        if not self.is_norm:
-            return [[max(min(value, limit), -limit) for value in values] for values in gradients]
-        sizes = self.sizes(gradients)
-        coefficients = [self.coefficient(size, limit) for size in sizes] * (len(gradients) if self.is_joint else 1)
-        return [[value * c for value in values] for values, c in zip(gradients, coefficients, strict=True)]
+        scope = gradclip.Scope.GLOBAL if self.is_joint else gradclip.Scope.TENSOR if self.is_norm else gradclip.Scope.VALUE
+        rule = dataclasses.replace(self.rule, scope=scope, relative_to=None, axes=None, unit_axes=False)
+        rule = dataclasses.replace(rule, limit=limit) if self.is_norm else dataclasses.replace(rule, lower=-limit, upper=limit)
+        return numbers.clipped(rule, list(map(list, gradients)))
 
     def coefficient(self, norm: float, limit: float) -> float:
         """The factor of elements with this norm."""
-        return 1.0 if norm + self.rule.eps <= limit else limit / max(norm + self.rule.eps, self.least)
-
-
-def euclidean(values: Sequence[Any]) -> float:
-    """The Euclidean norm of real or complex numbers, correct to the last bits of float64 whatever their size.
-
-    >>> euclidean([3e300, 4e300j]), euclidean([])
-    (5e+300, 0.0)
-    """
-    parts = [part for value in values for part in ((value.real, value.imag) if isinstance(value, complex) else (value,))]
-    greatest = max(map(abs, parts), default=0.0)
-    if greatest == 0 or not math.isfinite(greatest):
-        return greatest
-    exponent = math.frexp(greatest)[1]
-    return math.ldexp(math.sqrt(math.fsum(math.ldexp(part, -exponent) ** 2 for part in parts)), exponent)
+        return numbers.factor(self.rule, norm, limit)

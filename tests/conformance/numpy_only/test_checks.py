@@ -14,11 +14,12 @@ from conformance.mutants.reference import Reference
 from gradclip.conformance.array import Array
 from gradclip.conformance.checks import CHECKS, FILES, Bench, Check, Mismatch
 from gradclip.conformance.checks.bench import coarse, expect, noise
-from gradclip.conformance.checks.formula import Formula, euclidean
+from gradclip.conformance.checks.formula import Formula
 from gradclip.conformance.checks.registry import add
 from gradclip.conformance.compare import Outcome
 from gradclip.conformance.target import FEATURES, OPERATIONS
 from gradclip.departures import DEPARTURES
+from gradclip.numbers import norm
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=list(CHECKS))
@@ -61,12 +62,14 @@ def test_the_sources_of_noise_are_the_same_everywhere() -> None:
 # ---- formulas ---------------------------------------------------------------------------------------------------------------
 
 
-def test_euclidean() -> None:
-    assert euclidean([3.0, -4.0]) == 5
-    assert euclidean([3e300, 4e300]) == 5e300
-    assert euclidean([3e-320, 4e-320]) == pytest.approx(5e-320, rel=1e-3)
-    assert euclidean([3 + 4j, 12j]) == 13
-    assert euclidean([0.0, math.inf]) == math.inf
+def test_the_norm_of_numbers() -> None:
+    assert norm([3.0, -4.0], 2.0) == 5
+    assert norm([3e300, 4e300], 2.0) == 5e300
+    assert norm([3e-320, 4e-320], 2.0) == pytest.approx(5e-320, rel=1e-3)
+    assert norm([3 + 4j, 12j], 2.0) == 13
+    assert norm([0.0, math.inf], 2.0) == math.inf
+    assert norm([0.0, math.nan, 2.0], 0.0) == 2
+    assert norm([], math.inf) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
-"""Apply a rule to lists of Python floats, without any framework. The coefficient is gradclip's own."""
+"""A rule applied to lists of Python's numbers, without any framework: for pages, messages and checks."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from gradclip.coefficient import coefficient
+from gradclip.norms import combine
 from gradclip.rule import Rule, Scope
 
-__all__ = ["clipped", "shown"]
+__all__ = ["Numbers", "clipped", "factor", "norm", "shown"]
 
 Numbers = list[Any]  # floats, or lists of them: a vector or a matrix
 
@@ -23,19 +25,36 @@ def clipped(rule: Rule, gradients: list[Numbers], params: list[Numbers] | None =
         params: the parameters, of the same shapes, for a rule relative to them.
 
     >>> from gradclip.dialects import tensorflow
-    >>> clipped(tensorflow.clip_by_norm(1.0), [[3.0, 4.0], [0.5, 0.0]])
+    >>> clipped(tensorflow.clip_bynorm(1.0), [[3.0, 4.0], [0.5, 0.0]])
     [[0.6000000000000001, 0.8], [0.5, 0.0]]
     """
     if rule.scope is Scope.VALUE:
         return [_mapped(gradient, lambda x: _between(x, rule)) for gradient in gradients]
     if rule.scope is Scope.GLOBAL:
-        total = _norm([_norm(_flat(gradient), rule.order) for gradient in gradients], rule.order)
-        factor = _factor(rule, total, rule.limit)
-        return [_scaled(gradient, factor) for gradient in gradients]
+        total = norm([norm(_flat(gradient), rule.order) for gradient in gradients], rule.order)
+        shared = factor(rule, total, rule.limit)
+        return [_scaled(gradient, shared) for gradient in gradients]
     if rule.scope is Scope.EXAMPLE:
         return _summed(rule, gradients)
     params = gradients if params is None else params
     return [_by_slices(rule, gradient, param) for gradient, param in zip(gradients, params, strict=True)]
+
+
+def norm(values: Sequence[Any], order: float) -> float:
+    """The norm of real or complex numbers, within a few ulp of float64 whatever their size.
+
+    >>> norm([3e300, 4e300j], 2.0), norm([], 2.0)
+    (5e+300, 0.0)
+    """
+    if order == 0 or not values:
+        return float(sum(x != 0 for x in values))  # NaN counts
+    return combine([abs(x) for x in values], order)
+
+
+def factor(rule: Rule, n: float, limit: float) -> float:
+    """The coefficient of elements with this norm."""
+    no_backend: Any = None  # numbers need no backend
+    return float(coefficient(no_backend, rule, n, limit))
 
 
 def shown(gradients: list[Numbers], digits: int) -> str:
@@ -56,8 +75,8 @@ def _text(gradient: Any, digits: int) -> str:
 def _summed(rule: Rule, gradients: list[Numbers]) -> list[Numbers]:
     """The sum over the examples, which are the first axis of each gradient."""
     examples = len(gradients[0])
-    norms = [_norm([x for gradient in gradients for x in _flat(gradient[b])], 2.0) for b in range(examples)]
-    factors = [_factor(rule, n, rule.limit) for n in norms]
+    norms = [norm([x for gradient in gradients for x in _flat(gradient[b])], 2.0) for b in range(examples)]
+    factors = [factor(rule, n, rule.limit) for n in norms]
     each = [[_scaled(row, c) for row, c in zip(gradient, factors, strict=True)] for gradient in gradients]
     return [[sum(column) for column in zip(*rows, strict=True)] for rows in each]
 
@@ -68,12 +87,12 @@ def _by_slices(rule: Rule, gradient: Numbers, param: Numbers) -> Numbers:
     of_param = _slices(param, places)
     factors = {}
     for place, values in _slices(gradient, places).items():
-        n = _norm(values, rule.order) / (math.sqrt(len(values)) if rule.mean else 1.0)
+        n = norm(values, rule.order) / (math.sqrt(len(values)) if rule.mean else 1.0)
         limit = rule.limit
         if rule.relative_to is not None:
-            limit *= max(_norm(of_param[place], 2.0), rule.relative_to)
-        factors[place] = _factor(rule, n, limit)
-    if not isinstance(gradient[0], list):
+            limit *= max(norm(of_param[place], 2.0), rule.relative_to)
+        factors[place] = factor(rule, n, limit)
+    if not (gradient and isinstance(gradient[0], list)):
         return [x if factors[p] == 1.0 else x * factors[p] for x, p in zip(gradient, places[0], strict=True)]
     return [
         [x if factors[p] == 1.0 else x * factors[p] for x, p in zip(row, line, strict=True)]
@@ -83,7 +102,7 @@ def _by_slices(rule: Rule, gradient: Numbers, param: Numbers) -> Numbers:
 
 def _places(rule: Rule, gradient: Numbers) -> list[list[tuple[int, ...]]]:
     """The slice of each element, row by row."""
-    is_matrix = isinstance(gradient[0], list)
+    is_matrix = bool(gradient) and isinstance(gradient[0], list)
     rows, columns = (len(gradient), len(gradient[0])) if is_matrix else (1, len(gradient))
     dimensions = 2 if is_matrix else 1
     if rule.scope is Scope.TENSOR:
@@ -102,31 +121,6 @@ def _slices(gradient: Numbers, places: list[list[tuple[int, ...]]]) -> dict[tupl
     for x, place in zip(_flat(gradient), itertools.chain(*places), strict=True):
         slices.setdefault(place, []).append(x)
     return slices
-
-
-def _norm(values: list[float], order: float) -> float:
-    magnitudes = [abs(x) for x in values]
-    if not magnitudes:
-        return 0.0
-    if order == 0:
-        return float(sum(x != 0 for x in magnitudes))
-    if any(math.isnan(x) for x in magnitudes):
-        return math.nan
-    if math.isinf(order):
-        return max(magnitudes) if order > 0 else min(magnitudes)
-    if order == 2:
-        return math.hypot(*magnitudes)
-    if order < 0 and 0.0 in magnitudes:
-        return 0.0
-    unit = max(magnitudes) if order > 0 else min(magnitudes)  # no power of a ratio overflows
-    if unit == 0 or math.isinf(unit):
-        return unit
-    return unit * float(math.fsum((x / unit) ** order for x in magnitudes) ** (1 / order))
-
-
-def _factor(rule: Rule, norm: float, limit: float) -> float:
-    no_backend: Any = None  # numbers need no backend
-    return float(coefficient(no_backend, rule, norm, limit))
 
 
 def _between(x: float, rule: Rule) -> float:
