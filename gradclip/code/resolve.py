@@ -259,9 +259,13 @@ class Resolver:
         if len(places) < 2:
             return self._value(places[0]) if places else None
         around = (node, *source.ancestors(node))  # an assignment binds only after its own right side
-        ordered: list[cst.CSTNode] = source.once((Resolver.value_of, id(places)), lambda: self._ordered(places)).get(
-            source.function(node), []
+        by_function: Mapping[cst.CSTNode, list[cst.CSTNode]] = source.once(
+            (Resolver.value_of, id(places)), lambda: self._ordered(places)
         )
+        function = source.function(node)
+        while isinstance(function, cst.Lambda) and function not in by_function:
+            function = source.function(function)
+        ordered = by_function.get(function, [])
         end = bisect.bisect_left(ordered, source.start(node), key=source.start)
         before = (ordered[number] for number in range(end - 1, -1, -1))
         last = next((place for place in before if source.within(place, cst.Assign) not in around), None)

@@ -199,6 +199,8 @@ class Forms:
             return self._norm(node, values[0], {key: value for key, value in given if key}, depth)
         if name in _SUMS | _MEANS and values:
             return self._total(values[0], "l2" if name in _SUMS else "rms", depth)
+        if name in ("tree_reduce", "reduce") and len(values) > 1:
+            return self._total(values[1], "l2", depth)
         if name in _CLAMPS and values:
             return self._clamp(name, given, depth)
         if name in _CHOICES and len(values) == 3:

@@ -24,6 +24,7 @@ from gradclip.migrate.codemod.calls import manual
 from gradclip.migrate.codemod.conditions import Conditions
 from gradclip.migrate.codemod.decision import Decision
 from gradclip.migrate.codemod.forms import Forms
+from gradclip.migrate.codemod.functional import Functional
 from gradclip.migrate.codemod.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
 from gradclip.natives import BY_CODE
 
@@ -69,6 +70,7 @@ class _Matcher:
         self._context, self._source, self._resolver = context, context.source, context.resolver
         self._forms = Forms(context)
         self._conditions = Conditions(context, self._forms)
+        self._functional = Functional(context)
 
     # ---- the way of a quotient -------------------------------------------------------------------------------------------
 
@@ -194,7 +196,9 @@ class _Matcher:
             named = has_limit(clip.limit)
             if not (known and (named or path.scales or known == "value")) and not (path.scales and named):
                 return None
-            return canonical.rewritten(node, self._context) or self._by_hand(node, clip)
+            places = [place for place, _ in path.reached]
+            made = canonical.rewritten(node, self._context) or self._functional.rewritten(node, places)
+            return made or self._by_hand(node, clip)
         in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
         if path.scales and (has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)):
             if self._is_bounded_by_a_condition(path, Clip(_ANY, found.norm)):

@@ -112,7 +112,8 @@ class Plain(ast.NodeTransformer):
             return _function("cat", given[0]) if name == "cat" else _function("norm", _function("cat", given[0]))
         if name in ("pow", "square") and rest == ["2"]:
             return ast.BinOp(given[0], ast.Pow(), ast.Constant(2))
-        if name in ("norm", "vector_norm") and rest in ([], ["2"]) and told in ({}, {"p": "2"}):
+        spectral = rest == ["2"] and not _is_vector(given[0]) and ast.unparse(node.func).endswith("linalg.norm")
+        if name in ("norm", "vector_norm") and rest in ([], ["2"]) and told in ({}, {"p": "2"}) and not spectral:
             return _function("norm", given[0])
         if (name in ("clamp", "clamp_", "clip") and told == {"max": "1"} and not rest) or (name == "min" and rest == ["1"]):
             return ast.Call(ast.Name("min"), [given[0], ast.Constant(1)], [])
@@ -141,6 +142,11 @@ class Plain(ast.NodeTransformer):
 
 
 _NAMESPACES = frozenset({"torch", "th", "np", "numpy", "math", "torch.linalg", "torch.nn.utils"})
+
+
+def _is_vector(value: ast.expr) -> bool:
+    """Whether a value surely has one axis; of a matrix ``linalg.norm(..., 2)`` is the spectral norm."""
+    return isinstance(value, ast.ListComp) or ast.unparse(value).startswith("cat(")
 
 
 def _inverse(value: ast.expr) -> ast.expr:

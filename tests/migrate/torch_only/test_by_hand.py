@@ -87,3 +87,34 @@ OTHERS = {
 def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
     code = f"import torch\n\n\ndef clip(params, limit):\n{textwrap.indent(NORMS[norm] + chr(10) + OTHERS[scale], '    ')}\n"
     assert migrate(code).source == code
+
+
+#: further from the templates: what a function returns, a limit in a tensor, a divisor that is chosen
+FARTHER = {
+    "a function of the source": "n = total(params).add_(1e-8)\nh = min(limit / n, 1.0)\nfor p in params:\n    p.grad.mul_(h)",
+    "a divisor that is chosen": "n = total(params)\nm = torch.tensor(limit)\nd = torch.where(n > m, n / m, torch.ones(()))\n"
+    "for p in params:\n    p.grad.div_(d)",
+    "statements between": "n = total(params)\nprint(n)\nc = min(1.0, limit / n)\nprint(c)\n"
+    "for p in params:\n    p.grad.mul_(c)",
+    "a guard in the loop": "n = total(params)\nc = min(1.0, limit / n)\nfor p in params:\n    if p.grad is not None:\n"
+    "        p.grad.detach().mul_(c)",
+}
+TOTAL = "import torch\n\n\ndef total(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
+
+
+@pytest.mark.parametrize("kind", FARTHER)
+def test_a_clip_is_followed_through_names_and_functions(kind: str) -> None:
+    code = f"{TOTAL}\n\ndef clip(params, limit):\n{textwrap.indent(FARTHER[kind], '    ')}\n"
+    migrated = migrate(code)
+    assert rewritten(migrated) == ["GM402"]
+    for limit in (0.5, 100.0):
+        for one, other in zip(clipped(migrated.source, limit), clipped(code, limit), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("norm", ["torch.linalg.norm(p.grad, 2)", "torch.linalg.matrix_norm(p.grad)", "torch.norm(p.grad, 1)"])
+def test_another_norm_of_a_matrix_is_not_rewritten(norm: str) -> None:
+    for scale in SCALES.values():
+        body = textwrap.indent(f"n = sum({norm} ** 2 for p in params) ** 0.5\n{scale}", "    ")
+        code = f"import torch\n\n\ndef clip(params, limit):\n{body}\n"
+        assert migrate(code).source == code

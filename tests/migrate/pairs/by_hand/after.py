@@ -22,4 +22,4 @@ if coefficient < 1:
         p.grad.mul_(coefficient)
 scale = max_grad_norm / norm
 grads = [g * scale for g in grads]
-grads = [g * min(1.0, clip_norm / np.linalg.norm(g)) for g in grads]
+grads = [gradclip.clip_by_norm(g, clip_norm) for g in grads]

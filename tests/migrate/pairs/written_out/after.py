@@ -34,19 +34,13 @@ def a_minimum(self):
 
 
 def anothers_epsilon(parameters, limit):
-    norm = torch.sqrt(sum(torch.sum(p.grad ** 2) for p in parameters))
-    coefficient = limit / (norm + 1e-10)
-    if coefficient < 1:
-        for p in parameters:
-            p.grad.mul_(coefficient)
+    gradclip.clip_(parameters, paddle_rules.clip_grad_by_global_norm(limit))
 
 
 def coefficient_is_wanted(parameters, limit):
     norm = torch.sqrt(sum(torch.square(p.grad).sum() for p in parameters))
     coefficient = limit / (norm + 1e-6)
-    if coefficient < 1:
-        for p in parameters:
-            p.grad.mul_(coefficient)
+    gradclip.clip_grad_norm_(parameters, limit)
     return coefficient
 
 
@@ -97,9 +91,7 @@ def not_the_frozen(parameters, frozen, max_norm):
 def read_by_a_function_within(parameters, max_norm):
     total_norm = torch.sqrt(sum(p.grad.norm() ** 2 for p in parameters))
     coef = max_norm / (total_norm + 1e-6)
-    if coef < 1:
-        for p in parameters:
-            p.grad.mul_(coef)
+    gradclip.clip_grad_norm_(parameters, max_norm)
 
     def scaled_by():
         return coef

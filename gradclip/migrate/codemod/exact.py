@@ -1,0 +1,349 @@
+"""The exact value of an expression, as a form (``algebra``); None of its parts is guessed.
+
+``forms`` finds what may be a clip, by names too. Here a name stands for the one value that reaches it, a call for what a known
+function computes, or what a function of the source returns. Anything else is opaque: a "name" with its text. Beyond the forms
+of ``algebra``: an "item" of a collection, a "flat" tensor, a "cast" one, and a "list" with one form for each item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import libcst as cst
+
+from gradclip.code.bind import literal, number
+from gradclip.code.found import Context
+from gradclip.code.source import last_name, words
+from gradclip.migrate.codemod.algebra import ONE, Form, product
+from gradclip.migrate.codemod.called import adds, read
+from gradclip.migrate.codemod.measures import (
+    added,
+    bare,
+    cast,
+    every,
+    extreme,
+    flat,
+    is_tensor,
+    none_test,
+    norm,
+    says_more,
+    summed,
+)
+from gradclip.migrate.codemod.reaching import Reaching
+
+__all__ = ["Exact"]
+
+_MAPS = words("map tree_map tree_multimap map_structure")
+_PARTED = words("tree_flatten flatten ravel_pytree")
+_SAME = words(
+    "float tensor as_tensor to_tensor asarray array item to detach astype cast convert_to_tensor cpu clone numpy stop_gradient "
+    "float32 squeeze constant full_tensor stack copy"
+)
+_LEAVES = words("tree_leaves leaves values list tuple iter")
+_FLAT = words("ravel flatten reshape view")
+_JOINS = words("concatenate concat cat hstack")
+_SUMS = words("sum reduce_sum add_n fsum nansum")
+_NORMS = words("norm vector_norm")
+_GLOBAL = words("global_norm get_total_norm tree_norm tree_l2_norm")
+_CHOICES = words("where select")
+_LARGER = {"greater": 1, "greater_equal": 1, "gt": 1, "ge": 1, "less": -1, "less_equal": -1, "lt": -1, "le": -1}
+_EXTREMES = words("min minimum max maximum clamp_max clamp_min clamp_max_")
+_PRODUCTS = {"multiply": 1, "mul": 1, "divide": -1, "true_divide": -1, "truediv": -1, "div": -1, "div_no_nan": -1}
+_POWERS = {"sqrt": 0.5, "square": 2, "rsqrt": -0.5, "reciprocal": -1}
+_LOOPS = (cst.ListComp, cst.GeneratorExp)
+_CAST = words("dtype device")
+_DEPTH = 40
+
+
+class Exact:
+    """The exact forms of one source's expressions."""
+
+    def __init__(self, context: Context) -> None:
+        self._source, self._resolver = context.source, context.resolver
+        self.reaching = Reaching(context)
+        self._given: dict[cst.CSTNode, Form] = {}  #: the values of parameters while a body is read
+        self._depth = 0
+        self.read: set[cst.CSTNode] = set()  #: the bindings whose values it has followed
+        self.opaque: list[cst.BaseExpression] = []  #: the parts that stay as they are
+
+    def again(self, node: cst.BaseExpression) -> Form:
+        """The form of an expression, with fresh ``read`` and ``opaque``."""
+        self.read, self.opaque = set(), []
+        return self.of(node)
+
+    def of(self, node: cst.BaseExpression) -> Form:
+        """The form of an expression."""
+        if self._depth >= _DEPTH:
+            return self._opaque(node)
+        self._depth += 1
+        try:
+            return self._of(node)
+        finally:
+            self._depth -= 1
+
+    def _opaque(self, node: cst.BaseExpression) -> Form:
+        self.opaque.append(node)
+        return Form("name", value=self._source.one_line(node), node=node)
+
+    def _of(self, node: cst.BaseExpression) -> Form:
+        known = number(node)
+        if known is not None:
+            return Form("number", value=known)
+        if isinstance(node, cst.Name):
+            return self._name(node)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(node)
+        if isinstance(node, cst.BinaryOperation):
+            return self._operation(node)
+        if isinstance(node, (cst.IfExp, *_LOOPS)):
+            return self._choice(node.test, node.body, node.orelse) if isinstance(node, cst.IfExp) else self._list(node)
+        if isinstance(node, cst.Call):
+            return self._call(node)
+        if isinstance(node, cst.Subscript):
+            return self._subscript(node)
+        return self._opaque(node)
+
+    # ---- names -----------------------------------------------------------------------------------------------------------
+
+    def _name(self, node: cst.Name) -> Form:
+        place = self.reaching.place(node)
+        if place is None:
+            return self._opaque(node)
+        if place in self._given:
+            return self._given[place]
+        holder = self._source.parents.get(place)
+        if isinstance(holder, cst.Element):
+            return self._unpacked(holder) or self._opaque(node)
+        if isinstance(holder, (cst.For, cst.CompFor)):
+            return self._item(holder.iter)
+        if isinstance(holder, cst.AugAssign):
+            return self._total(place, holder) or self._opaque(node)
+        value = self.reaching.value(place)
+        known = len(self.opaque), set(self.read)
+        made = self.of(value) if value is not None and not isinstance(value, cst.Name) else None
+        if made is not None and says_more(made):
+            self.read.add(place)
+            return made
+        del self.opaque[known[0] :]
+        self.read = known[1]
+        return self._opaque(node)
+
+    def _unpacked(self, element: cst.Element) -> Form | None:
+        """The leaves in ``leaves, tree = tree_flatten(grads)``."""
+        target = self._source.parents[element]
+        statement = self._source.within(target, cst.Assign)
+        call = statement.value if statement is not None else None
+        first = isinstance(target, cst.Tuple) and target.elements[0] is element
+        known = isinstance(call, cst.Call) and self._called(call) in _PARTED
+        return self._first(call) if first and known and isinstance(call, cst.Call) and call.args else None
+
+    def _item(self, iterable: cst.BaseExpression) -> Form:
+        return Form("item", (self._collection(iterable),))
+
+    def _collection(self, node: cst.BaseExpression) -> Form:
+        place = self.reaching.place(node) if isinstance(node, cst.Name) else None
+        value = self.reaching.value(place) if place is not None and place not in self._given else None
+        leaves = isinstance(value, cst.Call) and self._called(value) in _LEAVES and len(value.args) == 1
+        made = self.of(value if leaves and value is not None else node)
+        self.read |= {place} if leaves and place is not None else set()
+        return made if made.op != "list" else made.parts[1] if made.parts[0] == Form("item", (made.parts[1],)) else made
+
+    def _total(self, place: cst.CSTNode, holder: cst.AugAssign) -> Form | None:
+        """``n = 0; for g in grads: n += ...``: a sum over the items."""
+        loop = self._source.within(place, cst.For)
+        if loop is None or not isinstance(holder.operator, cst.AddAssign) or not isinstance(loop.target, cst.Name):
+            return None
+        first = self.reaching.before(loop, place)
+        if first is None or not self.reaching.is_unguarded(holder, loop):
+            return None
+        value = self.reaching.value(first)
+        start = number(value) if value is not None else None
+        if start is None and isinstance(value, cst.Call) and value.args:
+            start = number(value.args[0].value) if last_name(value.func) in _SAME else None
+        if start != 0:
+            return None
+        self.read |= {first, place}
+        return summed(Form("list", (self.of(holder.value), self._collection(loop.iter))))
+
+    def _attribute(self, node: cst.Attribute) -> Form:
+        if node.attr.value in ("data", "T"):
+            return self.of(node.value) if node.attr.value == "data" else self._opaque(node)
+        inner = self.of(node.value) if isinstance(node.value, (cst.Name, cst.Attribute)) else None
+        if inner is not None and inner.op == "item" and node.attr.value == "grad":
+            return Form("item", inner.parts, "grad")
+        return self._opaque(node)
+
+    def _subscript(self, node: cst.Subscript) -> Form:
+        """``tree_flatten(grads)[0]``, or a part that is opaque."""
+        value = node.value
+        first = isinstance(value, cst.Call) and value.args and self._source.one_line(node).endswith("[0]")
+        if first and isinstance(value, cst.Call) and self._called(value) in _PARTED:
+            return self._first(value)
+        return self._opaque(node)
+
+    def _first(self, call: cst.Call) -> Form:
+        made = self._collection(call.args[0].value)
+        return Form("flat", (every(made),)) if self._called(call) == "ravel_pytree" else made
+
+    # ---- operations ------------------------------------------------------------------------------------------------------
+
+    def _operation(self, node: cst.BinaryOperation) -> Form:
+        left, right = self.of(node.left), self.of(node.right)
+        if isinstance(node.operator, (cst.Multiply, cst.Divide)):
+            return product((left, 1), (right, 1 if isinstance(node.operator, cst.Multiply) else -1))
+        if isinstance(node.operator, cst.Power) and right.op == "number":
+            return product((left, float(right.value)))  # type: ignore[arg-type]
+        if isinstance(node.operator, cst.Add):
+            return added(left, right)
+        return self._opaque(node)
+
+    def _choice(self, test: cst.BaseExpression, one: cst.BaseExpression, other: cst.BaseExpression) -> Form:
+        return self.chosen(test, self.of(one), self.of(other))
+
+    def chosen(self, test: cst.BaseExpression, one: Form, other: Form) -> Form:
+        """One form where a test holds, else the other; a test for None chooses what is not None."""
+        none = none_test(test)
+        if none:
+            return one if none == "is not" else other
+        sides = self._compared(test)
+        if sides is None:
+            return self._opaque(test)
+        return Form("choice", (one, other), sides, test)
+
+    def _compared(self, test: cst.BaseExpression, sign: int = 1) -> tuple[Form, Form] | None:
+        """The larger and the smaller side of a comparison where it holds."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self._compared(test.expression, -sign)
+        if isinstance(test, cst.Name):
+            place = self.reaching.place(test)
+            value = self.reaching.value(place) if place is not None else None
+            self.read |= {place} if place is not None else set()
+            return self._compared(value, sign) if value is not None and not isinstance(value, cst.Name) else None
+        sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
+        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+            operator = test.comparisons[0].operator
+            sides = (test.left, test.comparisons[0].comparator)
+            sign *= 1 if isinstance(operator, (cst.GreaterThan, cst.GreaterThanEqual)) else -1
+            if not isinstance(operator, (cst.GreaterThan, cst.GreaterThanEqual, cst.LessThan, cst.LessThanEqual)):
+                return None
+        elif isinstance(test, cst.Call):
+            name, given, _ = read(test, self._resolver)
+            if name in ("logical_not", "squeeze", "all") and len(given) == 1:
+                return self._compared(given[0], -sign if name == "logical_not" else sign)
+            if name in _LARGER and len(given) == 2:
+                sides, sign = (given[0], given[1]), sign * _LARGER[name]
+        if sides is None:
+            return None
+        one, other = self.of(sides[0]), self.of(sides[1])
+        return (one, other) if sign > 0 else (other, one)
+
+    def _list(self, node: cst.ListComp | cst.GeneratorExp) -> Form:
+        loop = node.for_in
+        plain = isinstance(loop.target, cst.Name) and loop.inner_for_in is None and loop.asynchronous is None
+        if not plain or not all(none_test(one.test) == "is not" for one in loop.ifs):
+            return self._opaque(node)
+        return Form("list", (self.of(node.elt), self._collection(loop.iter)), bool(loop.ifs), node)
+
+    # ---- calls -----------------------------------------------------------------------------------------------------------
+
+    def _called(self, node: cst.Call) -> str:
+        return read(node, self._resolver)[0]
+
+    def _call(self, node: cst.Call) -> Form:
+        name, given, told = read(node, self._resolver)
+        if not name:
+            return self._own(node) or self._opaque(node)
+        if name in _MAPS and len(given) == 2:
+            return self._mapped(given[0], given[1], node)
+        made = self._bounded(name, given, told) or self._measured(name, given, told, self._resolver.name(node.func))
+        if made is None and given and (name in _SAME or (name in _LEAVES and len(given) == 1)) and told.keys() <= _CAST:
+            made = self._collection(given[0]) if name in _LEAVES else cast(self.of(given[0]), name)
+        if made is None and given and name in _FLAT and not told and len(given) <= 2:
+            one_axis = len(given) == 1 or self._source.one_line(given[1]) in ("-1", "(-1,)", "[-1]")
+            made = flat(self.of(given[0])) if one_axis else None
+        if made is None and name in _JOINS and given and not told.keys() - {"axis", "dim"}:
+            made = flat(self.of(given[0]))
+        return made or self._own(node) or self._opaque(node)
+
+    def _bounded(self, name: str, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
+        """A minimum, a maximum, a choice, a product, a sum; None for another function."""
+        if name in ("clip", "clamp", "clamp_", "clip_by_value") and given:
+            return self._clamped(given, told)
+        if name in ("ones_like", "ones"):
+            return ONE
+        if told:
+            return None
+        if name in _CHOICES and len(given) == 3:
+            return self._choice(given[0], given[1], given[2])
+        if len(given) != 2 or not (name in _EXTREMES or name in _PRODUCTS or name in ("add", "add_")):
+            return None
+        one, other = self.of(given[0]), self.of(given[1])
+        if name in _EXTREMES:
+            return extreme(name, one, other)
+        return product((one, 1), (other, _PRODUCTS[name])) if name in _PRODUCTS else added(one, other)
+
+    def _clamped(self, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
+        """A coefficient with an upper bound, and with no lower bound over 0."""
+        low = next((told[key] for key in ("min", "a_min", "clip_value_min") if key in told), None)
+        high = next((told[key] for key in ("max", "a_max", "clip_value_max") if key in told), None)
+        low = given[1] if len(given) > 1 else low
+        high = given[2] if len(given) > 2 else high
+        least = number(low) if low is not None else None
+        open_ = low is None or literal(low) is None or (least is not None and least <= 0)
+        return extreme("min", self.of(given[0]), self.of(high)) if open_ and high is not None else None
+
+    def _measured(
+        self, name: str, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression], qualified: str
+    ) -> Form | None:
+        """A norm, a sum of squares, or a power; None for another function."""
+        orders = [value for key, value in told.items() if key != "dtype"]
+        if not given or told.keys() - {"dtype", "p", "ord"} or any(literal(order) not in (2, 2.0) for order in orders):
+            return None
+        if (name in _GLOBAL or qualified.startswith("optax.tree")) and len(given) == 1:
+            return norm(every(self._collection(given[0]))) if name in _GLOBAL | {"norm"} else None
+        if name in _NORMS and (len(given) == 1 or (len(given) == 2 and literal(given[1]) in (2, 2.0))):
+            inner = self.of(given[0])
+            spectral = (len(given) == 2 or bool(orders)) and qualified.endswith("linalg.norm")  # of a matrix
+            return None if spectral and is_tensor(bare(inner)) else norm(inner)
+        if name in ("vdot", "dot", "inner") and len(given) == 2:
+            one, other = self.of(given[0]), self.of(given[1])
+            made = norm(one) if one == other and (name == "vdot" or one.op == "flat") else None
+            return product((made, 2)) if made is not None else None
+        if name in ("tree_reduce", "reduce") and len(given) in (2, 3) and adds(given[0], self._resolver):
+            return summed(self.of(given[1])) if len(given) == 2 or number(given[2]) == 0 else None
+        exponent = number(given[1]) if name in ("pow", "power") and len(given) == 2 else _POWERS.get(name)
+        if exponent is not None and (len(given) == 1 or name not in _POWERS):
+            return product((self.of(given[0]), exponent))
+        sums = name in _SUMS and len(given) == 1
+        return summed(self.of(given[0]), builtin=qualified.startswith("builtins")) if sums else None
+
+    def _mapped(self, function: cst.BaseExpression, over: cst.BaseExpression, node: cst.Call) -> Form:
+        """``map(lambda g: ..., grads)``; the function may also have a name."""
+        inner = self.reaching.function(function)
+        collection = self._collection(over)
+        if inner is None:
+            known = self._resolver.name(function).rpartition(".")[2]
+            made = norm(Form("item", (collection,))) if known in _NORMS else None
+            return Form("list", (made, collection)) if made is not None else self._opaque(node)
+        parameters, body = inner
+        if len(parameters) != 1:
+            return self._opaque(node)
+        if isinstance(function, cst.Name) and (place := self.reaching.place(function)) is not None:
+            self.read.add(place)
+        return Form("list", (self._within(parameters, [Form("item", (collection,))], body), collection), node=node)
+
+    def _own(self, node: cst.Call) -> Form | None:
+        """What a function of the source returns."""
+        inner = self.reaching.function(node.func)
+        if inner is None or any(a.keyword is not None or a.star for a in node.args) or len(inner[0]) != len(node.args):
+            return None
+        made = self._within(inner[0], [self._collection(argument.value) for argument in node.args], inner[1])
+        return made if says_more(made) else None
+
+    def _within(self, parameters: Sequence[cst.Param], values: Sequence[Form], body: cst.BaseExpression) -> Form:
+        before = self._given
+        self._given = {**before, **dict(zip(parameters, values, strict=True))}
+        try:
+            return self.of(body)
+        finally:
+            self._given = before

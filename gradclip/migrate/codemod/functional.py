@@ -1,0 +1,305 @@
+"""Replace a handwritten clip that returns gradients, or scales arrays in place, with one call of gradclip.
+
+``handwritten`` finds the quotient; here the expression or the statement around it that scales gradients is read exactly
+(``exact``). It is rewritten if its value is ``g * min(1, limit / norm)``, with the norm of ``g`` or of the whole collection.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import libcst as cst
+
+from gradclip.code.found import Context
+from gradclip.code.model import Outcome
+from gradclip.code.source import Edit, last_name
+from gradclip.migrate.codemod.algebra import ONE, Form, product
+from gradclip.migrate.codemod.coefficients import EPSILON, Clipped, Coefficients, is_short
+from gradclip.migrate.codemod.decision import Decision, Need
+from gradclip.migrate.codemod.exact import Exact
+from gradclip.migrate.codemod.imports import spell
+from gradclip.migrate.codemod.legacy import is_legacy
+from gradclip.migrate.codemod.measures import is_tensor
+from gradclip.migrate.codemod.quotients import leaves
+from gradclip.migrate.codemod.remains import between, remains
+
+__all__ = ["Functional"]
+
+_RULES = {"jax": "optax.clip_by_global_norm", "tensorflow": "tensorflow.clip_by_global_norm"}
+_TOPS = {
+    "jax": "jax",
+    "optax": "jax",
+    "flax": "jax",
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "paddle": "paddle",
+    "numpy": "numpy",
+}
+_EXPRESSIONS = (cst.Call, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp, cst.IfExp)
+_SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr)
+
+
+class Functional:
+    """The rewrites of one source."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._source, self._resolver = context, context.source, context.resolver
+        self._exact = Exact(context)
+        self._coefficients = Coefficients(context, self._exact)
+
+    def rewritten(self, node: cst.BaseExpression, places: Sequence[cst.CSTNode]) -> Decision | None:
+        """The rewrite of the clip whose quotient reaches some places; None if its value is not certain."""
+        framework = self._framework()
+        options = self._context.options
+        if not framework or options.to != "gradclip" or options.lint or (options.sources and framework not in options.sources):
+            return None
+        for place in (*places, *self._nested(places)):
+            for site in self._sites(place):
+                if (made := self._read(site, node, framework)) is not None:
+                    return made
+        return None
+
+    def _nested(self, places: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """The uses of the names of some values in functions within the function."""
+        for place in places:
+            holder = self._source.parents.get(place)
+            target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+            if isinstance(target, cst.Name):
+                yield from self._within.get((self._source.function(place), target.value), ())
+
+    @functools.cached_property
+    def _within(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.Name]]:
+        """The names that functions within a function read, by that function and the name."""
+        found: dict[tuple[cst.CSTNode, str], list[cst.Name]] = defaultdict(list)
+        for name in self._source.any(cst.Name):
+            outer = self._source.function(self._source.function(name))
+            if isinstance(outer, cst.FunctionDef):
+                found[outer, name.value].append(name)
+        return found
+
+    def _framework(self) -> str:
+        """The framework of the source's arrays; "" where gradclip cannot run, or has no such arrays."""
+        modules = self._resolver.modules
+        if {"mxnet", "chainer", "cupy", "theano"} & modules or any(
+            is_legacy(self._context, one) for one in ("tensorflow", "paddle")
+        ):
+            return ""
+        return next((_TOPS[one] for one in _TOPS if one in modules), "")
+
+    # ---- where it scales -------------------------------------------------------------------------------------------------
+
+    def _sites(self, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The statements and the expressions around a place that may be the whole clip, the largest first."""
+        found: list[cst.CSTNode] = []
+        for outer in (place, *self._source.ancestors(place)):
+            if isinstance(outer, _EXPRESSIONS):
+                found.append(outer)
+            elif isinstance(outer, cst.Return):
+                found += self._maps(outer)
+                found.append(outer)
+            elif isinstance(outer, (cst.AugAssign, cst.Assign, cst.Expr, cst.For, cst.If)):
+                found.append(outer)
+            elif isinstance(outer, cst.FunctionDef):
+                break
+        yield from reversed(found)
+
+    def _maps(self, node: cst.Return) -> Iterator[cst.CSTNode]:
+        """The calls that map the function of a ``return``."""
+        function = self._source.function(node)
+        for use in self._resolver.uses.get(function.name.value, ()) if isinstance(function, cst.FunctionDef) else ():
+            argument = self._source.parents.get(use)
+            call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
+            if isinstance(call, cst.Call):
+                yield call
+
+    def _read(self, site: cst.CSTNode, node: cst.BaseExpression, framework: str) -> Decision | None:
+        if isinstance(site, cst.BaseExpression):
+            return self._expression(site, node, framework)
+        if isinstance(site, (cst.For, cst.If)):
+            return self._block(site, node, framework)
+        return self._in_place(site, site, None, node, framework) if isinstance(site, (cst.AugAssign, cst.Expr)) else None
+
+    def _expression(self, site: cst.BaseExpression, node: cst.BaseExpression, framework: str) -> Decision | None:
+        form = self._exact.again(site)
+        if form.op == "list":
+            each, collection = form.parts
+            over = site.for_in.iter if isinstance(site, (cst.ListComp, cst.GeneratorExp)) else None
+            over = site.args[1].value if isinstance(site, cst.Call) and len(site.args) > 1 else over
+            clip = (
+                self._coefficients.clip(each, Form("item", (collection,)), site)
+                if over is not None and not form.value
+                else None
+            )
+            if clip is None or clip.norm.value == "one" or not is_short(over):
+                return None
+            return self._decided(site, node, f"{self._source.one_line(over)}", clip, framework, keeps=True)  # type: ignore[arg-type]
+        for leaf in leaves(form):
+            if (
+                leaf.op == "norm"
+                and leaf.value == "one"
+                and (clip := self._coefficients.clip(form, leaf.parts[0], site)) is not None
+            ):
+                shown = self._shown(leaf.parts[0], site)
+                return self._decided(site, node, shown, clip, framework, keeps=True) if shown else None
+        return None
+
+    def _block(self, site: cst.For | cst.If, node: cst.BaseExpression, framework: str) -> Decision | None:
+        """A loop that scales each gradient in place, or an ``if`` around it or around an assignment."""
+        inner: cst.CSTNode | None = site
+        test = site.test if isinstance(site, cst.If) else None
+        if isinstance(site, cst.If):
+            inner = _only(site.body) if site.orelse is None else None
+        if isinstance(inner, cst.For):
+            loop, inner = inner, _only(inner.body)
+            if isinstance(inner, cst.If) and inner.orelse is None and self._exact.chosen(inner.test, ONE, ONE) == ONE:
+                inner = _only(inner.body)  # if p.grad is not None
+            small = _small(inner)
+            return (
+                self._in_place(site, small, loop, node, framework, test) if small is not None and loop.orelse is None else None
+            )
+        small = _small(inner)
+        if isinstance(small, cst.AugAssign):
+            return self._in_place(site, small, None, node, framework, test)
+        if not isinstance(small, cst.Assign) or len(small.targets) != 1 or test is None:
+            return None
+        target = small.targets[0].target
+        form, shown = self._exact.again(small.value), self._source.code(target)
+        over = _collection_of(form, small.value)
+        if form.op == "list" and over is not None and self._source.code(over) == shown and not form.value:
+            item = Form("item", (form.parts[1],))
+            clip = self._coefficients.clip(self._exact.chosen(test, form.parts[0], item), item, site)
+            clip = None if clip is not None and clip.norm.value == "one" else clip
+        else:
+            tensor = Form("name", value=shown)
+            clip = self._coefficients.clip(self._exact.chosen(test, form, tensor), tensor, site)
+        return self._decided(site, node, shown, clip, framework, keeps=True, to=shown) if clip is not None else None
+
+    def _in_place(
+        self,
+        site: cst.CSTNode,
+        small: cst.CSTNode,
+        loop: cst.For | None,
+        node: cst.BaseExpression,
+        framework: str,
+        test: cst.BaseExpression | None = None,
+    ) -> Decision | None:
+        """``g *= ...`` or ``p.grad.mul_(...)``, alone or in a loop over the gradients."""
+        scaled = self._scaled(small)
+        if scaled is None or framework in ("jax", "tensorflow"):
+            return None
+        target, factor, power = scaled
+        self._exact.again(target)
+        item = self._exact.of(target)
+        form = product((item, 1), (self._exact.of(factor), power))
+        form = form if test is None else self._exact.chosen(test, form, item)
+        clip = self._coefficients.clip(form, item, site) if is_tensor(item) else None
+        of_parameters = item.op == "item" and item.value == "grad"
+        if clip is None or (framework == "numpy") == of_parameters or (clip.norm.value == "one") != (loop is None):
+            return None
+        shown = self._source.code(target if loop is None else loop.iter)
+        if of_parameters and loop is None:
+            shown = shown.removesuffix(".data").removesuffix(".grad")
+        short = is_short(target if loop is None else loop.iter)
+        return self._decided(site, node, shown, clip, framework, keeps=False) if short else None
+
+    def _scaled(self, small: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression, float] | None:
+        """What a statement scales in place, by what, and 1 or -1."""
+        if isinstance(small, cst.AugAssign) and isinstance(small.operator, (cst.MultiplyAssign, cst.DivideAssign)):
+            whole = self._source.one_line(small.target).endswith(("[:]", "[...]"))
+            target = small.target.value if whole and isinstance(small.target, cst.Subscript) else small.target
+            return target, small.value, 1.0 if isinstance(small.operator, cst.MultiplyAssign) else -1.0
+        call = small.value if isinstance(small, cst.Expr) else None
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1:
+            target, power = call.func.value, {"mul_": 1.0, "div_": -1.0}.get(call.func.attr.value)
+            while (
+                isinstance(target, cst.Call) and last_name(target.func) == "detach" and isinstance(target.func, cst.Attribute)
+            ):
+                target = target.func.value
+            return (target, call.args[0].value, power) if power is not None else None
+        return None
+
+    def _shown(self, tensor: Form, site: cst.BaseExpression) -> str:
+        """The code of a tensor in an expression."""
+        begin, end = self._source.span(site)
+        nodes: list[cst.BaseExpression] = [*between(self._source, cst.Attribute, begin, end)]
+        nodes += between(self._source, cst.Name, begin, end)
+        return next((self._source.code(one) for one in nodes if self._exact.of(one) == tensor), "")
+
+    # ---- the rewrite -----------------------------------------------------------------------------------------------------
+
+    def _decided(
+        self,
+        site: cst.CSTNode,
+        node: cst.BaseExpression,
+        tensors: str,
+        clip: Clipped,
+        framework: str,
+        *,
+        keeps: bool,
+        to: str = "",
+    ) -> Decision | None:
+        """The call in place of an expression or a statement; in place if it ``keeps`` no result."""
+        left = remains(site, self._exact, self._context)
+        if left is None:
+            return None
+        at = between(self._source, cst.Name, *self._source.span(site))[0]
+        needs: tuple[Need, ...] = ()
+
+        def spelled(name: str) -> str:
+            nonlocal needs
+            made = spell(f"gradclip.{name}", at, self._source, self._resolver)
+            needs = (*needs, *made.needs)
+            return made.text
+
+        own, torchs = clip.norm.value == "one", clip.epsilon == EPSILON
+        if own and keeps and not torchs:
+            line = f"{spelled('clip_by_norm')}({tensors}, {clip.limit})"
+        elif torchs and framework == "torch" and not keeps:
+            line = f"{spelled('clip_grad_norm_')}({tensors}, {clip.limit})"
+        else:
+            rule = (
+                "torch.clip_grad_norm"
+                if torchs
+                else "tensorflow.clip_by_norm"
+                if own
+                else _RULES.get(framework, "paddle.clip_grad_by_global_norm")
+            )
+            line = f"{spelled('clip' if keeps else 'clip_')}({tensors}, {spelled(f'dialects.{rule}')}({clip.limit}))"
+            line += ".grads" if keeps else ""
+        span = self._source.outer_span(site) if isinstance(site, cst.BaseExpression) else self._source.span(site)
+        edit = Edit(*span, f"{to} = {line}" if to else line)
+        said = "one norm over all gradients" if not own else "the norm of each gradient"
+        assumed = "finite gradients: those with a NaN may come out otherwise"
+        if 0 < clip.epsilon < EPSILON:
+            assumed += f"; a limit far above its epsilon, {clip.epsilon:g}"
+        return Decision(
+            node,
+            "GM402",
+            Outcome.REWRITTEN,
+            f"It is a clip by {said}, written out.",
+            edits=(edit, *left),
+            needs=needs,
+            assumption=assumed,
+        )
+
+
+def _collection_of(form: Form, value: cst.BaseExpression) -> cst.BaseExpression | None:
+    if form.op != "list":
+        return None
+    if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
+        return value.for_in.iter
+    return value.args[1].value if isinstance(value, cst.Call) and len(value.args) > 1 else None
+
+
+def _only(block: cst.BaseSuite) -> cst.CSTNode | None:
+    """The only statement of a block."""
+    return block.body[0] if len(block.body) == 1 else None
+
+
+def _small(node: cst.CSTNode | None) -> cst.CSTNode | None:
+    """The only small statement of a line."""
+    if isinstance(node, cst.SimpleStatementLine):
+        return node.body[0] if len(node.body) == 1 and isinstance(node.body[0], _SMALL) else None
+    return node if isinstance(node, _SMALL) else None

@@ -1,0 +1,138 @@
+"""What a rewritten clip leaves behind: whether its parts still mean the same there, and lines that nothing reads any more."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import libcst as cst
+
+from gradclip.code.found import Context
+from gradclip.code.source import Edit, Source, last_name
+from gradclip.migrate.codemod.exact import Exact
+
+__all__ = ["between", "remains"]
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+
+_LOOPS = (cst.For, cst.While)
+
+
+def remains(site: cst.CSTNode, exact: Exact, context: Context) -> list[Edit] | None:
+    """The edits that remove what was read for a site and is read no more; None if a part may have changed before the site."""
+    source = context.source
+    around = {site, *source.ancestors(site)}
+    here = [place for place in exact.read if source.function(place) in around]
+    loop = next((one for one in source.ancestors(site) if isinstance(one, _LOOPS)), None)
+    if loop is not None and any(loop not in source.ancestors(place) for place in here):
+        return None
+    begin = min(map(source.start, here), default=source.start(site))
+    if any(_is_bound_again(node, site, context) for node in exact.opaque) or _is_written(begin, site, here, context):
+        return None
+    return _removed(site, here, exact, context)
+
+
+def _is_bound_again(node: cst.BaseExpression, site: cst.CSTNode, context: Context) -> bool:
+    """Whether a name in a part is bound between the part and the site, or an attribute is assigned to."""
+    source, resolver = context.source, context.resolver
+    start, stop, end = source.start(node), source.start(site), source.end(node)
+    for name in between(source, cst.Name, start, end):
+        statement = source.statement(site)
+        for place in resolver.assigned_at(name):
+            at = source.start(place)
+            if end <= at < stop and statement not in source.ancestors(place):
+                return True
+    code = source.code(node)
+    targets = between(source, cst.AssignTarget, start, stop)
+    return isinstance(node, cst.Attribute) and any(source.code(one.target) == code for one in targets)
+
+
+def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], context: Context) -> bool:
+    """Whether something between writes in place: then a gradient may not be the one whose norm was taken."""
+    source = context.source
+    stop = source.start(site)
+
+    around = {site, *source.ancestors(site)}
+    read = {source.within(place, cst.SimpleStatementLine) for place in here}
+    written: list[cst.CSTNode] = [*between(source, cst.AugAssign, begin, stop)]
+    written += [one for one in between(source, cst.AssignTarget, begin, stop) if isinstance(one.target, cst.Subscript)]
+    written += [one for one in between(source, cst.Call, begin, stop) if last_name(one.func).endswith("_")]
+    return any(source.function(one) in around and source.within(one, cst.SimpleStatementLine) not in read for one in written)
+
+
+def between(source: Source, kind: type[Node], start: int, stop: int) -> Sequence[Node]:
+    """The nodes of a type that start in a part of the text."""
+    ordered: list[Node] = source.once((between, kind), lambda: source.all(kind))
+    first, last = (bisect.bisect_left(ordered, at, key=source.start) for at in (start, stop))
+    return ordered[first:last]
+
+
+def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, context: Context) -> list[Edit]:
+    """The edits that remove the lines whose names nothing reads any more."""
+    source = context.source
+    spans = [source.span(site)]
+    by_name: dict[str, list[cst.CSTNode]] = {}
+    for place in here:
+        if (named := _name(place)) is not None:
+            by_name.setdefault(named.value, []).append(place)
+    edits: dict[tuple[int, int], Edit] = {}
+    again = True
+    while again:
+        again = False
+        for name, places in list(by_name.items()):
+            units = _units(name, places, spans, exact, context)
+            if units is None:
+                continue
+            del by_name[name]
+            again = True
+            for unit in units:
+                start, end = source.line_start(source.start(unit)), source.next_line(source.end(unit))
+                spans.append((start, end))
+                edits[start, end] = Edit(start, end, "")
+    return list(edits.values())
+
+
+def _units(
+    name: str, places: Sequence[cst.CSTNode], spans: Sequence[tuple[int, int]], exact: Exact, context: Context
+) -> list[cst.CSTNode] | None:
+    """The lines that bind a name, if nothing outside of some spans reads it."""
+    source, resolver = context.source, context.resolver
+    named = _name(places[0])
+    bound = resolver.assigned_at(named) if named is not None else ()
+    if len(bound) != len(places):
+        return None
+    units = {place: unit for place in bound if (unit := _unit(place, exact, source)) is not None}
+    if len(units) < len(bound) or not set(bound) <= set(places):
+        return None
+    inside = [*spans, *((source.start(unit), source.end(unit)) for unit in units.values())]
+    by_binding: Mapping[int, list[int]] = source.once((_units, name), lambda: _uses(name, context))
+    if any(not any(one <= use < other for one, other in inside) for use in by_binding.get(id(bound), ())):
+        return None
+    return list(dict.fromkeys(units.values()))
+
+
+def _uses(name: str, context: Context) -> Mapping[int, list[int]]:
+    """The starts of the uses of a name, by the list of what binds them."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for use in context.resolver.uses.get(name, ()):
+        found[id(context.resolver.assigned_at(use))].append(context.source.start(use))
+    return found
+
+
+def _name(place: cst.CSTNode) -> cst.Name | None:
+    return place.name if isinstance(place, cst.FunctionDef) else place if isinstance(place, cst.Name) else None
+
+
+def _unit(place: cst.CSTNode, exact: Exact, source: Source) -> cst.CSTNode | None:
+    """The lines of a binding that can go: ``n = ...``, or the loop of a total that does nothing else."""
+    if isinstance(place, cst.FunctionDef):
+        return place if isinstance(source.function(place), cst.FunctionDef) else None  # others may import it
+    if isinstance(source.parents.get(place), cst.AugAssign):
+        loop = source.within(place, cst.For)
+        body: cst.CSTNode | None = loop
+        while isinstance(body, (cst.For, cst.If)):
+            body = body.body.body[0] if len(body.body.body) == 1 and body.orelse is None else None
+        return loop if isinstance(body, cst.SimpleStatementLine) and len(body.body) == 1 else None
+    return exact.reaching.statement(place)

@@ -1,0 +1,130 @@
+"""Clips by norm written out in JAX: each is rewritten, and both versions give the same gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from migrate.by_hand import agrees, refuses, source
+
+HEADER = "import jax\nimport jax.numpy as jnp\nimport optax"
+OWN = f"""{HEADER}
+
+
+def tree_norm(tree):
+    leaves, _ = jax.tree_util.tree_flatten(tree)
+    return jnp.sqrt(sum(jnp.vdot(x, x) for x in leaves))"""
+NORMS = {
+    "optax": "n = optax.tree.norm(grads)",
+    "a generator": "n = jnp.sqrt(sum(jnp.sum(g ** 2) for g in jax.tree.leaves(grads)))",
+    "a list of squares": "n = jnp.sqrt(sum([jnp.sum(jnp.square(x)) for x in jax.tree_util.tree_leaves(grads)]))",
+    "products": "n = jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(grads)))",
+    "norms": "n = jnp.linalg.norm(jnp.array([jnp.linalg.norm(g) for g in jax.tree.leaves(grads)]))",
+    "a reduction": "n = jnp.sqrt(jax.tree_util.tree_reduce(lambda a, b: a + b, jax.tree.map(lambda x: jnp.sum(x * x), grads)))",
+    "a flat vector": "n = jnp.linalg.norm(jnp.concatenate([g.ravel() for g in jax.tree.leaves(grads)]))",
+    "ravel_pytree": "n = jnp.linalg.norm(jax.flatten_util.ravel_pytree(grads)[0])",
+    "leaves with a name": "leaves = jax.tree.leaves(grads)\nn = jnp.sqrt(sum((x ** 2).sum() for x in leaves))",
+    "a function of the source": "n = tree_norm(grads)",
+    "a loop": "n = 0.0\nfor g in jax.tree.leaves(grads):\n    n += jnp.sum(g ** 2)\nn = jnp.sqrt(n)",
+}
+SCALES = {
+    "a minimum": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)",
+    "a minimum with a name": "c = jnp.minimum(limit / n, 1.0)\nreturn jax.tree_util.tree_map(lambda g: g * c, grads)",
+    "an epsilon": "c = jnp.minimum(1.0, limit / (n + 1e-6))\nreturn jax.tree.map(lambda g: c * g, grads)",
+    "a small epsilon": "c = jnp.minimum(1.0, limit / (n + 1e-8))\nreturn jax.tree.map(lambda g: c * g, grads)",
+    "a clip of the coefficient": "c = jnp.clip(limit / (n + 1e-6), 0.0, 1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
+    "a divisor": "return jax.tree.map(lambda g: g / jnp.maximum(1.0, n / limit), grads)",
+    "a maximum": "return jax.tree.map(lambda g: g * (limit / jnp.maximum(n, limit)), grads)",
+    "optax's own": "small = jnp.squeeze(n < limit)\n"
+    "return jax.tree.map(lambda t: jax.lax.select(small, t, (t / n.astype(t.dtype)) * limit), grads)",
+    "where": "return jax.tree.map(lambda g: jnp.where(n > limit, g * limit / n, g), grads)",
+    "where of a coefficient": "c = jnp.where(n > limit, limit / n, 1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
+    "a function with a name": "c = jnp.minimum(1.0, limit / n)\ndef scale(g):\n    return g * c\n"
+    "return jax.tree.map(scale, grads)",
+    "a name for the result": "grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)\nreturn grads",
+}
+
+
+def make() -> Any:
+    key = jax.random.key(3)
+    return {"w": jax.random.normal(key, (3, 4)) * 3, "b": (jax.random.normal(key, (5,)), jnp.ones(()))}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
+    new = agrees(source(OWN, NORMS[norm], SCALES[scale]), make, jax.tree.leaves)
+    assert "gradclip.clip(grads, " in new
+
+
+#: another meaning by one token
+OTHERS = {
+    "turned round": "return jax.tree.map(lambda g: jnp.where(n < limit, g * limit / n, g), grads)",
+    "the other extreme": "return jax.tree.map(lambda g: g * jnp.maximum(1.0, limit / n), grads)",
+    "another divisor": "return jax.tree.map(lambda g: g / jnp.minimum(1.0, n / limit), grads)",
+    "another bound": "return jax.tree.map(lambda g: g * jnp.minimum(2.0, limit / n), grads)",
+    "another epsilon": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / (n + 1e-3)), grads)",
+    "another limit": "return jax.tree.map(lambda g: jnp.where(n > 2 * limit, g * limit / n, g), grads)",
+    "other gradients": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads['w'])",
+    "a factor more": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n) / 2, grads)",
+    "a square": "return jax.tree.map(lambda g: g * g * jnp.minimum(1.0, limit / n), grads)",
+    "another dtype": "return jax.tree.map(lambda g: g.astype(jnp.float16) * jnp.minimum(1.0, limit / n), grads)",
+    "a flat result": "return jax.tree.map(lambda g: g.ravel() * jnp.minimum(1.0, limit / n), grads)",
+    "other gradients by then": "grads = f(grads)\nreturn jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)",
+    "another limit by then": "c = limit / n\nlimit = 3.0\nreturn jax.tree.map(lambda g: g * jnp.minimum(1.0, c), grads)",
+    "a loop around": "while n:\n    grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)\nreturn grads",
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("scale", OTHERS)
+def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
+    refuses(source(OWN, NORMS[norm], OTHERS[scale]))
+
+
+#: what is no norm over all gradients
+OTHER_NORMS = {
+    "a matrix's spectral norm": "n = jnp.linalg.norm(grads, 2)",
+    "a maximum": "n = max(jnp.linalg.norm(g) for g in jax.tree.leaves(grads))",
+    "a sum of norms": "n = sum(jnp.linalg.norm(g) for g in jax.tree.leaves(grads))",
+    "rows": "n = jnp.sqrt(sum(jnp.sum(g ** 2, axis=0) for g in jax.tree.leaves(grads)))",
+    "a mean": "n = jnp.sqrt(sum(jnp.mean(g ** 2) for g in jax.tree.leaves(grads)))",
+    "some": "n = jnp.sqrt(sum(jnp.sum(g ** 2) for g in jax.tree.leaves(grads) if g.ndim > 1))",
+    "another function's": "n = distance.global_norm(grads)",
+    "half": "n = jnp.sqrt(sum(jnp.sum(g ** 2) for g in jax.tree.leaves(grads)) / 2)",
+    "in a branch": "n = 1.0\nif limit > 3:\n    n = optax.tree.norm(grads)",
+}
+
+
+@pytest.mark.parametrize("norm", OTHER_NORMS)
+def test_another_norm_is_not_rewritten(norm: str) -> None:
+    refuses(source(HEADER, OTHER_NORMS[norm], SCALES["a minimum"]))
+
+
+EACH = {
+    "a minimum": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / jnp.linalg.norm(g)), grads)",
+    "a norm with a name": "def scale(g):\n    n = jnp.sqrt(jnp.sum(g ** 2))\n    return jnp.where(n > limit, g * limit / n, g)"
+    "\n"
+    "return jax.tree.map(scale, grads)",
+    "an epsilon": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / (jnp.linalg.norm(g) + 1e-6)), grads)",
+}
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_a_clip_of_each_gradient(kind: str) -> None:
+    agrees(source(HEADER, EACH[kind]), make, jax.tree.leaves)
+
+
+def test_a_norm_that_is_read_stays() -> None:
+    code = source(HEADER, NORMS["optax"], SCALES["a minimum with a name"].replace("grads)", "grads), n"))
+    new = agrees(code, make, lambda result: jax.tree.leaves(result[0]))
+    assert "n = optax.tree.norm(grads)" in new
+    assert "c = " not in new
+
+
+def test_a_clip_runs_in_a_compiled_function() -> None:
+    code = source(HEADER, NORMS["optax"], SCALES["a minimum"]).replace("def clip", "@jax.jit\ndef clip")
+    agrees(code, make, lambda tree: [np.asarray(one) for one in jax.tree.leaves(tree)])

@@ -1,0 +1,70 @@
+"""Clips by norm written out in TensorFlow: each is rewritten, and both versions give the same gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from migrate.by_hand import agrees, refuses, source
+
+HEADER = "import tensorflow as tf"
+NORMS = {
+    "TensorFlow's": "n = tf.linalg.global_norm(grads)",
+    "a generator": "n = tf.sqrt(sum(tf.reduce_sum(g ** 2) for g in grads))",
+    "add_n": "n = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(g)) for g in grads]))",
+    "reduce_sum": "n = tf.math.sqrt(tf.reduce_sum([tf.reduce_sum(g * g) for g in grads]))",
+    "norms": "n = tf.norm([tf.norm(g) for g in grads])",
+    "a flat vector": "n = tf.norm(tf.concat([tf.reshape(g, [-1]) for g in grads], axis=0))",
+}
+SCALES = {
+    "a minimum": "return [g * tf.minimum(1.0, limit / n) for g in grads]",
+    "a name": "c = tf.minimum(limit / n, 1.0)\nreturn [c * g for g in grads]",
+    "an epsilon": "c = tf.minimum(1.0, limit / (n + 1e-6))\nreturn [g * c for g in grads]",
+    "TensorFlow's": "return [g * limit / tf.maximum(n, limit) for g in grads]",
+    "two quotients": "c = limit * tf.minimum(1.0 / n, 1.0 / limit)\nreturn [g * c for g in grads]",
+    "where": "c = tf.where(n > limit, limit / n, 1.0)\nreturn [tf.multiply(g, c) for g in grads]",
+    "None": "c = tf.minimum(1.0, limit / n)\nreturn [g * c if g is not None else None for g in grads]",
+    "a clip of the coefficient": "c = tf.clip_by_value(limit / n, 0.0, 1.0)\nreturn [g * c for g in grads]",
+}
+
+
+def make() -> Any:
+    drawn = np.random.default_rng(3)
+    return [tf.constant(drawn.normal(size=(3, 4)) * 3, tf.float32), tf.constant(drawn.normal(size=5), tf.float32)]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
+    assert "gradclip.clip(grads, " in agrees(source(HEADER, NORMS[norm], SCALES[scale]), make, list)
+
+
+def test_a_clip_runs_in_a_graph() -> None:
+    code = source(HEADER, NORMS["TensorFlow's"], SCALES["a name"]).replace("def clip", "@tf.function\ndef clip")
+    agrees(code, make, list)
+
+
+OTHERS = {
+    "the other extreme": "return [g * tf.maximum(1.0, limit / n) for g in grads]",
+    "another limit": "return [g * limit / tf.maximum(n, 2 * limit) for g in grads]",
+    "another bound": "return [g * tf.minimum(2.0, limit / n) for g in grads]",
+    "other gradients": "return [g * tf.minimum(1.0, limit / n) for g in reversed(grads)]",
+    "a cast": "return [tf.cast(g, tf.float16) * tf.minimum(1.0, limit / n) for g in grads]",
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("scale", OTHERS)
+def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
+    refuses(source(HEADER, NORMS[norm], OTHERS[scale]))
+
+
+def test_a_file_of_tensorflow_1_stays() -> None:
+    refuses(source(HEADER, NORMS["TensorFlow's"], SCALES["a name"]) + "\n\nsession = tf.Session()\n")
+
+
+@pytest.mark.parametrize("scale", ["g * tf.minimum(1.0, limit / tf.norm(g))", "g * limit / tf.maximum(tf.norm(g), limit)"])
+def test_a_clip_of_each_gradient(scale: str) -> None:
+    agrees(source(HEADER, f"return [{scale} for g in grads]"), make, list)
