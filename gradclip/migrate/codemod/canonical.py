@@ -22,7 +22,7 @@ from gradclip.migrate.codemod.decision import Decision, Need
 from gradclip.migrate.codemod.imports import spell
 from gradclip.migrate.codemod.plain import Plain
 
-__all__ = ["beside_torch", "rewritten"]
+__all__ = ["beside_torch", "comments", "rewritten"]
 
 _MOST = 6  #: the maximal number of statements in one clip
 _GRAD = "_p.grad"
@@ -109,8 +109,8 @@ def _call(
         text = f"{norm} = {text}" + ("" if has_epsilon else ".norm")
         text += ".item()" if _NUMBER.search(replaced) else ""
     indent = source.data[begin : source.start(first)].decode()
-    comments = (f"{indent}{comment}{source.newline}" for comment in _comments(replaced))
-    edit = Edit(begin, end, f"{''.join(comments)}{indent}{text}{source.newline}")
+    kept = (f"{indent}{comment}{source.newline}" for comment in comments(replaced))
+    edit = Edit(begin, end, f"{''.join(kept)}{indent}{text}{source.newline}")
     dialect = "torch's" if has_epsilon else "Paddle's"
     return Decision(
         node,
@@ -130,7 +130,7 @@ def beside_torch(needs: Sequence[Need], context: Context) -> tuple[Need, ...]:
     return tuple(replace(need, anchor=anchor) for need in needs)
 
 
-def _comments(text: str) -> Iterator[str]:
+def comments(text: str) -> Iterator[str]:
     """The comments in the replaced text; the rewrite preserves them."""
     for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(text)).readline):
         if token.type == tokenize.COMMENT:

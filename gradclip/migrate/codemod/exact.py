@@ -50,7 +50,6 @@ _LARGER = {"greater": 1, "greater_equal": 1, "gt": 1, "ge": 1, "less": -1, "less
 _EXTREMES = words("min minimum max maximum clamp_max clamp_min clamp_max_")
 _PRODUCTS = {"multiply": 1, "mul": 1, "divide": -1, "true_divide": -1, "truediv": -1, "div": -1, "div_no_nan": -1}
 _POWERS = {"sqrt": 0.5, "square": 2, "rsqrt": -0.5, "reciprocal": -1}
-_LOOPS = (cst.ListComp, cst.GeneratorExp)
 _CAST = words("dtype device")
 _DEPTH = 40
 
@@ -95,8 +94,10 @@ class Exact:
             return self._attribute(node)
         if isinstance(node, cst.BinaryOperation):
             return self._operation(node)
-        if isinstance(node, (cst.IfExp, *_LOOPS)):
-            return self._choice(node.test, node.body, node.orelse) if isinstance(node, cst.IfExp) else self._list(node)
+        if isinstance(node, cst.IfExp):
+            return self.chosen(node.test, self.of(node.body), self.of(node.orelse))
+        if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            return self._list(node)
         if isinstance(node, cst.Call):
             return self._call(node)
         if isinstance(node, cst.Subscript):
@@ -131,11 +132,21 @@ class Exact:
     def _unpacked(self, element: cst.Element) -> Form | None:
         """The leaves in ``leaves, tree = tree_flatten(grads)``."""
         target = self._source.parents[element]
+        loop = self._source.parents.get(target)
+        if isinstance(loop, (cst.For, cst.CompFor)) and isinstance(loop.iter, cst.Call) and isinstance(target, cst.Tuple):
+            return self._of_pair(target.elements.index(element), loop.iter)
         statement = self._source.within(target, cst.Assign)
         call = statement.value if statement is not None else None
         first = isinstance(target, cst.Tuple) and target.elements[0] is element
-        known = isinstance(call, cst.Call) and self._called(call) in _PARTED
+        known = isinstance(call, cst.Call) and read(call, self._resolver)[0] in _PARTED
         return self._first(call) if first and known and isinstance(call, cst.Call) and call.args else None
+
+    def _of_pair(self, number: int, call: cst.Call) -> Form | None:
+        """``g`` of ``for i, g in enumerate(grads)`` or ``for g, v in zip(grads, variables)``."""
+        name, given, told = read(call, self._resolver)
+        if name == "enumerate" and number == 1 and len(given) == 1:
+            return self._item(given[0])
+        return self._item(given[number]) if name == "zip" and number < len(given) and not told else None
 
     def _item(self, iterable: cst.BaseExpression) -> Form:
         return Form("item", (self._collection(iterable),))
@@ -143,7 +154,7 @@ class Exact:
     def _collection(self, node: cst.BaseExpression) -> Form:
         place = self.reaching.place(node) if isinstance(node, cst.Name) else None
         value = self.reaching.value(place) if place is not None and place not in self._given else None
-        leaves = isinstance(value, cst.Call) and self._called(value) in _LEAVES and len(value.args) == 1
+        leaves = isinstance(value, cst.Call) and read(value, self._resolver)[0] in _LEAVES and len(value.args) == 1
         made = self.of(value if leaves and value is not None else node)
         self.read |= {place} if leaves and place is not None else set()
         return made if made.op != "list" else made.parts[1] if made.parts[0] == Form("item", (made.parts[1],)) else made
@@ -177,13 +188,13 @@ class Exact:
         """``tree_flatten(grads)[0]``, or a part that is opaque."""
         value = node.value
         first = isinstance(value, cst.Call) and value.args and self._source.one_line(node).endswith("[0]")
-        if first and isinstance(value, cst.Call) and self._called(value) in _PARTED:
+        if first and isinstance(value, cst.Call) and read(value, self._resolver)[0] in _PARTED:
             return self._first(value)
         return self._opaque(node)
 
     def _first(self, call: cst.Call) -> Form:
         made = self._collection(call.args[0].value)
-        return Form("flat", (every(made),)) if self._called(call) == "ravel_pytree" else made
+        return Form("flat", (every(made),)) if read(call, self._resolver)[0] == "ravel_pytree" else made
 
     # ---- operations ------------------------------------------------------------------------------------------------------
 
@@ -196,9 +207,6 @@ class Exact:
         if isinstance(node.operator, cst.Add):
             return added(left, right)
         return self._opaque(node)
-
-    def _choice(self, test: cst.BaseExpression, one: cst.BaseExpression, other: cst.BaseExpression) -> Form:
-        return self.chosen(test, self.of(one), self.of(other))
 
     def chosen(self, test: cst.BaseExpression, one: Form, other: Form) -> Form:
         """One form where a test holds, else the other; a test for None chooses what is not None."""
@@ -246,9 +254,6 @@ class Exact:
 
     # ---- calls -----------------------------------------------------------------------------------------------------------
 
-    def _called(self, node: cst.Call) -> str:
-        return read(node, self._resolver)[0]
-
     def _call(self, node: cst.Call) -> Form:
         name, given, told = read(node, self._resolver)
         if not name:
@@ -274,7 +279,7 @@ class Exact:
         if told:
             return None
         if name in _CHOICES and len(given) == 3:
-            return self._choice(given[0], given[1], given[2])
+            return self.chosen(given[0], self.of(given[1]), self.of(given[2]))
         if len(given) != 2 or not (name in _EXTREMES or name in _PRODUCTS or name in ("add", "add_")):
             return None
         one, other = self.of(given[0]), self.of(given[1])

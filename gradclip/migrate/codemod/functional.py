@@ -16,6 +16,7 @@ from gradclip.code.found import Context
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit, last_name
 from gradclip.migrate.codemod.algebra import ONE, Form, product
+from gradclip.migrate.codemod.canonical import comments
 from gradclip.migrate.codemod.coefficients import EPSILON, Clipped, Coefficients, is_short
 from gradclip.migrate.codemod.decision import Decision, Need
 from gradclip.migrate.codemod.exact import Exact
@@ -37,6 +38,7 @@ _TOPS = {
     "paddle": "paddle",
     "numpy": "numpy",
 }
+_METHODS = {"mul_": 1.0, "div_": -1.0, "multiply_": 1.0, "divide_": -1.0, "set_value": 0.0, "copy_": 0.0}
 _EXPRESSIONS = (cst.Call, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp, cst.IfExp)
 _SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr)
 
@@ -97,18 +99,20 @@ class Functional:
             if isinstance(outer, _EXPRESSIONS):
                 found.append(outer)
             elif isinstance(outer, cst.Return):
-                found += self._maps(outer)
-                found.append(outer)
+                found += self._maps(self._source.function(outer))
+            elif isinstance(outer, cst.Lambda):
+                found += self._maps(self._source.parents.get(outer))
             elif isinstance(outer, (cst.AugAssign, cst.Assign, cst.Expr, cst.For, cst.If)):
                 found.append(outer)
             elif isinstance(outer, cst.FunctionDef):
                 break
         yield from reversed(found)
 
-    def _maps(self, node: cst.Return) -> Iterator[cst.CSTNode]:
-        """The calls that map the function of a ``return``."""
-        function = self._source.function(node)
-        for use in self._resolver.uses.get(function.name.value, ()) if isinstance(function, cst.FunctionDef) else ():
+    def _maps(self, named: cst.CSTNode | None) -> Iterator[cst.CSTNode]:
+        """The calls that get a function by its name: of a ``def``, or of an assigned lambda."""
+        target = named.targets[0].target if isinstance(named, cst.Assign) else None
+        name = named.name if isinstance(named, cst.FunctionDef) else target
+        for use in self._resolver.uses.get(name.value, ()) if isinstance(name, cst.Name) else ():
             argument = self._source.parents.get(use)
             call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
             if isinstance(call, cst.Call):
@@ -147,10 +151,14 @@ class Functional:
 
     def _block(self, site: cst.For | cst.If, node: cst.BaseExpression, framework: str) -> Decision | None:
         """A loop that scales each gradient in place, or an ``if`` around it or around an assignment."""
+        if isinstance(self._source.parents[site], cst.If):
+            return None  # an `elif`
         inner: cst.CSTNode | None = site
         test = site.test if isinstance(site, cst.If) else None
         if isinstance(site, cst.If):
-            inner = _only(site.body) if site.orelse is None else None
+            inner = _only(site.body) if site.orelse is None or self._is_idle(site.orelse) else None
+        if isinstance(inner, cst.With) and all(_is_no_grad(one.item) for one in inner.items):
+            inner = _only(inner.body)
         if isinstance(inner, cst.For):
             loop, inner = inner, _only(inner.body)
             if isinstance(inner, cst.If) and inner.orelse is None and self._exact.chosen(inner.test, ONE, ONE) == ONE:
@@ -160,7 +168,7 @@ class Functional:
                 self._in_place(site, small, loop, node, framework, test) if small is not None and loop.orelse is None else None
             )
         small = _small(inner)
-        if isinstance(small, cst.AugAssign):
+        if isinstance(small, (cst.AugAssign, cst.Expr)):
             return self._in_place(site, small, None, node, framework, test)
         if not isinstance(small, cst.Assign) or len(small.targets) != 1 or test is None:
             return None
@@ -176,6 +184,12 @@ class Functional:
             clip = self._coefficients.clip(self._exact.chosen(test, form, tensor), tensor, site)
         return self._decided(site, node, shown, clip, framework, keeps=True, to=shown) if clip is not None else None
 
+    def _is_idle(self, branch: cst.If | cst.Else) -> bool:
+        """Whether an ``else`` does nothing: ``grads = grads``."""
+        small = _small(_only(branch.body)) if isinstance(branch, cst.Else) else None
+        same = isinstance(small, cst.Assign) and [self._source.code(one.target) for one in small.targets]
+        return bool(same) and isinstance(small, cst.Assign) and same == [self._source.code(small.value)]
+
     def _in_place(
         self,
         site: cst.CSTNode,
@@ -187,38 +201,56 @@ class Functional:
     ) -> Decision | None:
         """``g *= ...`` or ``p.grad.mul_(...)``, alone or in a loop over the gradients."""
         scaled = self._scaled(small)
-        if scaled is None or framework in ("jax", "tensorflow"):
+        if scaled is None:
             return None
-        target, factor, power = scaled
+        target, value, power = scaled
         self._exact.again(target)
-        item = self._exact.of(target)
-        form = product((item, 1), (self._exact.of(factor), power))
+        listed = self._listed(target, loop)
+        item = self._exact.of(target) if listed is None else Form("item", (self._exact.of(listed),))
+        form = product((item, 1), (self._exact.of(value), power)) if power else self._exact.of(value)
         form = form if test is None else self._exact.chosen(test, form, item)
         clip = self._coefficients.clip(form, item, site) if is_tensor(item) else None
         of_parameters = item.op == "item" and item.value == "grad"
-        if clip is None or (framework == "numpy") == of_parameters or (clip.norm.value == "one") != (loop is None):
+        if clip is None or (clip.norm.value == "one") != (loop is None):
             return None
-        shown = self._source.code(target if loop is None else loop.iter)
+        if listed is not None:  # the elements of a list are replaced
+            shown = self._source.code(listed)
+            return self._decided(site, node, shown, clip, framework, keeps=True, to=f"{shown}[:]")
+        new = isinstance(small, cst.Assign) and not of_parameters  # `g = g * c` in a loop changes nothing
+        if new or framework in ("jax", "tensorflow") or (framework == "numpy") == of_parameters:
+            return None
+        over = target if loop is None else loop.iter
+        shown = self._source.code(over)
         if of_parameters and loop is None:
             shown = shown.removesuffix(".data").removesuffix(".grad")
-        short = is_short(target if loop is None else loop.iter)
-        return self._decided(site, node, shown, clip, framework, keeps=False) if short else None
+        return self._decided(site, node, shown, clip, framework, keeps=False) if is_short(over) else None
+
+    def _listed(self, target: cst.BaseExpression, loop: cst.For | None) -> cst.BaseExpression | None:
+        """The list in ``for i, g in enumerate(grads): grads[i] = ...``."""
+        call = loop.iter if loop is not None else None
+        if not isinstance(target, cst.Subscript) or not isinstance(call, cst.Call) or last_name(call.func) != "enumerate":
+            return None
+        pair = loop.target if loop is not None and isinstance(loop.target, cst.Tuple) else None
+        code = self._source.code
+        index = code(pair.elements[0].value) if pair is not None else ""
+        same = len(call.args) == 1 and code(target) == f"{code(call.args[0].value)}[{index}]"
+        return target.value if same and isinstance(target.value, cst.Name) else None
 
     def _scaled(self, small: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression, float] | None:
-        """What a statement scales in place, by what, and 1 or -1."""
+        """What a statement scales, by what, and 1 or -1; or what it sets, to what, and 0."""
         if isinstance(small, cst.AugAssign) and isinstance(small.operator, (cst.MultiplyAssign, cst.DivideAssign)):
             whole = self._source.one_line(small.target).endswith(("[:]", "[...]"))
             target = small.target.value if whole and isinstance(small.target, cst.Subscript) else small.target
             return target, small.value, 1.0 if isinstance(small.operator, cst.MultiplyAssign) else -1.0
+        if isinstance(small, cst.Assign) and len(small.targets) == 1:
+            return small.targets[0].target, small.value, 0.0
         call = small.value if isinstance(small, cst.Expr) else None
-        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1:
-            target, power = call.func.value, {"mul_": 1.0, "div_": -1.0}.get(call.func.attr.value)
-            while (
-                isinstance(target, cst.Call) and last_name(target.func) == "detach" and isinstance(target.func, cst.Attribute)
-            ):
-                target = target.func.value
-            return (target, call.args[0].value, power) if power is not None else None
-        return None
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute) or len(call.args) != 1:
+            return None
+        target, power = call.func.value, _METHODS.get(call.func.attr.value)
+        while isinstance(target, cst.Call) and isinstance(target.func, cst.Attribute) and last_name(target.func) == "detach":
+            target = target.func.value
+        return (target, call.args[0].value, power) if power is not None else None
 
     def _shown(self, tensor: Form, site: cst.BaseExpression) -> str:
         """The code of a tensor in an expression."""
@@ -268,8 +300,13 @@ class Functional:
             )
             line = f"{spelled('clip' if keeps else 'clip_')}({tensors}, {spelled(f'dialects.{rule}')}({clip.limit}))"
             line += ".grads" if keeps else ""
+        line = f"{to} = {line}" if to else line
         span = self._source.outer_span(site) if isinstance(site, cst.BaseExpression) else self._source.span(site)
-        edit = Edit(*span, f"{to} = {line}" if to else line)
+        if not isinstance(site, cst.BaseExpression):
+            indent = self._source.data[self._source.line_start(span[0]) : span[0]].decode()
+            replaced = self._source.data[span[0] - len(indent) : span[1]].decode()
+            line = "".join(f"{comment}{self._source.newline}{indent}" for comment in comments(replaced)) + line
+        edit = Edit(*span, line)
         said = "one norm over all gradients" if not own else "the norm of each gradient"
         assumed = "finite gradients: those with a NaN may come out otherwise"
         if 0 < clip.epsilon < EPSILON:
@@ -283,6 +320,10 @@ class Functional:
             needs=needs,
             assumption=assumed,
         )
+
+
+def _is_no_grad(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and last_name(node.func) == "no_grad"
 
 
 def _collection_of(form: Form, value: cst.BaseExpression) -> cst.BaseExpression | None:

@@ -45,6 +45,7 @@ SCALES = {
     "a function with a name": "c = jnp.minimum(1.0, limit / n)\ndef scale(g):\n    return g * c\n"
     "return jax.tree.map(scale, grads)",
     "a name for the result": "grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)\nreturn grads",
+    "a lambda with a name": "scale = lambda g: jnp.where(n < limit, g, g * (limit / n))\nreturn jax.tree.map(scale, grads)",
 }
 
 

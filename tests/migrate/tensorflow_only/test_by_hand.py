@@ -27,6 +27,9 @@ SCALES = {
     "where": "c = tf.where(n > limit, limit / n, 1.0)\nreturn [tf.multiply(g, c) for g in grads]",
     "None": "c = tf.minimum(1.0, limit / n)\nreturn [g * c if g is not None else None for g in grads]",
     "a clip of the coefficient": "c = tf.clip_by_value(limit / n, 0.0, 1.0)\nreturn [g * c for g in grads]",
+    "in a list": "for i, g in enumerate(grads):\n    grads[i] = g * tf.minimum(1.0, limit / n)",
+    "in a list, under an if": "if tf.greater(n, limit):\n    for i, g in enumerate(grads):\n        grads[i] = g * limit / n\n"
+    "else:\n    grads = grads\nreturn grads",
 }
 
 
@@ -41,12 +44,21 @@ def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str)
     assert "gradclip.clip(grads, " in agrees(source(HEADER, NORMS[norm], SCALES[scale]), make, list)
 
 
+def test_comments_stay() -> None:
+    scale = SCALES["in a list, under an if"].replace("    for", "    # each\n    for")
+    assert "    # each\n    grads[:] = gradclip.clip(" in agrees(source(HEADER, NORMS["norms"], scale), make, list)
+
+
 def test_a_clip_runs_in_a_graph() -> None:
     code = source(HEADER, NORMS["TensorFlow's"], SCALES["a name"]).replace("def clip", "@tf.function\ndef clip")
     agrees(code, make, list)
 
 
 OTHERS = {
+    "an elif": "if limit < 0:\n    pass\nelif n > limit:\n    for i, g in enumerate(grads):\n"
+    "        grads[i] = g * limit / n\nreturn grads",
+    "another list": "new = list(grads)\nfor i, g in enumerate(grads):\n    new[i] = g * tf.minimum(1.0, limit / n)\nreturn new",
+    "another element": "for i, g in enumerate(grads):\n    grads[i - 1] = g * tf.minimum(1.0, limit / n)\nreturn grads",
     "the other extreme": "return [g * tf.maximum(1.0, limit / n) for g in grads]",
     "another limit": "return [g * limit / tf.maximum(n, 2 * limit) for g in grads]",
     "another bound": "return [g * tf.minimum(2.0, limit / n) for g in grads]",
