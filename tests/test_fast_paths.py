@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from frameworks.base import LARGE, Framework
 from oracle import norm, ulps
-from rules import RULES, Make
+from rules import Make, is_dense, kinds
 
 import gradclip
 from gradclip.dialects import keras, tensorflow, torch
@@ -118,7 +118,7 @@ def test_squares_that_leave_float64(backend: Framework, scale: float, way: str) 
 
 @both
 @pytest.mark.drawn(64, jax=16)
-@pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("make_rule", kinds(is_dense).values(), ids=kinds(is_dense))
 @each_dtype
 def test_many_that_are_transposed(backend: Framework, make_rule: Make, dtype: str) -> None:
     rng = np.random.default_rng(1)
@@ -172,6 +172,17 @@ def test_every_element_is_clipped_alike(backend: Framework, bounds: tuple[float,
             assert np.array_equal(got, wanted.astype(dtype), equal_nan=True)
             if bounds[0] < 0 < bounds[1]:
                 assert np.array_equal(np.signbit(got[array == 0]), np.signbit(array[array == 0]))
+
+
+@pytest.mark.parametrize("size", [37, 2 * LARGE + 5])
+def test_one_element_beyond_a_bound_wherever_it_is(backend: Framework, size: int, way: str) -> None:
+    def clip(grads: list[Any]) -> list[Any]:
+        return list(gradclip.clip(grads, tensorflow.clip_by_value(-0.5, 1.0)).grads)
+
+    values = [np.where(np.arange(size) == place, beyond, 0.25) for place in (0, size // 2, size - 1) for beyond in (2.0, -2.0)]
+    clipped = (backend.jit(way, clip) if way else clip)([backend.make(x) for x in values])
+    for got, x in zip(clipped, values, strict=True):
+        assert np.array_equal(backend.read(got), np.clip(x, -0.5, 1.0))
 
 
 # ---- memory ------------------------------------------------------------------------------------------------------------------

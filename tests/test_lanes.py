@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from frameworks.base import Framework
 from oracle import ulps
-from rules import RULES, Make
+from rules import Make, is_dense, kinds
 
 import gradclip
 from gradclip.registry import find
 
+RULES = kinds(is_dense)
 SIZES = (1, 3, 256, 1000, 5000, 20000, (1 << 16) + 300)
 
 
@@ -116,7 +117,7 @@ def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool
 @pytest.mark.needs("jits")
 @pytest.mark.drawn(3, tensorflow=6)
 @pytest.mark.parametrize("thresholds", ["as they are", "soon_large"])
-@pytest.mark.parametrize("name", ["global", "each", "value"])
+@pytest.mark.parametrize("name", ["global", "tensor", "value"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "several dtypes", "huge"])
 def test_traced(backend: Framework, given: str, name: str, thresholds: str, request: pytest.FixtureRequest) -> None:
     if thresholds == "soon_large":

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from frameworks.base import Framework
 from oracle import ulps
+from rules import kinds
 
 import gradclip
 from gradclip import limits
-from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+from gradclip.dialects import keras, optax, tensorflow, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 Found = Callable[[list[Any]], list[Any]]  #: gradients -> norms and coefficients
@@ -22,29 +23,8 @@ Found = Callable[[list[Any]], list[Any]]  #: gradients -> norms and coefficients
 NARROW = ("float16", "bfloat16")
 SHAPE = (250, 240)
 EXACT = 300 * math.sqrt(math.prod(SHAPE))  # 73,485; the largest float16 is 65,504
-RULES: dict[str, gradclip.Rule] = {
-    str(rule): rule
-    for rule in (
-        torch.clip_grad_norm(1.0),
-        torch.clip_grad_norm(1.0, 1.0),
-        torch.clip_grad_norm(1.0, 0.0),
-        torch.clip_grad_norm(1.0, 3.0),
-        torch.clip_grad_norm(1.0, math.inf),
-        tensorflow.clip_by_norm(1.0),
-        tensorflow.clip_by_norm(1.0, axes=[1]),
-        tensorflow.clip_by_norm(1.0, axes=[]),
-        tensorflow.clip_by_global_norm(1.0),
-        paddle.clip_grad_by_norm(1.0),
-        paddle.clip_grad_by_global_norm(1.0),
-        paddle.clip_grad_norm(1.0, 2.0),
-        optax.clip_by_global_norm(1.0),
-        optax.clip_by_block_rms(1.0),
-        optax.per_example_global_norm_clip(1.0),
-        keras.clipnorm(1.0),
-        keras.global_clipnorm(1.0),
-        dataclasses.replace(torch.clip_grad_norm(1.0), if_nonfinite="zero"),
-    )
-}
+RULES = {name: make(1.0) for name, make in kinds(lambda rule: not rule.is_by_value and rule.relative_to is None).items()}
+RULES["zeros"] = dataclasses.replace(torch.clip_grad_norm(1.0), if_nonfinite="zero")
 DROPINS: dict[str, Found] = {
     "get_total_norm": lambda grads: [gradclip.get_total_norm(grads)],
     "get_total_norm, order 1": lambda grads: [gradclip.get_total_norm(grads, 1.0)],

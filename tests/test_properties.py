@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracle import norm, ratio, ulp, ulps
+from rules import functions
 
 import gradclip
-from gradclip.dialects import keras, optax, paddle, tensorflow, torch
+from gradclip.dialects import optax, tensorflow, torch
 
 settings.register_profile(
     "properties",
@@ -25,16 +26,8 @@ settings.register_profile(
 )
 settings.load_profile("properties")
 
-RULES: dict[str, Any] = {
-    "torch.clip_grad_norm": torch.clip_grad_norm,
-    "tensorflow.clip_by_norm": tensorflow.clip_by_norm,
-    "tensorflow.clip_by_global_norm": tensorflow.clip_by_global_norm,
-    "paddle.clip_grad_by_norm": paddle.clip_grad_by_norm,
-    "paddle.clip_grad_by_global_norm": paddle.clip_grad_by_global_norm,
-    "optax.clip_by_global_norm": optax.clip_by_global_norm,
-    "keras.clipnorm": keras.clipnorm,
-    "keras.global_clipnorm": keras.global_clipnorm,
-}
+#: one Euclidean norm over all gradients, or one for each
+RULES = functions(lambda rule: rule.scope.value in ("global", "tensor") and rule.order == 2 and not rule.mean)
 rules = pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
 
 # float32 represents these magnitudes, and their products with a coefficient, without losing bits

@@ -15,7 +15,7 @@ import pytest
 from frameworks.jax import framework
 from jax.experimental import layout
 from oracle import ulps
-from rules import RULES
+from rules import KINDS, is_dense, kinds
 
 import gradclip
 from gradclip import Rule
@@ -51,7 +51,7 @@ def the_reference_alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return start
 
 
-@pytest.mark.parametrize("rule", [*(make(0.01) for make in RULES.values()), tensorflow.clip_by_value(0.5, -0.5)])
+@pytest.mark.parametrize("rule", [*(make(0.01) for make in kinds(is_dense).values()), tensorflow.clip_by_value(0.5, -0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grads = [g for name in ("small", "a large one", "several checked together") for g in gradients(name, dtype)]
@@ -107,7 +107,7 @@ def test_traced_with_and_without(
     if not on_host and scale != 1.0:
         scale = scale**0.5
     grads = gradients(name, "float32", scale)
-    rules = [RULES[rule](0.01 * scale) for rule in ("global", "each")]
+    rules = [KINDS[rule](0.01 * scale) for rule in ("global", "tensor")]
 
     def clip(given: list[Any]) -> list[Any]:
         found = [gradclip.clip(given, rule) for rule in rules]
@@ -137,7 +137,7 @@ def test_each_norm_beside_others_of_another_scale() -> None:
             assert ulps(np.float64(norm), np.float64(np.float32(scale)) * size**0.5, "float32") <= 4
 
 
-@pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), keras.clipnorm(1.0)], ids=["global", "each"])
+@pytest.mark.parametrize("rule", [torch.clip_grad_norm(1.0), keras.clipnorm(1.0)], ids=["global", "tensor"])
 @pytest.mark.parametrize("scale", [1e30, 1e-30])
 def test_what_is_hardly_ever_needed_adds_few_sums(rule: Rule, scale: float) -> None:
     """The rare cases add few sums to a call, and all norms are right: even and odd sizes, small and large, several dtypes."""
@@ -185,7 +185,7 @@ def test_hundreds_of_gradients_are_scaled_by_one_function() -> None:
     assert not re.search("stablehlo.concatenate.*xf", text)  # a concatenation of floats; older versions concatenate indices
 
 
-@pytest.mark.parametrize("name", ["global", "each"])
+@pytest.mark.parametrize("name", ["global", "tensor"])
 @pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_where_no_part_of_a_function_can_be_in_float64(
@@ -195,9 +195,9 @@ def test_where_no_part_of_a_function_can_be_in_float64(
     monkeypatch.setattr(compiled_norm, "has_float64", lambda: False)
     jax.clear_caches()
     grads = gradients("a large one", dtype, scale)
-    found = jax.tree.leaves(jax.jit(lambda given: gradclip.norm(given, RULES[name](1.0)))(grads))
+    found = jax.tree.leaves(jax.jit(lambda given: gradclip.norm(given, KINDS[name](1.0)))(grads))
     each = np.array([np.linalg.norm(framework.read(g)) for g in grads])
-    want = each if name == "each" else np.array([np.linalg.norm(each)])
+    want = each if name == "tensor" else np.array([np.linalg.norm(each)])
     jax.clear_caches()
     assert ulps(np.array(found, np.float64), want, "float32") <= 8
 

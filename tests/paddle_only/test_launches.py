@@ -16,10 +16,11 @@ from frameworks.paddle import framework
 from oracle import ulps
 from paddle import _C_ops, profiler
 from paddle_programs import run
+from rules import KINDS
 
 import gradclip
 from gradclip.backends.paddle import PaddleBackend, lanes, launches, versions
-from gradclip.dialects import keras, tensorflow, torch
+from gradclip.dialects import tensorflow, torch
 
 #: kernels on a GPU for one operator of Paddle: clip_by_norm reduces, then writes the product; Paddle 3.3,
 #: paddle/phi/kernels/gpu/clip_by_norm_kernel.cu. check_finite_and_unscale inverts its divisor first; gpu/amp_kernel.cu
@@ -94,7 +95,7 @@ def gradients(count: int, dtype: str) -> list[Any]:
 
 
 PARAMETER = paddle.zeros([3])
-RULES = {"global": torch.clip_grad_norm(0.5), "each": keras.clipnorm(0.5), "p = 1": torch.clip_grad_norm(0.5, 1.0)}
+RULES = {name: KINDS[name](0.5) for name in ("global", "global, p = 1", "tensor")}
 #: clip_by_norm computes the coefficient in its second kernel, and returns neither it nor the norm; gradclip returns both as
 #: tensors, in a dozen launches for any number of gradients. A half needs three conversions each.
 #: In Paddle 3.0 the smaller of two numbers takes three launches if it must keep a NaN
