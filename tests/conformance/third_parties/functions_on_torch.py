@@ -1,90 +1,45 @@
-"""The clips of other packages as targets of the suite; a package is imported when its target is requested."""
+"""The clips of packages for PyTorch that are functions; ``steps_on_torch`` has those that are part of a step."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
-import sys
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
 
 import torch
+from conformance.third_parties.clips import ADAPTIVE, Clip, alone, function_alone, imported
+from conformance.third_parties.torch_targets import EACH, NORM, VALUE, Model, adaptive, of_parameters
 
 from gradclip.conformance import Target, function_target
 from gradclip.conformance.target import DEFAULT_CLAIMS, ComposedTarget, load_arrays
 
-__all__ = ["CLIPS", "Clip"]
+__all__ = ["CLIPS"]
 
-NORM, VALUE, ADAPTIVE = "torch.clip_grad_norm_", "torch.clip_grad_value_", "optax.adaptive_grad_clip"
 PER_EXAMPLE = "optax.per_example_global_norm_clip"
 
 
-@dataclass(frozen=True)
-class Clip:
-    """One clip of a package."""
-
-    package: str  #: the name of the distribution on PyPI
-    name: str  #: the name that its users write
-    operation: str  #: the operation that it documents, or the nearest one
-    make: Callable[[], Target]
-
-
-def _imported(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(module), name)
-
-
-def _alone(module: str, name: str) -> Any:
-    """Import without running the package's ``__init__``: torchvision's, or a trainer's, imports more than the clip needs."""
-    parents = module.split(".")[:-1]
-    made = [
-        ".".join(parents[: number + 1]) for number in range(len(parents)) if ".".join(parents[: number + 1]) not in sys.modules
-    ]
-    try:
-        for package in made:
-            found = importlib.machinery.PathFinder.find_spec(package.rpartition(".")[2], _path(package))
-            assert found is not None, f"{package} is not installed"
-            assert found.submodule_search_locations is not None
-            sys.modules[package] = types.ModuleType(package)
-            sys.modules[package].__path__ = list(found.submodule_search_locations)
-        return _imported(module, name)
-    finally:
-        for package in made:
-            sys.modules.pop(package, None)
-
-
-def _path(package: str) -> list[str] | None:
-    above = package.rpartition(".")[0]
-    return list(sys.modules[above].__path__) if above else None
-
-
-def _of_parameters(call: Callable[..., Any], operation: str, name: str) -> Target:
-    return function_target(call, operation, "torch", name=name, takes="parameters")
-
-
 def _timm(mode: str, operation: str) -> Target:
-    clip = _alone("timm.utils.clip_grad", "dispatch_clip_grad")
+    clip = alone("timm.utils.clip_grad", "dispatch_clip_grad")
     if mode == "norm":
 
         def by_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> None:
             clip(parameters, max_norm, mode="norm", norm_type=norm_type)
 
-        return _of_parameters(by_norm, operation, "timm")
+        return of_parameters(by_norm, operation, "timm")
 
     def by_value(parameters: Any, clip_value: Any) -> None:
         clip(parameters, clip_value, mode="value")
 
-    return _of_parameters(by_value, operation, "timm")
+    return of_parameters(by_value, operation, "timm")
 
 
 def _pytorch_optimizer() -> Target:
-    clip = _imported("pytorch_optimizer.optimizer.utils", "clip_grad_norm")
-    return _of_parameters(lambda parameters, max_norm: clip(parameters, max_norm), NORM, "pytorch_optimizer")
+    clip = imported("pytorch_optimizer.optimizer.utils", "clip_grad_norm")
+    return of_parameters(lambda parameters, max_norm: clip(parameters, max_norm), NORM, "pytorch_optimizer")
 
 
 def _torchopt() -> Target:
-    make = _imported("torchopt.clip", "clip_grad_norm")
+    make = imported("torchopt.clip", "clip_grad_norm")
 
     def clip(grads: Sequence[Any], max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
         transformation = make(max_norm, norm_type, error_if_nonfinite)
@@ -94,66 +49,39 @@ def _torchopt() -> Target:
     return function_target(clip, NORM, "torch", name="torchopt", takes="gradients", in_place=False)
 
 
-class _Model(torch.nn.Module):
-    """A module with the parameters, for packages that require one."""
-
-    def __init__(self, parameters: Iterable[Any]) -> None:
-        super().__init__()
-        self.held = list(parameters)
-
-    def parameters(self, recurse: bool = True) -> Iterator[Any]:
-        return iter(self.held)
-
-
 def _zclip() -> Target:
-    made = _imported("zclip.zclip", "ZClip")()
+    made = imported("zclip.zclip", "ZClip")()
 
     def clip(parameters: Iterable[Any], max_norm: Any) -> Any:
-        model = _Model(parameters)
+        model = Model(parameters)
         norm = made._compute_grad_norm(model) if model.held else 0.0
         made.apply_in_place_clipping(model, norm, max_norm)
         return norm
 
-    return _of_parameters(clip, NORM, "zclip")
+    return of_parameters(clip, NORM, "zclip")
 
 
 def _accelerate() -> Target:
-    accelerator = _imported("accelerate", "Accelerator")(cpu=True)
+    accelerator = imported("accelerate", "Accelerator")(cpu=True)
 
     def clip(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> Any:
         return accelerator.clip_grad_norm_(parameters, max_norm, norm_type=norm_type)
 
-    return _of_parameters(clip, NORM, "accelerate")
-
-
-def _adaptive(clip: Callable[[list[Any], float, float], Any], name: str) -> Target:
-    """A clip relative to the parameters; these hold their gradients."""
-
-    def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        held = []
-        for gradient, parameter in zip(gradients, arguments["parameters"], strict=True):
-            one = torch.nn.Parameter(parameter.detach().clone())
-            one.grad = gradient
-            held.append(one)
-        clip(held, arguments["clipping"], arguments.get("eps", 1e-3))
-        return [one.grad for one in held], None
-
-    claims = {ADAPTIVE: DEFAULT_CLAIMS | {"functional", "eps", "scalar"}}
-    return ComposedTarget(name, load_arrays("torch"), claims, {ADAPTIVE: run})
+    return of_parameters(clip, NORM, "accelerate")
 
 
 def _timm_agc() -> Target:
-    clip = _alone("timm.utils.agc", "adaptive_clip_grad")
-    return _adaptive(lambda held, clipping, eps: clip(held, clipping, eps), "timm agc")
+    clip = alone("timm.utils.agc", "adaptive_clip_grad")
+    return adaptive(lambda held, clipping, eps: clip(held, clipping, eps), "timm agc")
 
 
 def _agc_optims() -> Target:
-    clip = _imported("agc_optims.utils", "agc")
-    return _adaptive(lambda held, clipping, eps: [clip(one, clipping, eps) for one in held], "agc-optims")
+    clip = imported("agc_optims.utils", "agc")
+    return adaptive(lambda held, clipping, eps: [clip(one, clipping, eps) for one in held], "agc-optims")
 
 
 def _opacus() -> Target:
-    optimizer = _imported("opacus.optimizers.optimizer", "DPOptimizer")
+    optimizer = imported("opacus.optimizers.optimizer", "DPOptimizer")
 
     def run(gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         held = []
@@ -174,6 +102,52 @@ def _opacus() -> Target:
     return ComposedTarget("opacus", load_arrays("torch"), claims, {PER_EXAMPLE: run})
 
 
+def _pytorch_optimizer_agc() -> Target:
+    clip = imported("pytorch_optimizer.optimizer.agc", "agc")
+
+    def run(held: Sequence[Any], clipping: float, eps: float) -> None:
+        for one in held:
+            one.grad = clip(one.detach(), one.grad, agc_eps=eps, agc_clip_val=clipping)
+
+    return adaptive(run, "pytorch_optimizer agc", "functional")
+
+
+def _pfrl() -> Target:
+    return of_parameters(alone("pfrl.utils.clip_l2_grad_norm", "clip_l2_grad_norm_"), NORM, "pfrl")
+
+
+def _heavyball() -> Target:
+    utils = importlib.import_module("heavyball.utils")
+    utils.compile_mode = None  # the same function, without a compilation for each shape
+
+    def run(grads: Sequence[Any], clip_norm: Any) -> Any:
+        return utils.l2_clip_(list(grads), clip_norm)
+
+    return function_target(run, EACH, "torch", name="heavyball", takes="gradients", in_place=True)
+
+
+def _rllib(mode: str, operation: str) -> Target:
+    known = {"torch": torch, "Optional": Optional, "TensorType": Any, "PublicAPI": lambda function: function}
+    names = ("clip_gradients", "compute_global_norm")
+    clip = function_alone("ray", "ray/rllib/utils/torch_utils.py", names, known)["clip_gradients"]
+
+    def run(grads: Sequence[Any], limit: Any) -> Any:
+        held = dict(enumerate(grads))
+        norm = clip(held, grad_clip=limit, grad_clip_by=mode)
+        return list(held.values()), norm
+
+    return function_target(run, operation, "torch", name="rllib", takes="gradients", in_place=mode != "value")
+
+
+def _smartclip_agc() -> Target:
+    apply, kind = imported("smartclip.backends.torch", "apply"), imported("smartclip", "AGC")
+
+    def run(held: Sequence[Any], clipping: float, eps: float) -> None:
+        apply(Model(held), kind(clipping=clipping, exclude_bias_bn=False, scope="per_param"))
+
+    return adaptive(run, "smartclip AGC")
+
+
 CLIPS: tuple[Clip, ...] = (
     Clip("timm", "timm.utils.dispatch_clip_grad(mode='norm')", NORM, lambda: _timm("norm", NORM)),
     Clip("timm", "timm.utils.dispatch_clip_grad(mode='value')", VALUE, lambda: _timm("value", VALUE)),
@@ -184,4 +158,11 @@ CLIPS: tuple[Clip, ...] = (
     Clip("accelerate", "Accelerator.clip_grad_norm_", NORM, _accelerate),
     Clip("agc-optims", "agc_optims.utils.agc", ADAPTIVE, _agc_optims),
     Clip("opacus", "DPOptimizer.clip_and_accumulate", PER_EXAMPLE, _opacus),
+    Clip("pytorch-optimizer", "pytorch_optimizer.optimizer.agc.agc", ADAPTIVE, _pytorch_optimizer_agc),
+    Clip("pfrl", "pfrl.utils.clip_l2_grad_norm_", NORM, _pfrl),
+    Clip("heavyball", "heavyball.utils.l2_clip_", EACH, _heavyball),
+    Clip("ray", "rllib clip_gradients(grad_clip_by='global_norm')", NORM, lambda: _rllib("global_norm", NORM)),
+    Clip("ray", "rllib clip_gradients(grad_clip_by='norm')", EACH, lambda: _rllib("norm", EACH)),
+    Clip("ray", "rllib clip_gradients(grad_clip_by='value')", VALUE, lambda: _rllib("value", VALUE)),
+    Clip("smartclip", "smartclip.AGC", ADAPTIVE, _smartclip_agc),
 )

@@ -7,23 +7,35 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from conformance.third_parties.clips import FRAMEWORKS
+
 __all__ = ["FOUND", "PAGE", "markdown"]
 
 FOUND = Path(__file__).with_name("found.json")
 PAGE = Path(__file__).parents[3] / "docs" / "third-parties.md"
+NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "paddle": "Paddle", "jax": "JAX"}
+HEAD = """| Package | Clip | As | Passes | Fails | As the native |
+| --- | --- | --- | --- | --- | --- |
+"""
 
 
 def markdown() -> str:
     """Return the whole page."""
     found: dict[str, Any] = json.loads(FOUND.read_text(encoding="utf-8"))
     page: dict[str, Any] = tomllib.loads(FOUND.with_name("page.toml").read_text(encoding="utf-8"))
-    lines = []
-    for name, one in found["clips"].items():
-        like = "" if one["like"] is None else f"fails {len(one['like'])}" if one["like"] else "passes"
-        package = f"{one['package']} {one['version']}"
-        lines.append(f"| {package} | `{name}` | `{one['operation']}` | {one['passed']} | {len(one['failed'])} | {like} |")
-    training = "".join(f"- `{name}`: {page['training'][name]}{_cases(found['clips'][name])}\n" for name in found["clips"])
-    return page["head"].format(torch=found["torch"]) + "\n".join(lines) + "\n\n" + page["rest"].format(training=training)
+    parts, training = [], ""
+    for one in FRAMEWORKS:
+        clips = found["clips"][one]
+        parts.append(f"## {NAMES[one]} {found['versions'][one]}\n\n{HEAD}" + "".join(map(_row, clips, clips.values())))
+        training += "".join(f"- `{name}`: {page['training'][name]}{_cases(clips[name])}\n" for name in clips)
+    packages = len({clip["package"] for clips in found["clips"].values() for clip in clips.values()})
+    return page["head"].format(packages=packages) + "\n".join(parts) + "\n" + page["rest"].format(training=training)
+
+
+def _row(name: str, one: dict[str, Any]) -> str:
+    like = "" if one["like"] is None else f"fails {len(one['like'])}" if one["like"] else "passes"
+    counts = f"{one['passed']} | {len(one['failed'])} | {like}"
+    return f"| {one['package']} {one['version']} | `{name}` | `{one['operation']}` | {counts} |\n"
 
 
 def _cases(one: dict[str, Any]) -> str:

@@ -1,29 +1,31 @@
-"""``python -m conformance.third_parties.release.record`` writes down the suite's result for each clip."""
+"""``python -m conformance.third_parties.release.record torch`` writes down the suite's result for each clip on a framework."""
 
 from __future__ import annotations
 
 import json
+import sys
 import warnings
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from typing import Any
 
-import torch
-from conformance.third_parties.clips import CLIPS, Clip
+from conformance.third_parties.clips import FRAMEWORKS, Clip, clips_of
 from conformance.third_parties.table import FOUND, PAGE, markdown
 
 from gradclip.conformance import check_target
 
-__all__ = ["found"]
+__all__ = ["found", "version_of"]
+
+DIALECTS = {"torch": "torch", "tensorflow": "tensorflow", "paddle": "paddle", "jax": "optax"}
 
 
-def found(clip: Clip) -> dict[str, Any]:
+def found(clip: Clip, framework: str) -> dict[str, Any]:
     """Return one clip's entry for ``found.json``."""
-    of_torch = clip.operation.startswith("torch.")
+    has_native = clip.operation.startswith(f"{DIALECTS[framework]}.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from the packages' own code
         target = clip.make()
         report = check_target(target, dialects=[clip.operation])
-        like = check_target(target, dialects=[clip.operation], like="native:torch") if of_torch else None
+        like = check_target(target, dialects=[clip.operation], like=f"native:{DIALECTS[framework]}") if has_native else None
     return {
         "package": clip.package,
         "version": version(clip.package),
@@ -34,15 +36,23 @@ def found(clip: Clip) -> dict[str, Any]:
     }
 
 
+def version_of(framework: str) -> str:
+    """The version of a framework, without the build."""
+    return version(packages_distributions()[framework][0]).partition("+")[0]
+
+
 def _failed(report: Any) -> list[str]:
     return [result.case.partition("/")[2] for result in report.results if result.status == "fail"]
 
 
-def _write() -> None:
-    document = {"torch": torch.__version__.partition("+")[0], "clips": {clip.name: found(clip) for clip in CLIPS}}
-    FOUND.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+def _write(frameworks: list[str]) -> None:
+    document = json.loads(FOUND.read_text(encoding="utf-8"))
+    for one in frameworks:
+        document["versions"][one] = version_of(one)
+        document["clips"][one] = {clip.name: found(clip, one) for clip in clips_of(one)}
+        FOUND.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(markdown(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    _write()
+    _write(sys.argv[1:] or list(FRAMEWORKS))

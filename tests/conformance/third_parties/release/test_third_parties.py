@@ -5,17 +5,28 @@ from __future__ import annotations
 import json
 
 import pytest
-from conformance.third_parties.clips import CLIPS, Clip
-from conformance.third_parties.release.record import found
+from conformance.third_parties.clips import Clip, clips_of
+from conformance.third_parties.release.record import found, version_of
 from conformance.third_parties.table import FOUND
 
-RECORDED = json.loads(FOUND.read_text(encoding="utf-8"))["clips"]
+RECORDED = json.loads(FOUND.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: clip.name)
-def test_the_suite_finds_what_is_written_down(clip: Clip) -> None:
-    assert found(clip) == RECORDED[clip.name]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "clip" in metafunc.fixturenames:
+        clips = clips_of(metafunc.config.getoption("--backend"))
+        metafunc.parametrize("clip", clips, ids=[clip.name for clip in clips])
 
 
-def test_nothing_is_written_down_of_what_is_not_run() -> None:
-    assert list(RECORDED) == [clip.name for clip in CLIPS]
+@pytest.fixture
+def framework(pytestconfig: pytest.Config) -> str:
+    return str(pytestconfig.getoption("--backend"))
+
+
+def test_the_suite_finds_what_is_written_down(clip: Clip, framework: str) -> None:
+    assert found(clip, framework) == RECORDED["clips"][framework][clip.name]
+
+
+def test_nothing_is_written_down_of_what_is_not_run(framework: str) -> None:
+    assert list(RECORDED["clips"][framework]) == [clip.name for clip in clips_of(framework)]
+    assert RECORDED["versions"][framework] == version_of(framework)
