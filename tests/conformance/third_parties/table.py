@@ -23,24 +23,18 @@ def markdown() -> str:
     """Return the whole page."""
     found: dict[str, Any] = json.loads(FOUND.read_text(encoding="utf-8"))
     page: dict[str, Any] = tomllib.loads(FOUND.with_name("page.toml").read_text(encoding="utf-8"))
-    parts, training = [], ""
+    parts, training = [], dict[str, list[str]]()
     for one in FRAMEWORKS:
         clips = found["clips"][one]
         parts.append(f"## {NAMES[one]} {found['versions'][one]}\n\n{HEAD}" + "".join(map(_row, clips, clips.values())))
-        training += "".join(f"- `{name}`: {page['training'][name]}{_cases(clips[name])}\n" for name in clips)
+        for name in clips:
+            training.setdefault(page["training"][name], []).append(f"`{name}`")
+    effects = "".join(f"- {', '.join(names)}: {effect}\n" for effect, names in training.items())
     packages = len({clip["package"] for clips in found["clips"].values() for clip in clips.values()})
-    return page["head"].format(packages=packages) + "\n".join(parts) + "\n" + page["rest"].format(training=training)
+    return page["head"].format(packages=packages) + "\n".join(parts) + "\n" + page["rest"].format(training=effects)
 
 
 def _row(name: str, one: dict[str, Any]) -> str:
     like = "" if one["like"] is None else f"fails {len(one['like'])}" if one["like"] else "passes"
     counts = f"{one['passed']} | {len(one['failed'])} | {like}"
     return f"| {one['package']} {one['version']} | `{name}` | `{one['operation']}` | {counts} |\n"
-
-
-def _cases(one: dict[str, Any]) -> str:
-    failed = one["failed"] if one["like"] is None else one["like"]
-    if not failed:
-        return ""
-    shown = ", ".join(f"`{case}`" for case in failed[:12])
-    return f" Cases: {shown}{'' if len(failed) <= 12 else f' and {len(failed) - 12} more'}."
