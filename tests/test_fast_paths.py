@@ -41,6 +41,11 @@ def clipped(backend: Framework, grads: Any, rule: gradclip.Rule, in_place: bool)
     return (gradclip.clip_ if in_place and backend.mutable else gradclip.clip)(grads, rule).grads
 
 
+def most(backend: Framework, order: float = 2.0) -> int:
+    """The tolerance of an eager norm, in ulp; releases of a framework that sum less accurately have that of a traced norm."""
+    return 1 if backend.ulps == Framework.ulps else backend.ulps_of(order)
+
+
 def transposed(backend: Framework, values: np.ndarray, dtype: str) -> Any:
     """Return a matrix that fills its memory in another order, if the framework has such."""
     made = backend.make(values.T.copy(), dtype)
@@ -88,7 +93,7 @@ def test_every_order(backend: Framework, order: float, dtype: str) -> None:
     grads = [backend.make(rng.uniform(-9, 9, n), dtype) for n in (1, 40, *[33] * 8, 2 * LARGE + 1)]
     rule = dataclasses.replace(keras.clipnorm(1.0), order=order)
     for x, n in zip(grads, gradclip.norm(grads, rule), strict=True):
-        assert ulps(np.array(float(n)), norm(backend.read(x), order), "float32") <= 1
+        assert ulps(np.array(float(n)), norm(backend.read(x), order), "float32") <= most(backend, order)
     assert math.isnan(gradclip.norm(grads, torch.clip_grad_norm(1.0, math.nan)))
 
 
@@ -99,11 +104,13 @@ def test_squares_that_leave_float32(backend: Framework, size: int) -> None:
     values = np.array([0.0, 1e30, 1.0, 1e-30, *([] if backend.flushes_subnormals else [1e-40])] * 3, np.float32)
     grads = [backend.make(np.full(size, value)) for value in values]
     norms = gradclip.norm(grads, keras.clipnorm(1.0))
-    assert ulps(np.array(list(map(float, norms))), values.astype(np.float64) * size**0.5, "float32") <= 1
+    assert ulps(np.array(list(map(float, norms))), values.astype(np.float64) * size**0.5, "float32") <= most(backend)
     for value in sorted(set(values.tolist())):
         some = [g for g, v in zip(grads, values, strict=True) if v in (value, 0.0)]
         count = size * 3 if value else 0
-        assert ulps(np.array(float(gradclip.norm(some, torch.clip_grad_norm(1.0)))), value * count**0.5, "float32") <= 1
+        assert ulps(np.array(float(gradclip.norm(some, torch.clip_grad_norm(1.0)))), value * count**0.5, "float32") <= most(
+            backend
+        )
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])

@@ -1,21 +1,3 @@
-"""``gradclip doctor`` on programs of Keras, on each of its backends."""
+"""``gradclip doctor`` on programs of Keras, on each of its backends, by the tests of every framework."""
 
-from __future__ import annotations
-
-import pytest
-import watched
-
-NAMES = watched.programs("keras")
-
-
-def test_there_are_programs_of_both_kinds() -> None:
-    assert NAMES == ["no_clip", "right_fit"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_findings(name: str) -> None:
-    path = watched.path_of("keras", name)
-    told = watched.told(path)
-    assert told.report["ended"] == "stopped", told.report["said"]
-    assert told.found == watched.marked(path), told.report["findings"]
-    assert told.report["steps"] == 6
+from test_doctor import framework, pytest_generate_tests, test_the_findings, test_there_are_programs_of_both_kinds  # noqa: F401
