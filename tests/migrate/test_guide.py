@@ -1,6 +1,6 @@
-"""The guide: each of its commands runs on the example project, and prints the output in the guide.
+"""The guide: each of its commands runs on the example project, and prints the output in the guide. ``project.txt`` has more.
 
-``PYTHONPATH=tests python tests/migrate/test_guide.py`` writes the current output of the commands into the guide.
+``PYTHONPATH=tests python tests/migrate/test_guide.py`` writes the current output of the commands into both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pytest
 from launched import TIME_LIMIT
 
 GUIDE = Path(__file__).parents[2] / "docs" / "migrate.md"
-PROJECT = Path(__file__).parent / "project"
+MORE = Path(__file__).with_name("project.txt")
+PROJECT = MORE.with_suffix("")
 
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,8 +50,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(PROJECT, tmp_path_factory.mktemp("guide") / "project"))
 
 
-@pytest.mark.parametrize(("command", "printed"), [*commands(GUIDE.read_text(encoding="utf-8"))])
-def test_a_command_of_the_guide_prints_what_the_guide_says(command: str, printed: str, project: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "printed"), [pair for page in (GUIDE, MORE) for pair in commands(page.read_text(encoding="utf-8"))]
+)
+def test_a_command_prints_what_the_guide_says(command: str, printed: str, project: Path) -> None:
     assert output(command, project) == printed
 
 
@@ -81,4 +84,5 @@ def test_the_guide_can_be_renewed(tmp_path: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         copy = shutil.copytree(PROJECT, Path(scratch) / "project")
-        GUIDE.write_text(renewed(GUIDE.read_text(encoding="utf-8"), copy), encoding="utf-8")
+        for page in (GUIDE, MORE):
+            page.write_text(renewed(page.read_text(encoding="utf-8"), copy), encoding="utf-8")
