@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
-from torch_only.distributed.common import agree, as_on_a_device, world
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch_only.distributed.common import agree, as_on_a_device, close, exact, square, world
 
 import gradclip
+from gradclip import Group
 from gradclip.dialects import torch as dialect
 
 SKIPS = dataclasses.replace(dialect.clip_grad_norm(1.0), skip_above=10.0, if_nonfinite="skip")
@@ -117,3 +118,24 @@ def check_fsdp2_skips_above_a_limit_that_follows_the_run() -> None:
         assert equal(before, bits(model, optimizer)) == found[-1]
     assert found == [False, False, False, True, False]
     agree(optimizer.state_dict()["gradclip"])
+
+
+def check_4_stages_of_a_pipeline_skip_together() -> None:
+    """Each stage is sharded, its part of a group may be missing or plain experts: all have the group's norm, and skip."""
+    grid = square()
+    stage, expert = grid.get_local_rank("dp"), grid.get_local_rank("tp")
+    weights = [torch.full((5, 2), 1.0 + at) for at in range(2)]
+    held = {
+        "weight": nn.Parameter(distribute_tensor(torch.zeros(5, 2), grid["tp"], [Shard(0)])),
+        "bias": nn.Parameter(distribute_tensor(torch.zeros(3), grid["tp"], [Shard(0)])),
+        "experts.w": nn.Parameter(torch.zeros(2)),
+    }
+    held["weight"].grad = distribute_tensor(weights[stage], grid["tp"], [Shard(0)])
+    held["bias"].grad = distribute_tensor(torch.full((3,), 12.0), grid["tp"], [Shard(0)]) if stage == 0 else None
+    held["experts.w"].grad = torch.full((2,), 1.0 + 2 * stage + expert)
+    groups = [Group(dialect.clip_grad_norm(1.0), "weight"), Group(SKIPS, ["bias", "experts.*"])]
+    result = gradclip.clip_(held, groups, reduce=grid["dp"], shards={"experts.*": grid["tp"]})
+    close(result.norm[0], exact(weights, 2.0))
+    close(result.norm[1], exact([torch.full((3,), 12.0), *(torch.full((2,), 1.0 + at) for at in range(4))], 2.0))
+    assert bool(result.skip)
+    agree([float(n) for n in result.norm])
