@@ -22,7 +22,6 @@ from gradclip.conformance.report import words
 from gradclip.departures import DEPARTURES
 
 PAGE = Path(__file__).parents[1] / "docs" / "natives.md"
-EXAMPLES = 2  #: calls shown for each cause at most; the page counts the others
 LONG = 90  #: characters of a call above which a shorter one is shown if there is one
 _AGREES = ("agrees", "unclaimed")
 
@@ -70,8 +69,8 @@ _HEAD = """\
 # Where natives go wrong
 
 To see every case of a framework's own functions, run them: `gradclip conformance native:torch --html report.html`. This page
-has the counts, and the most telling calls. gradclip gives the exact outcome in each. [Departures](departures.md) says what the
-natives do, why gradclip does not, and where it was reported.
+has the counts, and the most telling call of each cause. gradclip gives the exact outcome in each. [Departures](departures.md)
+says what the natives do, why gradclip does not, and where it was reported.
 
 *Exact* is the documented formula's result, rounded to the dtype (a norm to at least float32). If no formula covers the call,
 it is the outcome that the suite demands. The other vectors need a feature that the function lacks. `limit` stands for the
@@ -150,11 +149,8 @@ def _overview(files: Sequence[VectorFile], found: Sequence[Departure]) -> str:
     return "\n".join([*lines, ""])
 
 
-_Row = tuple[str, str]  #: a call's arguments and its exact outcome
-
-
 def _section(cause: str, found: Sequence[Departure], flag: Flag | None, checks: Sequence[str]) -> str:
-    """What the flag demands, the checks that natives fail, then calls.
+    """What the flag demands, the checks that natives fail, then the most telling call.
 
     If it is a departure, the page of the departures says what the natives do, and what that does to a training.
     """
@@ -167,33 +163,22 @@ def _section(cause: str, found: Sequence[Departure], flag: Flag | None, checks: 
         lines += [f"Upstream: {', '.join(map('<{}>'.format, links))}", ""] if (links := sorted(set(flag.links) - known)) else []
     if checks:
         lines += [f"Checks that fail: {', '.join(map(_code, checks))}.", ""]
-    lines += ["| gradients and arguments | exact | the natives give |", "| --- | --- | --- |"]
-    count = 0
-    for (arguments, exact), shown in _examples(found).items():
-        given: dict[str, list[str]] = {}
-        for one in shown:
-            given.setdefault(_shown(one.made), []).append(_function(one.vector.operation, one.natives))
-        outcomes = "; ".join(f"{outcome}: {', '.join(functions)}" for outcome, functions in given.items())
-        lines.append(f"| {_code(arguments)} | {exact} | {outcomes} |")
-        count += len(shown)
-    return "\n".join([*lines, "", *([f"And {len(found) - count} more.", ""] if len(found) > count else [])])
+    (arguments, exact), shown = _example(found)
+    given: dict[str, list[str]] = {}
+    for one in shown:
+        given.setdefault(_shown(one.made), []).append(_function(one.vector.operation, one.natives))
+    lines += [f"For {_code(arguments)} the exact outcome is {exact}. The natives give:", ""]
+    lines += [f"- {outcome}: {', '.join(functions)}" for outcome, functions in given.items()]
+    return "\n".join([*lines, "", *([f"And {len(found) - len(shown)} more.", ""] if len(found) > len(shown) else [])])
 
 
-def _examples(found: Sequence[Departure]) -> dict[_Row, list[Departure]]:
-    """The calls that show the most functions between them, each function once in a call, the plainer call first."""
-    calls: dict[_Row, dict[str, Departure]] = {}
+def _example(found: Sequence[Departure]) -> tuple[tuple[str, str], list[Departure]]:
+    """The plainest call that shows the most functions: its arguments, its exact outcome, and what each function gives."""
+    calls: dict[tuple[str, str], dict[str, Departure]] = {}
     for one in found:
         calls.setdefault((_arguments(one), _exact(one)), {}).setdefault(_function(one.vector.operation, one.natives), one)
-    rows: dict[_Row, list[Departure]] = {}
-    shown: set[str] = set()
-    while len(rows) < EXAMPLES:
-        new = {call: len(functions.keys() - shown) for call, functions in calls.items() if functions.keys() - shown}
-        if not new:
-            break
-        row = min(new, key=lambda call: (*_oddity(call[0]), -new[call], len(call[0])))
-        rows[row] = list(calls[row].values())
-        shown |= calls[row].keys()
-    return rows
+    call = min(calls, key=lambda call: (*_oddity(call[0]), -len(calls[call]), len(call[0])))
+    return call, list(calls[call].values())
 
 
 def _oddity(arguments: str) -> tuple[bool, bool]:
