@@ -52,3 +52,24 @@ def run(cell: str) -> list[tuple[list[Any], bool]]:
             weights = [w - g for w, g in zip(weights, result.grads.values(), strict=True)]
         found.append((weights, bool(result.skip)))
     return found
+
+
+def compare(cell: str, step: Callable[[dict[str, Any]], list[np.ndarray]]) -> tuple[int, int]:
+    """Take the steps of a cell, and compare the weights with those of plain calls; return how many steps, and how many skipped.
+
+    ``step`` takes the gradients and returns the weights after it, which begin as ones.
+    """
+    wanted, before = run(cell), [np.ones(1), np.ones(2)]
+    for n, (want, skipped) in zip(CELLS[cell][1], wanted, strict=True):
+        weights = step(gradients(n))
+        for one, other, old in zip(weights, want, before, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+            assert not skipped or np.array_equal(one, old)
+        before = weights
+    return len(wanted), sum(skipped for _, skipped in wanted)
+
+
+def counted(monitor: gradclip.Monitor) -> tuple[int, int]:
+    """The steps, and the skipped ones, that a monitor has seen."""
+    found = {name.rpartition("/")[2]: x for name, x in monitor.report().items()}
+    return found["steps"], found["skipped_steps"]
