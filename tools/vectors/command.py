@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vectors import files, ranks, xfails
+from vectors import files, limits, ranks, xfails
 from vectors.operations import OPERATIONS
 from vectors.record import NATIVES, Recording, differences, record
 from vectors.write import text
@@ -92,6 +92,7 @@ def _texts(made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[tuple
     for operation in OPERATIONS:
         yield files.path_of(operation), text(files.sourced(made[operation.name]))
     yield ranks.path(), text(files.sourced(made[_RANKS]))
+    yield from limits.texts()
     expected: dict[Any, dict[str, dict[str, str]]] = {}
     for native, failing in checks.items():
         cases = xfails.vector_reasons(native, {name: file for name, file in made.items() if native in _recorders(file)}) | {

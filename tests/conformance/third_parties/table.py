@@ -31,10 +31,24 @@ def markdown() -> str:
             training.setdefault(page["training"][name], []).append(f"`{name}`")
     effects = "".join(f"- {', '.join(names)}: {effect}\n" for effect, names in training.items())
     packages = len({clip["package"] for clips in found["clips"].values() for clip in clips.values()})
-    return page["head"].format(packages=packages) + "\n".join(parts) + "\n" + page["rest"].format(training=effects)
+    return (
+        page["head"].format(packages=packages)
+        + "\n".join(parts)
+        + "\n"
+        + page["rest"].format(training=effects, limits=_limits(found["following"], page["following"]))
+    )
 
 
 def _row(name: str, one: dict[str, Any]) -> str:
     like = "" if one["like"] is None else f"fails {len(one['like'])}" if one["like"] else "passes"
     counts = f"{one['passed']} | {len(one['failed'])} | {like}"
     return f"| {one['package']} {one['version']} | `{name}` | `{one['operation']}` | {counts} |\n"
+
+
+def _limits(following: dict[str, Any], effects: dict[str, str]) -> str:
+    """A row for each limit that follows the run: in how many of its vectors a step is wrong."""
+    rows = []
+    for name, one in following.items():
+        runs = f"{sum(map(bool, one['wrong'].values()))} of {len(one['wrong'])}"
+        rows.append(f"| {one['package']} {one['version']} | `{name}` | `{one['rule']}` | {runs} | {effects[name]} |\n")
+    return "".join(rows)

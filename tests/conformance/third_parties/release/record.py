@@ -9,11 +9,12 @@ from importlib.metadata import packages_distributions, version
 from typing import Any
 
 from conformance.third_parties.clips import FRAMEWORKS, Clip, clips_of
+from conformance.third_parties.following import FOLLOWERS, Follower, wrong_steps
 from conformance.third_parties.table import FOUND, PAGE, markdown
 
 from gradclip.conformance import check_target
 
-__all__ = ["found", "version_of"]
+__all__ = ["followed", "found", "version_of"]
 
 DIALECTS = {"torch": "torch", "tensorflow": "tensorflow", "paddle": "paddle", "jax": "optax"}
 
@@ -36,6 +37,16 @@ def found(clip: Clip, framework: str) -> dict[str, Any]:
     }
 
 
+def followed(follower: Follower) -> dict[str, Any]:
+    """Return one limit's entry for ``found.json``."""
+    return {
+        "package": follower.package,
+        "version": version(follower.package),
+        "rule": follower.rule,
+        "wrong": wrong_steps(follower),
+    }
+
+
 def version_of(framework: str) -> str:
     """The version of a framework, without the build."""
     return version(packages_distributions()[framework][0]).partition("+")[0]
@@ -47,6 +58,8 @@ def _failed(report: Any) -> list[str]:
 
 def _write(frameworks: list[str]) -> None:
     document = json.loads(FOUND.read_text(encoding="utf-8"))
+    if "torch" in frameworks:
+        document["following"] = {one.name: followed(one) for one in FOLLOWERS}
     for one in frameworks:
         document["versions"][one] = version_of(one)
         document["clips"][one] = {clip.name: found(clip, one) for clip in clips_of(one)}

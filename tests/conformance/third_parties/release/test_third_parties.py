@@ -6,7 +6,8 @@ import json
 
 import pytest
 from conformance.third_parties.clips import Clip, clips_of
-from conformance.third_parties.release.record import found, version_of
+from conformance.third_parties.following import FOLLOWERS, Follower
+from conformance.third_parties.release.record import followed, found, version_of
 from conformance.third_parties.table import FOUND
 
 RECORDED = json.loads(FOUND.read_text(encoding="utf-8"))
@@ -30,3 +31,10 @@ def test_the_suite_finds_what_is_written_down(clip: Clip, framework: str) -> Non
 def test_nothing_is_written_down_of_what_is_not_run(framework: str) -> None:
     assert list(RECORDED["clips"][framework]) == [clip.name for clip in clips_of(framework)]
     assert RECORDED["versions"][framework] == version_of(framework)
+
+
+@pytest.mark.parametrize("follower", FOLLOWERS, ids=[one.name for one in FOLLOWERS])
+def test_limits_that_follow_the_run_do_what_is_written_down(follower: Follower, framework: str) -> None:
+    if framework == "torch":  # they are all of torch, and run once
+        assert followed(follower) == RECORDED["following"][follower.name]
+    assert list(RECORDED["following"]) == [one.name for one in FOLLOWERS]
