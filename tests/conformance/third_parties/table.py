@@ -30,13 +30,10 @@ def markdown() -> str:
         for name in clips:
             training.setdefault(page["training"][name], []).append(f"`{name}`")
     effects = "".join(f"- {', '.join(names)}: {effect}\n" for effect, names in training.items())
-    packages = len({clip["package"] for clips in found["clips"].values() for clip in clips.values()})
-    return (
-        page["head"].format(packages=packages)
-        + "\n".join(parts)
-        + "\n"
-        + page["rest"].format(training=effects, limits=_limits(found["following"], page["following"]))
-    )
+    tested = [*found["following"].values(), *(clip for clips in found["clips"].values() for clip in clips.values())]
+    head = page["head"].format(packages=len({one["package"] for one in tested}))
+    rest = page["rest"].format(training=effects, limits=_limits(found["following"], page["following"]))
+    return head + "\n".join(parts) + "\n" + rest
 
 
 def _row(name: str, one: dict[str, Any]) -> str:
