@@ -11,7 +11,6 @@ import torch
 from exploding_digits import batches, following, shown
 
 import gradclip
-from gradclip.backends.torch import step_pre_hook
 from gradclip.dialects.torch import clip_grad_norm
 
 
@@ -19,9 +18,8 @@ def main(steps: int = 600, picture: str | None = None) -> tuple[gradclip.Monitor
     """Train, and return the monitor and the loss of each step."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
-    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.3)
-    monitor = gradclip.Monitor()
-    optimizer.register_step_pre_hook(step_pre_hook(following(clip_grad_norm(2.0)), monitor=monitor))
+    monitor, optimizer = gradclip.Monitor(), torch.optim.SGD(model.named_parameters(), lr=0.3)
+    optimizer = gradclip.clipped(optimizer, following(clip_grad_norm(2.0)), monitor=monitor)
     losses = []
     for images, labels in batches(steps):
         loss = torch.nn.functional.cross_entropy(model(torch.from_numpy(images)), torch.from_numpy(labels))
