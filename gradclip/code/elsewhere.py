@@ -18,18 +18,6 @@ from gradclip.natives.targets import placeholders, targets
 __all__ = ["crossing", "filled", "lacks", "no_native", "no_rewrite", "rule"]
 
 _OF_NO_EFFECT = ("foreach", "name", "group_name")
-_SLOTS = {
-    "torch": "optimizer.register_step_pre_hook(gradclip.backends.torch.step_pre_hook({rule}))",
-    "paddle": "grad_clip=gradclip.backends.paddle.grad_clip({rule})",
-    "jax": "optax.chain(gradclip.backends.jax.gradient_transformation({rule}), optimizer)",
-    "tensorflow": "optimizer = gradclip.backends.keras.clipped(optimizer, {rule})",
-}
-_MODULES = {
-    "torch": "gradclip.backends.torch",
-    "paddle": "gradclip.backends.paddle",
-    "jax": "gradclip.backends.jax",
-    "tensorflow": "gradclip.backends.keras",
-}
 _NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "paddle": "Paddle", "jax": "JAX"}
 _PLACES = {
     "torch": "PyTorch clips before its optimizer's step",
@@ -90,10 +78,9 @@ def crossing(found: ApiCall) -> Finding | None:
         )
     if kind is Kind.RETURNED or kind is Kind.MEASURE:
         return Finding("GM303", advice=_by_hand(found) or found.api.note)
-    line = _SLOTS[to].format(rule=made)
-    return Finding(
-        "GM302", f"{_PLACES[family(found.api.framework)]}, {_PLACES[to]}.", f"Write: {line} (after `import {_MODULES[to]}`)."
-    )
+    line = f"optimizer = gradclip.clipped(optimizer, {made})"
+    places = f"{_PLACES[family(found.api.framework)]}, {_PLACES[to]}."
+    return Finding("GM302", places, f"Write: {line} (after `import gradclip`).")
 
 
 def lacks(found: ApiCall) -> str:

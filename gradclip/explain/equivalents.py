@@ -35,9 +35,7 @@ EXACT, ROUNDING, NEAREST, NONE, SELF = "exact", "within rounding", "nearest", "n
 _GRADCLIP = {
     "torch": "gradclip.clip_(model.parameters(), rule)",
     "tensorflow": "grads = gradclip.clip(grads, rule).grads",
-    "keras": "gradclip.backends.keras.clipped(optimizer, rule)",
-    "paddle": "grad_clip=gradclip.backends.paddle.grad_clip(rule)",
-    "jax": "optax.chain(gradclip.backends.jax.gradient_transformation(rule), optimizer)",
+    **dict.fromkeys(("keras", "paddle", "jax"), "optimizer = gradclip.clipped(optimizer, rule)"),
 }
 #: how to apply a rule with a known norm; ``n`` is the norm's source
 _BY_NORM = {

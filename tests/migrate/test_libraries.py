@@ -6,7 +6,7 @@ import pytest
 from migrate.codemods import migrate
 
 COMPOSER = "from composer.algorithms.gradient_clipping import GradientClipping, apply_gradient_clipping\n"
-HOOK = "optimizer.register_step_pre_hook(gradclip.backends.torch.step_pre_hook(gradclip.dialects.torch.{}))"
+HOOK = "optimizer = gradclip.clipped(optimizer, gradclip.dialects.torch.{})"
 SITES = {
     "Composer's algorithm, by norm": (
         COMPOSER + "clip = GradientClipping(clipping_type='norm', clipping_threshold=args.clip)\n",
@@ -63,7 +63,7 @@ SITES = {
     "detectron2's function": (
         "from detectron2.solver.build import maybe_add_gradient_clipping\nSGD = maybe_add_gradient_clipping(cfg, SGD)\n",
         "GM505",
-        "step_pre_hook(rule)",
+        "gradclip.clipped(optimizer, rule)",
     ),
     "detectron2's configuration": ("cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True\n", "GM504", "Keep it: "),
     "timm's function": (

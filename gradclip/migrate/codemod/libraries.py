@@ -51,7 +51,7 @@ _LIBRARIES: Mapping[str, _Library] = {
     ),
     r"detectron2\.solver\.(build\.)?maybe_add_gradient_clipping": _Library(
         "detectron2 makes an optimizer that clips each parameter's gradient before its step, as SOLVER.CLIP_GRADIENTS says",
-        "Keep it, or give the optimizer gradclip.backends.torch.step_pre_hook(rule) in its place.",
+        "Keep it, or write: optimizer = gradclip.clipped(optimizer, rule).",
     ),
     r"paddle\.(fluid|nn)\.clip\.append_gradient_clip_ops": _Library(
         "It applies the clips that set_gradient_clip has set for the parameters",
@@ -171,8 +171,8 @@ def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
         model = source.one_line(given["model"]) if "model" in given else "model"
         parameters = model if model.endswith(")") else f"{model}.parameters()"
         return does, f"Write: gradclip.{function}_({parameters}, {limit})."
-    hook = f"gradclip.backends.torch.step_pre_hook(gradclip.dialects.torch.{function}({limit}))"
-    return does, f"Keep it where the model is sharded, else write: optimizer.register_step_pre_hook({hook})."
+    line = f"optimizer = gradclip.clipped(optimizer, gradclip.dialects.torch.{function}({limit}))"
+    return does, f"Keep it where the model is sharded, else write: {line}."
 
 
 def _filled(advice: str, node: cst.Call, context: Context) -> str:
