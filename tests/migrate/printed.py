@@ -111,6 +111,8 @@ def ran(line: str, names: dict[str, Any]) -> Any:
     except SyntaxError:
         before = dict(names)
         exec(line, names)
+        if line.startswith("optimizer = "):  # the same one, which clips now
+            return names["optimizer"]
         assigned = [value for name, value in names.items() if name in _ASSIGNED and before.get(name) is not value]
         return assigned[0]
     if {"g", "t"} & {*code.co_names}:  # a function of one tensor

@@ -21,7 +21,7 @@ def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
         parameter.set_value(paddle.ones_like(g))
         parameter.grad = g
     names = {"paddle": paddle, "rule": rule, "grads": tensors, "model": model, "parameters": model.parameters()}
-    value = ran(line, names)
+    value = ran(line, {**names, "optimizer": paddle.optimizer.SGD(1.0, parameters=model.parameters())})
     value = value._grad_clip if isinstance(value, paddle.optimizer.Optimizer) else value
     if callable(value) and not isinstance(value, paddle.Tensor):  # a clip for the slot of an optimizer
         return [g for _, g in value([(p, p.grad) for p in model])]
