@@ -1,4 +1,4 @@
-"""The lines that ``gradclip explain`` prints for Paddle run, and clip as the explained call."""
+"""A printed line, run in Paddle."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 import paddle
-import pytest
-from migrate.printed import Printed, check, lines, ran
+from printed.lines import ran
 
 import gradclip.backends.paddle  # noqa: F401  # the printed lines name it
-
-LINES = lines("paddle")
 
 
 def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
@@ -28,14 +25,3 @@ def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
     if "result = " in line:
         return value.grads
     return value if "_(" not in line else [parameter.grad for parameter in model]
-
-
-@pytest.mark.parametrize("printed", LINES, ids=str)
-def test_a_printed_line_runs(printed: Printed) -> None:
-    check(printed, run)
-
-
-def test_there_are_lines_of_natives_and_of_gradclip() -> None:
-    ours = [printed for printed in LINES if "gradclip." in printed.line]
-    assert len(ours) >= 20
-    assert len(LINES) - len(ours) >= 18
