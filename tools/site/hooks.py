@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -65,13 +66,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     source = next((source for source, uri in PAGES.items() if uri == page.file.src_uri), f"docs/{page.file.src_uri}")
     if page.file.src_uri.startswith(("reference/", "source/")):
         return markdown
-
-    def moved(found: re.Match[str]) -> str:
-        to = posixpath.relpath(_page(_resolved(source, found[2])), posixpath.dirname(page.file.src_uri) or ".")
-        return f"{found[1]}{to}{found[3] or ''}{found[4]}"
-
     parts = re.split(r"(```.*?```)", markdown, flags=re.DOTALL)
-    return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+    return "".join(part if part.startswith("```") else _relinked(part, source, page.file.src_uri) for part in parts)
 
 
 def on_page_context(context: Any, *, page: Any, config: Any, nav: Any, **_: Any) -> Any:
@@ -88,6 +84,16 @@ def on_page_context(context: Any, *, page: Any, config: Any, nav: Any, **_: Any)
         {"name": "中文", "lang": "zh", "link": there.get(f"zh/{name}", there["zh/index.md"])},
     ]
     return context
+
+
+def _relinked(text: str, source: str, here: str) -> str:
+    """The text of a file of the repository with the links of its page."""
+
+    def moved(found: re.Match[str]) -> str:
+        to = posixpath.relpath(_page(_resolved(source, found[2])), posixpath.dirname(here) or ".")
+        return f"{found[1]}{to}{found[3] or ''}{found[4]}"
+
+    return LINK.sub(moved, text)
 
 
 def _targets(source: str, text: str) -> set[str]:
@@ -111,9 +117,22 @@ def _page(target: str) -> str:
 def _source(target: str) -> str:
     """A page that shows a file, or all files of a folder."""
     path = ROOT / target
+    if path.suffix == ".ipynb":
+        return _notebook(target)
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     shown = [f"## {file.relative_to(ROOT).as_posix()}\n\n{_fenced(file)}" for file in files]
     return f"---\nsearch:\n  exclude: true\n---\n\n# {target}\n\n" + "\n\n".join(shown) + "\n"
+
+
+def _notebook(target: str) -> str:
+    """A page with the cells of a notebook, and what they print."""
+    parts = []
+    for cell in json.loads((ROOT / target).read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(f"````python\n{text}\n````" if cell["cell_type"] == "code" else _relinked(text, target, _page(target)))
+        printed = "".join(line for output in cell.get("outputs", []) for line in output.get("text", []))
+        parts += [f"````text\n{printed.rstrip()}\n````"] if printed else []
+    return "\n\n".join(parts) + "\n"
 
 
 def _fenced(file: Path) -> str:
