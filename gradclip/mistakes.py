@@ -71,7 +71,7 @@ def symbolic(x: object) -> TensorTypeError | None:
     kind = type(x)
     if _is_keras_tensor(kind):
         what = "A KerasTensor has no values: it describes the input or output of a layer, and has no gradient."
-        hint = f"{_KERAS_HINT} In a model, gradclip.backends.keras.clipped(optimizer, rule) clips them."
+        hint = f"{_KERAS_HINT} In a model, gradclip.clipped(optimizer, rule) clips them."
         return TensorTypeError(what, f"a {kind.__name__}, shape={getattr(x, 'shape', None)}", hint)
     if _is_proxy(kind):
         what = "torch.fx.symbolic_trace records only names: its values have neither a dtype nor a length."

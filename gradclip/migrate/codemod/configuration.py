@@ -91,9 +91,7 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
         )
     elif key in _CLIPS:
         reason = f'"{key}" is a keyword of Keras\'s optimizers, in a configuration.'
-        yield manual(
-            node, Finding("GM504", reason, "Leave it out, and write: gradclip.backends.keras.clipped(optimizer, rule).")
-        )
+        yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
 
 
 def _own(node: cst.DictElement, key: str, context: Context) -> str:
@@ -132,7 +130,7 @@ def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
         yield unchanged(node, "GM003", f"`{written} = None` is off.")
         return
     reason = f"`{written}` makes an optimizer of Keras clip."
-    yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.backends.keras.clipped(optimizer, rule)."))
+    yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
 
 
 def setting(node: cst.Attribute, context: Context) -> Iterator[Decision]:

@@ -129,7 +129,7 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
     keyword, written = given[0].keyword.value, context.source.code(node.func)
     if _is_keras(node.func, context):
         reason = f"`{written}` makes an optimizer of Keras, whose class is not named here; it clips by `{keyword}`."
-        yield manual(node, Finding("GM211", reason, "Leave it out; write: gradclip.backends.keras.clipped(optimizer, rule)."))
+        yield manual(node, Finding("GM211", reason, "Leave it out; write: gradclip.clipped(optimizer, rule)."))
     elif (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
         yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{keyword}`.")
     elif names.unbound:
