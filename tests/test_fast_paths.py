@@ -72,6 +72,7 @@ def test_what_is_not_finite(backend: Framework, shapes: list[tuple[int, ...]], d
 
 
 @pytest.mark.needs("jits")
+@pytest.mark.drawn(4, torch=1, tensorflow=2, paddle=2)
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_what_is_not_finite_traced(backend: Framework, value: float, dtype: str) -> None:

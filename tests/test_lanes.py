@@ -97,7 +97,7 @@ def way_to_lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("gradclip.backends.host.kernels.KINDS", {})
 
 
-@pytest.mark.drawn(90, jax=20)
+@pytest.mark.drawn(90, torch=60, jax=20)
 @pytest.mark.usefixtures("way_to_lanes")
 @pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])

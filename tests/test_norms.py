@@ -18,7 +18,7 @@ from gradclip.dialects import keras, optax, tensorflow, torch
 HALVES = [(kind, "float16") for kind in DRAWS if "squares" not in kind]
 
 
-@pytest.mark.drawn(40)
+@pytest.mark.drawn(40, torch=24)
 @pytest.mark.parametrize("size", [10, 1000, 5000, 100_000, 3_000_001])
 @pytest.mark.parametrize(("kind", "dtype"), [*((kind, dtype) for kind in DRAWS for dtype in ("float32", "bfloat16")), *HALVES])
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
