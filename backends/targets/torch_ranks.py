@@ -83,9 +83,13 @@ class World:
         assert isinstance(n, DTensor)
         n.full_tensor()
 
-    def mesh(self, vector: Vector, held: dict[str, Any]) -> DeviceMesh:
-        """The mesh of a gradient. All ranks ask for the same meshes in the same order, because making one is a collective."""
-        lengths, again = tuple(vector.json["mesh"]), "again" in held
+    def mesh(self, vector: Vector, held: dict[str, Any], *, of_gradient: bool = False) -> DeviceMesh:
+        """The mesh of a parameter or its gradient; of two equal ones, each has another, as DTensor's caches may give it.
+
+        All ranks ask for the same meshes in the same order, because making one is a collective.
+        """
+        lengths, are_two = tuple(vector.json["mesh"]), any("again" in one for one in vector.json["held"])
+        again = ("again" in held) != (of_gradient and are_two)
         names = tuple(_AXES[: len(lengths)])
         if (lengths, again) not in self._meshes:
             self._meshes[lengths, again] = init_device_mesh("cpu", lengths, mesh_dim_names=names)
@@ -114,17 +118,20 @@ class World:
         whole = ["R" if kind == "P" else kind for kind in held["placements"]]
         p = torch.nn.Parameter(torch.zeros_like(self._tensor(vector, gathered, held, whole)))
         if gradient is not None and self.rank not in held.get("missing", ()):
-            p.grad = self._tensor(vector, gathered, held, held["placements"])
+            p.grad = self._tensor(vector, gathered, held, held["placements"], of_gradient=True)
         return p
 
-    def _tensor(self, vector: Vector, gathered: Array, held: dict[str, Any], placements: Sequence[str]) -> torch.Tensor:
+    def _tensor(
+        self, vector: Vector, gathered: Array, held: dict[str, Any], placements: Sequence[str], *, of_gradient: bool = False
+    ) -> torch.Tensor:
         here = self._local(vector, gathered, placements)
         made = arrays.make(here.values, here.shape, here.dtype)
         if held["how"] != "type":
             return made
         kinds = [_kind(placements, axis, vector.json["mesh"]) for axis in held.get("axes", range(len(placements)))]
         size, stride = torch.Size(gathered.shape), torch.empty(gathered.shape, device="meta").stride()
-        return DTensor.from_local(made, self.mesh(vector, held), kinds, run_check=False, shape=size, stride=stride)
+        mesh = self.mesh(vector, held, of_gradient=of_gradient)
+        return DTensor.from_local(made, mesh, kinds, run_check=False, shape=size, stride=stride)
 
     def _group(self, vector: Vector, held: dict[str, Any]) -> Any:
         """The process group along the one axis that divides a plain tensor."""

@@ -43,7 +43,7 @@ def results(tmp_path: Path, status: int, *arguments: str) -> dict[str, dict[str,
 FOUR = pytest.mark.slow("a mistake of a mesh with two axes; test_topologies.py has such meshes")  # four processes start
 
 
-@pytest.mark.parametrize(("ranks", "count"), [(2, 42), pytest.param(4, 111, marks=FOUR), pytest.param(8, 25, marks=FOUR)])
+@pytest.mark.parametrize(("ranks", "count"), [(2, 42), pytest.param(4, 112, marks=FOUR), pytest.param(8, 25, marks=FOUR)])
 def test_gradclip_passes_every_vector(tmp_path: Path, ranks: int, count: int) -> None:
     found = results(tmp_path, 0, "gradclip:torch", "--ranks", str(ranks))
     assert len(found) == count
