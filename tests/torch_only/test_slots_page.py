@@ -14,9 +14,9 @@ from gradclip.dialects import torch as dialect
 
 def test_the_recipes() -> None:
     names: dict[str, Any] = {}
-    for title, blocks in (("Optimizers inside backward", 2), ("Muon, Lion and signSGD", 1)):
+    for title in ("Optimizers inside backward", "Muon, Lion and signSGD"):
         text = pages.section(pages.DOCS / "slots.md", title)
-        assert len(pages.BLOCK.findall(text)) == blocks
+        assert len(pages.BLOCK.findall(text)) == 2
         assert pages.run(text, "docs/slots.md", names) == text
 
 
