@@ -40,7 +40,7 @@ def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callabl
         raise ArgumentError("There is no such script.", f"SCRIPT={target!r}", "gradclip doctor -m package.module for a module.")
     before = sys.argv, sys.path[:], sys.modules.get("__main__")
     sys.argv = [target, *arguments]
-    sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.realpath(target)))
+    sys.path[:0] = [os.getcwd() if is_module else os.path.dirname(os.path.realpath(target)), *_from_environment()]
     try:
         if is_module:
             runpy.run_module(target, run_name="__main__", alter_sys=True)
@@ -66,6 +66,13 @@ def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callabl
         if before[2] is not None:
             sys.modules["__main__"] = before[2]
     return Ended("ended")
+
+
+def _from_environment() -> list[str]:
+    """The folders of PYTHONPATH that this process has left, the current one for example: the script may import from there."""
+    entries = os.environ.get("PYTHONPATH", "")
+    folders = [os.path.abspath(entry) for entry in entries.split(os.pathsep)] if entries else []
+    return [folder for folder in folders if folder not in sys.path]
 
 
 def _run_file(path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -44,13 +45,13 @@ with Path(sys.argv[1]).open("w") as file:
 """
 
 
-def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in environment().items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")}
+def run(*command: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in environment().items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")} | variables
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIME_LIMIT)
 
 
-def doctor(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run(sys.executable, "-P", "-m", "gradclip", "doctor", *arguments, cwd=cwd)
+def doctor(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-P", "-m", "gradclip", "doctor", *arguments, cwd=cwd, **variables)
 
 
 def test_the_numbers_are_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -82,6 +83,17 @@ def test_a_script_sees_what_python_shows_it(tmp_path: Path, command: list[str]) 
     assert done.stdout.splitlines()[0] == plain.stdout.splitlines()[0]
     assert done.returncode == 2  # no framework, no step
     assert "imported no framework" in done.stdout
+
+
+def test_a_script_imports_from_the_current_folder_if_the_path_names_it(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "beside.py").write_text("NUMBER = 7\n")
+    (tmp_path / "folder" / "show.py").write_text("import beside\nprint(beside.NUMBER)\n")
+    root = Path(__file__).parents[2]  # a clone needs no install
+    for paths in (".", str(tmp_path), f".{os.pathsep}{root}"):
+        done = doctor("folder/show.py", cwd=tmp_path, PYTHONPATH=paths)
+        assert done.stdout.splitlines()[:1] == ["7"], done.stderr
+    assert "No module named 'beside'" in doctor("folder/show.py", cwd=tmp_path).stderr
 
 
 def test_a_script_that_fails_is_shown_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
