@@ -236,7 +236,7 @@ class _Modules:
         for around in _around(folder):
             if found := self._there([os.path.join(around, *parts)]):
                 return found
-        roots = self._roots.get(parts[0], ())
+        roots = [root for root in self._roots.get(parts[0], ()) if root not in self._files]  # no module of another package
         found = self._there([os.path.join(root, *parts) for root in roots[:_MOST]])
         near = max((len(os.path.commonpath([base, folder])) for base in found), default=0)
         return [base for base in found if len(os.path.commonpath([base, folder])) == near]

@@ -61,6 +61,21 @@ def test_a_package_is_imported_by_the_name_of_its_folder_or_a_dot(tmp_path: Path
     assert importers.kept(str(paths[2]), names) == frozenset()
 
 
+@pytest.mark.parametrize("package", [True, False])
+def test_a_module_of_another_package_is_no_framework(package: bool, tmp_path: Path) -> None:
+    """``book/tensorflow.py`` is ``book.tensorflow``, not what ``import tensorflow`` in another folder means."""
+    book, other = tmp_path / "book", tmp_path / "other"
+    book.mkdir()
+    other.mkdir()
+    (book / "tensorflow.py").write_text("import tensorflow as tf\nlayer = tf.keras.layers.Embedding(9, 2)\n")
+    if package:
+        (book / "__init__.py").touch()
+    source = "import tensorflow as tf\nloss(model)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0)\n"
+    (other / "train.py").write_text(source)
+    cli.main(["migrate", "--write", "-j", "1", str(tmp_path)])
+    assert ((other / "train.py").read_text() == source) is not package
+
+
 def test_an_import_in_a_function_goes_whatever_others_want() -> None:
     source = "def f(p):\n    from torch.nn.utils import clip_grad_norm_\n    clip_grad_norm_(p, 1.0)\n"
     assert "torch" not in migrate(source, kept=["clip_grad_norm_"]).source
