@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import math
@@ -38,6 +39,10 @@ class Raising:
         return state
 
 
+def above(limit: Any) -> gradclip.Rule:
+    return dataclasses.replace(dialect.clip_grad_norm(1.0), skip_above=limit)
+
+
 #: the groups by a limit that moves first, and the other arguments
 REFUSED: dict[str, Any] = {
     "a negative norm": lambda first, grads: gradclip.scale_by_norm(grads, dialect.clip_grad_norm(first), norm=-1.0),
@@ -54,6 +59,9 @@ REFUSED: dict[str, Any] = {
             gradclip.Group(dialect.clip_grad_norm(first), "0"),
             gradclip.Group(dialect.clip_grad_norm(gradclip.Adaptive(Raising()))),
         ],
+    ),
+    "the second limit to skip above raises": lambda first, grads: gradclip.clip(
+        grads, [gradclip.Group(above(first), "0"), gradclip.Group(above(gradclip.Adaptive(Raising())))]
     ),
     "no parameters for the second rule": lambda first, grads: gradclip.clip(
         grads, [gradclip.Group(dialect.clip_grad_norm(first), "0"), gradclip.Group(optax.adaptive_grad_clip(0.1))]

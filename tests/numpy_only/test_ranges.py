@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gradclip
+from gradclip.norms import combine
 from gradclip.ranges import NARROW, RIGHT, has_room, is_right, scale
 from gradclip.registry import get
 
@@ -63,3 +65,11 @@ def test_no_other_file_has_a_range_of_its_own() -> None:
     text = (_ROOT / "ranges.py").read_text(encoding="utf-8")
     assert "RIGHT = " in text
     assert found == set()
+
+
+@pytest.mark.parametrize("order", [1.0, 3.0])
+def test_many_small_norms_beside_a_large_one_are_added_exactly(order: float) -> None:
+    """A running sum would round each of them away."""
+    small, count = 2.0**-54 if order == 1 else 2.0**-18, 1000
+    exact = 1 + count * Fraction(small) ** int(order)
+    assert combine([1.0, *[small] * count], order) == float(exact) ** (1 / order) > 1.0
