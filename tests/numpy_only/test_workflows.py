@@ -111,11 +111,28 @@ def test_what_makes_a_release_has_the_versions_of_the_tests_and_hashes() -> None
     assert {pin for pin, _ in found} <= set(constraints)
     assert {pin.partition("==")[0] for pin, _ in found} == {"build", "packaging", "pyproject_hooks", "setuptools"}
     assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", digest) for _, digest in found)
-    installs = [step["run"] for step in steps(RELEASE) if "pip install" in step.get("run", "")]
+    made = [step for name in ("wheels", "sources") for step in jobs(RELEASE)[name]["steps"]]
+    installs = [step["run"] for step in made if "pip install" in step.get("run", "")]
     assert installs == ["pip install --require-hashes --only-binary :all: -r .github/release-tools.txt"]
     builds = [step["run"] for step in steps(RELEASE) if "-m build" in step.get("run", "")]
     assert len(builds) == 2
     assert all("--no-isolation" in build for build in builds), "else pip would look for other tools"
+
+
+def test_what_is_published_was_installed_and_tested() -> None:
+    job = jobs(RELEASE)["installed"]
+    assert set(job["needs"]) == {"wheels", "sources"}
+    kinds = job["strategy"]["matrix"]["include"]
+    assert [(one["from"].split()[0], one["cc"]) for one in kinds] == [
+        ("--only-binary", "gcc"),
+        ("--no-binary", "gcc"),
+        ("--no-binary", "false"),
+    ]
+    *_, install, test = job["steps"]
+    assert "--no-index" in install["run"]
+    assert "--find-links dist" in install["run"]
+    assert test["run"].startswith("python -P -m pytest ")
+    assert all((ROOT / word).is_file() for word in test["run"].split() if word.startswith("tests/"))
 
 
 # ---- the tag ------------------------------------------------------------------------------------------------------------
