@@ -14,7 +14,7 @@ from gradclip.code.gradients import mentions_norm
 from gradclip.code.source import last_name
 from gradclip.natives import Kind
 
-__all__ = ["bounds_a_norm", "check_bound", "check_norm", "check_value"]
+__all__ = ["bounds_a_norm", "called_a_norm", "check_bound", "check_norm", "check_value"]
 
 _IS_NORM = re.compile(r"^(?!.*(max|clip|limit|threshold)).*norm")  #: a name for a measured norm
 _BOUNDS = frozenset({"max", "min", "clip_value_min", "clip_value_max", "min_value", "max_value"})
@@ -26,9 +26,16 @@ def check_norm(found: ApiCall) -> Finding | None:
         return None
     for limit in found.limits.values():
         text = found.context.source.code(limit)
-        if mentions_norm(text):
-            return Finding("GM104", f"It clips each element, but its limit `{text}` is called a norm.")
+        if (finding := called_a_norm(text)) is not None:
+            return finding
     return None
+
+
+def called_a_norm(limit: str) -> Finding | None:
+    """GM104 for the text of a limit of a clip by value; None if it does not mention a norm."""
+    if not mentions_norm(limit):
+        return None
+    return Finding("GM104", f"It clips each element, but its limit `{limit}` is called a norm.")
 
 
 def check_bound(found: ApiCall) -> Finding | None:

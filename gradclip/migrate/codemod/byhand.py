@@ -15,7 +15,7 @@ from gradclip.code.found import Context, Finding
 from gradclip.code.gradients import mentions_norm
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit, last_name, target_names, words
-from gradclip.code.traps.limits import bounds_a_norm
+from gradclip.code.traps.limits import bounds_a_norm, called_a_norm
 from gradclip.migrate.codemod.calls import manual, unchanged
 from gradclip.migrate.codemod.canonical import beside_torch
 from gradclip.migrate.codemod.decision import Decision
@@ -196,8 +196,8 @@ def _by_value(node: cst.Call, clipped: cst.BaseExpression, function: str | None,
         bounds.insert(0, "...")
     sure = not context.options.lint or any(bounds_a_norm(limit, context) for limit in limits)
     for bound in bounds if sure else ():
-        if mentions_norm(bound):
-            return Finding("GM104", f"It clips each element, but its limit `{bound}` is called a norm.")
+        if (finding := called_a_norm(bound)) is not None:
+            return finding
     lost = _lost(node, clipped, context)
     if lost:
         return Finding("GM113", lost)

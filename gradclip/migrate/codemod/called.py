@@ -8,11 +8,12 @@ from collections.abc import Mapping
 import libcst as cst
 
 from gradclip.code.resolve import Resolver
-from gradclip.code.source import last_name
+from gradclip.code.source import last_name, words
 
-__all__ = ["adds", "read"]
+__all__ = ["FIRST", "adds", "read"]
 
 _KNOWN = re.compile(r"(numpy|jax|tensorflow|torch|paddle|keras|optax|math|builtins|cupy|operator|functools)\b")
+FIRST = words("input_tensor input x a tensor inputs t_list")  #: the names of a first argument
 
 
 def read(node: cst.Call, resolver: Resolver) -> tuple[str, list[cst.BaseExpression], Mapping[str, cst.BaseExpression]]:
@@ -21,6 +22,8 @@ def read(node: cst.Call, resolver: Resolver) -> tuple[str, list[cst.BaseExpressi
         return "", [], {}
     given = [argument.value for argument in node.args if argument.keyword is None]
     told = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
+    if not given:
+        given = [told.pop(name) for name in [*told][:1] if name in FIRST]
     name = resolver.name(node.func)
     if name:
         return (name.rpartition(".")[2] if _KNOWN.match(name) else ""), given, told

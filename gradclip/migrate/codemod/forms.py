@@ -18,6 +18,7 @@ from gradclip.code.bind import literal, number
 from gradclip.code.found import Context
 from gradclip.code.source import dotted, last_name, words
 from gradclip.migrate.codemod.algebra import ONE, Form, is_tiny, last_word, power_of_norm, product
+from gradclip.migrate.codemod.called import FIRST
 
 __all__ = ["Forms"]
 
@@ -194,7 +195,7 @@ class Forms:
     def _call(self, node: cst.Call, depth: int) -> Form:
         name = last_name(node.func)
         given = self._arguments(node)
-        values = [value for key, value in given if not key]
+        values = [value for key, value in given if not key] or [value for key, value in given[:1] if key in FIRST]
         if name in _NORMS and values:
             return self._norm(node, values[0], {key: value for key, value in given if key}, depth)
         if name in _SUMS | _MEANS and values:

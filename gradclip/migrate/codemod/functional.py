@@ -273,7 +273,7 @@ class Functional:
         to: str = "",
     ) -> Decision | None:
         """The call in place of an expression or a statement; in place if it ``keeps`` no result."""
-        left = remains(site, self._exact, self._context)
+        left = remains(site, f"{tensors} {clip.limit}", self._exact, self._context)
         if left is None:
             return None
         at = between(self._source, cst.Name, *self._source.span(site))[0]

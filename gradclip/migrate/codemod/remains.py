@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -20,8 +21,11 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 _LOOPS = (cst.For, cst.While)
 
 
-def remains(site: cst.CSTNode, exact: Exact, context: Context) -> list[Edit] | None:
-    """The edits that remove what was read for a site and is read no more; None if a part may have changed before the site."""
+def remains(site: cst.CSTNode, call: str, exact: Exact, context: Context) -> list[Edit] | None:
+    """The edits that remove what was read for a site and is read no more; None if a part may have changed before the site.
+
+    ``call`` is the text that stands at the site afterwards: what it reads stays.
+    """
     source = context.source
     around = {site, *source.ancestors(site)}
     here = [place for place in exact.read if source.function(place) in around]
@@ -31,7 +35,12 @@ def remains(site: cst.CSTNode, exact: Exact, context: Context) -> list[Edit] | N
     begin = min(map(source.start, here), default=source.start(site))
     if any(_is_bound_again(node, site, context) for node in exact.opaque) or _is_written(begin, site, here, context):
         return None
-    return _removed(site, here, exact, context)
+    return _removed(site, [place for place in here if not _reads(call, place)], exact, context)
+
+
+def _reads(call: str, place: cst.CSTNode) -> bool:
+    name = _name(place)
+    return name is not None and re.search(rf"\b{re.escape(name.value)}\b", call) is not None
 
 
 def _is_bound_again(node: cst.BaseExpression, site: cst.CSTNode, context: Context) -> bool:

@@ -129,3 +129,10 @@ def test_a_norm_that_is_read_stays() -> None:
 def test_a_clip_runs_in_a_compiled_function() -> None:
     code = source(HEADER, NORMS["optax"], SCALES["a minimum"]).replace("def clip", "@jax.jit\ndef clip")
     agrees(code, make, lambda tree: [np.asarray(one) for one in jax.tree.leaves(tree)])
+
+
+@pytest.mark.parametrize("leaves", ["jax.tree.leaves(grads)", "jax.tree_util.tree_leaves(grads)", "list(grads.values())"])
+def test_what_the_call_reads_stays(leaves: str) -> None:
+    body = f"leaves = {leaves}\nn = jnp.sqrt(sum(jnp.sum(x ** 2) for x in leaves))\n"
+    code = source(HEADER, body + "return [g * jnp.minimum(1.0, limit / n) for g in leaves]")
+    assert f"leaves = {leaves}" in agrees(code, lambda: {"w": jnp.arange(4.0), "b": jnp.ones(3)}, list)

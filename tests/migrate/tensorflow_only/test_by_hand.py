@@ -15,6 +15,7 @@ NORMS = {
     "a generator": "n = tf.sqrt(sum(tf.reduce_sum(g ** 2) for g in grads))",
     "add_n": "n = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(g)) for g in grads]))",
     "reduce_sum": "n = tf.math.sqrt(tf.reduce_sum([tf.reduce_sum(g * g) for g in grads]))",
+    "arguments with names": "n = tf.sqrt(tf.add_n([tf.reduce_sum(input_tensor=tf.square(g)) for g in grads]))",
     "norms": "n = tf.norm([tf.norm(g) for g in grads])",
     "a flat vector": "n = tf.norm(tf.concat([tf.reshape(g, [-1]) for g in grads], axis=0))",
 }
@@ -49,12 +50,19 @@ def test_comments_stay() -> None:
     assert "    # each\n    grads[:] = gradclip.clip(" in agrees(source(HEADER, NORMS["norms"], scale), make, list)
 
 
+def test_what_the_call_reads_stays() -> None:
+    body = "flat = tf.nest.flatten(grads)\nn = tf.sqrt(tf.add_n([tf.reduce_sum(g * g) for g in flat]))\n"
+    body += "return [g / tf.maximum(n / limit, 1.0) for g in flat]"
+    assert "flat = tf.nest.flatten(grads)" in agrees(source(HEADER, body), make, list)
+
+
 def test_a_clip_runs_in_a_graph() -> None:
     code = source(HEADER, NORMS["TensorFlow's"], SCALES["a name"]).replace("def clip", "@tf.function\ndef clip")
     agrees(code, make, list)
 
 
 OTHERS = {
+    "a divisor of another": "d = tf.maximum(n / limit, 2.0)\nreturn [g / d for g in grads]",
     "an elif": "if limit < 0:\n    pass\nelif n > limit:\n    for i, g in enumerate(grads):\n"
     "        grads[i] = g * limit / n\nreturn grads",
     "another list": "new = list(grads)\nfor i, g in enumerate(grads):\n    new[i] = g * tf.minimum(1.0, limit / n)\nreturn new",
