@@ -13,6 +13,7 @@ from gradclip.code.source import root
 from gradclip.migrate.codemod.algebra import ONE, Form, product
 from gradclip.migrate.codemod.exact import Exact
 from gradclip.migrate.codemod.quotients import text
+from gradclip.migrate.codemod.spans import between
 
 __all__ = ["EPSILON", "Clipped", "Coefficients", "is_short"]
 
@@ -76,6 +77,10 @@ class Coefficients:
 
     def _is_meant(self, node: cst.CSTNode, site: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
         """Whether an expression means the same at the site: it is in its scope, or reads a name of this scope."""
+        names = [one for one in (node, *between(self._source, cst.Name, *self._source.span(node))) if isinstance(one, cst.Name)]
+        bound = [place for one in names for place in self._resolver.assigned_at(one)]
+        if any(site in self._source.ancestors(place) for place in bound):
+            return False  # another value for each item
         if site in self._source.ancestors(node) or self._source.function(node) in around:
             return True
         first = root(node)

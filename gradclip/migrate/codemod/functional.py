@@ -24,7 +24,8 @@ from gradclip.migrate.codemod.imports import spell
 from gradclip.migrate.codemod.legacy import is_legacy
 from gradclip.migrate.codemod.measures import is_tensor
 from gradclip.migrate.codemod.quotients import leaves
-from gradclip.migrate.codemod.remains import between, remains
+from gradclip.migrate.codemod.remains import remains
+from gradclip.migrate.codemod.spans import between
 
 __all__ = ["Functional"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -25,6 +26,8 @@ class Reaching:
 
     def place(self, name: cst.Name) -> cst.CSTNode | None:
         """The node whose binding of a name certainly reaches it."""
+        if name.value in self._shared:
+            return None
         places, starts = self._ordered(self._resolver.assigned_at(name))
         around = {name, *self._source.ancestors(name)}
         number = bisect.bisect_left(starts, self._source.start(name)) - 1
@@ -33,6 +36,12 @@ class Reaching:
         if number < 0 and len(places) == 1 and isinstance(self._source.parents.get(places[0]), cst.CompFor):
             return places[0]  # `g` in `[g * 2 for g in grads]`
         return places[number] if number >= 0 and self._certain(number, around, places, starts) else None
+
+    @functools.cached_property
+    def _shared(self) -> frozenset[str]:
+        """The names that are ``global`` or ``nonlocal`` somewhere: any call may bind them."""
+        statements: list[cst.Global | cst.Nonlocal] = [*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)]
+        return frozenset(item.name.value for one in statements for item in one.names)
 
     def _ordered(self, places: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], list[int]]:
         """The places in the order of the text, and their starts."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import bisect
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import libcst as cst
 
 from gradclip.code.found import Context
 from gradclip.code.source import Edit, Source, last_name
 from gradclip.migrate.codemod.exact import Exact
+from gradclip.migrate.codemod.spans import between
 
-__all__ = ["between", "remains"]
-
-Node = TypeVar("Node", bound=cst.CSTNode)
+__all__ = ["remains"]
 
 _LOOPS = (cst.For, cst.While)
 
@@ -33,7 +30,7 @@ def remains(site: cst.CSTNode, call: str, exact: Exact, context: Context) -> lis
     if loop is not None and any(loop not in source.ancestors(place) for place in here):
         return None
     begin = min(map(source.start, here), default=source.start(site))
-    if any(_is_bound_again(node, site, context) for node in exact.opaque) or _is_written(begin, site, here, context):
+    if any(_is_bound_again(node, site, context) for node in exact.opaque) or _is_written(begin, site, here, exact, context):
         return None
     return _removed(site, [place for place in here if not _reads(call, place)], exact, context)
 
@@ -58,7 +55,7 @@ def _is_bound_again(node: cst.BaseExpression, site: cst.CSTNode, context: Contex
     return isinstance(node, cst.Attribute) and any(source.code(one.target) == code for one in targets)
 
 
-def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], context: Context) -> bool:
+def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, context: Context) -> bool:
     """Whether something between writes in place: then a gradient may not be the one whose norm was taken."""
     source = context.source
     stop = source.start(site)
@@ -68,14 +65,17 @@ def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], cont
     written: list[cst.CSTNode] = [*between(source, cst.AugAssign, begin, stop)]
     written += [one for one in between(source, cst.AssignTarget, begin, stop) if isinstance(one.target, cst.Subscript)]
     written += [one for one in between(source, cst.Call, begin, stop) if last_name(one.func).endswith("_")]
+    names = {one.value for part in exact.opaque for one in between(source, cst.Name, *source.span(part))}
+    written += [one for one in between(source, cst.Expr, begin, stop) if _may_write(one, names, source)]
     return any(source.function(one) in around and source.within(one, cst.SimpleStatementLine) not in read for one in written)
 
 
-def between(source: Source, kind: type[Node], start: int, stop: int) -> Sequence[Node]:
-    """The nodes of a type that start in a part of the text."""
-    ordered: list[Node] = source.once((between, kind), lambda: source.all(kind))
-    first, last = (bisect.bisect_left(ordered, at, key=source.start) for at in (start, stop))
-    return ordered[first:last]
+def _may_write(node: cst.Expr, names: set[str], source: Source) -> bool:
+    """Whether a statement calls a function of one of some names, which may change it: ``grads.pop()``, ``noise(grads)``."""
+    call = node.value
+    if not isinstance(call, cst.Call) or last_name(call.func) == "print":
+        return False
+    return any(one.value in names for one in between(source, cst.Name, *source.span(call)))
 
 
 def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, context: Context) -> list[Edit]:

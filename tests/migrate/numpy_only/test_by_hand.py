@@ -45,6 +45,12 @@ def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str)
 
 #: another meaning by one token
 OTHERS = {
+    "another limit for each": "return [g * min(1.0, g.size / n) for g in grads]",
+    "a list of limits": "return [g * min(1.0, one / n) for g, one in zip(grads, limit)]",
+    "a list that grows": "grads.append(np.ones(3))\nreturn [g * min(1.0, limit / n) for g in grads]",
+    "a function that may write": "noise(grads)\nfor g in grads:\n    g *= min(1.0, limit / n)",
+    "a global name": "global c\nc = min(1.0, limit / n)\nbump()\nreturn [g * c for g in grads]",
+    "a loop around": "while more():\n    for g in grads:\n        g *= min(1.0, limit / n)",
     "turned round": "if n < limit:\n    grads = [g * limit / n for g in grads]\nreturn grads",
     "the other extreme": "return [g * max(1.0, limit / n) for g in grads]",
     "another bound": "return [g * min(2.0, limit / n) for g in grads]",
