@@ -212,7 +212,8 @@ class Exact:
         """One form where a test holds, else the other; a test for None chooses what is not None."""
         none = none_test(test)
         if none:
-            return one if none == "is not" else other
+            kept, left = (one, other) if none == "is not" else (other, one)
+            return kept if left == kept or left == Form("name", value="None") else self._opaque(test)
         sides = self._compared(test)
         if sides is None:
             return self._opaque(test)

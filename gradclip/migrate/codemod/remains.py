@@ -66,14 +66,22 @@ def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exac
     written += [one for one in between(source, cst.AssignTarget, begin, stop) if isinstance(one.target, cst.Subscript)]
     written += [one for one in between(source, cst.Call, begin, stop) if last_name(one.func).endswith("_")]
     names = {one.value for part in exact.opaque for one in between(source, cst.Name, *source.span(part))}
-    written += [one for one in between(source, cst.Expr, begin, stop) if _may_write(one, names, source)]
+    calls: list[cst.CSTNode] = [*between(source, cst.Expr, begin, stop), *between(source, cst.Del, begin, stop)]
+    if not {"jax", "tensorflow"} & context.resolver.modules:  # their arrays never change
+        calls += [one for one in between(source, cst.Assign, begin, stop) if _is_own(one.value, context)]
+    written += [one for one in calls if _may_write(one, names, source)]
     return any(source.function(one) in around and source.within(one, cst.SimpleStatementLine) not in read for one in written)
 
 
-def _may_write(node: cst.Expr, names: set[str], source: Source) -> bool:
-    """Whether a statement calls a function of one of some names, which may change it: ``grads.pop()``, ``noise(grads)``."""
-    call = node.value
-    if not isinstance(call, cst.Call) or last_name(call.func) == "print":
+def _is_own(value: cst.BaseExpression, context: Context) -> bool:
+    """Whether a value is what a function of the source returns, which may also write."""
+    return isinstance(value, cst.Call) and not context.resolver.name(value.func)
+
+
+def _may_write(node: cst.CSTNode, names: set[str], source: Source) -> bool:
+    """Whether a statement may change what one of some names stands for: ``grads.pop()``, ``noise(grads)``, ``del grads[0]``."""
+    call = node.value if isinstance(node, (cst.Expr, cst.Assign)) else node
+    if not isinstance(call, (cst.Call, cst.Del)) or (isinstance(call, cst.Call) and last_name(call.func) == "print"):
         return False
     return any(one.value in names for one in between(source, cst.Name, *source.span(call)))
 
