@@ -62,6 +62,8 @@ RIGHT = {
     "optax": "import optax\ntx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))\n",
     "paddle": PADDLE + "clip = paddle.nn.ClipGradByValue(1.0, -1.0)\n",
     "fluid": "import paddle.fluid as fluid\nclip = fluid.clip.GradientClipByNorm(1.0)\nopt = SGD(grad_clip=clip)\n",
+    "fluid's clip for the whole program": "import paddle.fluid as fluid\nclip = fluid.clip.GradientClipByNorm(1.0)\n"
+    "fluid.clip.set_gradient_clip(clip)\nopt = fluid.optimizer.SGD(0.1)\nopt.minimize(loss, grad_clip=clip)\n",
     "an element's limit called a norm": TORCH + "clip_grad_value_(model.parameters(), args.max_grad_norm)\n",
     "keras": "import keras\nopt = keras.optimizers.SGD(clipnorm=1.0)\n",
     "numpy": "import numpy as np\nfor d in [dW, db]:\n    np.clip(d, -5, 5, out=d)\n",

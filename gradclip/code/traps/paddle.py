@@ -5,16 +5,16 @@ from __future__ import annotations
 import libcst as cst
 
 from gradclip.code.bind import literal, number
-from gradclip.code.found import ApiCall, Finding
+from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.natives import BY_NAME, Kind
 
-__all__ = ["check", "check_order"]
+__all__ = ["check", "check_order", "fluid"]
 
 
 def check(found: ApiCall) -> Finding | None:
     """A clip set for parameters in another place or passed to ``minimize``."""
-    if found.api.framework != "paddle":
-        return None
+    if found.api.framework != "paddle" or (found.context.options.lint and fluid(found.context)):
+        return None  # a file for Paddle before 2.0 is right there
     if found.api.kind is Kind.GLOBAL_STATE:
         return _global(found)
     if found.api.kind is Kind.KEYWORD:
@@ -23,6 +23,12 @@ def check(found: ApiCall) -> Finding | None:
             "GM110", "It clips this one parameter.", f"{_handed(clip)} Mark the others with ParamAttr(need_clip=False)."
         )
     return _place(found)
+
+
+def fluid(context: Context) -> str:
+    """The part of ``paddle.fluid`` that a source imports; "" if it imports none."""
+    names = (binding.qualified for binding in context.resolver.bindings)
+    return next((name for name in names if f"{name}.".startswith("paddle.fluid.")), "")
 
 
 def _global(found: ApiCall) -> Finding:

@@ -12,6 +12,7 @@ from gradclip.code.codes import CODES
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.model import Outcome
 from gradclip.code.source import Source, last_name, words
+from gradclip.code.traps.paddle import fluid
 from gradclip.migrate.codemod.decision import Decision
 
 __all__ = ["check", "is_legacy", "once"]
@@ -51,7 +52,7 @@ def is_legacy(context: Context, family: str) -> str:
     """The part of a source that uses an obsolete framework; "" if there is none."""
     source, resolver = context.source, context.resolver
     if family == "paddle":
-        return next((b.qualified for b in resolver.bindings if f"{b.qualified}.".startswith("paddle.fluid.")), "")
+        return fluid(context)
     for binding in resolver.bindings:
         if f"{binding.qualified}.".startswith("tensorflow.contrib."):
             return binding.qualified
