@@ -107,8 +107,9 @@ def _root(squares: list[Tensor], dtype: str) -> Tensor:
 
 def _squares(x: Tensor, dtype: str) -> Tensor:
     """The sum of the squares of all elements."""
-    parts = [_as_one_axis(part) if ADDS_IN_A_ROW else part for part in _parts(x)]
-    return functools.reduce(operator.add, [jnp.sum(jnp.square(part.astype(dtype))) for part in parts])
+    if jnp.iscomplexobj(x):  # to divide an infinite complex number gives NaN
+        return _squares(x.real, dtype) + _squares(x.imag, dtype)
+    return jnp.sum(jnp.square((_as_one_axis(x) if ADDS_IN_A_ROW else x).astype(dtype)))
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:

@@ -44,7 +44,7 @@ def test_the_records_list_exactly_the_departures_that_were_recorded() -> None:
 
 def recorded() -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """Return the departures with the natives whose vectors show them, and with those that fail their checks."""
-    files = {file.operation: {"vectors": [vector.json for vector in file.vectors]} for file in load_vectors()}
+    files = {f.operation: {"operation": f.operation, "vectors": [v.json for v in f.vectors]} for f in load_vectors()}
     shown, failed = set(), set()
     for native in NATIVES:
         for case, reason in xfails.vector_reasons(native, files).items():
