@@ -13,8 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor.placement_types import _StridedShard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, placement_types
 
 from gradclip.conformance.array import Array
 from gradclip.conformance.compare import Outcome
@@ -23,6 +22,9 @@ from gradclip.conformance.ranks.held import local
 from gradclip.conformance.target import load_arrays
 
 __all__ = ["Clip", "World", "clip_of", "versions"]
+
+#: the placement of an axis that two dimensions of a mesh shard; without the name no program has it
+_STRIDED: Any = getattr(placement_types, "_StridedShard", type("StridedShard", (), {}))
 
 arrays = load_arrays("torch")
 versions = arrays.versions
@@ -145,7 +147,7 @@ def _kind(placements: Sequence[str], axis: int, mesh: Sequence[int]) -> Any:
         return {"R": Replicate(), "P": Partial()}.get(kind) or Shard(int(kind[1:]))
     later = zip(mesh[axis + 1 :], placements[axis + 1 :], strict=True)
     before = math.prod(ranks for ranks, other in later if other[1:] == kind[1:])
-    return _StridedShard(int(kind[1:]), split_factor=before)
+    return _STRIDED(int(kind[1:]), split_factor=before)
 
 
 def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str]:
@@ -159,8 +161,8 @@ def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str
 
 
 def _letter(kind: Any) -> str:
-    if isinstance(kind, (_StridedShard, Shard)):  # in older versions the first is also the second
-        return f"{'Z' if isinstance(kind, _StridedShard) else 'S'}{kind.dim}"
+    if isinstance(kind, (_STRIDED, Shard)):  # in older versions the first is also the second
+        return f"{'Z' if isinstance(kind, _STRIDED) else 'S'}{kind.dim}"
     return "P" if kind.is_partial() else "R"
 
 

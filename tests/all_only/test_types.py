@@ -33,7 +33,8 @@ def mypy(folder: Path) -> Errors:
 
 
 def pyright(folder: Path) -> Errors:
-    settings = {"include": ["."], "extraPaths": [str(PACKAGE)]}
+    # an install is found by itself: with its folder among these, the frameworks' code would go before pyright's stubs of it
+    settings = {"include": ["."], "extraPaths": [] if PACKAGE.name == "site-packages" else [str(PACKAGE)]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     told = json.loads(launch(["--pythonpath", sys.executable, "--outputjson"], "pyright", folder, {}))
     found: Errors = {}

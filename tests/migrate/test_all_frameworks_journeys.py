@@ -149,49 +149,65 @@ def test_functions_of_tensorflow_take_the_gradients_of_another(line: str, to: st
 # ---- the optimizers' slots -----------------------------------------------------------------------------------------------
 
 
+def clipping(line: str, **names: Any) -> Any:
+    """The optimizer that a line makes clip."""
+    exec(line, names := {"gradclip": gradclip, **names})
+    return names["optimizer"]
+
+
 def by_torch(line: str) -> list[np.ndarray[Any, Any]]:
     model = Model("torch")
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    exec(line, {"gradclip": gradclip, "optimizer": optimizer})
-    optimizer.step()
+    clipping(line, optimizer=torch.optim.SGD(model.parameters(), lr=1.0)).step()
     return [-parameter.detach().numpy() for parameter in model.held]
 
 
 def by_paddle(line: str) -> list[np.ndarray[Any, Any]]:
-    clip = eval(f"dict({line})", {"gradclip": gradclip, "paddle": paddle})["grad_clip"]
     zeros = paddle.nn.initializer.Constant(0.0)
     parameters = [paddle.create_parameter(v.shape, "float32", default_initializer=zeros) for v in VALUES]
-    optimizer = paddle.optimizer.SGD(1.0, parameters=parameters, grad_clip=clip)
+    optimizer = clipping(line, paddle=paddle, optimizer=paddle.optimizer.SGD(1.0, parameters=parameters), parameters=parameters)
     sum((p * paddle.to_tensor(v)).sum() for p, v in zip(parameters, VALUES, strict=True)).backward()
     optimizer.step()
     return [-parameter.numpy() for parameter in parameters]
 
 
 def by_jax(line: str) -> list[np.ndarray[Any, Any]]:
-    names = {"gradclip": gradclip, "optax": optax, "optimizer": optax.sgd(1.0)}
-    chain = eval(line, names)
+    chain = clipping(line, optax=optax, optimizer=optax.sgd(1.0))
     params = [jnp.zeros_like(v) for v in VALUES]
     updates, _ = chain.update([jnp.asarray(v) for v in VALUES], chain.init(params), params)
     return [-np.asarray(update) for update in jax.tree.leaves(updates)]
 
 
 def by_tensorflow(line: str) -> list[np.ndarray[Any, Any]]:
-    names: dict[str, Any] = {"gradclip": gradclip, "keras": keras, "optimizer": keras.optimizers.SGD(1.0)}
-    exec(line, names)
+    optimizer = clipping(line, keras=keras, optimizer=keras.optimizers.SGD(1.0))
     variables = [keras.Variable(np.zeros_like(v)) for v in VALUES]
-    names["optimizer"].apply([keras.ops.convert_to_tensor(v) for v in VALUES], variables)
+    optimizer.apply([keras.ops.convert_to_tensor(v) for v in VALUES], variables)
     return [-keras.ops.convert_to_numpy(variable) for variable in variables]
 
 
 PLACES = {"torch": by_torch, "paddle": by_paddle, "jax": by_jax, "tensorflow": by_tensorflow}
 # a clip in an optimizer's slot, and the equivalent call in a source
 OBJECTS = [
-    ("paddle", "grad_clip={}", "import paddle\nclip = {}\n", "paddle.nn.ClipGradByNorm(1.5)"),
-    ("paddle", "grad_clip={}", "import paddle\nclip = {}\n", "paddle.nn.ClipGradByGlobalNorm(clip_norm=1.5)"),
-    ("paddle", "grad_clip={}", "import paddle\nclip = {}\n", "paddle.nn.ClipGradByValue(max=0.5, min=-0.25)"),
-    ("jax", "optax.chain({}, optax.sgd(1.0))", "import optax\nclip = {}\n", "optax.clip_by_global_norm(1.5)"),
-    ("jax", "optax.chain({}, optax.sgd(1.0))", "import optax\nclip = {}\n", "optax.clip(max_delta=0.5)"),
-    ("jax", "optax.chain({}, optax.sgd(1.0))", "import optax\nclip = {}\n", "optax.clip_by_block_rms(0.5)"),
+    (
+        "paddle",
+        "optimizer = paddle.optimizer.SGD(1.0, parameters=parameters, grad_clip={})",
+        "import paddle\nclip = {}\n",
+        "paddle.nn.ClipGradByNorm(1.5)",
+    ),
+    (
+        "paddle",
+        "optimizer = paddle.optimizer.SGD(1.0, parameters=parameters, grad_clip={})",
+        "import paddle\nclip = {}\n",
+        "paddle.nn.ClipGradByGlobalNorm(clip_norm=1.5)",
+    ),
+    (
+        "paddle",
+        "optimizer = paddle.optimizer.SGD(1.0, parameters=parameters, grad_clip={})",
+        "import paddle\nclip = {}\n",
+        "paddle.nn.ClipGradByValue(max=0.5, min=-0.25)",
+    ),
+    ("jax", "optimizer = optax.chain({}, optax.sgd(1.0))", "import optax\nclip = {}\n", "optax.clip_by_global_norm(1.5)"),
+    ("jax", "optimizer = optax.chain({}, optax.sgd(1.0))", "import optax\nclip = {}\n", "optax.clip(max_delta=0.5)"),
+    ("jax", "optimizer = optax.chain({}, optax.sgd(1.0))", "import optax\nclip = {}\n", "optax.clip_by_block_rms(0.5)"),
     ("tensorflow", "optimizer = {}", "import keras\noptimizer = {}\n", "keras.optimizers.SGD(1.0, clipnorm=1.5)"),
     ("tensorflow", "optimizer = {}", "import keras\noptimizer = {}\n", "keras.optimizers.SGD(1.0, global_clipnorm=1.5)"),
     ("tensorflow", "optimizer = {}", "import keras\noptimizer = {}\n", "keras.optimizers.SGD(1.0, clipvalue=0.5)"),

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "backends.keras.__init__": "it overrides private methods in which Keras clips and updates, and raises if Keras lacks them",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "it shows Keras's own clips in the same way",
+    "backends.targets.torch_ranks": "it makes the shards of FSDP2 over tensor parallel; without the name there are none",
     "conformance.slots": "a Keras optimizer clips in a private method, and the suite passes the gradients to it",
     "code.places": "LibCST's public function computes the positions in a module; this one those in a statement",
     "mistakes": "a private attribute identifies a state_dict of torch; without it, a state_dict counts as any other dict",
