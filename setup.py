@@ -20,7 +20,7 @@ IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))
 
 REPOSITORY = os.environ.get("GRADCLIP_REPOSITORY", "").rstrip("/")
-LINK = re.compile(r'(\]\(|src="|srcset=")(?![a-z]+:|#)([^)"\s#]+)')
+LINK = re.compile(r'(!\[[^]]*\]\(|\]\(|src="|srcset=")(?![a-z]+:|#)([^)"\s#]+)')
 
 
 def readme() -> str:

@@ -1,15 +1,18 @@
-"""The pages keep their maximal length, their links work, and their numbers come from the benchmarks."""
+"""The pages keep their maximal length, their links work, their numbers come from the benchmarks; an editor shows plain text."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import dark
 import numpy as np
 import pages
 import pytest
+from sources import SOURCES
 
 ROOT = pages.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
@@ -102,3 +105,24 @@ def test_white_becomes_the_background_and_hues_stay() -> None:
     assert np.allclose(dark.dark(white), dark.BACKGROUND)
     assert np.allclose(dark.dark(black), 1)
     assert np.argmax(dark.dark(blue)) == 2
+
+
+def test_the_badges_say_what_the_metadata_says() -> None:
+    """They are files: no service draws them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = [c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r"Python :: 3\.\d", c)]
+    for picture, says in (("python", f"Python {pythons[0]} to {pythons[-1]}"), ("license", f"license {project['license']}")):
+        text = (ROOT / "docs" / "pictures" / f"{picture}.svg").read_text(encoding="utf-8")
+        assert f"<title>{says}</title>" in text
+        assert f">{says.partition(' ')[2]}</text>" in text
+        for page in ("README.md", "README.zh.md"):
+            assert f"![{says}](docs/pictures/{picture}.svg)" in (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_what_an_editor_shows_has_no_latex(module: str) -> None:
+    """The site has the formulas in LaTeX; a docstring has them in plain text."""
+    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+    documented = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+    shown = "\n".join(ast.get_docstring(node) or "" for node in documented)
+    assert re.findall(r"\\[A-Za-z]+\{|:math:|\$\$|\\(?:cdot|frac|sqrt|lVert)\b", shown) == []

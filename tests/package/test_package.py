@@ -179,6 +179,9 @@ def test_a_release_has_links_that_work_on_the_index(source: Path, wheel: Path, t
     assert len(links) == len(re.findall(r'(?:\]\(|src="|srcset=")([^)"\s]+)', readme)) > 10
     begins = (f"{address}/blob/v{version}/", f"{address}/raw/v{version}/", "https://", "#")
     assert [link for link in links if not link.startswith(begins)] == []
+    pictures = re.findall(r'(?:!\[[^]]*\]\(|src="|srcset=")([^)"\s]+)', str(fields.get_payload()))
+    assert len(pictures) == 4
+    assert all(picture.startswith(begins[1]) for picture in pictures), "a page of a file is no picture"
     assert all((ROOT / link.partition(f"/v{version}/")[2].partition("#")[0]).exists() for link in links if "/v" in link)
 
 
