@@ -277,30 +277,7 @@ class Functional:
         left = remains(site, f"{tensors} {clip.limit}", self._exact, self._context)
         if left is None:
             return None
-        at = between(self._source, cst.Name, *self._source.span(site))[0]
-        needs: tuple[Need, ...] = ()
-
-        def spelled(name: str) -> str:
-            nonlocal needs
-            made = spell(f"gradclip.{name}", at, self._source, self._resolver)
-            needs = (*needs, *made.needs)
-            return made.text
-
-        own, torchs = clip.norm.value == "one", clip.epsilon == EPSILON
-        if own and keeps and not torchs:
-            line = f"{spelled('clip_by_norm')}({tensors}, {clip.limit})"
-        elif torchs and framework == "torch" and not keeps:
-            line = f"{spelled('clip_grad_norm_')}({tensors}, {clip.limit})"
-        else:
-            rule = (
-                "torch.clip_grad_norm"
-                if torchs
-                else "tensorflow.clip_by_norm"
-                if own
-                else _RULES.get(framework, "paddle.clip_grad_by_global_norm")
-            )
-            line = f"{spelled('clip' if keeps else 'clip_')}({tensors}, {spelled(f'dialects.{rule}')}({clip.limit}))"
-            line += ".grads" if keeps else ""
+        line, needs = self._line(site, tensors, clip, framework, keeps=keeps)
         line = f"{to} = {line}" if to else line
         span = self._source.outer_span(site) if isinstance(site, cst.BaseExpression) else self._source.span(site)
         if not isinstance(site, cst.BaseExpression):
@@ -308,7 +285,7 @@ class Functional:
             replaced = self._source.data[span[0] - len(indent) : span[1]].decode()
             line = "".join(f"{comment}{self._source.newline}{indent}" for comment in comments(replaced)) + line
         edit = Edit(*span, line)
-        said = "one norm over all gradients" if not own else "the norm of each gradient"
+        said = "the norm of each gradient" if clip.norm.value == "one" else "one norm over all gradients"
         assumed = "finite gradients: those with a NaN may come out otherwise"
         if 0 < clip.epsilon < EPSILON:
             assumed += f"; a limit far above its epsilon, {clip.epsilon:g}"
@@ -321,6 +298,29 @@ class Functional:
             needs=needs,
             assumption=assumed,
         )
+
+    def _line(
+        self, site: cst.CSTNode, tensors: str, clip: Clipped, framework: str, *, keeps: bool
+    ) -> tuple[str, tuple[Need, ...]]:
+        """gradclip's call, and what it needs to be imported."""
+        at = between(self._source, cst.Name, *self._source.span(site))[0]
+        needs: tuple[Need, ...] = ()
+
+        def spelled(name: str) -> str:
+            nonlocal needs
+            made = spell(f"gradclip.{name}", at, self._source, self._resolver)
+            needs = (*needs, *made.needs)
+            return made.text
+
+        own, torchs = clip.norm.value == "one", clip.epsilon == EPSILON
+        if own and keeps and not torchs:
+            return f"{spelled('clip_by_norm')}({tensors}, {clip.limit})", needs
+        if torchs and framework == "torch" and not keeps:
+            return f"{spelled('clip_grad_norm_')}({tensors}, {clip.limit})", needs
+        rule = _RULES.get(framework, "paddle.clip_grad_by_global_norm")
+        rule = "torch.clip_grad_norm" if torchs else "tensorflow.clip_by_norm" if own else rule
+        line = f"{spelled('clip' if keeps else 'clip_')}({tensors}, {spelled(f'dialects.{rule}')}({clip.limit}))"
+        return line + ".grads" if keeps else line, needs
 
 
 def _is_no_grad(node: cst.BaseExpression) -> bool:
