@@ -25,12 +25,28 @@ class Form:
     node: cst.CSTNode | None = field(default=None, compare=False)  #: the expression; of a norm, the tensors
     wide: bool = field(default=False, compare=False)  #: whether a norm is over several tensors
 
+    @property
+    def number(self) -> float:
+        """Of a "number", its value."""
+        assert isinstance(self.value, (int, float))
+        return float(self.value)
+
+    @property
+    def powers(self) -> tuple[float, ...]:
+        """The exponent of each part of a "product"."""
+        assert isinstance(self.value, tuple)
+        return self.value
+
 
 ONE = Form("number", value=1.0)
 
 
 def product(*factors: tuple[Form, float]) -> Form:
-    """The product of powers."""
+    """The product of powers.
+
+    >>> product((Form("number", value=4.0), -0.5)).value, product((Form("number", value=-4.0), 0.5)).op  # a complex number
+    (0.5, 'name')
+    """
     powers: dict[Form, float] = defaultdict(float)
     constant = 1.0
     for form, power in _flat(factors):
@@ -38,6 +54,8 @@ def product(*factors: tuple[Form, float]) -> Form:
             try:
                 constant *= float(form.value) ** power  # type: ignore[arg-type]
             except (ArithmeticError, TypeError, ValueError):
+                return Form("name", value="?")
+            if isinstance(constant, complex):
                 return Form("name", value="?")
         else:
             powers[form] += power
@@ -63,7 +81,7 @@ def product(*factors: tuple[Form, float]) -> Form:
 def _flat(factors: Sequence[tuple[Form, float]]) -> Iterator[tuple[Form, float]]:
     for form, power in factors:
         if form.op == "product":
-            yield from _flat([(part, inner * power) for part, inner in zip(form.parts, form.value, strict=True)])  # type: ignore[call-overload]
+            yield from _flat([(part, inner * power) for part, inner in zip(form.parts, form.powers, strict=True)])
         else:
             yield form, power
 
@@ -86,5 +104,5 @@ def power_of_norm(form: Form) -> float:
     if form.op == "norm":
         return 1
     if form.op == "product" and len(form.parts) == 1 and form.parts[0].op == "norm":
-        return float(form.value[0])  # type: ignore[index]
+        return form.powers[0]
     return 0

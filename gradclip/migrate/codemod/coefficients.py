@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -57,7 +57,7 @@ class Coefficients:
         """The limit, the norm and the epsilon of a quotient."""
         if form.op != "product":
             return None
-        for part, power in zip(form.parts, form.value, strict=True):  # type: ignore[call-overload]
+        for part, power in zip(form.parts, form.powers, strict=True):
             if power != -1:
                 continue
             norm, epsilon = part, 0.0
@@ -70,7 +70,7 @@ class Coefficients:
 
     def _number(self, form: Form) -> float | None:
         if form.op == "number":
-            return float(form.value)  # type: ignore[arg-type]
+            return form.number
         place = self._exact.reaching.place(form.node) if isinstance(form.node, cst.Name) else None
         value = self._exact.reaching.value(place) if place is not None else None
         return number(value) if value is not None else None
@@ -93,13 +93,13 @@ class Coefficients:
         bare = [part.parts[0] if part.op == "cast" else part for part in parts]
         around = {site, *self._source.ancestors(site)}
         for part in bare:
-            if part.op == "number" and 0 < float(part.value) == float(f"{part.value:g}"):  # type: ignore[arg-type]
+            if part.op == "number" and 0 < part.number == float(f"{part.number:g}"):
                 continue  # `text` writes it with all of its digits
             inside = part.node is not None and self._is_meant(part.node, site, around)
             if part.op != "name" or not inside or not (len(bare) == 1 or is_short(part.node)):
                 return ""
-        powers: Sequence[float] = form.value if form.op == "product" else (1.0,)  # type: ignore[assignment]
-        return text(Form("product", tuple(bare), tuple(powers))) if all(abs(power) == 1 for power in powers) else ""
+        powers = form.powers if form.op == "product" else (1.0,)
+        return text(Form("product", tuple(bare), powers)) if all(abs(power) == 1 for power in powers) else ""
 
 
 def _is_over(sides: object, limit: Form, norm: Form, sign: int) -> bool:
@@ -114,7 +114,7 @@ def _without(form: Form) -> Form:
     if form.op == "sum" and form.parts[0].op == "norm":
         return form.parts[0]
     if form.op == "product":
-        return product(*((_without(part), power) for part, power in zip(form.parts, form.value, strict=True)))  # type: ignore[call-overload]
+        return product(*((_without(part), power) for part, power in zip(form.parts, form.powers, strict=True)))
     return form.parts[0] if form.op == "cast" else form
 
 
@@ -122,5 +122,6 @@ def _has(form: Form, tensor: Form) -> bool:
     return form == tensor or any(_has(part, tensor) for part in form.parts)
 
 
-def is_short(node: cst.CSTNode | None) -> bool:
+def is_short(node: cst.CSTNode | None) -> TypeGuard[cst.BaseExpression]:
+    """Whether an expression can be written once more."""
     return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call))

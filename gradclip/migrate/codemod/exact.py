@@ -203,13 +203,13 @@ class Exact:
         if isinstance(node.operator, (cst.Multiply, cst.Divide)):
             return product((left, 1), (right, 1 if isinstance(node.operator, cst.Multiply) else -1))
         if isinstance(node.operator, cst.Power) and right.op == "number":
-            return product((left, float(right.value)))  # type: ignore[arg-type]
+            return product((left, right.number))
         if isinstance(node.operator, cst.Add):
             return added(left, right)
         return self._opaque(node)
 
     def chosen(self, test: cst.BaseExpression, one: Form, other: Form) -> Form:
-        """One form where a test holds, else the other; a test for None chooses what is not None."""
+        """The first form where a test holds, the other elsewhere. A test for None chooses the form that is not None."""
         none = none_test(test)
         if none:
             kept, left = (one, other) if none == "is not" else (other, one)

@@ -172,7 +172,7 @@ class Forms:
 
     def _power(self, base: Form, exponent: Form) -> Form:
         if exponent.op == "number":
-            return product((base, float(exponent.value)))  # type: ignore[arg-type]
+            return product((base, exponent.number))
         return Form("name", value="?")
 
     def _total(self, node: cst.BaseExpression, kind: str, depth: int) -> Form:

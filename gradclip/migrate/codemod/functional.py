@@ -139,7 +139,7 @@ class Functional:
             )
             if clip is None or clip.norm.value == "one" or not is_short(over):
                 return None
-            return self._decided(site, node, f"{self._source.one_line(over)}", clip, framework, keeps=True)  # type: ignore[arg-type]
+            return self._decided(site, node, self._source.one_line(over), clip, framework, keeps=True)
         for leaf in leaves(form):
             if (
                 leaf.op == "norm"

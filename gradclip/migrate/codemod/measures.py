@@ -40,7 +40,7 @@ def none_test(test: cst.BaseExpression) -> str:
 def added(left: Form, right: Form) -> Form:
     """A sum; a square of a norm counts without an epsilon far below it."""
     one, other = sorted((left, right), key=lambda form: form.op == "number")
-    if power_of_norm(one) == 2 and other.op == "number" and 0 <= float(other.value) <= 1e-12:  # type: ignore[arg-type]
+    if power_of_norm(one) == 2 and other.op == "number" and 0 <= other.number <= 1e-12:
         return one
     return Form("sum", (one, other))
 

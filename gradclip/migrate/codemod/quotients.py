@@ -62,7 +62,7 @@ def unbounded(form: Form, is_gradient: Callable[[Form], bool]) -> Clip | None:
 
 
 def _factors(form: Form) -> list[tuple[Form, float]]:
-    return [*zip(form.parts, form.value, strict=True)] if form.op == "product" else [(form, 1.0)]  # type: ignore[call-overload]
+    return [*zip(form.parts, form.powers, strict=True)] if form.op == "product" else [(form, 1.0)]
 
 
 def leaves(form: Form) -> Iterator[Form]:
@@ -87,7 +87,7 @@ def has_limit(form: Form) -> bool:
 def is_trivial(limit: Form) -> bool:
     """Whether a limit is 0, one without a norm, or an epsilon."""
     if limit.op == "number":
-        return not 1e-3 < abs(float(limit.value)) < 1e9  # type: ignore[arg-type]
+        return not 1e-3 < abs(limit.number) < 1e9
     return limit.op == "name" and re.search(r"\beps|tiny", str(limit.value)) is not None
 
 
@@ -95,7 +95,7 @@ def differ(one: Form, other: Form) -> bool:
     """Whether two limits surely differ: by a factor that is a number, or as two names, or a name and a number."""
     factor = product((one, 1), (other, -1))
     if factor.op == "number":
-        return not math.isclose(float(factor.value), 1.0)  # type: ignore[arg-type]
+        return not math.isclose(factor.number, 1.0)
     return {one.op, other.op} <= {"name", "number"}
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 
 from gradclip.code.found import Context
-from gradclip.code.source import last_name
+from gradclip.migrate.codemod.measures import none_test
 
-__all__ = ["Reaching"]
+__all__ = ["LOOPS", "Reaching"]
 
-_LOOPS = (cst.For, cst.While)
+LOOPS = (cst.For, cst.While)
 _BLOCKS = (cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite)
 
 
@@ -70,14 +70,14 @@ class Reaching:
         elif isinstance(holder, cst.For):
             block = holder.body
         elif isinstance(holder, cst.AugAssign):  # a total: its loop has ended, or it is no total
-            loop = self._source.within(last, *_LOOPS)
+            loop = self._source.within(last, *LOOPS)
             block = self._source.within(loop if loop is not None else last, *_BLOCKS)
         else:
             block = self._source.within(last, *_BLOCKS)
         if block is not None and block not in around:
             return False
         inside = {last, *self._source.ancestors(last)}
-        return not any(self._binds(one, starts) for one in around if isinstance(one, _LOOPS) and one not in inside)
+        return not any(self._binds(one, starts) for one in around if isinstance(one, LOOPS) and one not in inside)
 
     def _binds(self, loop: cst.CSTNode, starts: Sequence[int]) -> bool:
         """Whether one of some places lies within a loop."""
@@ -99,27 +99,17 @@ class Reaching:
         for outer in self._source.ancestors(node):
             if outer is loop:
                 return not any(self._leaves(one) for one in loop.body.body)
-            if isinstance(outer, cst.If) and not self._is_none_test(outer):
+            if isinstance(outer, cst.If) and (none_test(outer.test) != "is not" or outer.orelse is not None):
                 return False
             if isinstance(outer, (cst.For, cst.While, cst.Try, cst.Else, cst.FunctionDef)):
                 return False
         return False
 
     @staticmethod
-    def _is_none_test(branch: cst.If) -> bool:
-        test = branch.test
-        if not isinstance(test, cst.Comparison) or branch.orelse is not None:
-            return False
-        one = test.comparisons[0]
-        return isinstance(one.operator, cst.IsNot) and last_name(one.comparator) == "None"
-
-    @staticmethod
     def _leaves(statement: cst.CSTNode) -> bool:
         """Whether a statement of a loop may skip the rest; ``if p.grad is None: continue`` skips nothing that counts."""
         if isinstance(statement, cst.If):
-            test = statement.test
-            is_none = isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, (cst.Is, cst.IsNot))
-            return not is_none
+            return not none_test(statement.test)
         return isinstance(statement, (cst.For, cst.While, cst.Try, cst.With, cst.Match))
 
     def value(self, place: cst.CSTNode) -> cst.BaseExpression | None:

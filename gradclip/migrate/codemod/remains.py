@@ -11,11 +11,10 @@ import libcst as cst
 from gradclip.code.found import Context
 from gradclip.code.source import Edit, Source, last_name
 from gradclip.migrate.codemod.exact import Exact
+from gradclip.migrate.codemod.reaching import LOOPS
 from gradclip.migrate.codemod.spans import between
 
 __all__ = ["remains"]
-
-_LOOPS = (cst.For, cst.While)
 
 
 def remains(site: cst.CSTNode, call: str, exact: Exact, context: Context) -> list[Edit] | None:
@@ -26,7 +25,7 @@ def remains(site: cst.CSTNode, call: str, exact: Exact, context: Context) -> lis
     source = context.source
     around = {site, *source.ancestors(site)}
     here = [place for place in exact.read if source.function(place) in around]
-    loop = next((one for one in source.ancestors(site) if isinstance(one, _LOOPS)), None)
+    loop = next((one for one in source.ancestors(site) if isinstance(one, LOOPS)), None)
     if loop is not None and any(loop not in source.ancestors(place) for place in here):
         return None
     begin = min(map(source.start, here), default=source.start(site))
@@ -131,7 +130,7 @@ def _units(
 
 
 def _uses(name: str, context: Context) -> Mapping[int, list[int]]:
-    """The starts of the uses of a name, by the list of what binds them."""
+    """Where the uses of a name start: a list for each list of bindings that they may have."""
     found: dict[int, list[int]] = defaultdict(list)
     for use in context.resolver.uses.get(name, ()):
         found[id(context.resolver.assigned_at(use))].append(context.source.start(use))

@@ -80,6 +80,7 @@ OTHER_NORMS = {
     "a total that starts at one": "n = 1\nfor g in grads:\n    n += (g ** 2).sum()\nn = np.sqrt(n)",
     "a total of some": "n = 0\nfor g in grads:\n    if g.ndim > 1:\n        n += (g ** 2).sum()\nn = np.sqrt(n)",
     "a total that stops": "n = 0\nfor g in grads:\n    if n > 5:\n        break\n    n += (g ** 2).sum()\nn = np.sqrt(n)",
+    "all but one": "n = 0\nfor g in grads:\n    if g is first:\n        continue\n    n += (g ** 2).sum()\nn = np.sqrt(n)",
     "no root": "n = sum(np.sum(g ** 2) for g in grads)",
     "a spectral norm": "n = np.sqrt(sum(np.linalg.norm(g, 2) ** 2 for g in grads))",
     "rows": "n = sum(sum(g ** 2) for g in grads) ** 0.5",
