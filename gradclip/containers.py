@@ -139,6 +139,6 @@ def plain_key(key: Any) -> Any:
     return key if type(key) is str or not isinstance(key, str) else str.__str__(key)
 
 
-def wanted(parameters: Sequence[Any]) -> list[bool]:
-    """Whether to clip the gradient of each parameter: Paddle's parameters have ``need_clip``."""
-    return [getattr(parameter, "need_clip", True) is not False for parameter in parameters]
+def wanted(pairs: Iterable[Any]) -> list[bool]:
+    """Whether to clip the gradient of each ``(parameter, gradient)`` pair: Paddle's parameters have ``need_clip``."""
+    return [getattr(pair[0], "need_clip", True) is not False for pair in pairs]

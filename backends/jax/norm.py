@@ -107,7 +107,7 @@ def _root(squares: list[Tensor], dtype: str) -> Tensor:
 
 def _squares(x: Tensor, dtype: str) -> Tensor:
     """The sum of the squares of all elements."""
-    if jnp.iscomplexobj(x):  # to divide an infinite complex number gives NaN
+    if jnp.iscomplexobj(x):
         return _squares(x.real, dtype) + _squares(x.imag, dtype)
     return jnp.sum(jnp.square((_as_one_axis(x) if ADDS_IN_A_ROW else x).astype(dtype)))
 

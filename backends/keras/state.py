@@ -41,9 +41,8 @@ class State:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.tree: Any = (
-            None  #: the state, with a variable for each tensor; None without a state, and before the optimizer is built
-        )
+        #: the state, with a variable for each tensor; None if there is none, and before the optimizer is built
+        self.tree: Any = None
         self.first: Any = None  #: the state before the first step
 
     def build(self, optimizer: Any, count: int) -> None:

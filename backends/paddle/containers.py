@@ -30,8 +30,7 @@ class PaddleContainers(Containers):
 
     def walk(self, tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         if _are_pairs(tree):
-            chosen = wanted([parameter for parameter, _ in tree])
-            yield from ((f"{path}[{i}][1]", tree[i][1]) for i, is_wanted in enumerate(chosen) if is_wanted)
+            yield from ((f"{path}[{i}][1]", tree[i][1]) for i, is_wanted in enumerate(wanted(tree)) if is_wanted)
         else:
             yield from super().walk(tree, path)
 
@@ -40,7 +39,7 @@ class PaddleContainers(Containers):
             return super().flatten(tree)
 
         def rebuild(new: list[Any]) -> Any:
-            gradients, pairs = iter(new), zip(tree, wanted([parameter for parameter, _ in tree]), strict=True)
+            gradients, pairs = iter(new), zip(tree, wanted(tree), strict=True)
             return type(tree)([type(pair)((pair[0], next(gradients) if is_wanted else pair[1])) for pair, is_wanted in pairs])
 
         return [gradient for _, gradient in self.walk(tree)], rebuild
@@ -55,10 +54,7 @@ class PaddleContainers(Containers):
         return gradient.detach()  # any other gradient claims to require one, as if it were an input
 
     def params(self, tree: Any) -> list[Any] | None:
-        if not _are_pairs(tree):
-            return None
-        parameters = [parameter for parameter, _ in tree]
-        return list(compress(parameters, wanted(parameters)))
+        return [parameter for parameter, _ in compress(tree, wanted(tree))] if _are_pairs(tree) else None
 
 
 def _are_pairs(tree: Any) -> bool:

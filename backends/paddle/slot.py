@@ -87,7 +87,7 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
         if self.step.skips and not self.is_asked:
             skips = next(group.rule for group in self.step.groups if group.rule.skips)
             raise cannot_skip(skips, "Only optimizer.step() in dynamic mode can be skipped: a static program of Paddle cannot.")
-        is_wanted = wanted([p for p, _ in pairs])
+        is_wanted = wanted(pairs)
         chosen = list(itertools.compress(pairs, is_wanted))
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
@@ -159,7 +159,7 @@ def _split() -> dict[str, int]:
 def _without_history(pair: Any) -> Any:
     """A pair of a static program, detached from its gradient's history: without derivatives fewer operations suffice."""
     is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
-    if not is_pair or not isinstance(pair[1], versions.Value) or pair[1].stop_gradient or not all(wanted(pair[:1])):
+    if not is_pair or not isinstance(pair[1], versions.Value) or pair[1].stop_gradient or not all(wanted([pair])):
         return pair
     return pair[0], pair[1].detach()
 

@@ -67,7 +67,7 @@ class ClipGrad(ClipGradBase):  # type: ignore[misc]  # Any, where mypy does not 
             TypeError: for anything but pairs.
         """
         pairs = [pair for pair in _pairs(params_grads) if pair[1] is not None]
-        chosen = wanted([p for p, _ in pairs])
+        chosen = wanted(pairs)
         if all(chosen):
             return list(zip([p for p, _ in pairs], self._clipped(open_([g for _, g in pairs], holders="none")), strict=True))
         gradients = [g for (_, g), is_wanted in zip(pairs, chosen, strict=True) if is_wanted]
@@ -148,7 +148,7 @@ class ClipGradByGlobalNorm(ClipGrad):
     @untraced
     def __call__(self, params_grads: Iterable[tuple[P, G | None]]) -> list[tuple[P, G]]:
         pairs = _pairs(params_grads)
-        if not any(wanted([p for p, g in pairs if g is not None])):
+        if not any(wanted(pair for pair in pairs if pair[1] is not None)):
             self.last = None
             return pairs  # Paddle leaves out pairs without a gradient only if it clips
         return super().__call__(pairs)
