@@ -7,13 +7,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import util
 from pathlib import Path
 
 from benchmarks import readme, report
 from benchmarks.floors import FLOORS, QUICK_FLOORS, missed, unmeasured
 from benchmarks.outcome import Outcome, replaced
-from benchmarks.progress import shown
 from benchmarks.run import FRAMEWORKS, run
 from benchmarks.worker import Options
 
@@ -63,7 +61,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--patience", type=_positive, default=900.0, help="seconds after which a case is given up (default: %(default)g)")
     add("--check", action="store_true", help="end with 1 if a floor is missed")
     add("--json", metavar="FILE", type=Path, help="write everything that was measured")
-    add("--picture", metavar="FILE", type=Path, help="draw the ratios, as .png or .svg")
     add("--readme", action="store_true", help="write the tables into benchmarks/README.md")
     add(
         "--load",
@@ -93,11 +90,8 @@ def _positive(text: str) -> float:
 
 def _check(chosen: argparse.Namespace) -> None:
     """Refuse now what would fail after an hour."""
-    if chosen.picture is not None and util.find_spec("matplotlib") is None:
-        raise UsageError("--picture needs matplotlib.\nHint: pip install matplotlib.")
-    for path in (chosen.json, chosen.picture):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UsageError(f"There is no folder to write to.\nReceived: {path}")
+    if chosen.json is not None and not chosen.json.absolute().parent.is_dir():
+        raise UsageError(f"There is no folder to write to.\nReceived: {chosen.json}")
     for path in chosen.load:
         if not path.is_file():
             raise UsageError(f"There is no such file.\nReceived: --load {path}")
@@ -123,8 +117,7 @@ def _measured(chosen: argparse.Namespace) -> tuple[Outcome, bool]:
 
     signal.signal(signal.SIGTERM, _interrupt)  # timeout(1) sends it: an hour's work is not lost then either
     try:
-        with shown() as progress:
-            run(chosen.frameworks, parts, progress, outcome, save)
+        run(chosen.frameworks, parts, _say, outcome, save)
     except KeyboardInterrupt:
         print("Interrupted: this is what was measured so far.", file=sys.stderr)
         save()
@@ -141,11 +134,14 @@ def _again(chosen: argparse.Namespace, outcome: Outcome) -> None:
     names = [miss.name for miss in missed(outcome, QUICK_FLOORS) if miss.name in keys]
     if names:
         second = Outcome(outcome.machine)
-        with shown() as progress:
-            run(chosen.frameworks, [replace(_options(chosen), only=names)], progress, second, lambda: None)
+        run(chosen.frameworks, [replace(_options(chosen), only=names)], _say, second, lambda: None)
         outcome.cases = replaced(outcome.cases, second.cases, ("key",))
         if chosen.json is not None:
             outcome.write(chosen.json)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -154,10 +150,6 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _shown(chosen: argparse.Namespace, outcome: Outcome) -> int:
     print(report.text(outcome))
-    if chosen.picture is not None:
-        from benchmarks import picture
-
-        picture.draw(outcome, chosen.picture)
     if chosen.readme:
         readme.README.write_text(readme.written(readme.README.read_text(), outcome))
     if not chosen.check:

@@ -10,8 +10,7 @@ import numpy as np
 
 import gradclip
 from benchmarks import exact
-from benchmarks.case import EAGER, SIDES
-from benchmarks.failures import said
+from benchmarks.case import EAGER, SIDES, said
 from benchmarks.subjects.base import Sample, Subject
 from gradclip.dialects import torch as dialect
 

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks import exact, machine, memory
-from benchmarks.case import CLIPPED, DONATED, EAGER, SIDES, Function, Key, Kind, limit
-from benchmarks.failures import said
+from benchmarks.case import CLIPPED, DONATED, EAGER, SIDES, Function, Key, Kind, limit, said
 from benchmarks.machine import Moves, Rates
 from benchmarks.sets import arrays, chosen
 from benchmarks.subjects.base import Sample, Subject

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = [
     "CLIPPED", "DONATED", "EAGER", "MEASURED", "SIDES", "UNCLIPPED",
-    "Function", "Key", "Kind", "Maker", "Norms", "limit", "matches",
+    "Function", "Key", "Kind", "Maker", "Norms", "limit", "matches", "said",
 ]  # fmt: skip
 
 EAGER, DONATED = "eager", "donated"  #: two of the modes: not traced; traced, and the gradients donated
@@ -102,3 +102,8 @@ def matches(key: Key | str, patterns: Sequence[str]) -> bool:
     """Whether a case is selected: its name, or a prefix, fits one of the patterns; all are selected without patterns."""
     name = str(key)
     return not patterns or any(fnmatch.fnmatchcase(name, tail) for pattern in patterns for tail in (pattern, f"{pattern}/*"))
+
+
+def said(error: BaseException) -> str:
+    """An exception in one line, as the failure of a case."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -12,7 +12,7 @@ from benchmarks.outcome import Outcome, mean
 from benchmarks.reasons import not_ahead
 from benchmarks.report import failures, machine_lines, means, ulps
 
-__all__ = ["README", "rows", "tables", "written"]
+__all__ = ["README", "tables", "written"]
 
 README = Path(__file__).with_name("README.md")
 TABLES, NOT_AHEAD = "last full run", "not ahead"  #: the names of the marks
@@ -58,8 +58,8 @@ def tables(outcome: Outcome) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def rows(outcome: Outcome) -> list[Row]:
-    """The rows of the tables and of the picture, in the order of the run."""
+def _rows(outcome: Outcome) -> list[Row]:
+    """The rows of the tables, in the order of the run."""
     keys = (Key.parse(case["key"]) for case in outcome.cases)
     return list(dict.fromkeys((key.framework, key.function, key.mode) for key in sorted(keys, key=_place(outcome))))
 
@@ -93,7 +93,7 @@ def _grid(outcome: Outcome, dtype: str, quantity: Callable[[Entry], str]) -> str
     keys = [key for key in map(Key.parse, cases) if key.dtype == dtype]
     columns = list(dict.fromkeys(key.gradients for key in keys))
     grid: dict[Row, list[str]] = {}
-    for row in rows(outcome):
+    for row in _rows(outcome):
         cells = [_cell(cases, row, column, dtype, quantity) for column in columns]
         if any(cells):
             grid[row] = cells

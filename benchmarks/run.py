@@ -14,7 +14,7 @@ from benchmarks.worker import Options
 from gradclip.backends.host.threads import cores
 from gradclip.commands import children
 
-__all__ = ["FRAMEWORKS", "Progress", "run"]
+__all__ = ["FRAMEWORKS", "run"]
 
 FRAMEWORKS = ("torch", "tensorflow", "paddle", "jax", "numpy")
 NEEDS = {"torch": ("torch", "numpy"), "jax": ("jax", "optax"), "numpy": ("numpy", "ml_dtypes")}
@@ -23,26 +23,10 @@ LONGEST = 12 * 3600.0  #: seconds for a process; a single case has Options.patie
 Child = Callable[[str, Sequence[str], Callable[[children.Message], None], dict[str, str], float], str | None]
 
 
-class Progress:
-    """Receives the events of a run; this class shows nothing."""
-
-    def start(self, name: str, steps: int) -> None:
-        """A framework begins, with ``steps`` cases; 0 if their number is not known."""
-
-    def step(self, what: str) -> None:
-        """A case begins."""
-
-    def done(self) -> None:
-        """A case has ended."""
-
-    def end(self, name: str, why: str | None) -> None:
-        """A framework has ended, or is left out; ``why`` says what went wrong."""
-
-
 def run(
     frameworks: Sequence[str],
     parts: Sequence[Options],
-    progress: Progress,
+    say: Callable[[str], None],
     outcome: Outcome,
     save: Callable[[], None],
     child: Child = children.run,
@@ -52,7 +36,7 @@ def run(
     Args:
         frameworks: names of :data:`FRAMEWORKS`.
         parts: what to measure of each, in this order, each in a process of its own.
-        progress: told of every step.
+        say: told of every step, in a line.
         outcome: takes what is measured.
         save: called before each set of gradients, and whenever a process has ended: never while something is timed.
         child: starts a process.
@@ -63,10 +47,10 @@ def run(
         missing = [module for module in NEEDS.get(name, (name,)) if util.find_spec(module) is None]
         if missing:
             outcome.frameworks[name] = {"skipped": f"not installed: {', '.join(missing)}"}
-            progress.end(name, outcome.frameworks[name]["skipped"])
+            say(f"{name}: {outcome.frameworks[name]['skipped']}")
             continue
         for part in parts:
-            _Framework(name, outcome, progress, save).measure(replace(part, framework=name), child)
+            _Framework(name, outcome, say, save).measure(replace(part, framework=name), child)
             save()
 
 
@@ -84,15 +68,15 @@ def _threads(name: str) -> dict[str, str]:
 class _Framework:
     """One framework, and the messages of its processes."""
 
-    def __init__(self, name: str, outcome: Outcome, progress: Progress, save: Callable[[], None]) -> None:
-        self.name, self.outcome, self.progress, self.save = name, outcome, progress, save
+    def __init__(self, name: str, outcome: Outcome, say: Callable[[str], None], save: Callable[[], None]) -> None:
+        self.name, self.outcome, self.say, self.save = name, outcome, say, save
         self.known = outcome.frameworks.setdefault(name, {})
         self.running = ""  #: the case that is being measured
         self.since = 0.0  #: when that began
 
     def measure(self, options: Options, child: Child) -> None:
         """Measure in a process; if it dies at a case, another continues after that case."""
-        self.progress.start(self.name, 0)
+        self.say(f"{self.name}: starting")
         while True:
             self.running = ""
             # where the worker is found: it takes this off its path again
@@ -104,27 +88,25 @@ class _Framework:
             if why.partition(":")[0] == "ended with exit status 1" and time.monotonic() - self.since >= 0.9 * options.patience:
                 why = f"given up after {options.patience:g} seconds: --patience"
             self.outcome.cases.append({"key": self.running, "failures": {"process": why}})
-            self.progress.done()
             options = replace(options, after=self.running)
         if why is not None:
             self.known["failure"] = why
-        self.progress.end(self.name, why or self.known.get("skipped"))
+        self.say(f"{self.name}: {why or self.known.get('skipped', 'done')}")
 
     def receive(self, message: children.Message) -> None:
         """Take a message of a worker."""
         if "start" in message:
             self.running, self.since = message["start"], time.monotonic()
-            self.progress.step(message["start"])
+            self.say(message["start"])
         elif "case" in message:
             self.running = ""
             self.outcome.cases.append(message["case"])
-            self.progress.done()
         elif "accuracy" in message:
             self.outcome.accuracy.append(message["accuracy"])
         elif "step" in message:
-            self.progress.step(f"{self.name}: {message['step']}")
+            self.say(f"{self.name}: {message['step']}")
             self.save()
         else:
             if "cases" in message and "cases" not in self.known:
-                self.progress.start(self.name, message["cases"])
+                self.say(f"{self.name}: {message['cases']} cases")
             self.known.update(message)

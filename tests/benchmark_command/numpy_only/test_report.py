@@ -1,4 +1,4 @@
-"""The report of an outcome as text, Markdown, JSON and a picture."""
+"""The report of an outcome as text, Markdown and JSON."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from benchmarks import __main__ as command
 from benchmarks import run as running
 from benchmarks.floors import QUICK_FLOORS
 from benchmarks.outcome import Outcome
-from benchmarks.run import Progress, run
+from benchmarks.run import run
 from benchmarks.worker import Options
 
 KEYS = [f"numpy/clip_grad_norm_/{name}/clipped/float32/eager" for name in ("mlp", "lora", "vectors")]
@@ -40,30 +40,16 @@ class Worker:
         return None
 
 
-class Log(Progress):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def start(self, name: str, steps: int) -> None:
-        self.said.append(f"{name} {steps}")
-
-    def done(self) -> None:
-        self.said.append("done")
-
-    def end(self, name: str, why: str | None) -> None:
-        self.said.append(f"{name}: {why}")
-
-
 def measured(worker: Any, names: Sequence[str] = ("numpy",), **options: Any) -> tuple[Outcome, list[str], int]:
-    found, log, saved = outcome(), Log(), []
-    run(names, [Options(**options)], log, found, lambda: saved.append(1), worker)
-    return found, log.said, len(saved)
+    found, said, saved = outcome(), [], []
+    run(names, [Options(**options)], said.append, found, lambda: saved.append(1), worker)
+    return found, said, len(saved)
 
 
 def test_all_goes_well() -> None:
     found, said, saved = measured(Worker())
     assert [entry["key"] for entry in found.cases] == KEYS
-    assert said == ["numpy 0", "numpy 3", "done", "done", "done", "numpy: None"]
+    assert said == ["numpy: starting", "numpy: 3 cases", "numpy: making mlp in float32", *KEYS, "numpy: done"]
     assert saved == 2  # once before the set, and once at the end
 
 
@@ -75,7 +61,7 @@ def test_a_case_that_kills_its_process_is_reported_and_the_others_are_measured(p
     assert [bool(entry["failures"]) for entry in found.cases] == [i == place for i in range(3)]
     assert found.cases[place]["failures"] == {"process": "crashed with SIGSEGV"}
     assert worker.started == 2
-    assert said.count("done") == 3
+    assert [line for line in said if line in KEYS] == KEYS
     assert "failure" not in found.frameworks["numpy"]
 
 
@@ -129,7 +115,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Run the command with two made-up cases, and record its arguments."""
     asked: list[Any] = []
 
-    def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Callable[[], None]) -> None:
+    def measure(names: Any, parts: Any, say: Any, found: Outcome, save: Callable[[], None]) -> None:
         asked.append((names, parts))
         found.cases += [case(key, ratio) for key, ratio in zip(KEYS[:2], (0.3, 4.0), strict=True)]
         save()
@@ -151,7 +137,7 @@ def test_a_quick_check_times_again_what_it_misses(monkeypatch: pytest.MonkeyPatc
     floor = QUICK_FLOORS[0].bound
     ratios = {KEYS[0]: [floor / 2, 9.0], KEYS[1]: [floor / 2, floor - 0.01], KEYS[2]: [9.0]}
 
-    def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Any) -> None:
+    def measure(names: Any, parts: Any, say: Any, found: Outcome, save: Any) -> None:
         asked.append(parts[0].only)
         found.cases += [case(key, ratios[key].pop(0)) for key in parts[0].only or KEYS]
 
@@ -204,12 +190,8 @@ def test_wrong_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixt
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--json", "--picture"])
-def test_no_folder_to_write_to(
-    option: str, fake: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command.util, "find_spec", lambda name: object())
-    assert command.main([option, str(tmp_path / "none" / "a.png")]) == 2
+def test_no_folder_to_write_to(fake: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--json", str(tmp_path / "none" / "a.json")]) == 2
     assert "There is no folder to write to.\nReceived: " in capsys.readouterr().err
     assert fake == []
 
@@ -219,15 +201,6 @@ def test_no_file_to_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "There is no such file." in capsys.readouterr().err
 
 
-def test_a_picture_without_matplotlib(
-    fake: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command.util, "find_spec", lambda name: None)
-    assert command.main(["--picture", "a.png"]) == 2
-    assert "--picture needs matplotlib." in capsys.readouterr().err
-    assert fake == []
-
-
 def test_no_case_of_such_a_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "run", lambda *arguments: None)
     assert command.main(["--only", "numpy/clip_nothing"]) == 2
@@ -235,7 +208,7 @@ def test_no_case_of_such_a_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def test_no_case_because_of_no_framework(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Any) -> None:
+    def measure(names: Any, parts: Any, say: Any, found: Outcome, save: Any) -> None:
         found.frameworks["jax"] = {"skipped": "not installed: jax"}
 
     monkeypatch.setattr(command, "run", measure)
@@ -246,7 +219,7 @@ def test_no_case_because_of_no_framework(monkeypatch: pytest.MonkeyPatch, capsys
 def test_an_interrupted_run_shows_what_it_has(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def measure(names: Any, parts: Any, progress: Any, found: Outcome, save: Any) -> None:
+    def measure(names: Any, parts: Any, say: Any, found: Outcome, save: Any) -> None:
         found.cases.append(case(KEYS[0], 2.0))
         raise KeyboardInterrupt
 
