@@ -174,7 +174,7 @@ BELOW = {
 ON_TOP = {
     "backends.torch.clipped",
     "backends.torch.step",
-    *(f"backends.keras.{name}" for name in ("__init__", "check", "log", "saving", "state")),
+    *(f"backends.keras.{name}" for name in ("__init__", "check", "log", "saving", "skipping", "state")),
     *(
         "backends.paddle.clipped",
         "backends.paddle.slot",

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 import keras
 
-from gradclip.backends.keras.check import check_alone, check_optimizer, check_replicas, check_rules, has_strategy
+from gradclip.backends.keras.check import check_alone, check_optimizer, check_rules, has_strategy
 from gradclip.backends.keras.log import MonitorLog
 from gradclip.backends.keras.saving import loaded_rules, name_of, saved_number, saved_rules
+from gradclip.backends.keras.skipping import Skipping
 from gradclip.backends.keras.state import Record, State, read
 from gradclip.errors import ArgumentTypeError, GradclipWarning
 from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive
 from gradclip.mistakes import not_an_optimizer
 from gradclip.monitor import Monitor
-from gradclip.registry import find
 from gradclip.result import ClipResult
 from gradclip.rule import Rule
-from gradclip.skip import check_patience, too_many
+from gradclip.skip import check_patience
 from gradclip.step import Step
 from gradclip.versions import check_version
 
@@ -118,17 +117,11 @@ def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = Fa
     return optimizer
 
 
-class Clipping(keras.optimizers.Optimizer):
+class Clipping(Skipping):
     """The clipping part of an optimizer; its class inherits from this class and from its former class."""
 
-    clip_rule: Rules
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # the variables of the gradients being clipped
-    _record: Record | None = None
-    _state: State
-    _patience: float = 10
-    _before: Any = None  # while a step runs that may be skipped: the number of skipped steps before it
-    _known: bool | None = None  # on PyTorch: whether this step is skipped
 
     @property
     def last(self) -> ClipResult[Any] | None:
@@ -147,12 +140,6 @@ class Clipping(keras.optimizers.Optimizer):
 
         limits = [of(group.rule.limit) for group in step.groups]
         return limits if isinstance(self.clip_rule, (list, tuple)) else limits[0]
-
-    @property
-    def clip_skips(self) -> dict[str, Any]:
-        """The number of skipped steps, in all (``"skipped"``) and since the last other step (``"in_a_row"``)."""
-        counts = (self._state.tree or {}).get("skips", dict.fromkeys(("skipped", "in_a_row"), 0))
-        return {name: read(count) for name, count in counts.items()}
 
     def build(self, variables: Any) -> None:
         super().build(variables)
@@ -184,94 +171,6 @@ class Clipping(keras.optimizers.Optimizer):
         found: Any = result.grads
         keys = list(every) if isinstance(every, dict) else range(len(every))  # JAX sorts the keys of a dict
         return [found[keys[i]] for i in places]
-
-    # ---- a step that is skipped ------------------------------------------------------------------------------------------
-
-    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        if not self._state.step.skips:
-            super().apply(grads, trainable_variables)
-            return
-        if not self.built and trainable_variables is not None:
-            with keras.name_scope(self.name, caller=self):
-                self.build(list(trainable_variables))
-        check_replicas(self._state.step)
-        counts = self._state.tree["skips"]
-        self.__dict__.update(_before=read(counts["skipped"]), _known=None)
-        try:
-            kept = [(v, read(v)) for v in self._selected()]
-            super().apply(grads, trainable_variables)
-            skip = self._is_skipped()
-        finally:
-            self.__dict__["_before"] = None
-        for variable, value in kept:
-            variable.assign(keras.ops.where(skip, value, keras.ops.convert_to_tensor(variable)))
-        # the step is as if it had not been, with the gradients that were accumulated for it
-        steps = self.gradient_accumulation_steps or 1
-        self._iterations.assign_sub(keras.ops.cast(skip, self._iterations.dtype) * steps)
-        self._check_run(skip, counts["in_a_row"])
-
-    def _selected(self) -> list[Any]:
-        """The variables whose old values a skipped step takes back; the other ones it does not write at all.
-
-        On JAX that is all but the clip's own: there a traced branch cannot assign.
-        """
-        if keras.backend.backend() != "jax":
-            return [v for v in self._trainable_variables if getattr(v, "constraint", None) is not None]
-        own = [self._iterations, *self._state.variables, *(self._record.variables if self._record else ())]
-        own += getattr(self, "_accumulated_gradients", [])
-        ids = set(map(id, own))
-        return [*self._trainable_variables, *(v for v in self._variables if id(v) not in ids)]
-
-    def _is_skipped(self) -> Any:
-        """Whether the clip of this step has said so. PyTorch looks at it once."""
-        if self._known is not None:
-            return self._known
-        skip = keras.ops.not_equal(keras.ops.convert_to_tensor(self._state.tree["skips"]["skipped"]), self._before)
-        if keras.backend.backend() == "torch":
-            self.__dict__["_known"] = skip = bool(skip)
-        return skip
-
-    def _unless_skipped(self, call: Callable[[], Any]) -> None:
-        """A part of a step, inside a branch of the graph."""
-
-        def called() -> None:
-            call()
-
-        if self._before is None or keras.backend.backend() == "jax":
-            called()
-        else:
-            keras.ops.cond(self._is_skipped(), lambda: None, called)
-
-    def _check_run(self, skip: Any, in_a_row: Any) -> None:
-        """Raise after too many skipped steps in a row, in an eager step."""
-        skip, backend = keras.ops.convert_to_tensor(skip), find(keras.ops.convert_to_tensor(skip))
-        if backend is None or not backend.can_read(skip) or not bool(skip):
-            return
-        if int(keras.ops.convert_to_numpy(read(in_a_row))) > self._patience:
-            raise too_many(self._patience, self.clip_rule, None if self.last is None else self.last.norm)
-
-    def _apply_weight_decay(self, variables: Any) -> None:
-        self._unless_skipped(lambda: super(Clipping, self)._apply_weight_decay(variables))
-
-    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
-        def update() -> None:
-            super(Clipping, self)._backend_update_step(grads, trainable_variables, learning_rate)
-
-        self._unless_skipped(update)
-
-    def _update_model_variables_moving_average(self, trainable_variables: Any) -> None:
-        self._unless_skipped(lambda: super(Clipping, self)._update_model_variables_moving_average(trainable_variables))
-
-    def _overwrite_model_variables_with_average_value(self, trainable_variables: Any) -> None:
-        self._unless_skipped(lambda: super(Clipping, self)._overwrite_model_variables_with_average_value(trainable_variables))
-
-    def _backend_reset_gradient_accumulators(self) -> None:
-        if keras.backend.backend() != "torch":
-            super()._backend_reset_gradient_accumulators()
-            return
-        for variable in self._accumulated_gradients:
-            if variable is not None:
-                variable.assign(keras.ops.zeros_like(variable))  # Keras multiplies by 0, and a NaN stays
 
     # ---- saving ----------------------------------------------------------------------------------------------------------
 

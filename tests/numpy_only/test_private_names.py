@@ -11,7 +11,8 @@ from sources import SOURCES
 
 # Modules without a versions file that need private names all the same, and why.
 ELSEWHERE = {
-    "backends.keras.__init__": "it overrides private methods in which Keras clips and updates, and raises if Keras lacks them",
+    "backends.keras.__init__": "it overrides private methods in which Keras clips, and raises if Keras lacks them",
+    "backends.keras.skipping": "it overrides those in which Keras updates, and reads the variables of an optimizer",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "it shows Keras's own clips in the same way",
     "backends.targets.torch_ranks": "it makes the shards of FSDP2 over tensor parallel; without the name there are none",

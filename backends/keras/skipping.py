@@ -1,0 +1,120 @@
+"""A step of a Keras optimizer that is skipped: which parts of it are left out, and which are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from gradclip.backends.keras.check import check_replicas
+from gradclip.backends.keras.state import Record, State, read
+from gradclip.groups import Rules
+from gradclip.registry import find
+from gradclip.skip import too_many
+
+__all__ = ["Skipping"]
+
+
+class Skipping(keras.optimizers.Optimizer):
+    """The part of a clipped optimizer that can skip a step; it changes nothing for a rule that skips none."""
+
+    clip_rule: Rules
+    _record: Record | None = None
+    _state: State
+    _patience: float = 10
+    _before: Any = None  # while a step runs that may be skipped: the number of skipped steps before it
+    _known: bool | None = None  # on PyTorch: whether this step is skipped
+
+    @property
+    def clip_skips(self) -> dict[str, Any]:
+        """The number of skipped steps, in all (``"skipped"``) and since the last other step (``"in_a_row"``)."""
+        counts = (self._state.tree or {}).get("skips", dict.fromkeys(("skipped", "in_a_row"), 0))
+        return {name: read(count) for name, count in counts.items()}
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        if not self._state.step.skips:
+            super().apply(grads, trainable_variables)
+            return
+        if not self.built and trainable_variables is not None:
+            with keras.name_scope(self.name, caller=self):
+                self.build(list(trainable_variables))
+        check_replicas(self._state.step)
+        counts = self._state.tree["skips"]
+        self.__dict__.update(_before=read(counts["skipped"]), _known=None)
+        try:
+            kept = [(v, read(v)) for v in self._selected()]
+            super().apply(grads, trainable_variables)
+            skip = self._is_skipped()
+        finally:
+            self.__dict__["_before"] = None
+        for variable, value in kept:
+            variable.assign(keras.ops.where(skip, value, keras.ops.convert_to_tensor(variable)))
+        # the step is as if it had not been, with the gradients that were accumulated for it
+        steps = self.gradient_accumulation_steps or 1
+        self._iterations.assign_sub(keras.ops.cast(skip, self._iterations.dtype) * steps)
+        self._check_run(skip, counts["in_a_row"])
+
+    def _selected(self) -> list[Any]:
+        """The variables whose old values a skipped step takes back; the other ones it does not write at all.
+
+        On JAX that is all but the clip's own: there a traced branch cannot assign.
+        """
+        if keras.backend.backend() != "jax":
+            return [v for v in self._trainable_variables if getattr(v, "constraint", None) is not None]
+        own = [self._iterations, *self._state.variables, *(self._record.variables if self._record else ())]
+        own += getattr(self, "_accumulated_gradients", [])
+        ids = set(map(id, own))
+        return [*self._trainable_variables, *(v for v in self._variables if id(v) not in ids)]
+
+    def _is_skipped(self) -> Any:
+        """Whether the clip of this step has said so. PyTorch looks at it once."""
+        if self._known is not None:
+            return self._known
+        skip = keras.ops.not_equal(keras.ops.convert_to_tensor(self._state.tree["skips"]["skipped"]), self._before)
+        if keras.backend.backend() == "torch":
+            self.__dict__["_known"] = skip = bool(skip)
+        return skip
+
+    def _unless_skipped(self, call: Callable[[], Any]) -> None:
+        """A part of a step, inside a branch of the graph."""
+
+        def called() -> None:
+            call()
+
+        if self._before is None or keras.backend.backend() == "jax":
+            called()
+        else:
+            keras.ops.cond(self._is_skipped(), lambda: None, called)
+
+    def _check_run(self, skip: Any, in_a_row: Any) -> None:
+        """Raise after too many skipped steps in a row, in an eager step."""
+        skip, backend = keras.ops.convert_to_tensor(skip), find(keras.ops.convert_to_tensor(skip))
+        if backend is None or not backend.can_read(skip) or not bool(skip):
+            return
+        if int(keras.ops.convert_to_numpy(read(in_a_row))) > self._patience:
+            norm = None if self._record is None else read(self._record.variables[0])
+            raise too_many(self._patience, self.clip_rule, norm)
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        self._unless_skipped(lambda: super(Skipping, self)._apply_weight_decay(variables))
+
+    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+        def update() -> None:
+            super(Skipping, self)._backend_update_step(grads, trainable_variables, learning_rate)
+
+        self._unless_skipped(update)
+
+    def _update_model_variables_moving_average(self, trainable_variables: Any) -> None:
+        self._unless_skipped(lambda: super(Skipping, self)._update_model_variables_moving_average(trainable_variables))
+
+    def _overwrite_model_variables_with_average_value(self, trainable_variables: Any) -> None:
+        self._unless_skipped(lambda: super(Skipping, self)._overwrite_model_variables_with_average_value(trainable_variables))
+
+    def _backend_reset_gradient_accumulators(self) -> None:
+        if keras.backend.backend() != "torch":
+            super()._backend_reset_gradient_accumulators()
+            return
+        for variable in self._accumulated_gradients:
+            if variable is not None:
+                variable.assign(keras.ops.zeros_like(variable))  # Keras multiplies by 0, and a NaN stays
