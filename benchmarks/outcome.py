@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from gradclip.commands.common import finite
 
 __all__ = ["Outcome", "mean", "replaced"]
 
@@ -44,7 +44,7 @@ class Outcome:
     def write(self, path: Path) -> None:
         """Write JSON, with names for the numbers that JSON lacks."""
         part = path.with_name(f"{path.name}.part")  # an interruption leaves the old file or the new one, not half of it
-        part.write_text(json.dumps(_named(asdict(self)), indent=1, allow_nan=False) + "\n")
+        part.write_text(json.dumps(finite(asdict(self)), indent=1, allow_nan=False) + "\n")
         part.replace(path)
 
     @staticmethod
@@ -71,14 +71,6 @@ def replaced(earlier: list[Entry], later: list[Entry], names: tuple[str, ...]) -
     """The entries of two runs; a later entry replaces an earlier one with the same names."""
     by_name = {tuple(entry[name] for name in names): entry for entry in [*earlier, *later]}
     return list(by_name.values())
-
-
-def _named(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _named(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_named(child) for child in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _numbers(value: Any) -> Any:

@@ -1,6 +1,5 @@
-"""The command line. ``cli`` parses the options of ``gradclip`` and runs the command.
+"""The command line. ``cli`` parses the options of ``gradclip`` and runs the command, whose module has its name.
 
-``demo`` and ``report`` are ``gradclip demo``, ``inventory`` is ``gradclip backends``. ``conformance``, ``migrate`` and
-``explain`` have the options of :mod:`gradclip.conformance` and :mod:`gradclip.migrate`. ``children`` runs a module in a
-separate process.
+A command's module has its ``DESCRIPTION`` and its ``EPILOG``, ``add_options`` and ``main``. ``common`` has what several share.
+``children`` runs a module in a separate process.
 """

@@ -23,7 +23,7 @@ from typing import Any
 
 from gradclip import isolation
 
-__all__ = ["Message", "channel", "ending", "run", "start", "two_at_a_time"]
+__all__ = ["Message", "channel", "ending", "messages", "run", "start", "two_at_a_time"]
 
 Message = dict[str, Any]  #: one JSON line
 
@@ -50,6 +50,11 @@ def start(
     return subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables)
 
 
+def messages(child: subprocess.Popen[str]) -> Iterator[Message]:
+    """The messages of a process, without one that its death cut off."""
+    yield from (json.loads(line) for line in child.stdout or () if line.endswith("\n"))
+
+
 def run(
     module: str,
     arguments: Sequence[str],
@@ -68,8 +73,7 @@ def run(
             timer = threading.Timer(seconds, child.kill)
             timer.start()
             try:
-                for line in child.stdout or ():
-                    message = json.loads(line)
+                for message in messages(child):
                     if "end" in message:
                         error = message["end"]
                     else:

@@ -6,21 +6,20 @@ import argparse
 import json
 import math
 import sys
-from typing import Any
 
 from gradclip.advice import Choice, choose
 from gradclip.commands.logs import read_log
-from gradclip.errors import ArgumentError, GradclipError, shown
+from gradclip.errors import ArgumentError, shown
 
-__all__ = ["add_choose"]
+__all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Show what each limit would have done to the norms of a run, and recommend one with the reason. The limit
 should lie just above the typical norm: try the 90th percentile first. Where a limit would clip more than
 half of the steps, lower the learning rate instead.
 Source: https://github.com/google-research/tuning_playbook, "Gradient clipping".
 """
-_EPILOG = """\
+EPILOG = """\
 a log is one of:
   norms.jsonl     each line is a number, or an object with the norm under --key
   metrics.csv     has a header; --key names the column
@@ -38,19 +37,8 @@ exit status: 0; 2 for wrong usage, and for a log without norms
 """
 
 
-def add_choose(commands: Any) -> None:
-    """Add the command to those of ``gradclip``.
-
-    Args:
-        commands: the result of ``ArgumentParser.add_subparsers``.
-    """
-    command: argparse.ArgumentParser = commands.add_parser(
-        "choose",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=_choose)
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
     add = command.add_argument
     add("log", metavar="LOG", help="the norms of a run")
     add("--key", metavar="NAME", help="the key, column or tag of the norm")
@@ -79,15 +67,12 @@ def _positive(value: str) -> float:
     return number
 
 
-def _choose(options: argparse.Namespace) -> int:
-    try:
-        norms = read_log(options.log, options.key, lambda text: print(text, file=sys.stderr))
-        choice = choose(norms, limits=options.limits, norm_type=options.norm_type, parameters=options.parameters)
-        if options.picture is not None:
-            _draw(choice, options.picture)
-    except (GradclipError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
+def main(options: argparse.Namespace) -> int:
+    """Run the command."""
+    norms = read_log(options.log, options.key, lambda text: print(text, file=sys.stderr))
+    choice = choose(norms, limits=options.limits, norm_type=options.norm_type, parameters=options.parameters)
+    if options.picture is not None:
+        _draw(choice, options.picture)
     print(json.dumps(choice.as_json(), indent=2) if options.json else choice)
     return 0
 

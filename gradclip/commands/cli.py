@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,45 +15,20 @@ from importlib import util
 from typing import Any
 
 from gradclip import __version__, isolation, spelling
-from gradclip.errors import GradclipError, message, shown
+from gradclip.errors import GradclipError, message
 
 __all__ = ["main"]
 
-#: command -> its description, an example, its module, and the function that adds it
+#: command -> its description and an example. The module of this name has the rest: ``add_options`` and ``main``
 _COMMANDS = {
-    "demo": ("show why to clip, on every installed framework", "gradclip demo", __name__, "add_demo"),
-    "backends": ("list the frameworks that gradclip finds", "gradclip backends", __name__, "add_backends"),
-    "explain": (
-        "say what a call computes, and its equivalents",
-        'gradclip explain "tf.clip_by_norm(g, 5.0)"',
-        "gradclip.commands.explain",
-        "add_explain",
-    ),
-    "choose": (
-        "choose a limit from the norms of a run",
-        "gradclip choose norms.jsonl",
-        "gradclip.commands.choose",
-        "add_choose",
-    ),
-    "lint": ("find mistakes in code that clips", "gradclip lint src", "gradclip.commands.lint", "add_lint"),
-    "doctor": (
-        "find mistakes in a training, while it runs",
-        "gradclip doctor train.py --steps 20",
-        "gradclip.commands.doctor",
-        "add_doctor",
-    ),
-    "migrate": (
-        "rewrite clipping calls",
-        "gradclip migrate src",
-        "gradclip.commands.migrate",
-        "add_migrate",
-    ),
-    "conformance": (
-        "test a clip against its specification",
-        "gradclip conformance train.py:my_clip",
-        "gradclip.commands.conformance",
-        "add_conformance",
-    ),
+    "demo": ("show why to clip, on every installed framework", "gradclip demo"),
+    "backends": ("list the frameworks that gradclip finds", "gradclip backends"),
+    "explain": ("say what a call computes, and its equivalents", 'gradclip explain "tf.clip_by_norm(g, 5.0)"'),
+    "choose": ("choose a limit from the norms of a run", "gradclip choose norms.jsonl"),
+    "lint": ("find mistakes in code that clips", "gradclip lint src"),
+    "doctor": ("find mistakes in a training, while it runs", "gradclip doctor train.py --steps 20"),
+    "migrate": ("rewrite clipping calls", "gradclip migrate src"),
+    "conformance": ("test a clip against its specification", "gradclip conformance train.py:my_clip"),
 }
 _DESCRIPTION = "Gradient clipping: every framework's semantics, on every framework's tensors."
 _EPILOG = """\
@@ -152,99 +125,17 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="gradclip", help=argparse.SUPPRESS)
-    for name, (_, _, module, function) in _COMMANDS.items():
+    for name in _COMMANDS:
+        command = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name == wanted:
-            getattr(importlib.import_module(module), function)(commands)
-        else:
-            commands.add_parser(name)
+            module: Any = importlib.import_module(f"gradclip.commands.{name}")
+            command.description, command.epilog = module.DESCRIPTION, module.EPILOG
+            command.set_defaults(run=module.main)
+            module.add_options(command)
     return parser
 
 
 def _overview() -> str:
     """Two lines for each command: its description and an example."""
-    lines = [f"  {name:<13}{what}\n{'':15}{example}" for name, (what, example, *_) in _COMMANDS.items()]
+    lines = [f"  {name:<13}{what}\n{'':15}{example}" for name, (what, example) in _COMMANDS.items()]
     return "\n".join(["commands, each with an example:", *lines])
-
-
-def add_backends(commands: Any) -> None:
-    """Add ``gradclip backends`` to the commands."""
-    description = "List the backends and what each supports. Each framework is tried in a process of its own."
-    epilog = "exit status: 0; 1 if an installed framework does not work; 2 for wrong usage"
-    command = commands.add_parser("backends", description=description, epilog=epilog)
-    command.set_defaults(run=_backends)
-    _add_json(command)
-
-
-def add_demo(commands: Any) -> None:
-    """Add ``gradclip demo`` to the commands."""
-    from gradclip.commands import demo
-
-    description = (
-        "Show a training that explodes without a clip. Then train a small classifier of digits with every installed "
-        "framework, under three dialects, and check that all frameworks clip to the same numbers."
-    )
-    epilog = "exit status: 0 if all agree; 1 if not; 2 for wrong usage"
-    command = commands.add_parser("demo", description=description, epilog=epilog)
-    text = "training steps for each dialect (default: %(default)s)"
-    command.add_argument("--steps", type=_steps, default=demo.STEPS, help=text)
-    text = "train only with these; NumPy always runs (default: all that are installed)"
-    command.add_argument("--frameworks", metavar="A,B", help=text)
-    command.set_defaults(run=_demo)
-    _add_json(command)
-
-
-def _add_json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-
-
-def _steps(value: str) -> int:
-    from gradclip.commands import demo
-
-    steps = int(value) if value.isdecimal() and len(value) < 9 else 0
-    if not 1 <= steps <= demo.MOST_STEPS:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {demo.MOST_STEPS}, not {shown(value)}")
-    return steps
-
-
-def _backends(options: argparse.Namespace) -> int:
-    from gradclip.commands import inventory
-
-    def report(name: str) -> None:
-        sys.stderr.write(f"asking {name} ...\n")  # in one write: two threads report
-
-    entries, slots, has_loops = inventory.survey(report), inventory.slots(), inventory.has_compiled_loops()
-    if options.json:
-        _print_json({"backends": entries, "slots": slots, "compiled_loops": has_loops})
-    else:
-        blocks = (inventory.text(entries), inventory.slots_text(slots), inventory.loops_text(has_loops))
-        print(*filter(None, blocks), sep="\n\n")
-    return int(any(entry["error"] for entry in entries))
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from gradclip.commands import demo
-
-    names = None if options.frameworks is None else [name.strip() for name in options.frameworks.split(",")]
-    demo.require()
-    from gradclip.commands import report  # after require: it needs rich
-
-    with report.progress() as progress:
-        outcome = demo.run(options.steps, names, progress)
-    if options.json:
-        _print_json(outcome.as_json())
-    else:
-        report.show(outcome)
-    return 0 if outcome.good else 1
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_finite(value), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    """A copy with "nan", "inf" and "-inf" for the numbers that JSON lacks."""
-    if isinstance(value, dict):
-        return {key: _finite(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(child) for child in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gradclip.errors import ArgumentError, GradclipError
+from gradclip.commands.common import require
+from gradclip.errors import ArgumentError
 
 if TYPE_CHECKING:
     from gradclip.conformance.cases import Plan
     from gradclip.conformance.result import Report
+    from gradclip.conformance.specification import Specification
 
-__all__ = ["add_conformance"]
+__all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
-_NEEDED = ("jinja2", "jsonschema", "rich")
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Test whether a clip does what its name says. The conformance suite runs on gradclip's backends, on the
 frameworks' own functions (the natives), or on a clip of your own. Each target runs in its own process.
 A target of yours is code, and this command runs it, with all that its file imports.
 """
-_EPILOG = """\
+EPILOG = """\
 a target is:
   gradclip:torch                 gradclip on a framework's arrays (numpy, torch, tensorflow, paddle, jax)
   native:torch                   the framework's own clips (torch, tensorflow, paddle, optax, keras);
@@ -46,20 +45,9 @@ exit status: 0 if all targets conform; 1 if one does not; 2 for wrong usage
 """
 
 
-def add_conformance(commands: Any) -> None:
-    """Add the command to those of ``gradclip``.
-
-    Args:
-        commands: the result of ``ArgumentParser.add_subparsers``.
-    """
-    command: argparse.ArgumentParser = commands.add_parser(
-        "conformance",
-        usage="gradclip conformance [options] [TARGET ...]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=_conformance)
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    command.usage = "gradclip conformance [options] [TARGET ...]"
     add = command.add_argument
     add("targets", metavar="TARGET", nargs="*", help="the clip to test")
     text = 'run only this dialect ("torch") or operation ("torch.clip_grad_norm_"); repeatable'
@@ -98,55 +86,19 @@ def _seconds(value: str) -> float:
     return seconds
 
 
-def _limits(options: argparse.Namespace) -> int:
-    """Check the targets as limits that follow a run; this needs only Python."""
-    from gradclip.conformance.following import PROPERTIES, check_limit, load_limit
-
-    if not options.targets:
-        print("--limit needs a limit.\nHint: gradclip conformance mymodule:my_limit --limit", file=sys.stderr)
-        return 2
-    try:
-        found = {text: check_limit(load_limit(text)) for text in options.targets}
-    except GradclipError as error:
-        print(error, file=sys.stderr)
-        return 2
-    for text, wrong in found.items():
-        print(f"{text}: keeps {sum(not what for what in wrong.values())} of {len(PROPERTIES)} properties")
-        for name, what in wrong.items():
-            print(f"  ({name}) {'ok  ' if not what else 'FAIL'}  {PROPERTIES[name]}" + (f": {what}" if what else ""))
-    return int(any(any(wrong.values()) for wrong in found.values()))
-
-
-def _conformance(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> int:
+    """Run the command."""
     if options.limit:
         return _limits(options)
-    missing = [name for name in _NEEDED if util.find_spec(name) is None]
-    if missing:
-        what = f"gradclip conformance needs {' and '.join(missing)}: python -m pip install 'gradclip[conformance]'"
-        print(what, file=sys.stderr)
-        return 2
-    try:
-        return _run(options)
-    except (GradclipError, OSError, json.JSONDecodeError) as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-def _run(options: argparse.Namespace) -> int:
+    require("conformance", "conformance", "jinja2", "jsonschema", "rich")
     # imported here, after the check for missing packages
-    from gradclip.conformance import processes
     from gradclip.conformance.cases import plan
     from gradclip.conformance.declared import check_cases, check_targets, read_xfails
     from gradclip.conformance.like import as_native
-    from gradclip.conformance.progress import Shown
-    from gradclip.conformance.ranks import runs
-    from gradclip.conformance.specification import Specification, installed
 
     _check_ranks(options)
-    ranks = options.ranks or 0
-    made = as_native(plan(options.dialects, options.select, options.vectors, ranks), options.like)
-    alone = [Specification.parse("gradclip:torch")]
-    specifications = [Specification.parse(text) for text in dict.fromkeys(options.targets)] or (alone if ranks else installed())
+    made = as_native(plan(options.dialects, options.select, options.vectors, options.ranks or 0), options.like)
+    specifications = _specifications(options)
     for file in (options.json, options.html):
         if file and file != "-" and not Path(file).parent.is_dir():  # before the run, not after it
             raise ArgumentError("There is no folder for the report.", repr(file))
@@ -157,28 +109,49 @@ def _run(options: argparse.Namespace) -> int:
         _list(made)
         return 0
     if not made.cases and not made.broken:
-        print("No case matches.\nHint: gradclip conformance --list shows all.", file=sys.stderr)
-        return 2
-    about = (
-        options.dialects,
-        options.select,
-        options.vectors,
-        options.xfails,
-        options.seconds or (20.0 if ranks else 60.0),
-        options.arrays,
-        options.takes,
-        options.like,
-    )
-    with Shown() as shown:
-        task = processes.Task(made, *about)
-        if ranks:
-            report = runs.run_on_ranks(specifications, task, ranks, shown)
-        else:
-            report = processes.run_all(specifications, task, shown)
+        raise ArgumentError("No case matches.", "", "gradclip conformance --list shows all.")
+    report = _report(options, made, specifications)
     _write(report, options)
     own = {name.removesuffix(f" ({one.text})") for name in report.targets for one in specifications}  # of two with one name
     check_targets(xfails, [*report.targets, *sorted(own - report.targets.keys())])
     return 0 if report.conformant else 1
+
+
+def _limits(options: argparse.Namespace) -> int:
+    """Check the targets as limits that follow a run; this needs only Python."""
+    from gradclip.conformance.following import PROPERTIES, check_limit, load_limit
+
+    if not options.targets:
+        raise ArgumentError("--limit needs a limit.", "", "gradclip conformance mymodule:my_limit --limit")
+    found = {text: check_limit(load_limit(text)) for text in options.targets}
+    for text, wrong in found.items():
+        print(f"{text}: keeps {sum(not what for what in wrong.values())} of {len(PROPERTIES)} properties")
+        for name, what in wrong.items():
+            print(f"  ({name}) {'ok  ' if not what else 'FAIL'}  {PROPERTIES[name]}" + (f": {what}" if what else ""))
+    return int(any(any(wrong.values()) for wrong in found.values()))
+
+
+def _specifications(options: argparse.Namespace) -> list[Specification]:
+    """The targets: those that are named, or gradclip."""
+    from gradclip.conformance.specification import Specification, installed
+
+    named = [Specification.parse(text) for text in dict.fromkeys(options.targets)]
+    return named or ([Specification.parse("gradclip:torch")] if options.ranks else installed())
+
+
+def _report(options: argparse.Namespace, made: Plan, specifications: list[Specification]) -> Report:
+    """Run the cases on the targets."""
+    from gradclip.conformance.processes import Task, run_all
+    from gradclip.conformance.progress import Shown
+    from gradclip.conformance.ranks.runs import run_on_ranks
+
+    names = ("dialects", "select", "vectors", "xfails", "arrays", "takes", "like")
+    given = {name: getattr(options, name) for name in names}
+    task = Task(made, **given, seconds=options.seconds or (20.0 if options.ranks else 60.0))
+    with Shown() as shown:
+        if options.ranks:
+            return run_on_ranks(specifications, task, options.ranks, shown)
+        return run_all(specifications, task, shown)
 
 
 def _check_ranks(options: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ the loss, the norm and the coefficient of every step.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import itertools
 import json
@@ -18,14 +19,21 @@ from typing import Any
 
 from gradclip import registry
 from gradclip.commands import children, demo_story
+from gradclip.commands.common import print_json
 from gradclip.commands.demo_story import Story
-from gradclip.errors import GradclipError
+from gradclip.errors import GradclipError, shown
 from gradclip.rule import Rule
 
-__all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Outcome", "Progress", "Run", "UsageError", "require", "run"]
+__all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Outcome", "Progress", "Run", "UsageError", "main", "run"]
 
-STEPS = 300
-MOST_STEPS = 3000  # later the gradients vanish, and rounding dominates
+DESCRIPTION = """\
+Show a training that explodes without a clip. Then train a small classifier of
+digits with every installed framework, under three dialects, and check that
+all frameworks clip to the same numbers.
+"""
+EPILOG = "exit status: 0 if all agree; 1 if not; 2 for wrong usage"
+_STEPS = 300
+_MOST_STEPS = 3000  # later the gradients vanish, and rounding dominates
 REFERENCE = "numpy"  #: the reference: its gradients are written out by hand
 #: the largest relative difference from the reference that counts as agreement: float32 rounds by 6e-8, which grows to
 #: 1.4e-6 in 300 steps of training and to 1.1e-5 in 3000
@@ -42,6 +50,36 @@ _TRAINERS = "gradclip.backends.demo"
 
 class UsageError(GradclipError):
     """The demo cannot start."""
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = command.add_argument
+    add("--steps", type=_steps, default=_STEPS, help="training steps for each dialect (default: %(default)s)")
+    add("--frameworks", metavar="A,B", help="train only with these; NumPy always runs (default: all that are installed)")
+    add("--json", action="store_true", help="print one JSON document instead of text")
+
+
+def _steps(value: str) -> int:
+    steps = int(value) if value.isdecimal() and len(value) < 9 else 0
+    if not 1 <= steps <= _MOST_STEPS:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {_MOST_STEPS}, not {shown(value)}")
+    return steps
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command."""
+    names = None if options.frameworks is None else [name.strip() for name in options.frameworks.split(",")]
+    _require()
+    from gradclip.commands import report  # after the check: it needs rich
+
+    with report.progress() as progress:
+        outcome = run(options.steps, names, progress)
+    if options.json:
+        print_json(outcome.as_json())
+    else:
+        report.show(outcome)
+    return 0 if outcome.good else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +315,7 @@ def _chosen(names: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys([REFERENCE, *(usable if names is None else names)]))
 
 
-def require() -> None:
+def _require() -> None:
     """Raise if a package that the demo needs is missing.
 
     Raises:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gradclip.commands.common import print_json
 from gradclip.errors import ArgumentError, shown
 
-__all__ = ["add_doctor"]
+__all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 STEPS = 20
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Run a training script for a few optimizer steps, watch what happens to its gradients, and say what is wrong
 with its clipping. The script runs in this process, as python would run it, with the frameworks' public
 functions watched; its numbers stay the same. This command runs code: the script, and all that it imports.
 """
-_EPILOG = """\
+EPILOG = """\
 what comes after -- is for the script.
 
 examples:
@@ -35,20 +34,9 @@ exit status: 0 if nothing is wrong; 1 if something is; 2 for wrong usage, a scri
 """
 
 
-def add_doctor(commands: Any) -> None:
-    """Add the command to those of ``gradclip``.
-
-    Args:
-        commands: the result of ``ArgumentParser.add_subparsers``.
-    """
-    command: argparse.ArgumentParser = commands.add_parser(
-        "doctor",
-        usage="gradclip doctor [options] SCRIPT [-- ARGUMENT ...]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=_doctor)
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    command.usage = "gradclip doctor [options] SCRIPT [-- ARGUMENT ...]"
     add = command.add_argument
     add("script", metavar="SCRIPT", nargs="?", help="the training script")
     add("-m", metavar="MODULE", dest="module", help="run a module instead, as python -m does")
@@ -75,7 +63,8 @@ def _steps(value: str) -> int:
     return steps
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> int:
+    """Run the command."""
     from gradclip.doctor import imports, program
     from gradclip.doctor.recorder import Recorder
     from gradclip.doctor.report import Report
@@ -100,7 +89,10 @@ def _doctor(options: argparse.Namespace) -> int:
     if recorder.is_first:
         sys.stdout.flush()
         report = Report(ended, recorder)
-        print(json.dumps(_finite(report.as_json()), indent=2, allow_nan=False) if options.json else f"\n{report}")
+        if options.json:
+            print_json(report.as_json())
+        else:
+            print(f"\n{report}")
         if options.plot is not None:
             report.plot(options.plot)
     for last in recorder.last:
@@ -131,12 +123,3 @@ def _progress(steps: int) -> Any:
         sys.stderr.flush()
 
     return show
-
-
-def _finite(value: Any) -> Any:
-    """A copy with "nan", "inf" and "-inf" for the numbers that JSON lacks."""
-    if isinstance(value, dict):
-        return {key: _finite(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(child) for child in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

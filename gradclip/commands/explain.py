@@ -6,19 +6,18 @@ import argparse
 import json
 import re
 import shutil
-import sys
 from typing import Any
 
-__all__ = ["add_explain"]
+__all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 _TO = ("gradclip", "torch", "tensorflow", "keras", "paddle", "jax")
 _NARROWEST, _WIDEST = 72, 110
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Explain one call that clips gradients: what it computes, over which gradients, what it returns, what
 it does at the edges, and its equivalents in every framework. Given two calls, show on numbers how they
 differ.
 """
-_EPILOG = """\
+EPILOG = """\
 a call is code, the name of a framework's function, the name of a dialect, or a code that gradclip migrate,
 lint or doctor prints; G lists the codes:
   gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"
@@ -31,27 +30,17 @@ exit status: 0; 2 for wrong usage
 """
 
 
-def add_explain(commands: Any) -> None:
-    """Add the command to those of ``gradclip``.
-
-    Args:
-        commands: the result of ``ArgumentParser.add_subparsers``.
-    """
-    command: argparse.ArgumentParser = commands.add_parser(
-        "explain",
-        usage="gradclip explain [options] CALL [CALL]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=_explain)
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    command.usage = "gradclip explain [options] CALL [CALL]"
     command.add_argument("call", metavar="CALL", help="the call to explain")
     command.add_argument("other", metavar="CALL", nargs="?", help="a call to compare it with")
     command.add_argument("--to", choices=_TO, default="", help="show only the equivalent in this framework")
     command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
 
-def _explain(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> int:
+    """Run the command."""
     from gradclip.explain import explain
     from gradclip.explain.call import CallError
     from gradclip.explain.compare import compare
@@ -59,21 +48,16 @@ def _explain(options: argparse.Namespace) -> int:
 
     width = min(max(shutil.get_terminal_size().columns - 1, _NARROWEST), _WIDEST)
     document: dict[str, Any]
-    try:
-        if options.other is None and re.fullmatch(r"G[A-Z]?|G[MD]\w+", options.call.upper()):
-            text, document = _code(options.call.upper())
-        elif options.other is None:
-            explanation = explain(options.call, options.to)
-            text = explanation_text(explanation, width)
-            document = explanation.as_json()
-        else:
-            if options.to:
-                raise CallError("Two calls are compared, not translated.", f"--to {options.to}", "give one call.")
-            comparison = compare(options.call, options.other)
-            text, document = comparison_text(comparison, width), comparison.as_json()
-    except CallError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if options.other is None and re.fullmatch(r"G[A-Z]?|G[MD]\w+", options.call.upper()):
+        text, document = _code(options.call.upper())
+    elif options.other is None:
+        explanation = explain(options.call, options.to)
+        text, document = explanation_text(explanation, width), explanation.as_json()
+    elif options.to:
+        raise CallError("Two calls are compared, not translated.", f"--to {options.to}", "give one call.")
+    else:
+        comparison = compare(options.call, options.other)
+        text, document = comparison_text(comparison, width), comparison.as_json()
     print(json.dumps(document, indent=2, allow_nan=False) if options.json else text)
     return 0
 

@@ -6,22 +6,20 @@ import argparse
 import contextlib
 import os
 import sys
-from importlib import util
-from typing import Any
 
 from gradclip import __version__
 from gradclip.code.model import Options
+from gradclip.commands.common import require
 from gradclip.commands.migrate import MOST_JOBS, MigrateError, jobs
 
-__all__ = ["add_lint"]
+__all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
-_NEEDED = ("libcst", "pathspec", "rich")
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Find mistakes in Python files and notebooks that clip gradients with any framework's functions: a clip
 before backward() or after step(), a clip of gradients that are still scaled, a clip of an iterator that
 is used up. `gradclip explain GM107` prints the page of a rule, with a wrong and a right program.
 """
-_EPILOG = """\
+EPILOG = """\
 exit status:
   0  no mistakes
   1  mistakes
@@ -36,20 +34,9 @@ pyproject.toml has the same options:  [tool.gradclip.lint] with select, ignore a
 """
 
 
-def add_lint(commands: Any) -> None:
-    """Add the command to those of ``gradclip``.
-
-    Args:
-        commands: the result of ``ArgumentParser.add_subparsers``.
-    """
-    command: argparse.ArgumentParser = commands.add_parser(
-        "lint",
-        usage="gradclip lint [options] [PATH ...]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=_lint)
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    command.usage = "gradclip lint [options] [PATH ...]"
     command.add_argument("paths", metavar="PATH", nargs="*", default=["."], help="a file or a folder (default: this folder)")
     command.add_argument("--select", metavar="CODES", help="check only these rules: GM101,GM107, or a prefix: GM10")
     command.add_argument("--ignore", metavar="CODES", help="do not check these rules")
@@ -60,10 +47,9 @@ def add_lint(commands: Any) -> None:
     command.add_argument("-j", dest="jobs", metavar="N", type=jobs, help="processes (default: one for each core)")
 
 
-def _lint(arguments: argparse.Namespace) -> int:
-    missing = [name for name in _NEEDED if util.find_spec(name) is None]
-    if missing:
-        raise MigrateError(f"gradclip lint needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
+def main(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    require("lint", "migrate", "libcst", "pathspec", "rich")
     from gradclip import lint  # imported here, after the check for missing packages
     from gradclip.code import files, interrupts, runner
     from gradclip.migrate import codemod, output

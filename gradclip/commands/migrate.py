@@ -6,29 +6,28 @@ import argparse
 import contextlib
 import sys
 from dataclasses import replace
-from importlib import util
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gradclip.code.model import FRAMEWORKS, Options
+from gradclip.commands.common import require
 from gradclip.errors import GradclipError, shown
 
 if TYPE_CHECKING:
     from gradclip.code.runner import Request
     from gradclip.migrate.output import Report
 
-__all__ = ["MigrateError", "add_migrate", "jobs"]
+__all__ = ["DESCRIPTION", "EPILOG", "MigrateError", "add_options", "jobs", "main"]
 
 _TARGETS = ("gradclip", "torch", "tensorflow", "paddle", "jax")
-_NEEDED = ("libcst", "pathspec", "rich")  # modules, and the package to install
 _STDIN = "<stdin>"
 MOST_JOBS = 256  #: a typing error starts no thousands of processes
 
-_DESCRIPTION = """\
+DESCRIPTION = """\
 Find every gradient-clipping call in Python files and notebooks, show how gradclip would rewrite it,
 and say what is left to do by hand. Without --write nothing is written. Without --allow-semantic-change
 a rewrite never changes what training does.
 """
-_EPILOG = """\
+EPILOG = """\
 exit status:
   0  nothing to do
   1  something to do, or done: calls rewritten, or left to do by hand
@@ -48,20 +47,9 @@ class MigrateError(GradclipError):
     """The migration cannot start."""
 
 
-def add_migrate(commands: Any) -> None:
-    """Add the command to those of ``gradclip``.
-
-    Args:
-        commands: the result of ``ArgumentParser.add_subparsers``.
-    """
-    command: argparse.ArgumentParser = commands.add_parser(
-        "migrate",
-        usage="gradclip migrate [options] PATH [PATH ...]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=_migrate)
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    command.usage = "gradclip migrate [options] PATH [PATH ...]"
     command.add_argument("paths", metavar="PATH", nargs="+", help="a file or a folder; - is standard input")
     _add_what(command.add_argument_group("which calls"))
     _add_how(command.add_argument_group("what to do"))
@@ -124,10 +112,9 @@ def jobs(value: str) -> int:
     return int(value)
 
 
-def _migrate(arguments: argparse.Namespace) -> int:
-    missing = [name for name in _NEEDED if util.find_spec(name) is None]
-    if missing:
-        raise MigrateError(f"gradclip migrate needs {' and '.join(missing)}: python -m pip install 'gradclip[migrate]'")
+def main(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    require("migrate", "migrate", "libcst", "pathspec", "rich")
     from gradclip.code import interrupts, runner  # imported here, after the check for missing packages
 
     _check_codes(arguments)

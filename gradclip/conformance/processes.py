@@ -47,6 +47,10 @@ class Task:
         named = self.dialects or ()
         return named[0] if len(named) == 1 and "." in named[0] else None
 
+    def as_json(self) -> dict[str, Any]:
+        """What the process of a target needs of it."""
+        return {name: value for name, value in vars(self).items() if name != "plan"} | {"operation": self.operation}
+
 
 @dataclass
 class Run:
@@ -84,18 +88,10 @@ class Run:
         self.name, self.results = name, [replace(result, target=name) for result in self.results]
 
     def _told(self, hopeless: str) -> str:
-        task = self.task
-        parts: dict[str, Any] = {
-            "dialects": task.dialects,
-            "select": task.select,
-            "vectors": task.vectors,
-            "xfails": task.xfails,
-            "takes": task.takes,
-            "like": task.like,
-        }
-        parts |= {"seconds": task.seconds, "arrays": task.arrays, "operation": task.operation, "hopeless": hopeless}
-        parts |= {"target": self.specification.text, "skip": self.done, "shipped": self.specification.kind == "native"}
-        return json.dumps(parts)
+        target, is_native = self.specification.text, self.specification.kind == "native"
+        return json.dumps(
+            {**self.task.as_json(), "target": target, "shipped": is_native, "skip": self.done, "hopeless": hopeless}
+        )
 
     def _receive(self, message: Mapping[str, Any]) -> None:
         if "start" in message:

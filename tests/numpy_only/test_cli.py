@@ -16,7 +16,7 @@ from launched import TIME_LIMIT
 
 from gradclip import registry, versions
 from gradclip.backend import Backend
-from gradclip.commands import children, cli, inventory
+from gradclip.commands import backends, children, cli
 
 
 def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -152,7 +152,7 @@ def test_the_slots(
     version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "_SOURCES", {"no_such_framework": "no_such_backend:Backend"})
-    monkeypatch.setattr(inventory, "_SLOTS", ("optax", "no_such_library"))
+    monkeypatch.setattr(backends, "_SLOTS", ("optax", "no_such_library"))
     information = tmp_path / f"optax-{version}.dist-info" / "METADATA"
     information.parent.mkdir()
     information.write_text(f"Name: optax\nVersion: {version}\n", "utf-8")
@@ -166,7 +166,7 @@ def test_the_slots(
 
 def test_a_module_of_the_same_backend_is_no_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "numpy", "ml_dtypes")
-    (entry,) = inventory.survey(lambda name: None)
+    (entry,) = backends.survey(lambda name: None)
     assert (entry["name"], entry["modules"]) == ("numpy", ["numpy", "ml_dtypes"])
 
 
@@ -235,7 +235,7 @@ def test_a_backend_registered_in_this_process(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(registry, "_SOURCES", {"toy": ToyBackend})
     monkeypatch.setattr(registry, "_backends", {})
     monkeypatch.setitem(sys.modules, "toy", toy(lambda values: values))
-    monkeypatch.setattr(inventory, "_SLOTS", ())
+    monkeypatch.setattr(backends, "_SLOTS", ())
     assert cli.main(["backends"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("toy 0.7  (registered: ")
@@ -282,7 +282,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(report: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(inventory, "survey", interrupted)
+    monkeypatch.setattr(backends, "survey", interrupted)
     assert cli.main(["backends"]) == 130
 
 

@@ -44,8 +44,7 @@ class Group:
 
     def _read(self, rank: int, child: subprocess.Popen[str], log: Any) -> None:
         with log:
-            for line in child.stdout or ():
-                message = json.loads(line)
+            for message in children.messages(child):
                 if message != {"end": None}:
                     self._messages.put((rank, message))
             status = child.wait()
@@ -116,10 +115,8 @@ class RankRun(Run):
 
     def _start(self, folder: str) -> bool:
         """Start the ranks; whether all of them can run the target."""
-        task = self.task
-        given: Message = {"dialects": task.dialects, "select": task.select, "vectors": task.vectors, "seconds": task.seconds}
-        given |= {"target": self.specification.text, "ranks": self.size, "folder": tempfile.mkdtemp(dir=folder)}
-        given["group"] = self._renewed
+        given = {**self.task.as_json(), "target": self.specification.text, "ranks": self.size}
+        given |= {"folder": tempfile.mkdtemp(dir=folder), "group": self._renewed}
         self._group = Group([{**given, "rank": rank} for rank in range(self.size)])
         found = self._group.answers(_STARTING)
         wrong = [message for message in found.values() if "ready" not in message]

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from launched import TIME_LIMIT
 
-from gradclip.commands import conformance as command
 from gradclip.commands.cli import main
 from gradclip.conformance import report
 from gradclip.conformance.declared import shipped_xfails
@@ -260,7 +259,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = util.find_spec
-    monkeypatch.setattr(command.util, "find_spec", lambda name: None if name in ("jinja2", "rich") else found(name))
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name in ("jinja2", "rich") else found(name))
     assert main(["conformance"]) == 2
     assert "needs jinja2 and rich: python -m pip install 'gradclip[conformance]'" in capsys.readouterr().err
 

@@ -1,10 +1,11 @@
 """``gradclip backends``: the backends, and what each supports, tested by trying it.
 
-As ``python -m gradclip.commands.inventory MODULE`` it is the process that imports one framework and asks its backend.
+As ``python -m gradclip.commands.backends MODULE`` it is the process that imports one framework and asks its backend.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -15,12 +16,19 @@ import gradclip
 from gradclip import registry
 from gradclip.backend import Backend, Tensor, number
 from gradclip.commands import children
+from gradclip.commands.common import print_json
 from gradclip.dialects import torch as dialect
 from gradclip.dtypes import COMPLEX, FLOATS, WIDE
 from gradclip.errors import VersionError
 from gradclip.versions import FRAMEWORKS, standing
 
-__all__ = ["describe", "framework_of", "has_compiled_loops", "loops_text", "slots", "slots_text", "survey", "text"]
+__all__ = ["DESCRIPTION", "EPILOG", "add_options", "describe", "main", "survey"]
+
+DESCRIPTION = """\
+List the backends and what each supports. Each framework is tried in a process
+of its own.
+"""
+EPILOG = "exit status: 0; 1 if an installed framework does not work; 2 for wrong usage"
 
 Entry = dict[str, Any]
 
@@ -38,6 +46,26 @@ _SAID = {
 
 
 # ---- in the command's own process ------------------------------------------------------------------------------------
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command."""
+
+    def report(name: str) -> None:
+        sys.stderr.write(f"asking {name} ...\n")  # in one write: two threads report
+
+    entries, slots, has_loops = survey(report), _slots(), _has_compiled_loops()
+    if options.json:
+        print_json({"backends": entries, "slots": slots, "compiled_loops": has_loops})
+    else:
+        blocks = (_text(entries), _slots_text(slots), _loops_text(has_loops))
+        print(*filter(None, blocks), sep="\n\n")
+    return int(any(entry["error"] for entry in entries))
 
 
 def survey(report: Callable[[str], None]) -> list[Entry]:
@@ -61,19 +89,19 @@ def survey(report: Callable[[str], None]) -> list[Entry]:
         if entry["origin"] == "registered":  # a registration in this process is unknown to others
             entry.update(_attempt(entry["name"]))
         else:
-            failure = children.run("gradclip.commands.inventory", [entry["name"]], entry.update, seconds=300)
+            failure = children.run("gradclip.commands.backends", [entry["name"]], entry.update, seconds=300)
             entry["error"] = entry["error"] or failure
 
     children.two_at_a_time(ask, [entry for entry in entries if entry["installed"]])
     return entries
 
 
-def text(entries: list[Entry]) -> str:
+def _text(entries: list[Entry]) -> str:
     """The entries as text: a block each, at most 80 columns wide."""
     return "\n\n".join("\n".join(_block(entry)) for entry in entries)
 
 
-def has_compiled_loops() -> bool:
+def _has_compiled_loops() -> bool:
     """Whether the compiled loops are installed and can be loaded."""
     try:
         importlib.import_module(_BUILT_IN + "host._kernels")
@@ -82,18 +110,18 @@ def has_compiled_loops() -> bool:
     return True
 
 
-def loops_text(are_there: bool) -> str:
+def _loops_text(are_there: bool) -> str:
     """One line of text about the compiled loops."""
     return "compiled loops: " + ("yes" if are_there else "no: installed without a C compiler, slower on a CPU")
 
 
-def slots() -> list[Entry]:
+def _slots() -> list[Entry]:
     """The installed libraries with a slot for a clip and no tensors of their own."""
     found = {name: _distribution(name) for name in _SLOTS}
     return [{"name": name, "version": at, "standing": standing(name, at)} for name, at in found.items() if at is not None]
 
 
-def slots_text(entries: list[Entry]) -> str:
+def _slots_text(entries: list[Entry]) -> str:
     """One line of text for each library with a slot."""
     return "\n".join(f"slot of {entry['name']} {entry['version']}: {_said(entry)}" for entry in entries)
 
@@ -112,7 +140,7 @@ def _distribution(name: str) -> str | None:
         return None
 
 
-def framework_of(entry: Entry) -> str:
+def _framework_of(entry: Entry) -> str:
     """``"torch 2.13.0"``, and a note if the version is a problem."""
     if not entry["installed"]:
         return f"{entry['name']}: not installed"
@@ -123,7 +151,7 @@ def framework_of(entry: Entry) -> str:
 
 
 def _block(entry: Entry) -> Iterator[str]:
-    yield f"{framework_of(entry)}  ({entry['origin']}: {entry['source']})"
+    yield f"{_framework_of(entry)}  ({entry['origin']}: {entry['source']})"
     if entry["error"]:
         yield from _lines("reason", entry["error"].split(" "))
     elif entry["installed"]:
