@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gradclip.groups import Rules, Shards, check_groups
+from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.mistakes import not_an_optimizer
 from gradclip.monitor import Monitor
 from gradclip.registry import resolve
@@ -74,8 +75,8 @@ def clipped(
     place = _slot_of(optimizer)
     if place is None:
         raise not_an_optimizer(optimizer)
-    check_groups(rule, keeps_shape=True)
-    step = Step(rule, monitor, reduce=reduce, shards=shards)
+    own = {id(limit): limit.copy() for limit in adaptives(check_groups(rule, keeps_shape=True))}
+    step = Step(exchanged(rule, own) if own else rule, monitor, reduce=reduce, shards=shards)
     check_patience(patience)
     made: T = resolve(place)(optimizer, step, patience)
     return made

@@ -1,36 +1,33 @@
-"""The state of a step in an optimizer that runs eagerly: its own limits, the monitor, and the number of skipped steps."""
+"""Where a slot keeps the state of its step: in Python's objects, or in variables of a framework."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradclip.errors import ArgumentError
 from gradclip.groups import Rules
 from gradclip.limits import Adaptive, numbers
-from gradclip.limits.adaptive import exchanged
 from gradclip.result import ClipResult
 from gradclip.skip import too_many
 from gradclip.step import Step, counted, plain_state
 
-__all__ = ["Held"]
+__all__ = ["Held", "Variables"]
 
 
 class Held:
-    """A step with its state.
+    """The state of a step in an optimizer that runs eagerly: its limits, its monitor, and the number of skipped steps.
 
     Attributes:
-        rule: the rule or the groups, with limits of its own.
-        limits: those of them that follow the run: ``limits[0].last`` is the last limit.
+        rule: the rule or the groups.
+        limits: their limits that follow the run: ``limits[0].last`` is the last limit.
         last: the norm and the coefficient of the last clip: a :class:`gradclip.ClipResult` without gradients. None before the
             first.
     """
 
-    def __init__(self, step: Step, patience: float = 10, *, owns: bool = True) -> None:
-        """``owns=False`` leaves the state in the limits that the rule has."""
-        own = {id(limit): limit.copy() for limit in step.adaptives} if owns else {}
-        self.rule: Rules = exchanged(step.rule, own) if own else step.rule
-        self.limits: list[Adaptive] = [own.get(id(limit), limit) for limit in step.adaptives]
+    def __init__(self, step: Step, patience: float = 10) -> None:
+        self.rule: Rules = step.rule
+        self.limits: list[Adaptive] = step.adaptives
         self.step, self.monitor, self.patience = step, step.monitor, patience
         self.last: ClipResult[Any] | None = None
         self._counts: dict[str, Any] = {"skipped": 0, "in_a_row": 0}  # tensors, if that of a step is on a device
@@ -88,3 +85,79 @@ class Held:
         self._counts = dict(plain["skips"])
         if self.monitor is not None and plain["monitor"] is not None:
             self.monitor.load_state_dict(plain["monitor"])
+
+
+class Variables:
+    """The state of a step in variables of a framework, which a compiled step reads and writes.
+
+    What the rule and the monitor do not need has no variable. A framework's class reads and writes one variable.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.tree: Any = None  #: the state, with a variable in the place of each tensor; None before they are made
+        self.first: Any = None  #: the state before the first step
+        self.counted: list[Any] = []  #: the variables in which the monitor counts
+        self.variables: list[Any] = []  #: all of them
+
+    def make(self, like: Any, added: Callable[[str, Any], Any]) -> None:
+        """Make the variables.
+
+        Args:
+            like: the gradients, as arrays of NumPy.
+            added: returns a variable with this name and this value.
+        """
+
+        def made(name: str, value: Any) -> Any:
+            self.variables.append(added(name, value))
+            return self.variables[-1]
+
+        first = self.first = self.step.init(like)
+        self.tree = first | {"limits": _mapped(made, "limit", first["limits"])}
+        if self.step.skips:
+            self.tree["skips"] = _mapped(made, "skips", first["skips"])
+        if self.step.monitor is not None:
+            others = len(self.variables)
+            self.tree["monitor"] = first["monitor"] | {"sections": _mapped(made, "monitor", first["monitor"]["sections"])}
+            self.counted = self.variables[others:]
+            self.step.monitor.attach(self._taken)
+
+    def values(self) -> Any:
+        """The state, for a step."""
+        return self._exchanged(self.read, self.tree)
+
+    def keep(self, after: Mapping[str, Any]) -> None:
+        """Keep the state after a step."""
+        self._exchanged(self.write, self.tree, after)
+
+    def _taken(self) -> Any:
+        """What the monitor has counted; it then counts from the beginning."""
+        return self._exchanged(self.take, self.tree["monitor"], self.first["monitor"])
+
+    def _exchanged(self, function: Callable[..., Any], *trees: Any) -> Any:
+        """The first tree with the results of a function of each variable in it; what is no variable stays."""
+        own = set(map(id, self.variables))
+        return _mapped(lambda _, x, *others: function(x, *others) if id(x) in own else x, "", *trees)
+
+    def read(self, variable: Any) -> Any:
+        """The value of a variable in a step."""
+        raise NotImplementedError
+
+    def write(self, variable: Any, x: Any) -> None:
+        """Give a variable a value in a step."""
+        raise NotImplementedError
+
+    def take(self, variable: Any, first: Any) -> Any:
+        """The value of a variable outside of a step; the variable then gets its first one."""
+        found = self.read(variable)
+        self.write(variable, first)
+        return found
+
+
+def _mapped(function: Callable[..., Any], name: str, tree: Any, *others: Any) -> Any:
+    """The tree with the results of a function of each leaf: of its name, itself, and the leaves of other trees in its place."""
+    if isinstance(tree, Mapping):
+        return {key: _mapped(function, f"{name}_{key}", x, *(other[key] for other in others)) for key, x in tree.items()}
+    if isinstance(tree, list):
+        return [_mapped(function, name, *leaves) for leaves in zip(tree, *others, strict=True)]
+    return function(name, tree, *others)

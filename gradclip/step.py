@@ -98,13 +98,22 @@ class Step:
         Returns:
             The result of :func:`gradclip.clip`, and the state for the next step: of the same structure, shapes and dtypes.
         """
-        carried = [Carried(limit.rule_of, seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
-        rule = exchanged(self.rule, dict(zip(map(id, self.adaptives), carried, strict=True))) if carried else self.rule
+        rule, limits = self.at(state)
         result = clip(grads, rule, params=params, reduce=self.reduce, shards=self.shards)
-        after = {"limits": [limit.state for limit in carried], "skips": counted(state["skips"], result.skip)}
+        return result, self.after(state, limits, result)
+
+    def at(self, state: Mapping[str, Any]) -> tuple[Rules, list[Carried]]:
+        """For a slot with its own clip: the rule with its limits in this state, and these limits."""
+        limits = [Carried(limit.rule_of, seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
+        return exchanged(self.rule, dict(zip(map(id, self.adaptives), limits, strict=True))) if limits else self.rule, limits
+
+    def after(self, state: Mapping[str, Any], limits: list[Carried], result: Any, grads: Any = None) -> dict[str, Any]:
+        """For a slot with its own clip: the state for the next step; the ``limits`` of :meth:`at` have moved."""
+        skips = counted(state["skips"], result.skip) if self.skips else state["skips"]
+        after = {"limits": [limit.state for limit in limits], "skips": skips}
         if self.monitor is not None:
-            after["monitor"] = observed(state["monitor"], result)
-        return result, after
+            after["monitor"] = observed(state["monitor"], result, grads=grads)
+        return after
 
     def state_dict(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """A state as numbers, lists and dicts, with a version: for a file, and for another framework. It reads the tensors."""

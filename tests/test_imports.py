@@ -112,7 +112,7 @@ CORE: dict[str, set[str]] = {
         *("typed",),
     },
     "held": {"errors", "groups", "limits", "result", "skip", "step"},
-    "clipped": {"groups", "mistakes", "monitor", "registry", "skip", "step"},
+    "clipped": {"groups", "limits", "mistakes", "monitor", "registry", "skip", "step"},
     "__init__": {
         *("advice", "backend", "clip", "clipped", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
         *("result", "rule", "spelling", "step"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
 from gradclip.clip import clip
+from gradclip.held import Variables
 from gradclip.result import ClipResult
-from gradclip.step import Step
 
 __all__ = ["Record", "State", "read"]
 
@@ -36,42 +35,19 @@ class Record:
             variable.assign(keras.ops.cast(found, "float32"))
 
 
-class State:
-    """The state of a :class:`gradclip.Step` in variables of an optimizer: only what its rule and its monitor need."""
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        #: the state, with a variable for each tensor; None if there is none, and before the optimizer is built
-        self.tree: Any = None
-        self.first: Any = None  #: the state before the first step
+class State(Variables):
+    """The state of a step in variables of an optimizer."""
 
     def build(self, optimizer: Any, count: int) -> None:
         """Make the variables, in an optimizer that trains ``count`` variables."""
-        if self.tree is not None or not self.step.has_state:
-            return
-        self.first = self.step.init([np.zeros(1, "float32") for _ in range(count)])
+        if self.tree is None and self.step.has_state:
+            self.make([np.zeros(1, "float32") for _ in range(count)], lambda name, value: _added(optimizer, name, value))
 
-        def made(name: str, value: Any) -> Any:
-            return _added(optimizer, name, value)
+    def read(self, variable: Any) -> Any:
+        return read(variable)
 
-        limits = [_mapped(made, state, "limit") for state in self.first["limits"]]
-        self.tree = {"limits": limits, "skips": self.first["skips"]}
-        if self.step.skips:
-            self.tree["skips"] = _mapped(made, self.first["skips"], "skips")
-        if self.step.monitor is not None:
-            sections = [_mapped(made, section, "monitor") for section in self.first["monitor"]["sections"]]
-            self.tree["monitor"] = self.first["monitor"] | {"sections": sections}
-            self.step.monitor.attach(self._taken)
-
-    @property
-    def counted(self) -> list[Any]:
-        """The variables in which the monitor counts."""
-        return _variables((self.tree or {}).get("monitor"))
-
-    @property
-    def variables(self) -> list[Any]:
-        """All the variables."""
-        return _variables(self.tree)
+    def write(self, variable: Any, x: Any) -> None:
+        variable.assign(x)
 
     def update(self, grads: Any, params: Any) -> ClipResult[Any]:
         """Clip, and keep the state after it; before the optimizer is built there is none to keep."""
@@ -80,22 +56,14 @@ class State:
             return clip(grads, step.rule, params=params, reduce=step.reduce, shards=step.shards)
         if self.tree is None:
             return step.update(grads, step.init(grads), params)[0]
-        seen = _mapped(lambda _, x: read(x), self.tree)
-        result, after = step.update(grads, seen, params)
-        _assign(self.tree, after)
+        result, after = step.update(grads, self.values(), params)
+        self.keep(after)
         return result
 
     def limit(self, place: int) -> Any:
         """The limit of the next step."""
-        rule_of = self.step.adaptives[place].rule_of
-        state = self.step.adaptives[place].state if self.tree is None else self.tree["limits"][place]
-        return rule_of.limit(state if self.tree is None else _mapped(lambda _, x: read(x), state))
-
-    def _taken(self) -> dict[str, Any]:
-        """The monitor's state in the variables, which are then reset."""
-        taken: dict[str, Any] = _mapped(lambda _, x: read(x), self.tree["monitor"])
-        _assign(self.tree["monitor"], self.first["monitor"])
-        return taken
+        limit = self.step.adaptives[place]
+        return limit.rule_of.limit(limit.state if self.tree is None else self.values()["limits"][place])
 
 
 def read(x: Any) -> Any:
@@ -111,28 +79,3 @@ def _added(optimizer: Any, name: str, value: Any) -> Any:
 
     options = {"dtype": value.dtype.name, "aggregation": "only_first_replica", "name": name}
     return optimizer.add_variable(value.shape, beginning, **options)
-
-
-def _mapped(function: Callable[[str, Any], Any], tree: Any, name: str = "") -> Any:
-    """The tree with the result of a function of each leaf and its name."""
-    if isinstance(tree, dict):
-        return {key: _mapped(function, x, f"{name}_{key}") for key, x in tree.items()}
-    if isinstance(tree, list):
-        return [_mapped(function, x, name) for x in tree]
-    return function(name, tree)
-
-
-def _assign(tree: Any, values: Any) -> None:
-    """Give the variables of a tree the values of another."""
-    if isinstance(tree, (dict, list)):
-        for key, x in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            _assign(x, values[key])
-    elif isinstance(tree, keras.Variable):
-        tree.assign(values)
-
-
-def _variables(tree: Any) -> list[Any]:
-    """The variables of a tree."""
-    if isinstance(tree, (dict, list)):
-        return [v for x in (tree.values() if isinstance(tree, dict) else tree) for v in _variables(x)]
-    return [tree] if isinstance(tree, keras.Variable) else []

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
 import paddle
 
 from gradclip.backends.paddle import versions
-from gradclip.backends.paddle.kept import Followed, count
+from gradclip.backends.paddle.kept import ProgramState
 from gradclip.containers import wanted
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, Shards, cannot_skip, check_groups
 from gradclip.held import Held
-from gradclip.limits.adaptive import exchanged
 from gradclip.result import last
 from gradclip.rule import Rule, Scope
 from gradclip.step import Step
@@ -60,7 +59,7 @@ def grad_clip(rule: Rules, reduce: Any = None, *, shards: Shards = None, monitor
     for group in check_groups(rule, keeps_shape=True):
         if group.rule.skips:
             raise cannot_skip(group.rule, "A clip inside of a step cannot skip it, but gradclip.clipped(optimizer, rule) can.")
-    return RuleClip(Step(rule, monitor, reduce=reduce, shards=shards), owns=False)
+    return RuleClip(Step(rule, monitor, reduce=reduce, shards=shards))
 
 
 class RuleClip(Held, paddle.nn.clip.ClipGradBase):
@@ -72,9 +71,9 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
 
     should_comm_on_shard_dim = False  # Paddle's sharded optimizers set it on any object if they fuse gradients
 
-    def __init__(self, step: Step, patience: float = 10, *, owns: bool = True) -> None:
+    def __init__(self, step: Step, patience: float = 10) -> None:
         paddle.nn.clip.ClipGradBase.__init__(self)
-        Held.__init__(self, step, patience, owns=owns)
+        Held.__init__(self, step, patience)
         self.reduce, self.shards = step.reduce, step.shards
         self.ready: dict[int, Any] | None = None
         self.is_asked = False  # whether the caller looks at last.skip
@@ -91,29 +90,42 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
         chosen = list(itertools.compress(pairs, is_wanted))
         self._check_whole([g for _, g in chosen])
         with paddle.no_grad():
-            if self.monitor is not None and paddle.in_dynamic_mode():
-                self.monitor.measure(chosen)
-            limits = [] if paddle.in_dynamic_mode() else [Followed(x, len(chosen)) for x in self.limits]
-            rule = exchanged(self.rule, {id(limit.adaptive): limit.carried for limit in limits}) if limits else self.rule
-            if isinstance(rule, Rule) and self.shards is None:
-                opened = open_([g for _, g in chosen], holders="none")
-                found = run(opened, rule, Options(params=[p for p, _ in chosen], reduce=self.reduce))
-                clipped = iter(found.grads)
-            else:  # groups and shards= use the parameters' names
-                opened = open_(chosen)
-                # pairs are missing for parameters without a gradient in this step, or of another group
-                found = run(opened, rule, Options(reduce=self.reduce, shards=self.shards, is_excerpt=True))
-                clipped = (g for _, g in found.grads)
-            for limit in limits:
-                limit.write()
-            self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
-            if isinstance(self.rule, Rule) and self.shards is None:
-                self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
-            if self.monitor is not None and paddle.in_dynamic_mode():
-                self.monitor.update(self.last, grads=chosen)
-            elif self.monitor is not None:
-                count(self.monitor, self.last, [g for _, g in chosen])
+            if not paddle.in_dynamic_mode():
+                clipped = self._clipped_in_program(chosen)
+            else:
+                if self.monitor is not None:
+                    self.monitor.measure(chosen)
+                clipped = self._clipped(chosen, self.rule)
+                if self.monitor is not None:
+                    self.monitor.update(self.last, grads=chosen)
         return [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
+
+    def _clipped(self, chosen: Pairs, rule: Rules) -> Iterator[Any]:
+        """The clipped gradients of pairs."""
+        if isinstance(rule, Rule) and self.shards is None:
+            opened = open_([g for _, g in chosen], holders="none")
+            found = run(opened, rule, Options(params=[p for p, _ in chosen], reduce=self.reduce))
+            clipped: Iterator[Any] = iter(found.grads)
+        else:  # groups and shards= use the parameters' names
+            opened = open_(chosen)
+            # pairs are missing for parameters without a gradient in this step, or of another group
+            found = run(opened, rule, Options(reduce=self.reduce, shards=self.shards, is_excerpt=True))
+            clipped = (g for _, g in found.grads)
+        self.last = last(opened, found, is_list=isinstance(rule, (list, tuple)))
+        if isinstance(rule, Rule) and self.shards is None:
+            self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
+        return clipped
+
+    def _clipped_in_program(self, chosen: Pairs) -> Iterator[Any]:
+        """The same in the program being built, which keeps the state; the limits then read it there."""
+        kept = ProgramState(self.step, len(chosen))
+        state = kept.values()
+        rule, limits = self.step.at(state)
+        clipped = self._clipped(chosen, rule)
+        kept.keep(self.step.after(state, limits, self.last, [g for _, g in chosen]))
+        for limit, moved, seen in zip(self.limits, limits, kept.limits(), strict=True):
+            limit.state, limit.last = seen, moved.last
+        return clipped
 
     def _check_whole(self, gradients: list[Any]) -> None:
         """Refuse one norm over this process's gradients if fleet gives the others other gradients."""

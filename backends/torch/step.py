@@ -33,8 +33,8 @@ class StepPreHook(Held):
     others get gradients that are clipped in place, or none for a skipped step.
     """
 
-    def __init__(self, step: Step, patience: float = 10, *, owns: bool = True, fused: bool = True) -> None:
-        super().__init__(step, patience, owns=owns)
+    def __init__(self, step: Step, patience: float = 10, *, fused: bool = True) -> None:
+        super().__init__(step, patience)
         rule = step.rule
         # one coefficient, which multiplies all: 0 times NaN is not 0
         self.fuses = fused and isinstance(rule, Rule) and rule.scope is Scope.GLOBAL and rule.if_nonfinite != "zero"
@@ -262,7 +262,7 @@ def step_pre_hook(
     check_groups(rule, keeps_shape=True)
     check_patience(patience)
     step = Step(rule, monitor, reduce=reduce, shards=shards)
-    return StepPreHook(step, patience, owns=False, fused=fused)
+    return StepPreHook(step, patience, fused=fused)
 
 
 class _ClippedClosure:

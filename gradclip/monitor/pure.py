@@ -102,7 +102,7 @@ def observed(state: Mapping[str, Any], result: ClipResult[Any], *, grads: Any = 
     given: object = result
     if not isinstance(given, ClipResult):
         raise ArgumentTypeError("The result of a clip is needed.", f"result={shown(result)}", "gradclip.clip returns one.")
-    backend = find(state["version"])
+    backend = find(next((x for section in state["sections"] for x in section.values()), None))
     if backend is None:
         hint = "monitor.init(like=a tensor) makes one; monitor.state_dict() is for files."
         raise ArgumentTypeError("The state is not made of tensors.", f"version={state['version']!r}", hint)
