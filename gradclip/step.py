@@ -12,7 +12,6 @@ from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.adaptive import adaptives, exchanged
-from gradclip.limits.carried import Carried
 from gradclip.limits.saved import check_count, loaded
 from gradclip.monitor import Monitor, observed
 from gradclip.monitor.pure import BLANK
@@ -102,12 +101,12 @@ class Step:
         result = clip(grads, rule, params=params, reduce=self.reduce, shards=self.shards)
         return result, self.after(state, limits, result)
 
-    def at(self, state: Mapping[str, Any]) -> tuple[Rules, list[Carried]]:
+    def at(self, state: Mapping[str, Any]) -> tuple[Rules, list[Adaptive]]:
         """For a slot with its own clip: the rule with its limits in this state, and these limits."""
-        limits = [Carried(limit.rule_of, seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
+        limits = [limit.at(seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
         return exchanged(self.rule, dict(zip(map(id, self.adaptives), limits, strict=True))) if limits else self.rule, limits
 
-    def after(self, state: Mapping[str, Any], limits: list[Carried], result: Any, grads: Any = None) -> dict[str, Any]:
+    def after(self, state: Mapping[str, Any], limits: list[Adaptive], result: Any, grads: Any = None) -> dict[str, Any]:
         """For a slot with its own clip: the state for the next step; the ``limits`` of :meth:`at` have moved."""
         skips = counted(state["skips"], result.skip) if self.skips else state["skips"]
         after = {"limits": [limit.state for limit in limits], "skips": skips}
