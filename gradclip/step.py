@@ -14,7 +14,7 @@ from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.limits.saved import check_count, loaded
 from gradclip.monitor import Monitor, observed
-from gradclip.monitor.pure import BLANK
+from gradclip.monitor.pure import loaded_state
 from gradclip.monitor.stored import Stored
 from gradclip.registry import find
 from gradclip.result import ClipResult
@@ -129,13 +129,10 @@ class Step:
             ValueError: for a state of another version or of other rules, and for an entry that is missing or wrong.
         """
         plain = plain_state(self, saved, self._names[2:])
-        monitor = None
-        if self.monitor is not None:
-            monitor = self._stored_monitor(_stored(saved)["monitor"])
         opened, like = _like(like)
         state = self._placed(plain, like, len(opened.leaves))
-        if monitor is not None:
-            state["monitor"] = _of_monitor(monitor, _backend(like), like)
+        if self.monitor is not None:
+            state["monitor"] = loaded_state(_stored(saved)["monitor"], self._groups, like)
         return state
 
     @property
@@ -155,17 +152,6 @@ class Step:
             if limit.is_each:
                 check_count(backend, limits[-1], count)
         return {"limits": limits, "skips": {name: backend.asarray(x, "int32", like) for name, x in plain["skips"].items()}}
-
-    def _stored_monitor(self, stored: Stored) -> dict[str, Any]:
-        """The monitor's numbers, checked."""
-        stored.check_keys(("version", "groups", "sections"))
-        if stored["groups"].whole() != (self._groups or 0):
-            raise stored["groups"].wrong(f"this step has {self._groups or 'no'} groups")
-        sections = []
-        for section in stored["sections"].entries(self._groups or 1):
-            section.check_keys(BLANK)
-            sections.append({name: _numbers(section[name], *how) for name, how in BLANK.items()})
-        return {"version": stored["version"].whole(), "groups": stored["groups"].whole(), "sections": sections}
 
 
 def plain_state(step: Step, saved: Any, names: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -215,18 +201,3 @@ def _plain(tree: Any) -> Any:
     if isinstance(tree, (list, tuple)):
         return [_plain(x) for x in tree]
     return _backend(tree).tolist(tree)
-
-
-def _numbers(stored: Stored, length: int, dtype: str, least: float) -> Any:
-    """A number, or a list of them, of the monitor."""
-    if length:
-        return [x.whole() for x in stored.entries(length)]
-    return stored.whole(int(least)) if dtype == "int32" else stored.number()
-
-
-def _of_monitor(plain: Mapping[str, Any], backend: Backend, like: Tensor) -> dict[str, Any]:
-    sections = [
-        {name: backend.asarray(x, BLANK[name][1], like) for name, x in section.items()} for section in plain["sections"]
-    ]
-    version, groups = (backend.asarray(plain[name], "int32", like) for name in ("version", "groups"))
-    return {"version": version, "groups": groups, "sections": sections}

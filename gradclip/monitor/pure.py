@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
@@ -23,7 +23,7 @@ from gradclip.registry import find, home
 from gradclip.result import ClipResult
 from gradclip.tracing import untraced
 
-__all__ = ["BLANK", "EDGES", "init", "observed", "of_state"]
+__all__ = ["BLANK", "EDGES", "init", "loaded_state", "observed", "of_state"]
 
 VERSION = 1
 _FIRST = -126 * PER_OCTAVE  # the bin of the smallest normal float32
@@ -237,22 +237,53 @@ def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool]:
     Raises:
         ValueError: for a state of another version, or with an entry that is missing or wrong.
     """
-    stored = Stored(state, "monitor", maker="monitor.init()")
+    groups, sections = _checked(Stored(state, "monitor", maker="monitor.init()"))
+    return list(map(_section, sections)), groups > 0
+
+
+def loaded_state(stored: Stored, groups: int | None, like: Tensor) -> dict[str, Any]:
+    """A state whose tensors were made numbers, as tensors on the device of ``like`` again.
+
+    Raises:
+        ValueError: as :func:`of_state`, and for a state of another number of groups.
+    """
+    many, sections = _checked(stored)
+    if many != (groups or 0):
+        raise stored["groups"].wrong(f"this step has {groups or 'no'} groups")
+    state, backend = init(like, groups), find(like)
+    assert backend is not None
+    for made, found in zip(state["sections"], sections, strict=True):
+        for name, (length, dtype, _) in BLANK.items():
+            numbers = list(map(int, found[name])) if dtype == "int32" else found[name]
+            made[name] = backend.asarray(numbers if length else numbers[0], dtype, like)
+    return state
+
+
+def _checked(stored: Stored) -> tuple[int, list[dict[str, list[float]]]]:
+    """The number of groups in a state, and the numbers of its sections."""
     stored.check_keys(("version", "groups", "sections"))
     version, groups = stored["version"].whole(), stored["groups"].whole()
     if version != VERSION:
         what = "The state of a monitor is of another version."
         raise ArgumentError(what, f"version={version}", f"this gradclip reads version {VERSION}.")
-    return list(map(_section, stored["sections"].entries(groups or 1))), groups > 0
+    return groups, list(map(_read, stored["sections"].entries(groups or 1)))
 
 
 def _read(section: Stored) -> dict[str, list[float]]:
-    """The numbers of a section, in one transfer for each dtype."""
+    """The numbers of a section: its tensors in one transfer for each dtype."""
     section.check_keys(BLANK)
+    found: dict[str, list[float]] = {}
+    tensors = {}
     for name, x in section.given.items():
-        if not isinstance(x, (int, float)) and find(x) is None:
+        if isinstance(x, (list, tuple)):
+            found[name] = [entry.number() for entry in section[name].entries()]
+        elif isinstance(x, (int, float)):
+            found[name] = [x if type(x) is float else section[name].number()]
+        elif find(x) is None:
             raise section[name].wrong("this must be a tensor")
-    found = dict(zip(section.given, read(list(section.given.values())), strict=True))
+        else:
+            tensors[name] = x
+    found |= dict(zip(tensors, read(list(tensors.values())), strict=True))
     for name, (length, dtype, least) in BLANK.items():
         may_overflow = name.removesuffix("_rest") in _SUMS
         if len(found[name]) != max(length, 1) or not (may_overflow or all(map(math.isfinite, found[name]))):
@@ -262,8 +293,7 @@ def _read(section: Stored) -> dict[str, list[float]]:
     return found
 
 
-def _section(section: Stored) -> Section:
-    found = _read(section)
+def _section(found: Mapping[str, Sequence[float]]) -> Section:
     numbers = {name: values[0] for name, values in found.items()}
     made, window = Section(), Window()
     for name in ("steps", "measured", "clipped", "skipped", "changed", "coefficients", "limits", "not_finite"):
