@@ -11,27 +11,14 @@ from typing import Any, cast
 import gradclip
 from gradclip import dialects
 from gradclip.conformance.array import DTYPES
-from gradclip.conformance.target import FEATURES, OPERATIONS, OPTIONS, ComposedTarget, Run, Target, load_arrays
+from gradclip.conformance.target import FEATURES, MEMBERS, OPERATIONS, OPTIONS, ComposedTarget, Run, Target, load_arrays
 from gradclip.errors import ArgumentError, GradclipError
 from gradclip.natives import Applied, Native
 
 __all__ = ["claims_of", "features_of", "gradclip_target", "native_target", "natives_of", "scoped"]
 
-#: member of the arrays -> the features that it enables
-_MEMBERS = {
-    "make_layout": ("transposed", "strided", "expanded"),
-    "make_sparse": ("sparse",),
-    "trace": ("traced",),
-    "derivative": ("differentiable",),
-}
 #: features that depend on the arrays or on the operation
-_CONDITIONAL = {
-    *DTYPES,
-    *(name for names in _MEMBERS.values() for name in names),
-    "in place",
-    "functional",
-    "norm",
-}
+_CONDITIONAL = {*DTYPES, *MEMBERS, "in place", "functional", "norm"}
 
 
 def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
@@ -88,9 +75,7 @@ def native_target(framework: str) -> Target:
 def features_of(arrays: Any) -> frozenset[str]:
     """The features that arrays can have: it tries each dtype; the others follow from the optional members."""
     found = {dtype for dtype in DTYPES if _holds(arrays, dtype)}
-    for member, names in _MEMBERS.items():
-        if getattr(arrays, member, None) is not None:
-            found.update(names)
+    found |= {feature for feature, member in MEMBERS.items() if getattr(arrays, member, None) is not None}
     return frozenset(found | (FEATURES.keys() - _CONDITIONAL)) - frozenset(getattr(arrays, "lacks", ()))
 
 

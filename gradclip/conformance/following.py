@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import importlib.util
 import json
 import math
-import os
 import random
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
+from gradclip.conformance.specification import Specification
 from gradclip.errors import ArgumentError, shown
 
 __all__ = ["PROPERTIES", "check_limit", "load_limit"]
@@ -184,17 +180,8 @@ def load_limit(text: str) -> Any:
         ValueError: if there is none.
     """
     where, _, name = text.rpartition(":")
-    sys.path.append(os.path.dirname(os.path.abspath(where)) if where.endswith(".py") else os.getcwd())
     try:
-        if where.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(where).stem, where)
-            if spec is None or spec.loader is None:
-                raise ImportError(where)
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(where)
-        found = getattr(module, name)
+        found = Specification(text, "object", where, name).read()
         return found if hasattr(found, "observe") and not isinstance(found, type) else found()
     except Exception as error:  # the user's code may raise anything
         hint = "module:name or file.py:name, for a limit or a function that makes one."

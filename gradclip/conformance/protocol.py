@@ -6,13 +6,9 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gradclip.conformance.target import FEATURES, OPERATIONS
+from gradclip.conformance.target import FEATURES, MEMBERS, OPERATIONS
 
 __all__ = ["claims_of", "described", "faults_of_claims", "faults_of_target", "name_of", "printable"]
-
-#: feature -> the optional member that it needs
-_MEMBERS = {"sparse": "make_sparse", "traced": "trace", "differentiable": "derivative"}
-_MEMBERS |= dict.fromkeys(("transposed", "strided", "expanded"), "make_layout")
 
 
 def name_of(target: Any) -> str:
@@ -91,7 +87,7 @@ def _fault(target: Any, features: Any) -> str:
     if ("in place" in features) == ("functional" in features):
         return "it must claim one of 'in place' and 'functional', and not both"
     for feature in sorted(features):
-        member = _MEMBERS.get(feature)
+        member = MEMBERS.get(feature)
         if member is not None and not callable(getattr(target, member, None)):
             return f"it claims {feature!r} and has no method {member}"
     return ""

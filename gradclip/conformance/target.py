@@ -13,8 +13,8 @@ from gradclip.spelling import did_you_mean, nearest, same
 __all__ = [
     "DEFAULT_CLAIMS",
     "FEATURES",
+    "MEMBERS",
     "OPERATIONS",
-    "OPTIONAL_MEMBERS",
     "OPTIONS",
     "RANK_FEATURES",
     "ComposedTarget",
@@ -77,9 +77,13 @@ OPTIONS = frozenset({"norm_type", "error_if_nonfinite", "axes", "axis", "eps", "
 #: the default claims of a function; plus "functional" or "in place", and "norm" if it returns one
 DEFAULT_CLAIMS = frozenset({"float32", "several"})
 
-#: optional members of a target, for the features that need them
-OPTIONAL_MEMBERS = ("versions", "device", "make_layout", "make_sparse", "trace", "derivative")
-
+#: feature -> the optional member of a target that it needs
+MEMBERS: Mapping[str, str] = {
+    **dict.fromkeys(("transposed", "strided", "expanded"), "make_layout"),
+    "sparse": "make_sparse",
+    "traced": "trace",
+    "differentiable": "derivative",
+}
 
 #: runs an operation: (gradients, arguments) -> (gradients, norm or None)
 Run = Callable[[Iterable[Any], dict[str, Any]], tuple[Sequence[Any], Any]]
@@ -175,7 +179,7 @@ class ComposedTarget:
         return self._claims
 
     def __getattr__(self, name: str) -> Any:
-        if name in OPTIONAL_MEMBERS:  # the arrays have them
+        if name in ("versions", "device", *MEMBERS.values()):  # the arrays have them
             return getattr(self.arrays, name)
         raise AttributeError(name)
 

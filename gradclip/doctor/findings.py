@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradclip.advice import choose
@@ -160,7 +160,11 @@ def _of_numbers(one: Round, run: _Run) -> Iterator[Found]:
 
 
 def _of_limits(events: Sequence[Event]) -> Iterator[Finding]:
-    for where, clips in _by_place(events, lambda clip: clip.where).items():
+    by_place: dict[Place, list[Clip]] = {}
+    for event in events:
+        if isinstance(event, Clip):
+            by_place.setdefault(event.where, []).append(event)
+    for where, clips in by_place.items():
         wrong = [clip for clip in clips if clip.limit is None or clip.limit <= 0]
         if wrong:
             limit = "None" if wrong[0].limit is None else f"{wrong[0].limit:g}"
@@ -199,14 +203,6 @@ def advised(norms: Sequence[float]) -> str:
     """The limit that ``gradclip choose`` recommends for these norms."""
     best = choose(norms)
     return f"gradclip choose says of these {best.steps} norms: {best.recommended.limit:g}. {best.reason}"
-
-
-def _by_place(events: Sequence[Event], key: Callable[[Clip], Place]) -> dict[Place, list[Clip]]:
-    found: dict[Place, list[Clip]] = {}
-    for event in events:
-        if isinstance(event, Clip):
-            found.setdefault(key(event), []).append(event)
-    return found
 
 
 def _many(params: Params) -> str:

@@ -37,7 +37,6 @@ class Functional:
         self._pending: list[_Pending] = []
         self._taken: Params = frozenset()
         self._seen: set[Place] = set()
-        self._ended, self._own = time.perf_counter(), 0.0
 
     # ---- supplied by the framework ----
 
@@ -136,9 +135,7 @@ class Functional:
             recorder.stepping = None
         self._pending.clear()
         self._grads.clear()
-        now = time.perf_counter()
-        seconds = now - self._ended - (recorder.own_seconds - self._own)
-        self._ended, self._own = now, recorder.own_seconds
+        seconds = recorder.since_the_last_step()
         event = Step(where=place(self.framework), params=self._taken, name=name, optimizer=id(optimizer))
         self._taken = frozenset()
         recorder.add(replace(event, total=len(pairs), norm=norm, seconds=seconds))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
 
-__all__ = ["NOWHERE", "Place", "is_user", "place", "user_frame"]
+__all__ = ["NOWHERE", "Place", "is_user", "place"]
 
 _GRADCLIP = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BACKENDS = os.path.realpath(os.path.join(_GRADCLIP, "backends")) + os.sep
@@ -45,21 +45,10 @@ def is_user(file: str) -> bool:
     return not any(path.startswith(library) for library in _LIBRARIES)
 
 
-def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of the user's code."""
-    while frame is not None and not is_user(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
-
-
-def place(framework: str, frame: FrameType | None = None) -> Place:
-    """The line of the user's code that is running.
-
-    Args:
-        framework: its own frames are not worth a mention.
-        frame: where to begin; the caller's if None.
-    """
-    frame, through = frame or sys._getframe(1), ""
+def place(framework: str) -> Place:
+    """The line of the user's code that is running; the framework's own frames are not worth a mention."""
+    frame: FrameType | None = sys._getframe(1)
+    through = ""
     while frame is not None and not is_user(frame.f_code.co_filename):
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if root not in (framework, "gradclip", "contextlib", "functools", "threading", "") and any(

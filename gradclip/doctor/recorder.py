@@ -37,7 +37,8 @@ class Recorder:
         self.is_first = True  #: whether this process prints the report, as the first of several
         self.frameworks: list[str] = []
         self.is_quiet = False  #: the watch itself works: what it calls is no event
-        self.own_seconds = 0.0  #: the watch's own time
+        self._own = 0.0  # the watch's own time since the last step
+        self._stepped = time.perf_counter()
         self.closers: list[Callable[[], None]] = []  #: called before the report
         self.last: list[Callable[[], None]] = []  #: called after the report
         self._steps: Counter[int] = Counter()
@@ -72,7 +73,14 @@ class Recorder:
         finally:
             self.is_quiet = before
             if not before:
-                self.own_seconds += time.perf_counter() - start
+                self._own += time.perf_counter() - start
+
+    def since_the_last_step(self) -> float:
+        """The seconds of the script since this was asked last."""
+        now = time.perf_counter()
+        seconds = now - self._stepped - self._own
+        self._stepped, self._own = now, 0.0
+        return seconds
 
     def replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Put a function that watches in the place of one, until :meth:`restore`. A name that is missing is left out."""

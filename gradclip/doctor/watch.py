@@ -69,8 +69,6 @@ class Watch(Seen):
         self._made: dict[int, Made] = {}  # by the id of the new gradient
         self._last_place = NOWHERE
         self._timed: dict[Place, int] = {}
-        self._ended = time.perf_counter()
-        self._own = 0.0
 
     def flush(self, where: Place, *, closely: bool = False, is_late: bool = True) -> None:
         """Record what has happened to the gradients since they were seen."""
@@ -300,9 +298,7 @@ class Watch(Seen):
             held = {key: grad for key in learned if (grad := self.grad(self.known[key])) is not None}
             norm = total(self.norms(list(held.values()), 2.0), 2.0)
             self._close_made(learned)
-        now = time.perf_counter()
-        seconds = now - self._ended - (self.recorder.own_seconds - self._own)
-        self._ended, self._own = now, self.recorder.own_seconds
+        seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
         event = kind(where=place(self.framework), params=frozenset(held), name=name, optimizer=optimizer)
         self.recorder.add(replace(event, total=len(learned), norm=norm, seconds=seconds))

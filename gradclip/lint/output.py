@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-from gradclip.code.codes import RULES
+from gradclip.code.codes import RULES, Code
 from gradclip.code.files import harmless
 from gradclip.code.model import Outcome
 from gradclip.code.runner import FileResult
-from gradclip.errors import more
+from gradclip.errors import counted, more
 
 __all__ = ["FORMATS", "Alarm", "alarms", "clips", "report"]
 
@@ -125,16 +125,12 @@ def _text(alarm: Alarm, stream: TextIO) -> None:
 
 def _summary(mistakes: int, failed: int, files: int, count: int) -> str:
     """What the command did; it does not say "no mistakes" where it could not read a file."""
-    seen = f"{_number(count, 'clip')} of {_number(files, 'file')}" if count else f"no clip found in {_number(files, 'file')}"
+    seen = f"{counted(count, 'clip')} of {counted(files, 'file')}" if count else f"no clip found in {counted(files, 'file')}"
     if mistakes:
-        seen = f"{_number(mistakes, 'mistake')} in {seen if count else _number(files, 'file')}"
+        seen = f"{counted(mistakes, 'mistake')} in {seen if count else counted(files, 'file')}"
     elif count and not failed:
         seen = f"no mistakes in {seen}"
-    return f"{seen}; {_number(failed, 'file')} could not be read.\n" if failed else f"{seen}.\n"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{seen}; {counted(failed, 'file')} could not be read.\n" if failed else f"{seen}.\n"
 
 
 def _github(alarm: Alarm) -> str:
@@ -155,36 +151,7 @@ def _github(alarm: Alarm) -> str:
 
 def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult], version: str) -> dict[str, Any]:
     """SARIF 2.1.0, the exchange format of static analysis."""
-    rules = list(RULES.values())
-    described = [
-        {
-            "id": rule.code,
-            "name": "".join(word.capitalize() for word in re.findall(r"\w+", rule.title)),
-            "shortDescription": {"text": f"{rule.title}."},
-            "fullDescription": {"text": rule.reason},
-            "help": {"text": f"{rule.advice} A wrong and a right program: {more(rule.code)}"},
-            "defaultConfiguration": {"level": rule.severity},
-        }
-        for rule in rules
-    ]
-    results = []
-    for alarm in found:
-        message = f"{alarm.reason} {alarm.advice}".strip()
-        location: dict[str, Any] = {"artifactLocation": {"uri": _uri(alarm.path)}}
-        if alarm.cell:
-            message = f"Cell {alarm.cell}, line {alarm.line}: {message}"
-        else:
-            location["region"] = {"startLine": alarm.line, "startColumn": alarm.column, "snippet": {"text": alarm.text}}
-        number = next(number for number, rule in enumerate(rules) if rule.code == alarm.code)
-        results.append(
-            {
-                "ruleId": alarm.code,
-                "ruleIndex": number,
-                "level": alarm.severity,
-                "message": {"text": message},
-                "locations": [{"physicalLocation": location}],
-            }
-        )
+    driver = {"name": "gradclip lint", "version": version, "rules": list(map(_sarif_rule, RULES.values()))}
     notes = [
         {
             "level": "error",
@@ -193,14 +160,40 @@ def _sarif(found: Sequence[Alarm], failed: Sequence[FileResult], version: str) -
         }
         for one in failed
     ]
-    driver = {"name": "gradclip lint", "version": version, "rules": described}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": results,
+        "results": list(map(_sarif_result, found)),
         "invocations": [{"executionSuccessful": not failed, "toolExecutionNotifications": notes}],
     }
     return {"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json", "runs": [run]}
+
+
+def _sarif_rule(rule: Code) -> dict[str, Any]:
+    return {
+        "id": rule.code,
+        "name": "".join(word.capitalize() for word in re.findall(r"\w+", rule.title)),
+        "shortDescription": {"text": f"{rule.title}."},
+        "fullDescription": {"text": rule.reason},
+        "help": {"text": f"{rule.advice} A wrong and a right program: {more(rule.code)}"},
+        "defaultConfiguration": {"level": rule.severity},
+    }
+
+
+def _sarif_result(alarm: Alarm) -> dict[str, Any]:
+    message = f"{alarm.reason} {alarm.advice}".strip()
+    location: dict[str, Any] = {"artifactLocation": {"uri": _uri(alarm.path)}}
+    if alarm.cell:
+        message = f"Cell {alarm.cell}, line {alarm.line}: {message}"
+    else:
+        location["region"] = {"startLine": alarm.line, "startColumn": alarm.column, "snippet": {"text": alarm.text}}
+    return {
+        "ruleId": alarm.code,
+        "ruleIndex": list(RULES).index(alarm.code),
+        "level": alarm.severity,
+        "message": {"text": message},
+        "locations": [{"physicalLocation": location}],
+    }
 
 
 def _uri(path: str) -> str:

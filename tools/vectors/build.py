@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 
 from gradclip.conformance.array import number_to_json
+from gradclip.conformance.target import FEATURES, OPTIONS
 from gradclip.natives.model import LOWER
 from vectors.array import Array, NumpyNumber, Same
 from vectors.departed import CASES
@@ -164,8 +165,8 @@ def needs(operation: Operation, spec: Spec, clipped: list[Array | None]) -> list
     parameters = [p for p in spec.parameters or () if p is not None]
     found = {a.dtype for a in arrays + parameters}
     found |= {a.layout for a in arrays if a.layout}
-    found |= {name for name in spec.arguments if name in _OPTIONAL}
-    limits = [value for name, value in spec.arguments.items() if name not in _OPTIONAL or name == "use_norm"]
+    found |= {name for name in spec.arguments if name in OPTIONS}
+    limits = [value for name, value in spec.arguments.items() if name not in OPTIONS or name == "use_norm"]
     tests = {
         "array limit": any(isinstance(value, Array) for value in limits),
         "numpy limit": any(isinstance(value, NumpyNumber) for value in limits),
@@ -183,16 +184,7 @@ def needs(operation: Operation, spec: Spec, clipped: list[Array | None]) -> list
         "large": any(a.size > _LARGE for a in arrays),
     }
     found |= {feature for feature, holds in tests.items() if holds}
-    return sorted(found, key=_ORDER.index)
-
-
-_OPTIONAL = ("norm_type", "error_if_nonfinite", "axes", "axis", "eps", "use_norm", "auto_skip_clip", "min")
-_ORDER = [
-    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int32", "int64", "bool"),
-    *_OPTIONAL,
-    *("array limit", "numpy limit", "text limit", "none", "several", "empty", "twice", "iterator", "mixed", "sparse"),
-    *("transposed", "strided", "expanded", "scalar", "extreme", "subnormal", "large"),
-]
+    return sorted(found, key=list(FEATURES).index)
 
 
 def is_extreme(a: Array) -> bool:
@@ -224,7 +216,7 @@ def flags(operation: Operation, spec: Spec, found: Computed) -> set[str]:
     named = {*spec.flags, *listed, *(name for feature, name in _OF_FEATURES.items() if feature in features)}
     arrays = [g for g in spec.gradients if isinstance(g, Array)]
     halves = [g for g in arrays if g.dtype in HALVES]
-    limits = [x for name, value in spec.arguments.items() if name not in _OPTIONAL for x in _numbers(value)]
+    limits = [x for name, value in spec.arguments.items() if name not in OPTIONS for x in _numbers(value)]
     if operation.by_value:
         limits = [abs(x) if LOWER.intersection(operation.native.arguments) else x for x in limits]
     tests = {
