@@ -191,9 +191,8 @@ DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.stor
 THIRD_PARTY = {
     "code": {"libcst"},
     "code.files": {"pathspec"},
-    "commands.demo_alone": {"numpy"},
+    "commands.demo_alone": {"numpy", "rich"},
     "commands.report": {"rich"},
-    "commands.report_alone": {"rich"},
     "conformance.parametrize": {"pytest"},
     "conformance.plugin": {"pytest"},
     "conformance.progress": {"rich"},

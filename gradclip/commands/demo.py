@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradclip import registry
 from gradclip.commands import children, demo_story
@@ -24,7 +24,10 @@ from gradclip.commands.demo_story import Story
 from gradclip.errors import GradclipError, shown
 from gradclip.rule import Rule
 
-__all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Outcome", "Progress", "Run", "UsageError", "main", "run"]
+if TYPE_CHECKING:
+    from gradclip.commands.report import Shown
+
+__all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Outcome", "Run", "UsageError", "main", "run"]
 
 DESCRIPTION = """\
 Show a training that explodes without a clip. Then train a small classifier of
@@ -73,7 +76,7 @@ def main(options: argparse.Namespace) -> int:
     _require()
     from gradclip.commands import report  # after the check: it needs rich
 
-    with report.progress() as progress:
+    with report.Shown() as progress:
         outcome = run(options.steps, names, progress)
     if options.json:
         print_json(outcome.as_json())
@@ -250,29 +253,7 @@ def _difference(ours: list[float], theirs: list[float]) -> float:
     return max(math.inf if math.isnan(one) else one for one in found)
 
 
-class Progress:
-    """Receives the progress of the runs, from several threads; this class shows nothing."""
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """All runs have ended."""
-
-    def say(self, text: str) -> None:
-        """A new part has begun."""
-
-    def start(self, run: Run, steps: int) -> None:
-        """A framework's process is about to start."""
-
-    def step(self, run: Run) -> None:
-        """A step was made."""
-
-    def end(self, run: Run) -> None:
-        """The process ended."""
-
-
-def run(steps: int, names: Sequence[str] | None, progress: Progress) -> Outcome:
+def run(steps: int, names: Sequence[str] | None, progress: Shown) -> Outcome:
     """Train with NumPy and with these frameworks, or with all that are installed.
 
     Raises:
@@ -294,7 +275,7 @@ def run(steps: int, names: Sequence[str] | None, progress: Progress) -> Outcome:
     return Outcome(steps, runs, story)
 
 
-def _receiver(run: Run, progress: Progress) -> Callable[[children.Message], None]:
+def _receiver(run: Run, progress: Shown) -> Callable[[children.Message], None]:
     def receive(message: children.Message) -> None:
         run.receive(message)
         progress.step(run)

@@ -1,18 +1,29 @@
-"""What ``gradclip demo`` shows where NumPy is alone: one limit in three meanings, and three findings of ``gradclip lint``."""
+"""The second part of ``gradclip demo`` where NumPy is alone: one limit in three meanings, and what ``gradclip lint`` finds.
+
+Needs rich.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import util
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
 import gradclip
 from gradclip import dialects
+from gradclip.errors import counted
 
-__all__ = ["LIMIT", "Finding", "Meaning", "findings", "gradients", "meanings"]
+if TYPE_CHECKING:
+    from gradclip.code.model import Site
 
-LIMIT = 1.0
+__all__ = ["PROGRAM", "findings", "show"]
+
+_LIMIT = 1.0
+_RULES = (dialects.torch.clip_grad_norm(_LIMIT), dialects.keras.clipnorm(_LIMIT), dialects.optax.clip(_LIMIT))
+_GRADIENTS = ([3.0, 4.0], [0.6, 0.8])  # with the norms 5 and 1
 #: a training loop with three mistakes
 PROGRAM = """\
 import torch
@@ -32,40 +43,29 @@ for batch in batches:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """A rule with the limit, and the gradients that it clipped."""
-
-    rule: str
-    clipped: list[list[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A mistake in the program."""
-
-    line: int
-    code: str
-    text: str  #: the line
-    reason: str
-
-
-def gradients() -> list[list[float]]:
-    """Two gradients with the norms 5 and 1."""
-    return [[3.0, 4.0], [0.6, 0.8]]
-
-
-def meanings() -> list[Meaning]:
-    """The same limit by three frameworks' rules."""
-    rules = (dialects.torch.clip_grad_norm(LIMIT), dialects.keras.clipnorm(LIMIT), dialects.optax.clip(LIMIT))
-    found = []
-    for rule in rules:
-        clipped = gradclip.clip([np.array(g) for g in gradients()], rule).grads
-        found.append(Meaning(f"{rule}({LIMIT})", [[float(x) for x in g] for g in clipped]))
-    return found
+def show(console: Console) -> None:
+    """Print the three meanings of one limit, and the mistakes in a program."""
+    arrays = [np.array(x) for x in _GRADIENTS]
+    console.print(Text("The same limit, three meanings", "bold"))
+    _line(console, f"Two gradients, {_numbers(arrays)}, clipped at {_LIMIT}:")
+    for rule in _RULES:
+        console.print()
+        _line(console, f"{rule}({_LIMIT})")
+        _line(console, _numbers(gradclip.clip(arrays, rule).grads), 4)
+    console.print()
+    found = findings()
+    if found is None:
+        _line(console, "To see what gradclip lint finds: python -m pip install libcst")
+        return
+    console.print(Text(f"{counted(len(found), 'finding')} of gradclip lint", "bold"))
+    for number, line in enumerate(PROGRAM.splitlines(), 1):
+        _line(console, f"{number:2}  {line}".rstrip())
+    for one in found:
+        console.print()
+        _line(console, f"line {one.line}: {one.code} {one.reason}")
 
 
-def findings() -> list[Finding] | None:
+def findings() -> list[Site] | None:
     """The mistakes in ``PROGRAM``; None where a package that reads sources is not installed."""
     if util.find_spec("libcst") is None:
         return None
@@ -73,6 +73,12 @@ def findings() -> list[Finding] | None:
     from gradclip.migrate import codemod
 
     sites = codemod.migrate_source(PROGRAM, Options(lint=True)).sites
-    lines = PROGRAM.splitlines()
-    wrong = (site for site in sites if site.outcome is Outcome.MANUAL)
-    return [Finding(site.line, site.code, lines[site.line - 1].strip(), site.reason) for site in wrong]
+    return [site for site in sites if site.outcome is Outcome.MANUAL]
+
+
+def _numbers(arrays: list[Any]) -> str:
+    return ", ".join("[" + ", ".join(f"{x:.3g}" for x in array) + "]" for array in arrays)
+
+
+def _line(console: Console, text: str, indent: int = 0) -> None:
+    console.print(Text(" " * indent + text))

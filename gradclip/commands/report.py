@@ -11,12 +11,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from gradclip.commands import demo, report_alone
+from gradclip.commands import demo, demo_alone
 from gradclip.commands.demo_story import Story, Training
 from gradclip.errors import counted
 from gradclip.rule import Scope
 
-__all__ = ["Bars", "Lines", "progress", "show"]
+__all__ = ["Shown", "show"]
 
 _SCOPES = {
     Scope.GLOBAL: "one norm over all gradients",
@@ -27,72 +27,59 @@ _NAMES = {"norm": "norm before", "coefficient": "coefficient", "loss": "loss"}
 _SHORT = {"norm": "norm", "coefficient": "coef.", "loss": "loss"}  #: where less than 60 columns are there
 
 
-def progress() -> demo.Progress:
-    """Bars on a terminal, else a line for each event."""
-    console = Console(stderr=True)
-    return Bars(console) if console.is_terminal else Lines(console)
+class Shown:
+    """The progress: a bar for each framework on a terminal; elsewhere lines, when it starts, begins with a rule, and ends."""
 
-
-class Lines(demo.Progress):
-    """A line when a framework starts, when it changes to the next rule, and when it ends."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def start(self, run: demo.Run, steps: int) -> None:
-        self._say(f"{run.name}: starting")
-
-    def say(self, text: str) -> None:
-        self._say(text)
-
-    def step(self, run: demo.Run) -> None:
-        for call, history in zip(demo.RULES, run.histories, strict=True):
-            if len(history.loss) == 1 and history.accuracy is None:
-                self._say(f"{run.name}: training with {call}")
-
-    def end(self, run: demo.Run) -> None:
-        self._say(f"{run.name}: {run.error or f'done in {run.seconds:.1f} s'}")
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-class Bars(demo.Progress):
-    """A bar for each framework."""
-
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
         columns = (
             TextColumn("{task.description:<10}"),
             BarColumn(max(4, min(24, console.width - 39))),
             TextColumn("{task.fields[state]}"),
             TimeElapsedColumn(),
         )
-        self._progress = Progress(*columns, console=console)
+        self._console, self._bars = console, Progress(*columns, console=console) if console.is_terminal else None
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> Bars:
-        self._progress.start()
+    def __enter__(self) -> Shown:
+        if self._bars is not None:
+            self._bars.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._progress.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False)
+        """A new part has begun."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def start(self, run: demo.Run, steps: int) -> None:
-        self._tasks[run.name] = self._progress.add_task(run.name, total=steps * len(demo.RULES), state="starting")
+        """A framework's process is about to start."""
+        if self._bars is None:
+            self.say(f"{run.name}: starting")
+        else:
+            self._tasks[run.name] = self._bars.add_task(run.name, total=steps * len(demo.RULES), state="starting")
 
     def step(self, run: demo.Run) -> None:
+        """A step was made."""
         done = [len(history.loss) for history in run.histories]
-        begun = [call.dialect for call, steps in zip(demo.RULES, done, strict=True) if steps]
-        state = f"{begun[-1]} dialect" if begun else "starting"
-        self._progress.update(self._tasks[run.name], completed=sum(done), state=state)
+        if self._bars is not None:
+            begun = [call.dialect for call, steps in zip(demo.RULES, done, strict=True) if steps]
+            state = f"{begun[-1]} dialect" if begun else "starting"
+            self._bars.update(self._tasks[run.name], completed=sum(done), state=state)
+            return
+        for call, history in zip(demo.RULES, run.histories, strict=True):
+            if len(history.loss) == 1 and history.accuracy is None:
+                self.say(f"{run.name}: training with {call}")
 
     def end(self, run: demo.Run) -> None:
-        task = self._tasks[run.name]
-        self._progress.update(task, state="failed" if run.error else "done")
-        self._progress.stop_task(task)
+        """The process ended."""
+        if self._bars is None:
+            self.say(f"{run.name}: {run.error or f'done in {run.seconds:.1f} s'}")
+        else:
+            self._bars.update(self._tasks[run.name], state="failed" if run.error else "done")
+            self._bars.stop_task(self._tasks[run.name])
 
 
 def show(outcome: demo.Outcome, console: Console | None = None) -> None:
@@ -101,7 +88,7 @@ def show(outcome: demo.Outcome, console: Console | None = None) -> None:
     if outcome.story.trainings:
         _show_story(console, outcome.story)
     if [run.name for run in outcome.runs] == [demo.REFERENCE]:
-        report_alone.show(console)
+        demo_alone.show(console)
     else:
         _show_rules(console, outcome)
     console.print()

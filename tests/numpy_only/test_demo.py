@@ -195,7 +195,7 @@ def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(demo.registry, "installed", lambda: here)
     asked: list[str] = []
     monkeypatch.setattr(demo.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
-    demo.run(1, None, demo.Progress())
+    demo.run(1, None, report.Shown(Console(file=io.StringIO())))
     assert sorted(asked) == ["jax", "numpy", "story"]
 
 
@@ -312,7 +312,7 @@ def test_a_terminal_gets_bars() -> None:
     console = Console(file=screen, force_terminal=True, width=80)
     outcome = made_up("numpy", "torch")
     outcome.runs[1].error = "crashed with SIGABRT"
-    with report.Bars(console) as bars:
+    with report.Shown(console) as bars:
         for run in outcome.runs:
             bars.start(run, 3)
             bars.step(run)
