@@ -92,7 +92,7 @@ def migrate_file(path: str, request: Request, migrate: Migrate) -> FileResult:
     Args:
         path: the file; a notebook if the name ends in ``.ipynb``.
         request: what to do.
-        migrate: ``codemod.migrate_source``, or a function like it.
+        migrate: ``codemod.migrate_source``, ``sites.linted``, or a function like them.
 
     Returns:
         The result for the file.
@@ -263,7 +263,7 @@ def run(
         found: the files; read only as far ahead as the processes need.
         request: what to do with each file.
         jobs: the number of processes; with 1, this process does the work.
-        migrate: ``codemod.migrate_source``, or a function like it that can be pickled.
+        migrate: ``codemod.migrate_source``, ``sites.linted``, or a function like them that can be pickled.
         count: called with each result; no signal comes between a write and its count.
 
     Returns:

@@ -69,11 +69,10 @@ def findings() -> list[Site] | None:
     """The mistakes in ``PROGRAM``; None where a package that reads sources is not installed."""
     if util.find_spec("libcst") is None:
         return None
-    from gradclip.code.model import Options, Outcome
-    from gradclip.migrate import codemod
+    from gradclip import lint
+    from gradclip.code.model import Outcome
 
-    sites = codemod.migrate_source(PROGRAM, Options(lint=True)).sites
-    return [site for site in sites if site.outcome is Outcome.MANUAL]
+    return [site for site in lint.of_source(PROGRAM) if site.outcome is Outcome.MANUAL]
 
 
 def _numbers(arrays: list[Any]) -> str:

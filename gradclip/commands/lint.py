@@ -8,7 +8,6 @@ import os
 import sys
 
 from gradclip import __version__
-from gradclip.code.model import Options
 from gradclip.commands.common import require
 from gradclip.commands.migrate import MOST_JOBS, MigrateError, jobs
 
@@ -52,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     require("lint", "migrate", "libcst", "pathspec", "rich")
     from gradclip import lint  # imported here, after the check for missing packages
     from gradclip.code import files, interrupts, runner
-    from gradclip.migrate import codemod, output
+    from gradclip.migrate import output
 
     first = arguments.paths[0]
     try:
@@ -63,12 +62,11 @@ def main(arguments: argparse.Namespace) -> int:
         raise MigrateError(f"{error}.") from None
     except files.PatternError as error:
         raise MigrateError("The pattern of --exclude is invalid.", str(error), "it is a pattern as in a .gitignore.") from None
-    request = runner.Request(Options(lint=True), diff=False)
     python = (one for one in found if not one.path.endswith(files.SETTINGS))
     alarms: list[lint.Alarm] = []
     failed: list[runner.FileResult] = []
     count = clips = 0
-    results = runner.run(python, request, min(arguments.jobs or runner.cores(), MOST_JOBS), codemod.migrate_source)
+    results = lint.run(python, min(arguments.jobs or runner.cores(), MOST_JOBS))
     with interrupts.ending(), output.Waiting(sys.stderr) as waiting, contextlib.closing(results):
         for result in results:
             waiting.step()

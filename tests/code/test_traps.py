@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import manual, migrate, rewritten
 
+from gradclip import lint
 from gradclip.code.codes import CODES
 from gradclip.code.model import Outcome
 
@@ -566,5 +567,5 @@ def test_advice_about_accelerate_names_the_clip_that_it_has() -> None:
     ],
 )
 def test_the_array_that_numpy_writes_into(call: str, advice: str) -> None:
-    (site,) = migrate(f"import numpy as np\n{call}\n", lint=True).sites
+    (site,) = lint.of_source(f"import numpy as np\n{call}\n")
     assert (site.code, site.advice) == ("GM401", f"Write: {advice}.")

@@ -6,9 +6,8 @@ import re
 import warnings
 from pathlib import Path
 
+from gradclip import lint
 from gradclip.code.codes import RULES
-from gradclip.code.model import Options
-from gradclip.migrate.codemod import migrate_source
 
 PAGES = Path(__file__).parents[2] / "docs" / "lint"
 
@@ -49,4 +48,4 @@ def check(code: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about an empty generator
             exec(compile(program, code, "exec"), {"__name__": "program"})
-        assert [site.code for site in migrate_source(program, Options(lint=True)).sites if site.code in RULES] == codes
+        assert [site.code for site in lint.of_source(program) if site.code in RULES] == codes

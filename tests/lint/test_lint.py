@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from lint.lint_pages import PAGES, framework, programs
 import gradclip
 from gradclip import lint
 from gradclip.code.codes import RULES
-from gradclip.code.model import Options, Outcome
+from gradclip.code.model import Options, Outcome, Site
 from gradclip.commands import cli
 from gradclip.migrate import output
 from gradclip.migrate.codemod import migrate_source
@@ -126,24 +127,23 @@ def test_the_last_line_says_what_was_read(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize("code", RULES)
 def test_the_programs_of_a_page_are_linted(code: str) -> None:
-    found = [[s.code for s in migrate_source(p, Options(lint=True)).sites if s.code in RULES] for p in programs(code)]
+    found = [[s.code for s in lint.of_source(p) if s.code in RULES] for p in programs(code)]
     assert found == [[code], []]
 
 
-def places(source: str, lint: bool) -> set[tuple[int, str]]:
-    sites = migrate_source(source, Options(lint=lint)).sites
+def places(sites: Sequence[Site]) -> set[tuple[int, str]]:
     return {(site.line, site.code) for site in sites if site.code in RULES and site.outcome is Outcome.MANUAL}
 
 
 @pytest.mark.parametrize("source", [*WRONG.values(), *(programs(code)[0] for code in RULES)])
 def test_migrate_names_each_mistake_that_lint_reports(source: str) -> None:
-    assert places(source, lint=True) <= places(source, lint=False)
+    assert places(lint.of_source(source)) <= places(migrate_source(source, Options()).sites)
 
 
 @pytest.mark.parametrize("source", [*RIGHT.values(), *(programs(code)[1] for code in RULES)])
 def test_lint_is_silent_where_migrate_names_no_mistake(source: str) -> None:
     """But migrate also doubts a limit that is only called a norm (GM104), where lint wants more evidence."""
-    assert places(source, lint=False) - places(source, lint=True) <= {(3, "GM104")}
+    assert places(migrate_source(source, Options()).sites) - places(lint.of_source(source)) <= {(3, "GM104")}
 
 
 def test_every_page_is_printed_without_a_clone(capsys: pytest.CaptureFixture[str]) -> None:

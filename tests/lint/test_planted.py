@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gradclip import lint
 from gradclip.code.codes import RULES
 from gradclip.code.model import Options, Outcome
 from gradclip.migrate.codemod import migrate_source
@@ -21,7 +22,7 @@ def program(name: str, kind: str) -> str:
 
 
 def mistakes(source: str) -> list[str]:
-    return [site.code for site in migrate_source(source, Options(lint=True)).sites if site.code in RULES]
+    return [site.code for site in lint.of_source(source) if site.code in RULES]
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import migrate
 
-from gradclip.code.model import Options
-from gradclip.migrate.codemod import migrate_source
+from gradclip import lint
 
 CLIPS = {
     "a coefficient with an epsilon": """
@@ -284,7 +283,7 @@ def test_a_coefficient_of_at_least_one_is_no_clip(name: str) -> None:
 
 
 def alarms(source: str) -> list[str]:
-    return [site.code for site in migrate_source(f"import torch\n{source}\n", Options(lint=True)).sites if site.code == "GM113"]
+    return [site.code for site in lint.of_source(f"import torch\n{source}\n") if site.code == "GM113"]
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)

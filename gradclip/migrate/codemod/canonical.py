@@ -18,7 +18,7 @@ from gradclip.code.found import Context
 from gradclip.code.model import Outcome
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Edit, Source
-from gradclip.migrate.codemod.decision import Decision, Need
+from gradclip.migrate.codemod.decision import Need, Rewrite
 from gradclip.migrate.codemod.imports import spell
 from gradclip.migrate.codemod.plain import Plain
 
@@ -63,11 +63,11 @@ class _Found:
 _Meaning = tuple[list[int], dict[cst.CSTNode, list[int]]]
 
 
-def rewritten(node: cst.BaseExpression, context: Context) -> Decision | None:
+def rewritten(node: cst.BaseExpression, context: Context) -> Rewrite | None:
     """The call that is equivalent to the statements around a quotient; None if they are not a clip of a known dialect."""
     modules, options = context.resolver.modules, context.options
     for_torch = "torch" in modules and "mxnet" not in modules and (not options.sources or "torch" in options.sources)
-    if not for_torch or options.to != "gradclip" or options.lint:
+    if not for_torch or options.to != "gradclip":
         return None
     try:
         found = _found(node, context)
@@ -84,7 +84,7 @@ def rewritten(node: cst.BaseExpression, context: Context) -> Decision | None:
 
 def _call(
     node: cst.CSTNode, found: _Found, parameters: str, limit: str, norm: str, has_epsilon: bool, context: Context
-) -> Decision | None:
+) -> Rewrite | None:
     source, resolver = context.source, context.resolver
     first, last = found.statements[0], found.statements[-1]
     begin, end = source.line_start(source.start(first)), source.next_line(source.end(last))
@@ -112,7 +112,7 @@ def _call(
     kept = (f"{indent}{comment}{source.newline}" for comment in comments(replaced))
     edit = Edit(begin, end, f"{''.join(kept)}{indent}{text}{source.newline}")
     dialect = "torch's" if has_epsilon else "Paddle's"
-    return Decision(
+    return Rewrite(
         node,
         "GM402",
         Outcome.REWRITTEN,

@@ -1,4 +1,4 @@
-"""What the migration decides for a place, with the edits and the imports of a rewrite."""
+"""A rewrite: a decision with its edits, and the imports that they need."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.model import Outcome
+from gradclip.code.decision import Decision
 from gradclip.code.source import Edit
-from gradclip.natives import Native
 
-__all__ = ["Decision", "Need"]
+__all__ = ["Need", "Rewrite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +24,9 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """The outcome for one place."""
+class Rewrite(Decision):
+    """The outcome for a place that is rewritten."""
 
-    node: cst.CSTNode
-    code: str
-    outcome: Outcome
-    reason: str = ""
-    advice: str = ""
-    api: Native | None = None
     edits: tuple[Edit, ...] = ()
     released: tuple[cst.CSTNode, ...] = ()  #: the names that the edits remove
     needs: tuple[Need, ...] = ()  #: the imports that the edits need

@@ -9,11 +9,11 @@ from dataclasses import replace
 import libcst as cst
 
 from gradclip.code.codes import CODES
+from gradclip.code.decision import Decision
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.model import Outcome
 from gradclip.code.source import Source, last_name, words
 from gradclip.code.traps.paddle import fluid
-from gradclip.migrate.codemod.decision import Decision
 
 __all__ = ["check", "is_legacy", "once"]
 

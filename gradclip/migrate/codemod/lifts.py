@@ -12,7 +12,7 @@ from gradclip.code.bind import BindError, bind, literal, number
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit, Source, last_name
-from gradclip.migrate.codemod.decision import Decision
+from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import Spelling, spell
 from gradclip.migrate.codemod.layout import fits, indent
 from gradclip.migrate.codemod.rewrite import renamed_arguments
@@ -24,7 +24,7 @@ __all__ = ["lifted"]
 _OPTIMIZER = re.compile(r"paddle\.(fluid\.)?optimizer\.[A-Z]\w*")
 
 
-def lifted(found: ApiCall) -> Decision | None:
+def lifted(found: ApiCall) -> Rewrite | None:
     """Pass the clip to the optimizers of its function; None if another optimizer could lose or gain a clip."""
     source = found.context.source
     statement = source.parents[found.call]
@@ -44,7 +44,7 @@ def lifted(found: ApiCall) -> Decision | None:
             return None
         edits.append(_added(optimizer, f"grad_clip={spelling.text}", source))
     released = [node.func for node in (found.call, clip.value) if isinstance(node, cst.Call)]
-    return Decision(
+    return Rewrite(
         found.call,
         found.api.code,
         Outcome.REWRITTEN,

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
+from gradclip.code.byhand.exact import Exact
+from gradclip.code.byhand.reaching import LOOPS
+from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.source import Edit, Source, last_name
-from gradclip.migrate.codemod.exact import Exact
-from gradclip.migrate.codemod.reaching import LOOPS
-from gradclip.migrate.codemod.spans import between
 
 __all__ = ["remains"]
 

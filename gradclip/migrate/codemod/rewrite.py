@@ -11,7 +11,7 @@ from gradclip.code.bind import literal
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit, Source
-from gradclip.migrate.codemod.decision import Decision
+from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import spell
 from gradclip.migrate.codemod.layout import aligned, fits, indent
 from gradclip.migrate.codemod.separated import without
@@ -21,7 +21,7 @@ from gradclip.natives.targets import Target
 __all__ = ["renamed_arguments", "rewritten"]
 
 
-def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
+def rewritten(found: ApiCall, target: Target) -> Rewrite | Finding:
     """The edits that turn the call into the target's, or the reason against it."""
     if found.api.kind is Kind.KEYWORD:
         return _keyword(found, target)
@@ -42,7 +42,7 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
         closing = [Edit(source.end(call), source.end(call), end)]
     edits = (*_callee(call.func, text, source), *arguments, *closing)
     edits += (*aligned(call, len(text.rpartition("\n")[2]) - before, edits, source),)
-    return Decision(
+    return Rewrite(
         call,
         found.api.code,
         Outcome.REWRITTEN,
@@ -55,7 +55,7 @@ def rewritten(found: ApiCall, target: Target) -> Decision | Finding:
     )
 
 
-def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
+def _keyword(found: ApiCall, target: Target) -> Rewrite | Finding:
     """Rewrite ``SGD(clipnorm=1.0)`` as ``clipped(SGD(), clipnorm(1.0))``."""
     source, call = found.context.source, found.call
     argument = found.arguments[found.api.keyword]
@@ -72,7 +72,7 @@ def _keyword(found: ApiCall, target: Target) -> Decision | Finding:
     moved = len(opening) if not broken else len(opening.rpartition("\n")[2]) - (start - source.line_start(start))
     edits += (*aligned(call, moved, edits, source),)
     needs = (*wrapper.needs, *spelled.needs)
-    return Decision(call, found.api.code, Outcome.REWRITTEN, target.note, api=found.api, edits=edits, needs=needs)
+    return Rewrite(call, found.api.code, Outcome.REWRITTEN, target.note, api=found.api, edits=edits, needs=needs)
 
 
 def _opening(call: cst.Call, wrapper: str, growth: int, source: Source) -> tuple[str, str]:

@@ -9,14 +9,14 @@ import libcst as cst
 
 from gradclip.code.resolve import Binding, Resolver
 from gradclip.code.source import Edit, Source, last_name
-from gradclip.migrate.codemod.decision import Decision
+from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.separated import without
 
 __all__ = ["removed"]
 
 
 def removed(
-    decisions: Sequence[Decision],
+    decisions: Sequence[Rewrite],
     kept: frozenset[str],
     source: Source,
     resolver: Resolver,

@@ -8,12 +8,12 @@ from typing import TypeGuard
 import libcst as cst
 
 from gradclip.code.bind import number
+from gradclip.code.byhand.algebra import ONE, Form, product
+from gradclip.code.byhand.exact import Exact
+from gradclip.code.byhand.quotients import text
+from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.source import root
-from gradclip.migrate.codemod.algebra import ONE, Form, product
-from gradclip.migrate.codemod.exact import Exact
-from gradclip.migrate.codemod.quotients import text
-from gradclip.migrate.codemod.spans import between
 
 __all__ = ["EPSILON", "Clipped", "Coefficients", "is_short"]
 

@@ -11,24 +11,21 @@ import bisect
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 
+from gradclip.code.byhand.algebra import Form, last_word
+from gradclip.code.byhand.conditions import Conditions
+from gradclip.code.byhand.forms import Forms
+from gradclip.code.byhand.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
+from gradclip.code.decision import Decision, manual
 from gradclip.code.found import Context, Finding
 from gradclip.code.source import last_name, words
-from gradclip.migrate.codemod import canonical
-from gradclip.migrate.codemod.algebra import Form, last_word
-from gradclip.migrate.codemod.calls import manual
-from gradclip.migrate.codemod.conditions import Conditions
-from gradclip.migrate.codemod.decision import Decision
-from gradclip.migrate.codemod.forms import Forms
-from gradclip.migrate.codemod.functional import Functional
-from gradclip.migrate.codemod.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
 from gradclip.natives import BY_CODE
 
-__all__ = ["clips"]
+__all__ = ["ByNorm", "clips"]
 
 _DIVIDES = words("div div_ divide true_divide truediv div_no_nan reciprocal reciprocal_ rsqrt _foreach_div _foreach_div_")
 _OF_GRADIENTS = re.compile(
@@ -41,6 +38,16 @@ _PARAMETER = re.compile(r"\b(p|w|pp?_?norm|param\w*|weights?\w*|w_norm|unit_norm
 _MOST = 3  #: names to follow
 
 
+@dataclass(frozen=True, slots=True)
+class ByNorm:
+    """A clip by norm, written out."""
+
+    context: Context
+    node: cst.BaseExpression  #: the quotient
+    places: Sequence[cst.CSTNode]  #: the expressions that it reaches
+    finding: Finding
+
+
 @dataclass(slots=True)
 class _Path:
     """What becomes of a quotient."""
@@ -50,7 +57,7 @@ class _Path:
     in_place: bool = False  #: whether it does so in place
 
 
-def clips(context: Context) -> Iterator[Decision]:
+def clips(context: Context) -> Iterator[Decision | ByNorm]:
     """Decide on each quotient that is the coefficient of a clip by norm, bounded or not."""
     if not re.search(r"norm|total|sqrt|\*\* *\(?(0?\.5|1)|rsqrt", context.source.text):
         return
@@ -70,7 +77,6 @@ class _Matcher:
         self._context, self._source, self._resolver = context, context.source, context.resolver
         self._forms = Forms(context)
         self._conditions = Conditions(context, self._forms)
-        self._functional = Functional(context)
 
     # ---- the way of a quotient -------------------------------------------------------------------------------------------
 
@@ -180,7 +186,7 @@ class _Matcher:
 
     # ---- the decision ----------------------------------------------------------------------------------------------------
 
-    def decision(self, node: cst.BaseExpression, path: _Path) -> Decision | None:
+    def decision(self, node: cst.BaseExpression, path: _Path) -> Decision | ByNorm | None:
         """A clip, an unbounded coefficient, or nothing."""
         clip = next((found for place, form in path.reached if (found := self._bounded(place, form)) is not None), None)
         quotients = [found for _, form in path.reached if (found := unbounded(form, self._is_gradient)) is not None]
@@ -197,8 +203,7 @@ class _Matcher:
             if not (known and (named or path.scales or known == "value")) and not (path.scales and named):
                 return None
             places = [place for place, _ in path.reached]
-            made = canonical.rewritten(node, self._context) or self._functional.rewritten(node, places)
-            return made or self._by_hand(node, clip)
+            return ByNorm(self._context, node, places, self._by_hand(node, clip))
         in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
         if path.scales and (has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)):
             if self._is_bounded_by_a_condition(path, Clip(_ANY, found.norm)):
@@ -214,7 +219,7 @@ class _Matcher:
         reason = f"{self._source.shown(node)} scales to another norm than its condition compares with: this is no clip by norm."
         return manual(node, Finding("GM113", reason, "If you mean a clip, use one limit in both, or gradclip's clip."))
 
-    def _by_hand(self, node: cst.BaseExpression, clip: Clip) -> Decision:
+    def _by_hand(self, node: cst.BaseExpression, clip: Clip) -> Finding:
         """What a clip computes, and the rule that has this meaning."""
         limit, norm = text(clip.limit), clip.norm
         function = self._source.within(node, cst.FunctionDef)
@@ -237,7 +242,7 @@ class _Matcher:
             reason, made = "", f"gradclip.dialects.{dialect}({limit})"
             advice = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
             advice += "" if eps in ("", "1e-06") else f" Its epsilon is 1e-6, not {eps}."
-        return manual(node, Finding("GM402", reason, advice))
+        return Finding("GM402", reason, advice)
 
     def _bounded(self, node: cst.CSTNode, form: Form) -> Clip | None:
         """The clip that a form is by itself."""

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
+from gradclip.code.byhand.algebra import Form
+from gradclip.code.byhand.forms import Forms
+from gradclip.code.byhand.quotients import Clip, differ, has_limit, is_trivial, norm_of, ratio
 from gradclip.code.found import Context
 from gradclip.code.source import last_name
-from gradclip.migrate.codemod.algebra import Form
-from gradclip.migrate.codemod.forms import Forms
-from gradclip.migrate.codemod.quotients import Clip, differ, has_limit, is_trivial, norm_of, ratio
 
 __all__ = ["Conditions"]
 

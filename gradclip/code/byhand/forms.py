@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 import libcst as cst
 
 from gradclip.code.bind import literal, number
+from gradclip.code.byhand.algebra import ONE, Form, is_tiny, last_word, power_of_norm, product
+from gradclip.code.byhand.called import FIRST
 from gradclip.code.found import Context
 from gradclip.code.source import dotted, last_name, words
-from gradclip.migrate.codemod.algebra import ONE, Form, is_tiny, last_word, power_of_norm, product
-from gradclip.migrate.codemod.called import FIRST
 
 __all__ = ["Forms"]
 

@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 
 from gradclip.code.bind import literal, number
-from gradclip.code.found import Context
-from gradclip.code.source import last_name, words
-from gradclip.migrate.codemod.algebra import ONE, Form, product
-from gradclip.migrate.codemod.called import adds, read
-from gradclip.migrate.codemod.measures import (
+from gradclip.code.byhand.algebra import ONE, Form, product
+from gradclip.code.byhand.called import adds, read
+from gradclip.code.byhand.measures import (
     added,
     bare,
     cast,
@@ -29,7 +27,9 @@ from gradclip.migrate.codemod.measures import (
     says_more,
     summed,
 )
-from gradclip.migrate.codemod.reaching import Reaching
+from gradclip.code.byhand.reaching import Reaching
+from gradclip.code.found import Context
+from gradclip.code.source import last_name, words
 
 __all__ = ["Exact"]
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
+from gradclip.code.byhand.measures import none_test
 from gradclip.code.found import Context
-from gradclip.migrate.codemod.measures import none_test
 
 __all__ = ["LOOPS", "Reaching"]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gradclip.migrate.codemod.algebra import Form, last_word, product
+from gradclip.code.byhand.algebra import Form, last_word, product
 
 __all__ = ["Clip", "differ", "has_limit", "is_trivial", "leaves", "names", "norm_of", "ratio", "text", "unbounded"]
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 import gradclip
+from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.found import Context, Finding, family
 from gradclip.code.source import Source, last_name, root, words
-from gradclip.migrate.codemod.calls import manual, unchanged
-from gradclip.migrate.codemod.decision import Decision
 from gradclip.natives import BY_NAME, KEYWORDS, NATIVES, Kind
 from gradclip.natives.targets import targets
 

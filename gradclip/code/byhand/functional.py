@@ -1,7 +1,7 @@
-"""Replace a handwritten clip that returns gradients, or scales arrays in place, with one call of gradclip.
+"""A clip by norm, written out, that returns gradients, or scales arrays in place.
 
-``handwritten`` finds the quotient; here the expression or the statement around it that scales gradients is read exactly
-(``exact``). It is rewritten if its value is ``g * min(1, limit / norm)``, with the norm of ``g`` or of the whole collection.
+``norms`` finds the quotient; here the expression or the statement around it that scales gradients is read exactly (``exact``).
+It is a clip if its value is ``g * min(1, limit / norm)``, with the norm of ``g`` or of the whole collection.
 """
 
 from __future__ import annotations
@@ -9,60 +9,51 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 
+from gradclip.code.byhand.algebra import ONE, Form, product
+from gradclip.code.byhand.coefficients import Clipped, Coefficients, is_short
+from gradclip.code.byhand.exact import Exact
+from gradclip.code.byhand.measures import is_tensor
+from gradclip.code.byhand.quotients import leaves
+from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
-from gradclip.code.model import Outcome
-from gradclip.code.source import Edit, last_name
-from gradclip.migrate.codemod.algebra import ONE, Form, product
-from gradclip.migrate.codemod.canonical import comments
-from gradclip.migrate.codemod.coefficients import EPSILON, Clipped, Coefficients, is_short
-from gradclip.migrate.codemod.decision import Decision, Need
-from gradclip.migrate.codemod.exact import Exact
-from gradclip.migrate.codemod.imports import spell
-from gradclip.migrate.codemod.legacy import is_legacy
-from gradclip.migrate.codemod.measures import is_tensor
-from gradclip.migrate.codemod.quotients import leaves
-from gradclip.migrate.codemod.remains import remains
-from gradclip.migrate.codemod.spans import between
+from gradclip.code.source import last_name
 
-__all__ = ["Functional"]
+__all__ = ["Exactly", "Functional"]
 
-_RULES = {"jax": "optax.clip_by_global_norm", "tensorflow": "tensorflow.clip_by_global_norm"}
-_TOPS = {
-    "jax": "jax",
-    "optax": "jax",
-    "flax": "jax",
-    "tensorflow": "tensorflow",
-    "torch": "torch",
-    "paddle": "paddle",
-    "numpy": "numpy",
-}
 _METHODS = {"mul_": 1.0, "div_": -1.0, "multiply_": 1.0, "divide_": -1.0, "set_value": 0.0, "copy_": 0.0}
 _EXPRESSIONS = (cst.Call, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp, cst.IfExp)
 _SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr)
 
 
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """A clip that was read exactly."""
+
+    site: cst.CSTNode  #: the expression or the statement that is the whole clip
+    tensors: str
+    clip: Clipped
+    keeps: bool  #: whether it leaves its arguments as they are
+    to: str = ""  #: what it is assigned to
+
+
 class Functional:
-    """The rewrites of one source."""
+    """The clips of one source."""
 
     def __init__(self, context: Context) -> None:
         self._context, self._source, self._resolver = context, context.source, context.resolver
-        self._exact = Exact(context)
-        self._coefficients = Coefficients(context, self._exact)
+        self.exact = Exact(context)
+        self._coefficients = Coefficients(context, self.exact)
 
-    def rewritten(self, node: cst.BaseExpression, places: Sequence[cst.CSTNode]) -> Decision | None:
-        """The rewrite of the clip whose quotient reaches some places; None if its value is not certain."""
-        framework = self._framework()
-        options = self._context.options
-        if not framework or options.to != "gradclip" or options.lint or (options.sources and framework not in options.sources):
-            return None
+    def clips(self, places: Sequence[cst.CSTNode], framework: str) -> Iterator[Exactly]:
+        """The clips whose quotient reaches some places; nothing where a value is not certain."""
         for place in (*places, *self._nested(places)):
             for site in self._sites(place):
-                if (made := self._read(site, node, framework)) is not None:
-                    return made
-        return None
+                if (made := self._read(site, framework)) is not None:
+                    yield made
 
     def _nested(self, places: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The uses of the names of some values in functions within the function."""
@@ -81,15 +72,6 @@ class Functional:
             if isinstance(outer, cst.FunctionDef):
                 found[outer, name.value].append(name)
         return found
-
-    def _framework(self) -> str:
-        """The framework of the source's arrays; "" where gradclip cannot run, or has no such arrays."""
-        modules = self._resolver.modules
-        if {"mxnet", "chainer", "cupy", "theano"} & modules or any(
-            is_legacy(self._context, one) for one in ("tensorflow", "paddle")
-        ):
-            return ""
-        return next((_TOPS[one] for one in _TOPS if one in modules), "")
 
     # ---- where it scales -------------------------------------------------------------------------------------------------
 
@@ -119,15 +101,15 @@ class Functional:
             if isinstance(call, cst.Call):
                 yield call
 
-    def _read(self, site: cst.CSTNode, node: cst.BaseExpression, framework: str) -> Decision | None:
+    def _read(self, site: cst.CSTNode, framework: str) -> Exactly | None:
         if isinstance(site, cst.BaseExpression):
-            return self._expression(site, node, framework)
+            return self._expression(site)
         if isinstance(site, (cst.For, cst.If)):
-            return self._block(site, node, framework)
-        return self._in_place(site, site, None, node, framework) if isinstance(site, (cst.AugAssign, cst.Expr)) else None
+            return self._block(site, framework)
+        return self._in_place(site, site, None, framework) if isinstance(site, (cst.AugAssign, cst.Expr)) else None
 
-    def _expression(self, site: cst.BaseExpression, node: cst.BaseExpression, framework: str) -> Decision | None:
-        form = self._exact.again(site)
+    def _expression(self, site: cst.BaseExpression) -> Exactly | None:
+        form = self.exact.again(site)
         if form.op == "list":
             each, collection = form.parts
             over = site.for_in.iter if isinstance(site, (cst.ListComp, cst.GeneratorExp)) else None
@@ -139,7 +121,7 @@ class Functional:
             )
             if clip is None or clip.norm.value == "one" or not is_short(over):
                 return None
-            return self._decided(site, node, self._source.one_line(over), clip, framework, keeps=True)
+            return Exactly(site, self._source.one_line(over), clip, keeps=True)
         for leaf in leaves(form):
             if (
                 leaf.op == "norm"
@@ -147,10 +129,10 @@ class Functional:
                 and (clip := self._coefficients.clip(form, leaf.parts[0], site)) is not None
             ):
                 shown = self._shown(leaf.parts[0], site)
-                return self._decided(site, node, shown, clip, framework, keeps=True) if shown else None
+                return Exactly(site, shown, clip, keeps=True) if shown else None
         return None
 
-    def _block(self, site: cst.For | cst.If, node: cst.BaseExpression, framework: str) -> Decision | None:
+    def _block(self, site: cst.For | cst.If, framework: str) -> Exactly | None:
         """A loop that scales each gradient in place, or an ``if`` around it or around an assignment."""
         if isinstance(self._source.parents[site], cst.If):
             return None  # an `elif`
@@ -162,28 +144,26 @@ class Functional:
             inner = _only(inner.body)
         if isinstance(inner, cst.For):
             loop, inner = inner, _only(inner.body)
-            if isinstance(inner, cst.If) and inner.orelse is None and self._exact.chosen(inner.test, ONE, ONE) == ONE:
+            if isinstance(inner, cst.If) and inner.orelse is None and self.exact.chosen(inner.test, ONE, ONE) == ONE:
                 inner = _only(inner.body)  # if p.grad is not None
             small = _small(inner)
-            return (
-                self._in_place(site, small, loop, node, framework, test) if small is not None and loop.orelse is None else None
-            )
+            return self._in_place(site, small, loop, framework, test) if small is not None and loop.orelse is None else None
         small = _small(inner)
         if isinstance(small, (cst.AugAssign, cst.Expr)):
-            return self._in_place(site, small, None, node, framework, test)
+            return self._in_place(site, small, None, framework, test)
         if not isinstance(small, cst.Assign) or len(small.targets) != 1 or test is None:
             return None
         target = small.targets[0].target
-        form, shown = self._exact.again(small.value), self._source.code(target)
+        form, shown = self.exact.again(small.value), self._source.code(target)
         over = _collection_of(form, small.value)
         if form.op == "list" and over is not None and self._source.code(over) == shown and not form.value:
             item = Form("item", (form.parts[1],))
-            clip = self._coefficients.clip(self._exact.chosen(test, form.parts[0], item), item, site)
+            clip = self._coefficients.clip(self.exact.chosen(test, form.parts[0], item), item, site)
             clip = None if clip is not None and clip.norm.value == "one" else clip
         else:
             tensor = Form("name", value=shown)
-            clip = self._coefficients.clip(self._exact.chosen(test, form, tensor), tensor, site)
-        return self._decided(site, node, shown, clip, framework, keeps=True, to=shown) if clip is not None else None
+            clip = self._coefficients.clip(self.exact.chosen(test, form, tensor), tensor, site)
+        return Exactly(site, shown, clip, keeps=True, to=shown) if clip is not None else None
 
     def _is_idle(self, branch: cst.If | cst.Else) -> bool:
         """Whether an ``else`` does nothing: ``grads = grads``."""
@@ -196,27 +176,26 @@ class Functional:
         site: cst.CSTNode,
         small: cst.CSTNode,
         loop: cst.For | None,
-        node: cst.BaseExpression,
         framework: str,
         test: cst.BaseExpression | None = None,
-    ) -> Decision | None:
+    ) -> Exactly | None:
         """``g *= ...`` or ``p.grad.mul_(...)``, alone or in a loop over the gradients."""
         scaled = self._scaled(small)
         if scaled is None:
             return None
         target, value, power = scaled
-        self._exact.again(target)
+        self.exact.again(target)
         listed = self._listed(target, loop)
-        item = self._exact.of(target) if listed is None else Form("item", (self._exact.of(listed),))
-        form = product((item, 1), (self._exact.of(value), power)) if power else self._exact.of(value)
-        form = form if test is None else self._exact.chosen(test, form, item)
+        item = self.exact.of(target) if listed is None else Form("item", (self.exact.of(listed),))
+        form = product((item, 1), (self.exact.of(value), power)) if power else self.exact.of(value)
+        form = form if test is None else self.exact.chosen(test, form, item)
         clip = self._coefficients.clip(form, item, site) if is_tensor(item) else None
         of_parameters = item.op == "item" and item.value == "grad"
         if clip is None or (clip.norm.value == "one") != (loop is None):
             return None
         if listed is not None:  # the elements of a list are replaced
             shown = self._source.code(listed)
-            return self._decided(site, node, shown, clip, framework, keeps=True, to=f"{shown}[:]")
+            return Exactly(site, shown, clip, keeps=True, to=f"{shown}[:]")
         new = isinstance(small, cst.Assign) and not of_parameters  # `g = g * c` in a loop changes nothing
         if new or framework in ("jax", "tensorflow") or (framework == "numpy") == of_parameters:
             return None
@@ -224,7 +203,7 @@ class Functional:
         shown = self._source.code(over)
         if of_parameters and loop is None:
             shown = shown.removesuffix(".data").removesuffix(".grad")
-        return self._decided(site, node, shown, clip, framework, keeps=False) if is_short(over) else None
+        return Exactly(site, shown, clip, keeps=False) if is_short(over) else None
 
     def _listed(self, target: cst.BaseExpression, loop: cst.For | None) -> cst.BaseExpression | None:
         """The list in ``for i, g in enumerate(grads): grads[i] = ...``."""
@@ -258,69 +237,7 @@ class Functional:
         begin, end = self._source.span(site)
         nodes: list[cst.BaseExpression] = [*between(self._source, cst.Attribute, begin, end)]
         nodes += between(self._source, cst.Name, begin, end)
-        return next((self._source.code(one) for one in nodes if self._exact.of(one) == tensor), "")
-
-    # ---- the rewrite -----------------------------------------------------------------------------------------------------
-
-    def _decided(
-        self,
-        site: cst.CSTNode,
-        node: cst.BaseExpression,
-        tensors: str,
-        clip: Clipped,
-        framework: str,
-        *,
-        keeps: bool,
-        to: str = "",
-    ) -> Decision | None:
-        """The call in place of an expression or a statement; in place if it ``keeps`` no result."""
-        left = remains(site, f"{tensors} {clip.limit}", self._exact, self._context)
-        if left is None:
-            return None
-        line, needs = self._line(site, tensors, clip, framework, keeps=keeps)
-        line = f"{to} = {line}" if to else line
-        span = self._source.outer_span(site) if isinstance(site, cst.BaseExpression) else self._source.span(site)
-        if not isinstance(site, cst.BaseExpression):
-            indent = self._source.data[self._source.line_start(span[0]) : span[0]].decode()
-            replaced = self._source.data[span[0] - len(indent) : span[1]].decode()
-            line = "".join(f"{comment}{self._source.newline}{indent}" for comment in comments(replaced)) + line
-        edit = Edit(*span, line)
-        said = "the norm of each gradient" if clip.norm.value == "one" else "one norm over all gradients"
-        assumed = "finite gradients: those with a NaN may come out otherwise"
-        if 0 < clip.epsilon < EPSILON:
-            assumed += f"; a limit far above its epsilon, {clip.epsilon:g}"
-        return Decision(
-            node,
-            "GM402",
-            Outcome.REWRITTEN,
-            f"It is a clip by {said}, written out.",
-            edits=(edit, *left),
-            needs=needs,
-            assumption=assumed,
-        )
-
-    def _line(
-        self, site: cst.CSTNode, tensors: str, clip: Clipped, framework: str, *, keeps: bool
-    ) -> tuple[str, tuple[Need, ...]]:
-        """gradclip's call, and what it needs to be imported."""
-        at = between(self._source, cst.Name, *self._source.span(site))[0]
-        needs: tuple[Need, ...] = ()
-
-        def spelled(name: str) -> str:
-            nonlocal needs
-            made = spell(f"gradclip.{name}", at, self._source, self._resolver)
-            needs = (*needs, *made.needs)
-            return made.text
-
-        own, torchs = clip.norm.value == "one", clip.epsilon == EPSILON
-        if own and keeps and not torchs:
-            return f"{spelled('clip_by_norm')}({tensors}, {clip.limit})", needs
-        if torchs and framework == "torch" and not keeps:
-            return f"{spelled('clip_grad_norm_')}({tensors}, {clip.limit})", needs
-        rule = _RULES.get(framework, "paddle.clip_grad_by_global_norm")
-        rule = "torch.clip_grad_norm" if torchs else "tensorflow.clip_by_norm" if own else rule
-        line = f"{spelled('clip' if keeps else 'clip_')}({tensors}, {spelled(f'dialects.{rule}')}({clip.limit}))"
-        return line + ".grads" if keeps else line, needs
+        return next((self._source.code(one) for one in nodes if self.exact.of(one) == tensor), "")
 
 
 def _is_no_grad(node: cst.BaseExpression) -> bool:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from gradclip.code.bind import literal
+from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.found import Context, Finding
 from gradclip.code.settings import KEYS
 from gradclip.code.source import last_name, words
-from gradclip.migrate.codemod.calls import manual, unchanged
-from gradclip.migrate.codemod.decision import Decision
 
 __all__ = ["assigned", "attribute", "entry", "is_setting", "keyword", "setting"]
 

@@ -1,27 +1,20 @@
-"""Clips by value that a source writes with a general function.
-
-The codemod rewrites ``p.grad.data.clamp_(-c, c)`` for torch, and reports the others.
-"""
+"""Clips by value that a source writes with a general function: ``p.grad.data.clamp_(-c, c)``, ``np.clip(grads, -1, 1)``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
 from gradclip.code.bind import literal, number
+from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.found import Context, Finding
-from gradclip.code.gradients import mentions_norm
-from gradclip.code.model import Outcome
-from gradclip.code.source import Edit, last_name, target_names, words
+from gradclip.code.source import last_name, target_names, words
 from gradclip.code.traps.limits import bounds_a_norm, called_a_norm
-from gradclip.migrate.codemod.calls import manual, unchanged
-from gradclip.migrate.codemod.canonical import beside_torch
-from gradclip.migrate.codemod.decision import Decision
-from gradclip.migrate.codemod.imports import spell
 
-__all__ = ["METHODS", "call"]
+__all__ = ["METHODS", "ByValue", "call"]
 
 _NESTED = {"minimum": "maximum", "maximum": "minimum"}
 METHODS = words(
@@ -34,7 +27,28 @@ _FUNCTIONS = re.compile(
 _OTHER = re.compile(r"ratio|prob|advantage|value_pred|log|reward|action|loss|weight|image|pixel", re.IGNORECASE)
 
 
-def call(node: cst.Call, context: Context) -> Iterator[Decision]:
+@dataclass(frozen=True, slots=True)
+class ByValue:
+    """A clip by value, written out."""
+
+    context: Context
+    node: cst.Call
+    clipped: cst.BaseExpression
+    function: str | None  #: the qualified name; None for a method of ``clipped``
+    finding: Finding
+
+    @property
+    def limits(self) -> list[cst.Arg]:
+        """The bounds, in the order of the call."""
+        return [one for one in (self.node.args if self.function is None else self.node.args[1:]) if _is_limit(one)]
+
+    @property
+    def out(self) -> str:
+        """The array that it writes to; "" for none."""
+        return _out(self.node, self.function, self.context)
+
+
+def call(node: cst.Call, context: Context) -> Iterator[Decision | ByValue]:
     """Decide on ``np.clip``, ``jnp.clip``, ``torch.clamp``, ``p.grad.data.clamp_``: the argument may be a gradient or not."""
     if last_name(node.func) in _NESTED:
         yield from _nested(node, context)
@@ -57,108 +71,11 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     elif gradients.is_gradient(clipped) and _is_rectified(node, function):
         yield unchanged(node, "GM112", f"It keeps the positive part of {shown}, and bounds nothing from above.")
     elif gradients.is_gradient(clipped):
-        decided = (
-            _clamp(node, clipped, context) or _bounded(node, clipped, function, context) or _in_array(node, clipped, context)
-        )
-        yield decided or manual(node, _by_value(node, clipped, function, context))
+        yield ByValue(context, node, clipped, function, _by_value(node, clipped, function, context))
     elif gradients.is_parameter(clipped):
         yield unchanged(node, "GM112", f"{shown} is a parameter, not its gradient.")
     elif function is not None or _OTHER.search(shown):
         yield unchanged(node, "GM112", f"Nothing shows that {shown} is a gradient.")
-
-
-def _clamp(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Decision | None:
-    """``p.grad.data.clamp_(-c, c)`` of a parameter, as a call of gradclip; None for any other clip by value."""
-    source, options = context.source, context.options
-    owner = re.fullmatch(r"(.+)\.grad(\.data)?", source.one_line(clipped))
-    limits = [argument.value for argument in node.args if _is_limit(argument)]
-    in_place = last_name(node.func) in ("clamp_", "clip_") and isinstance(source.parents[node], cst.Expr)
-    wanted = options.to == "gradclip" and not options.lint and (not options.sources or "torch" in options.sources)
-    if not (owner and in_place and wanted and len(limits) == 2 and "torch" in context.resolver.modules):
-        return None
-    low, high = map(source.one_line, limits)
-    value = number(limits[1])
-    if low != f"-{high}" or mentions_norm(high) or (value is not None and value <= 0) or len(node.args) != 2:
-        return None
-    spelled = spell("gradclip.clip_grad_value_", clipped, source, context.resolver)
-    edit = Edit(*source.outer_span(node), f"{spelled.text}({owner[1]}, {high})")
-    return Decision(
-        node,
-        "GM401",
-        Outcome.REWRITTEN,
-        "It clips each element of a parameter's gradient, in place.",
-        edits=(edit,),
-        needs=beside_torch(spelled.needs, context),
-    )
-
-
-def _bounded(node: cst.Call, clipped: cst.BaseExpression, function: str | None, context: Context) -> Decision | None:
-    """``torch.clamp(g, -c, c)`` and ``jnp.clip(g, -c, c)`` as a call of gradclip; None where the argument may be no tensor."""
-    source, options = context.source, context.options
-    top = (function or "torch").partition(".")[0] if function or "torch" in context.resolver.modules else ""
-    framework = {"torch": "torch", "paddle": "paddle", "jax": "jax"}.get(top, "")
-    wanted = options.to == "gradclip" and not options.lint and (not options.sources or framework in options.sources)
-    limits = [a for a in (node.args if function is None else node.args[1:]) if _is_limit(a)]
-    plain = (
-        last_name(node.func) in ("clip", "clamp")
-        and len(node.args) == len(limits) + (function is not None)
-        and not node.args[0].keyword
-    )
-    if not (framework and wanted and plain and len(limits) == 2 and all(not a.star for a in node.args)):
-        return None
-    finding = _by_value(node, clipped, function, context)
-    if finding.code != "GM401" or any(literal(limit.value) is None for limit in limits):
-        return None
-    told = {
-        a.keyword.value if a.keyword is not None else ("min", "max")[k]: source.one_line(a.value) for k, a in enumerate(limits)
-    }
-    low, high = told.get("min", told.get("a_min")), told.get("max", told.get("a_max"))
-    values = [number(limit.value) for limit in limits]
-    ordered = low == f"-{high}" or (None not in values and values[0] < values[1])  # type: ignore[operator]
-    if low is None or high is None or not ordered:
-        return None
-    spelled = spell("gradclip.clip_by_value", node.func if function is not None else clipped, source, context.resolver)
-    edit = Edit(*source.outer_span(node), f"{spelled.text}({source.one_line(clipped)}, {low}, {high})")
-    reason = "It clips each element of a gradient, and returns it."
-    return Decision(
-        node,
-        "GM401",
-        Outcome.REWRITTEN,
-        reason,
-        edits=(edit,),
-        needs=spelled.needs if function else beside_torch(spelled.needs, context),
-    )
-
-
-def _in_array(node: cst.Call, clipped: cst.BaseExpression, context: Context) -> Decision | None:
-    """``np.clip(d, -5, 5, out=d)``, a statement, as a call of gradclip."""
-    source, options = context.source, context.options
-    code = source.one_line(clipped)
-    limits = node.args[1:3]
-    is_numpy = "numpy" in context.resolver.modules and options.to == "gradclip" and not options.lint and not options.sources
-    if not (is_numpy and isinstance(source.parents[node], cst.Expr) and len(node.args) == 4) or any(
-        a.keyword or a.star for a in limits
-    ):
-        return None
-    if _out(node, "numpy.clip", context) != code or _by_value(node, clipped, "numpy.clip", context).code != "GM401":
-        return None
-    low, high = (source.one_line(argument.value) for argument in limits)
-    values = [number(argument.value) for argument in limits]
-    symmetric = low == f"-{high}"
-    if not (symmetric or (None not in values and values[0] < values[1])) or high.startswith("-"):  # type: ignore[operator]
-        return None
-    spelled = spell("gradclip.clip_", node.func, source, context.resolver)
-    rule = spell(
-        f"gradclip.dialects.{'torch.clip_grad_value' if symmetric else 'tensorflow.clip_by_value'}",
-        node.func,
-        source,
-        context.resolver,
-    )
-    edit = Edit(*source.outer_span(node), f"{spelled.text}({code}, {rule.text}({high if symmetric else f'{low}, {high}'}))")
-    needs = (*spelled.needs, *rule.needs)
-    return Decision(
-        node, "GM401", Outcome.REWRITTEN, "It clips each element of a gradient, in place.", edits=(edit,), needs=needs
-    )
 
 
 def _is_rectified(node: cst.Call, function: str | None) -> bool:

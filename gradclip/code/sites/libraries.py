@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.bind import literal
+from gradclip.code.decision import Decision, manual
 from gradclip.code.found import Context, Finding
 from gradclip.code.resolve import module_of
 from gradclip.code.source import last_name, words
-from gradclip.migrate.codemod.calls import manual
-from gradclip.migrate.codemod.decision import Decision
 from gradclip.natives import BY_CODE
 
 __all__ = ["LAST_NAMES", "call"]

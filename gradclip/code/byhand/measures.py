@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from gradclip.code.byhand.algebra import Form, is_tiny, power_of_norm, product
 from gradclip.code.source import last_name, words
-from gradclip.migrate.codemod.algebra import Form, is_tiny, power_of_norm, product
 
 __all__ = ["added", "bare", "cast", "every", "extreme", "flat", "is_tensor", "none_test", "norm", "says_more", "summed"]
 

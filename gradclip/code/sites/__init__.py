@@ -1,0 +1,209 @@
+"""Every place in a source that clips gradients, or looks like a clip, and what the linter says of it.
+
+``calls`` reads the calls of the table's functions, ``libraries`` and ``configuration`` the clips of other libraries, and
+``mentions`` what only looks like a clip; ``gradclip.code.byhand`` finds the clips that are written out.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+
+import libcst as cst
+
+from gradclip.code.byhand import norms, values
+from gradclip.code.decision import Decision, manual
+from gradclip.code.flow import Flow
+from gradclip.code.found import ApiCall, Context
+from gradclip.code.gradients import Gradients
+from gradclip.code.model import Migrated, Options, Site, SourceError
+from gradclip.code.replaced import replacements
+from gradclip.code.resolve import Resolver
+from gradclip.code.settings import KEYS
+from gradclip.code.sites import calls, configuration, libraries, mentions
+from gradclip.code.source import Source, last_name, target_names
+from gradclip.code.traps import PLACES
+from gradclip.errors import more
+from gradclip.natives import BY_NAME, Kind
+
+__all__ = ["Found", "decided", "linted", "read", "site"]
+
+#: a decision, or a clip that a rewrite may replace
+Found = Decision | ApiCall | values.ByValue | norms.ByNorm
+#: in lower case; a source without any of these words has no sites
+_WORDS = (
+    *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
+    *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
+)
+_BOM = "\ufeff"
+
+
+def linted(source: str, options: Options) -> Migrated:
+    """The mistakes in a source, and its clips; the source stays as it is.
+
+    Args:
+        source: Python 3.
+        options: the user's options.
+
+    Raises:
+        SourceError: if the source is not Python 3.
+    """
+
+    def sites(context: Context) -> Migrated:
+        return Migrated(context.source.text, tuple(site(one, context.source) for one in decided(context, _said)))
+
+    return read(source, options, sites)
+
+
+def _said(found: ApiCall | values.ByValue | norms.ByNorm) -> list[Decision]:
+    return calls.mistakes(found) if isinstance(found, ApiCall) else [manual(found.node, found.finding)]
+
+
+def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Migrated:
+    """Parse a source, and do something with it, unless none of its words can be a clip.
+
+    Raises:
+        SourceError: if the source is not Python 3.
+    """
+    lower = source.lower()
+    if not any(word in lower for word in _WORDS):
+        return Migrated(source)
+    mark = _BOM if source.startswith(_BOM) else ""
+    collects = gc.isenabled()
+    gc.disable()  # a tree has many objects, and none becomes garbage during parsing
+    try:
+        made = do(_context(Source(source.removeprefix(_BOM)), options))
+    except RecursionError:
+        raise SourceError("nested too deeply to be read") from None
+    finally:
+        if collects:
+            gc.enable()
+    return Migrated(mark + made.source, made.sites)
+
+
+def _context(source: Source, options: Options) -> Context:
+    resolver = Resolver(source, options.stars)
+    gradients = Gradients(source, resolver)
+    return Context(source, resolver, gradients, Flow(source, gradients), options, replacements(source, resolver))
+
+
+def decided(
+    context: Context, decide: Callable[[ApiCall | values.ByValue | norms.ByNorm], Sequence[Decision]]
+) -> list[Decision]:
+    """The decisions that the user selected, in the order of the text; ``decide`` says what becomes of a clip."""
+    mistakes = [manual(node, finding) for check in PLACES for node, finding in check(context)]
+    named = {one.node for one in mistakes}
+    for found in _found(context):
+        decisions = [found] if isinstance(found, Decision) else decide(found)
+        mistakes += [one for one in decisions if one.node not in named]
+    kept = _outermost([one for one in mistakes if _selected(one, context.options)], context.source)
+    return sorted(kept, key=lambda one: context.source.start(one.node))
+
+
+def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
+    """Drop a decision that lies within another one: ``set_gradient_clip(Clip())`` is one site, and so is a handwritten clip."""
+    quotients = [decision.node for decision in decisions if decision.code in ("GM402", "GM113")]
+    around = {outer for node in quotients for outer in source.ancestors(node)}
+    outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
+    kept = [decision for decision in decisions if decision.code != "GM112" or decision.node not in around]
+    return [one for one in kept if not outer or outer.isdisjoint(source.ancestors(one.node))]
+
+
+def _selected(decision: Decision, options: Options) -> bool:
+    """Whether the user selected a decision, by its code or by the code of its function."""
+    codes = [decision.code, *([decision.api.code] if decision.api is not None else [])]
+    ignored = any(code.startswith(prefix) for code in codes for prefix in options.ignore)
+    chosen = not options.select or any(code.startswith(prefix) for code in codes for prefix in options.select)
+    return chosen and not ignored
+
+
+def site(decision: Decision, source: Source) -> Site:
+    """A decision, as data without the source."""
+    line, column = source.position(decision.node)
+    text = source.code(decision.node).splitlines()[0].rstrip()
+    return Site(line, column, decision.code, decision.outcome, text, decision.reason, decision.advice, more(decision.code))
+
+
+# ---- finding ---------------------------------------------------------------------------------------------------------------
+
+
+def _found(context: Context) -> Iterator[Found]:
+    """Every place that clips gradients or looks like a clip, each once."""
+    source = context.source
+    names = _names(context)
+    for call in source.any(cst.Call):
+        name = last_name(call.func)
+        if name in names or any(a.keyword is not None and a.keyword.value in mentions.CLIP_KEYWORDS for a in call.args):
+            found: list[Found] = [*calls.call(call, context)]
+            found = found or [*libraries.call(call, context)] or [*mentions.call(call, context)]
+            found = found or [*(values.call(call, context) if name in values.METHODS else ())]
+            yield from found
+            if found:
+                continue
+        for argument in call.args:
+            if argument.keyword is not None and argument.keyword.value in KEYS:
+                yield from configuration.keyword(argument, context)
+    nodes: list[cst.Name | cst.Attribute] = [*source.any(cst.Name), *source.any(cst.Attribute)]
+    for node in nodes:
+        if last_name(node) in names and _is_value(node, source):
+            yield from mentions.value(node, context)
+    yield from _others(context)
+
+
+def _others(context: Context) -> Iterator[Found]:
+    source = context.source
+    for node, name in context.replaced.items():
+        yield mentions.replaced(node, name)
+    for string in source.any(cst.SimpleString):
+        yield from mentions.text(string, context)
+    for call in source.any(cst.Call):
+        yield from mentions.looked_up(call, context)
+    for element in source.any(cst.DictElement):
+        yield from configuration.entry(element, context)
+    for attribute in source.any(cst.Attribute):
+        if attribute.attr.value == "CLIP_GRADIENTS":
+            yield from configuration.attribute(attribute, context)
+        elif attribute.attr.value in mentions.CLIP_KEYWORDS:
+            yield from configuration.assigned(attribute, context)
+        elif configuration.is_setting(attribute.attr.value):
+            yield from configuration.setting(attribute, context)
+    yield from norms.clips(context)
+
+
+def _names(context: Context) -> frozenset[str]:
+    """The last names that a relevant call can have in this source: imports and assignments may add new names."""
+    telling = mentions.METHODS | values.METHODS | libraries.LAST_NAMES | _TABLE
+    imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
+    assigned = {
+        name
+        for assign in context.source.any(cst.Assign)
+        if last_name(assign.value) in telling | imported
+        for target in assign.targets
+        for name in target_names(target.target)
+    }
+    return frozenset(telling | imported | assigned)
+
+
+def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
+    """Whether the source reads a name that is not called, bound, imported or part of a longer name."""
+    parent = source.parents.get(node)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr is not node
+    if isinstance(parent, cst.Call):
+        return parent.func is not node
+    if isinstance(parent, cst.Arg):
+        return parent.keyword is not node
+    binders = (
+        cst.AssignTarget,
+        cst.ImportAlias,
+        cst.ImportFrom,
+        cst.AsName,
+        cst.FunctionDef,
+        cst.ClassDef,
+        cst.Param,
+        cst.NameItem,
+    )
+    return not isinstance(parent, binders)
+
+
+_TABLE = frozenset(name.partition("(")[0].rpartition(".")[2] for name in BY_NAME)

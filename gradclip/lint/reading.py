@@ -1,0 +1,35 @@
+"""Sources that the linter reads: one, or the files of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+from gradclip.code import runner, sites
+from gradclip.code.files import Found
+from gradclip.code.model import Options, Site
+
+__all__ = ["of_source", "run"]
+
+_OPTIONS = Options(lint=True)
+
+
+def of_source(source: str) -> tuple[Site, ...]:
+    """The clips in a source and its mistakes, in the order of the text.
+
+    Raises:
+        SourceError: if the source is not Python 3.
+    """
+    return sites.linted(source, _OPTIONS).sites
+
+
+def run(found: Iterable[Found], jobs: int) -> Generator[runner.FileResult, None, None]:
+    """Read files in parallel.
+
+    Args:
+        found: the files.
+        jobs: the number of processes.
+
+    Returns:
+        A result for each of ``found``, in its order.
+    """
+    return runner.run(found, runner.Request(_OPTIONS, diff=False), jobs, sites.linted)

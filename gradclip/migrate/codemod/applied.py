@@ -1,0 +1,71 @@
+"""What becomes of a call of the table: left as it is, left to a person, or rewritten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradclip.code.codes import CODES
+from gradclip.code.decision import Decision, manual, unchanged
+from gradclip.code.elsewhere import crossing, lacks, no_native, no_rewrite
+from gradclip.code.found import ApiCall, Finding, family
+from gradclip.code.sites.calls import look_alike, only_measures
+from gradclip.code.source import Edit
+from gradclip.code.traps import OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
+from gradclip.migrate.codemod import legacy, lifts
+from gradclip.migrate.codemod.decision import Rewrite
+from gradclip.migrate.codemod.rewrite import rewritten
+from gradclip.natives import Kind
+from gradclip.natives.targets import targets
+
+__all__ = ["applied"]
+
+
+def applied(found: ApiCall) -> Decision:
+    """Decide on a call of one function with its arguments bound: a look-alike, a trap, a crossing, or a rewrite."""
+    api, options = found.api, found.context.options
+    alike = look_alike(found)
+    if alike:
+        return unchanged(found.call, "GM112", alike, api)
+    if options.to == "gradclip" and not options.norms and only_measures(found):
+        return unchanged(found.call, "GM005", api=api)
+    native = options.to == family(api.framework)
+    if native:
+        target = targets(api).get(options.to)
+        if target is None and api.status == "current":
+            return unchanged(found.call, "GM001", api=api)
+    else:
+        target = found.target
+    checks = OF_THE_NATIVE if native else (loops.check, crossing, *TRAPS) if found.crosses else TRAPS
+    cannot = legacy.check(found)
+    if cannot is not None and found.context.keeps(cannot.code):
+        return manual(found.call, cannot, api)
+    decision = lifts.lifted(found) if api.kind is Kind.GLOBAL_STATE else None
+    if decision is not None:
+        return decision
+    findings = [finding for check in checks if (finding := check(found)) is not None and found.context.keeps(finding.code)]
+    stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
+    if stopping:
+        return manual(found.call, stopping[0], api)
+    if target is None or target.by_hand:
+        return manual(found.call, no_rewrite(found), api)
+    made = rewritten(found, target)
+    if isinstance(made, Finding):
+        return manual(found.call, made, api)
+    without = lacks(found)
+    if without and options.strict:
+        return manual(found.call, no_native(found, without), api)
+    return replace(_commented(made, findings, found), lacks=without)
+
+
+def _commented(decision: Rewrite, findings: list[Finding], found: ApiCall) -> Rewrite:
+    """A rewrite; if it changes training, it includes the comment and the assignment for this change."""
+    reason = decision.reason or "gradclip's function means the same."
+    taken = [text for assumed in (sparse.assumption, shared.assumption, keras.assumption) if (text := assumed(found))]
+    decision = replace(decision, assumption="; ".join(taken))
+    if not findings:
+        return replace(decision, reason=reason)
+    finding = findings[0]
+    why = finding.reason or CODES[finding.code].reason
+    start = found.context.source.start(found.call)
+    prefix = (Edit(start, start, finding.prefix),) if finding.prefix else ()
+    return replace(decision, reason=why, comment=f"{finding.code} {why}", edits=(*prefix, *decision.edits))
