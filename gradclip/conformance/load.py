@@ -188,7 +188,7 @@ def load_vectors(path: str | Path | None = None, *, validate: bool | None = None
     problems: list[Problem] = []
     if not paths:
         problems.append(Problem(str(folder), None, "There are no vector files (*.json) in this folder."))
-    schemas = validators() if (path is not None if validate is None else validate) else None
+    schemas = validators() if (not folder.is_relative_to(SHIPPED) if validate is None else validate) else None
     files = [file for p in paths if (file := _file(p, schemas, problems)) is not None]
     if problems:
         shown = "\n".join(map(str, problems[:_MOST_SHOWN]))

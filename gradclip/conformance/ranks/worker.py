@@ -33,8 +33,8 @@ def run(task: Message, send: Callable[[Message], None]) -> None:
     """Run each case that the command asks for, on this rank."""
     faulthandler.dump_traceback_later(_STARTING, exit=True)
     try:
+        name, function = _function(Specification.parse(task["target"]))  # first: torch takes seconds to import
         framework = importlib.import_module("gradclip.backends.targets.torch_ranks")
-        name, function = _function(Specification.parse(task["target"]))
         clip = framework.clip_of(function)
     except ArgumentError as error:
         send({"usage": error.args})
