@@ -31,11 +31,38 @@ class Share:
 
 
 class Each:
-    """Sums for each gradient."""
+    """Sums for each gradient, and the culprits of the first norm that is not finite.
+
+    Attributes:
+        culprits: the names of the gradients that were not finite, and the first step for which they are known.
+        measured: the last step whose gradients were measured before the clip.
+        hunts: whether a norm was not finite and has no known culprit: then each step is measured.
+    """
 
     def __init__(self) -> None:
         self.sums: dict[str, list[float]] = {}  # name -> measured, shares, zeros, ratios, how many ratios
         self.waiting: list[tuple[int, list[str], list[Any], list[Any]]] = []
+        self.culprits: tuple[list[str], int] | None = None
+        self.hunts = False
+        self.measured = -1
+
+    def is_due(self, step: int, every: int | None) -> bool:
+        """Whether each gradient of this step is to be measured."""
+        return every is not None and (self.hunts or step % every == 0)
+
+    def before(self, grads: Any, step: int) -> None:
+        """Measure the gradients of a step before the clip."""
+        begun = len(self.waiting)
+        self.measure(grads, step)
+        if self.measured == step and begun:
+            del self.waiting[begun - 1]  # from a clip that raised: the step begins again
+        self.measured = step
+
+    def blame(self, names: Sequence[str], step: int) -> None:
+        """Keep the names of the first culprits."""
+        if self.culprits is None or step < self.culprits[1]:
+            self.culprits = list(names), step
+        self.hunts = False
 
     def measure(self, grads: Any, step: int = -1) -> None:
         """Measure each gradient in a container, in one pass; the norms stay on their device.
@@ -58,10 +85,9 @@ class Each:
         known = [] if None in of_params else held(of_params)
         self.waiting.append((step, [names[i] for i in places], held([norms[i] for i in places]), known))
 
-    def count(self) -> tuple[list[str], int] | None:
-        """Move the pending norms to the host and add them up; returns the first step with culprits, and their names."""
+    def count(self) -> None:
+        """Move the pending norms to the host and add them up."""
         waiting, self.waiting = self.waiting, []
-        culprits = None
         numbers = iter(read([x for _, _, norms, params in waiting for x in (*norms, *params)]))
         for step, names, norms, params in waiting:
             values = [next(numbers)[0] for _ in norms]
@@ -70,11 +96,10 @@ class Each:
             if 0 < total < math.inf:
                 for name, norm, param in zip(names, values, of_params, strict=True):
                     self._add(name, norm / total, norm / param if param > 0 else math.nan)
-            elif total and step >= 0 and culprits is None:
+            elif total and step >= 0:
                 spoilt = [name for name, norm in zip(names, values, strict=True) if not norm < math.inf]
-                is_known = 0 < len(spoilt) < max(len(names), 2)  # a clip in place makes all of them NaN, which shows no culprit
-                culprits = (spoilt, step) if is_known else None
-        return culprits
+                if 0 < len(spoilt) < max(len(names), 2):  # a clip in place makes all of them NaN, which shows no culprit
+                    self.blame(spoilt, step)
 
     def _add(self, name: str, part: float, ratio: float) -> None:
         sums = self.sums.setdefault(name, [0.0] * 5)
@@ -91,10 +116,12 @@ class Each:
         return sorted(found, key=lambda seen: -seen.share)
 
     @classmethod
-    def loaded(cls, state: Stored) -> Each:
-        """The statistics in a saved state."""
+    def loaded(cls, sums: Stored, culprits: Stored) -> Each:
+        """The statistics and the culprits in a saved state; one from before has none."""
         made = cls()
-        made.sums = {name: [x.number() for x in sums.entries(5)] for name, sums in state.items()}
+        made.sums = {name: [x.number() for x in numbers.entries(5)] for name, numbers in sums.items()}
+        named = [(name, step.whole()) for name, step in culprits.items()]
+        made.culprits = ([name for name, _ in named], named[0][1]) if named else None
         return made
 
     def merge(self, other: Mapping[str, Sequence[float]]) -> None:

@@ -64,9 +64,6 @@ class Monitor:
                 raise ArgumentError(f"{name} must be a positive whole number.", f"{name}={shown(value)}")
         self.every, self.each = every, each
         self._each = Each()
-        self._culprits: tuple[list[str], int] | None = None
-        self._measured = -1  # the last step whose gradients were measured
-        self._hunts = False  # whether a norm was not finite and has no known culprit
         self._sections: list[Section] = []
         self._is_list = False  # whether there are groups
         self._waiting: list[tuple[Any, Any, Any, Any, Any]] = []  # norm, coefficient, limit, skip, changed elements
@@ -110,17 +107,15 @@ class Monitor:
             raise ArgumentError(what, "a result of groups" if groups else "a result of one rule", "make another Monitor.")
         others = taken(given, grads, len(norm) if groups else 1)
         culprits: Sequence[str] = ()
-        if type(given) is ClipResult and self._culprits is None:
+        if type(given) is ClipResult and self._each.culprits is None:
             culprits = given.culprits or _spoilt(norm, given.grads if grads is None else grads)
-        if self.each is not None:
-            if self._measured == self._told:
-                pass  # measured already, before the clip
-            elif grads is not None:
-                self.measure(grads)
-            elif type(given) is ClipResult and given.grads is not None and self._is_time():
-                self._each.measure(given.grads)
+        if self.each is not None and self._each.measured != self._told and self._each.is_due(self._told, self.each):
+            if grads is not None:
+                self._each.before(grads, self._told)
+            elif type(given) is ClipResult and given.grads is not None:
+                self._each.measure(given.grads)  # their shares are the same after the clip
         if culprits:
-            self._blame(culprits, self._told)
+            self._each.blame(culprits, self._told)
         self._is_list = groups
         self._waiting.append((norm, coefficient, limit, *others))
         if len(self._waiting) >= self.every:
@@ -134,27 +129,13 @@ class Monitor:
         Args:
             grads: any container that :func:`gradclip.clip` takes, or parameters that hold gradients, by name.
         """
-        if self._is_time():
-            before = len(self._each.waiting)
-            self._each.measure(grads, self._told)
-            if self._measured == self._told and before:
-                del self._each.waiting[before - 1]  # from a clip that raised: the step begins again
-            self._measured = self._told
-
-    def _is_time(self) -> bool:
-        """Whether the next step is due to measure each gradient."""
-        return self.each is not None and (self._hunts or self._told % self.each == 0)
+        if self._each.is_due(self._told, self.each):
+            self._each.before(grads, self._told)
 
     @property
     def _told(self) -> int:
         """The number of recorded steps."""
         return (self._sections[0].steps if self._sections else 0) + len(self._waiting)
-
-    def _blame(self, names: Sequence[str], step: int) -> None:
-        """Keep the names of the first culprits."""
-        if self._culprits is None or step < self._culprits[1]:
-            self._culprits = list(names), step
-        self._hunts = False
 
     def gradients(self) -> list[Share]:
         """The statistics of each gradient, from ``each=``: the largest share of the total norm comes first.
@@ -174,9 +155,7 @@ class Monitor:
 
     def _read(self) -> None:
         """Move the pending norms to the host, and count them."""
-        measured = self._each.count()
-        if measured is not None:
-            self._blame(*measured)
+        self._each.count()
         waiting, self._waiting = self._waiting, []
         seen = []
         for norm, coefficient, limit, skip, clipped in waiting:
@@ -195,7 +174,7 @@ class Monitor:
                 self._sections.append(Section())
             is_skipped = bool(next(numbers)[0])
             self._sections[place].add(norms, factors, is_skipped=is_skipped, changed=None if many is None else next(numbers)[0])
-        self._hunts = self._culprits is None and any(map(self._is_fresh, self._sections))
+        self._each.hunts = self._each.culprits is None and any(map(self._is_fresh, self._sections))
 
     def _is_fresh(self, section: Section) -> bool:
         """Whether a norm was not finite recently: after many steps the culprits cannot be found."""
@@ -230,7 +209,7 @@ class Monitor:
         """
         if self._each.waiting:
             self._read()
-        return self._culprits
+        return self._each.culprits
 
     def report(self) -> dict[str, float]:
         """A flat dict of numbers, for any logger. With several groups each name begins with the group's number: ``"0/steps"``.
@@ -248,9 +227,9 @@ class Monitor:
     def __str__(self) -> str:
         sections = self.sections
         if not self._is_list:
-            return described(sections[0], "", self._culprits)
+            return described(sections[0], "", self._each.culprits)
         lines = [described(section, f"group {k}: ") for k, section in enumerate(sections)]
-        return "\n".join(lines if self._culprits is None else [*lines, f"not finite{blamed(*self._culprits)}"])
+        return "\n".join(lines if self._each.culprits is None else [*lines, f"not finite{blamed(*self._each.culprits)}"])
 
     def plot(self, path: str | Path) -> None:
         """Write a picture of the run, 1200 x 600 pixels.
@@ -294,7 +273,7 @@ class Monitor:
         if isinstance(given, Mapping) and "groups" in given:
             (sections, is_list), culprits = of_state(given), None
         elif isinstance(given, Monitor):
-            sections, is_list, culprits, each = given.sections, given._is_list, given._culprits, given._each.sums
+            sections, is_list, culprits, each = given.sections, given._is_list, given._each.culprits, given._each.sums
         else:
             what = "A monitor can be merged with a monitor, or with a state of gradclip.observed."
             raise ArgumentTypeError(what, f"{type(given).__name__}")
@@ -308,7 +287,7 @@ class Monitor:
         if not counts:
             return
         if culprits is not None:
-            self._blame(culprits[0], self._told + culprits[1])
+            self._each.blame(culprits[0], self._told + culprits[1])
         self._is_list, self._sections = is_list, mine or [Section() for _ in sections]
         for section, more in zip(self._sections, sections, strict=True):
             section.merge(more)
@@ -322,7 +301,7 @@ class Monitor:
             "is_list": self._is_list,
             "sections": [section.state_dict() for section in sections],
             "each": {seen.name: self._each.sums[seen.name] for seen in self.gradients()},
-            "culprits": dict.fromkeys(*self._culprits) if self._culprits else {},
+            "culprits": dict.fromkeys(*self._each.culprits) if self._each.culprits else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -341,11 +320,8 @@ class Monitor:
         sections = [Section.loaded(section) for section in stored["sections"].entries()]
         if len(sections) > 1 and not is_list:
             raise stored["sections"].wrong("one rule has one section")
-        each = Each.loaded(stored["each"]) if "each" in state else Each()
-        named = [(name, step.whole()) for name, step in stored["culprits"].items()] if "culprits" in state else []
-        self.every, self._is_list, self._sections, self._each = every, is_list, sections, each
-        self._culprits = ([name for name, _ in named], named[0][1]) if named else None
-        self._waiting, self._measured, self._hunts = [], -1, False
+        each = Each.loaded(*(stored[name] if name in state else Stored({}, "monitor") for name in ("each", "culprits")))
+        self.every, self._is_list, self._sections, self._each, self._waiting = every, is_list, sections, each, []
 
 
 def _spoilt(norm: Any, grads: Any) -> list[str]:
