@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -13,13 +14,18 @@ from typing import Any
 
 import numpy as np
 
-import gradclip
-from gradclip.dialects import optax as dialect
+from benchmarks.case import EAGER, Function
+from benchmarks.subjects.base import Sample, Subject
 
 __all__ = ["CLIPS", "compared", "main"]
 
-Arrays = Sequence[Any]
-Clip = Callable[[Arrays, float], list[Any]]
+#: the package of the native -> the benchmarks' subject, and its clip by a global norm
+CLIPS = {
+    "torch": ("torch", "clip_grad_norm_"),
+    "tensorflow": ("tensorflow", "clip_by_global_norm"),
+    "paddle": ("paddle", "ClipGradByGlobalNorm"),
+    "optax": ("jax", "clip_by_global_norm"),
+}
 
 
 def gradients(count: int = 200) -> Iterator[tuple[list[Any], float]]:
@@ -31,66 +37,26 @@ def gradients(count: int = 200) -> Iterator[tuple[list[Any], float]]:
         yield [x.astype(np.float32) for x in sized], float(10.0 ** rng.uniform(-2, 2))
 
 
-def of_torch() -> tuple[Clip, Clip]:
-    import torch
-
-    def clip(function: Any) -> Clip:
-        def clipped(arrays: Arrays, limit: float) -> list[Any]:
-            parameters = [torch.nn.Parameter(torch.zeros(x.shape)) for x in arrays]
-            for parameter, x in zip(parameters, arrays, strict=True):
-                parameter.grad = torch.tensor(x)
-            function(parameters, limit)
-            return [parameter.grad for parameter in parameters]
-
-        return clipped
-
-    return clip(torch.nn.utils.clip_grad_norm_), clip(gradclip.clip_grad_norm_)
-
-
-def of_tensorflow() -> tuple[Clip, Clip]:
-    import tensorflow as tf
-
-    return (
-        lambda arrays, limit: tf.clip_by_global_norm([tf.constant(x) for x in arrays], limit)[0],
-        lambda arrays, limit: gradclip.clip_by_global_norm([tf.constant(x) for x in arrays], limit)[0],
-    )
-
-
-def of_paddle() -> tuple[Clip, Clip]:
-    import paddle
-
-    parameter = paddle.create_parameter([1], "float32")
-
-    def clip(kind: Any) -> Clip:
-        return lambda arrays, limit: [g for _, g in kind(limit)([(parameter, paddle.to_tensor(x)) for x in arrays])]
-
-    return clip(paddle.nn.ClipGradByGlobalNorm), clip(gradclip.ClipGradByGlobalNorm)
-
-
-def of_optax() -> tuple[Clip, Clip]:
-    import jax.numpy as jnp
-    import optax
-
-    from gradclip.backends.jax import gradient_transformation
-
-    def clip(make: Any) -> Clip:
-        return lambda arrays, limit: make(limit).update([jnp.asarray(x) for x in arrays], optax.EmptyState())[0]
-
-    return clip(optax.clip_by_global_norm), clip(lambda limit: gradient_transformation(dialect.clip_by_global_norm(limit)))
-
-
-CLIPS = {"torch": of_torch, "tensorflow": of_tensorflow, "paddle": of_paddle, "optax": of_optax}
-
-
 def compared(name: str, count: int = 200) -> tuple[int, float]:
     """The number of results that equal the native's to the bit, and the largest distance in ulp of the native's element."""
-    native, ours = CLIPS[name]()
+    framework, wanted = CLIPS[name]
+    subject: Subject = importlib.import_module(f"benchmarks.subjects.{framework}").subject("cpu")
+    (function,) = (one for one in subject.functions() if one.name == wanted)
     identical, furthest = 0, 0.0
     for arrays, limit in gradients(count):
-        pairs = [tuple(map(np.asarray, pair)) for pair in zip(native(arrays, limit), ours(arrays, limit), strict=True)]
-        identical += all(np.array_equal(theirs, mine) for theirs, mine in pairs)
-        furthest = max(furthest, *(float(np.max(np.abs(mine - theirs) / np.spacing(np.abs(theirs)))) for theirs, mine in pairs))
+        native, ours = (_clipped(subject, function, make(limit), arrays) for make in (function.native, function.ours))
+        identical += all(map(np.array_equal, native, ours))
+        distances = (np.max(np.abs(mine - theirs) / np.spacing(np.abs(theirs))) for theirs, mine in zip(native, ours, strict=True))
+        furthest = max(furthest, *map(float, distances))
     return identical, furthest
+
+
+def _clipped(subject: Subject, function: Function, clip: Callable[[Any], Any], arrays: Sequence[Any]) -> list[Any]:
+    """The clipped gradients, in float32."""
+    sample = Sample(subject, arrays, "float32")
+    result = subject.call(clip, EAGER, function.form, sample)()
+    clipped = sample.tensors if function.form == "params" else function.grads(result)
+    return [subject.read(x).astype(np.float32) for x in clipped]
 
 
 def main() -> None:
