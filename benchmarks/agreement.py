@@ -46,7 +46,9 @@ def compared(name: str, count: int = 200) -> tuple[int, float]:
     for arrays, limit in gradients(count):
         native, ours = (_clipped(subject, function, make(limit), arrays) for make in (function.native, function.ours))
         identical += all(map(np.array_equal, native, ours))
-        distances = (np.max(np.abs(mine - theirs) / np.spacing(np.abs(theirs))) for theirs, mine in zip(native, ours, strict=True))
+        distances = (
+            np.max(np.abs(mine - theirs) / np.spacing(np.abs(theirs))) for theirs, mine in zip(native, ours, strict=True)
+        )
         furthest = max(furthest, *map(float, distances))
     return identical, furthest
 

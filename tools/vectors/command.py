@@ -10,7 +10,6 @@ from typing import Any
 from vectors import files, limits, ranks, xfails
 from vectors.operations import OPERATIONS
 from vectors.record import NATIVES, Recording, differences, record
-from vectors.write import text
 
 Json = dict[str, Any]
 _RANKS = "ranks"  # the file of the vectors on several ranks, beside those of the operations
@@ -90,8 +89,8 @@ def _recorders(file: Json) -> tuple[str, ...]:
 def _texts(made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[tuple[Any, str]]:
     """Every file, with its new content."""
     for operation in OPERATIONS:
-        yield files.path_of(operation), text(files.sourced(made[operation.name]))
-    yield ranks.path(), text(files.sourced(made[_RANKS]))
+        yield files.path_of(operation), files.text(files.sourced(made[operation.name]))
+    yield ranks.path(), files.text(files.sourced(made[_RANKS]))
     yield from limits.texts()
     expected: dict[Any, dict[str, dict[str, str]]] = {}
     for native, failing in checks.items():
