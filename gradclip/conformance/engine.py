@@ -19,7 +19,7 @@ from gradclip.conformance.result import Report, Result
 from gradclip.conformance.timed import Hung, Timed
 from gradclip.conformance.vector import MOST, Finding, Garbage, run_vector, words_of
 
-__all__ = ["check_target", "failed", "judged", "new_report", "run_plan", "unclaimed"]
+__all__ = ["Session", "check_target", "failed", "judged", "new_report", "run_plan", "unclaimed"]
 
 
 def check_target(
@@ -93,79 +93,92 @@ def run_plan(
         on_start: called with the index of each case before it runs.
         hopeless: why no more cases are tried.
     """
-    name, begun = name_of(target), time.perf_counter()
-    declared = Declared(xfails, name, made.known)
-    report.targets[name] = {"versions": {}, "device": "", "seconds": 0.0}
-    timed = Timed(seconds)
-    for result in _results(target, name, made, declared, report, timed, skip, on_start, hopeless):
+    begun, session = time.perf_counter(), Session(target, made, xfails, seconds)
+    entry = report.targets[session.name] = {**session.described, "seconds": 0.0}
+
+    def results() -> Iterator[Result]:
+        if skip == 0 or not session.is_target:
+            yield from session.faults
+        for index, case in enumerate(made.cases):
+            if index >= skip and session.can_run(case):
+                on_start(index)
+                yield session.unclaimed(case) or session.run(case, hopeless)
+
+    for result in results():
         report.results.append(result)
-        report.targets[name]["seconds"] = time.perf_counter() - begun
+        entry["seconds"] = time.perf_counter() - begun
         yield result
-    timed.close()
+    session.close()
 
 
-def _results(
-    target: Any,
-    name: str,
-    made: Plan,
-    declared: Declared,
-    report: Report,
-    timed: Timed,
-    skip: int,
-    on_start: Callable[[int], None],
-    hopeless: str,
-) -> Iterator[Result]:
-    faults: list[tuple[str, str]] = []
-    try:
-        claims = timed(lambda: claims_of(target))
-        report.targets[name].update(timed(lambda: described(target)))
-        faults += faults_of_claims(target, claims, made.operations)
-        fault = faults_of_target(target)
-    except Hung as error:
-        fault = f"its claims {error}"
-    except (Exception, SystemExit) as error:
-        fault = f"its claims cannot be read: {words_of(error)}"
-    if fault:
-        yield failed(name, "target", "protocol", "malformed", fault)
-        return
-    unusable = {operation for operation, _ in faults}
-    if skip == 0:
-        yield from (failed(name, operation, "vectors", "malformed", message) for operation, message in made.broken)
-        yield from (failed(name, operation, "claims", "malformed", message) for operation, message in faults)
-    for index, case in enumerate(made.cases):
-        if index >= skip and case.operation not in unusable:
-            on_start(index)
-            result = _unclaimed(name, case, frozenset(claims.get(case.operation, ())))
-            if result is None and hopeless:
-                result = judged(name, case, Finding(hopeless, "crashed"), declared)
-            yield result or _result(target, name, case, frozenset(claims[case.operation]), declared, timed)
+class Session:
+    """One target under test.
 
+    Attributes:
+        name, described: the target's name; its versions and its device.
+        is_target: whether it has the members of a target, and claims that can be read.
+        faults: a result for each of its faults, and for each vector file that cannot be used.
+        declared: its expected failures.
+    """
 
-def _unclaimed(name: str, case: Case, claims: frozenset[str]) -> Result | None:
-    """The result of a case with an unclaimed feature."""
-    missing = [need for need in case.needs if need not in claims] if claims else ["the operation"]
-    return unclaimed(name, case, missing) if missing else None
+    def __init__(self, target: Any, made: Plan, xfails: Mapping[str, Mapping[str, str]], seconds: float = 60.0) -> None:
+        self.name = name_of(target)
+        self.declared = Declared(xfails, self.name, made.known)
+        self.described: dict[str, Any] = {"versions": {}, "device": ""}
+        self._target, self._timed = target, Timed(seconds)
+        self._claims: dict[str, Any] = {}
+        faults: list[tuple[str, str]] = []
+        try:
+            self._claims = self._timed(lambda: claims_of(target))
+            self.described = self._timed(lambda: described(target))
+            faults = faults_of_claims(target, self._claims, made.operations)
+            fault = faults_of_target(target)
+        except Hung as error:
+            fault = f"its claims {error}"
+        except (Exception, SystemExit) as error:
+            fault = f"its claims cannot be read: {words_of(error)}"
+        self.is_target = not fault
+        self._unusable = {operation for operation, _ in faults}
+        self.faults = [failed(self.name, "target", "protocol", "malformed", fault)] if fault else []
+        if not fault:
+            self.faults += [failed(self.name, operation, "vectors", "malformed", message) for operation, message in made.broken]
+            self.faults += [failed(self.name, operation, "claims", "malformed", message) for operation, message in faults]
+
+    def can_run(self, case: Case) -> bool:
+        """Whether its claims about the case's operation are usable."""
+        return self.is_target and case.operation not in self._unusable
+
+    def unclaimed(self, case: Case) -> Result | None:
+        """The result of a case that needs a feature which the target does not claim; None for a claimed one."""
+        claims = frozenset(self._claims.get(case.operation, ()))
+        missing = [need for need in case.needs if need not in claims] if claims else ["the operation"]
+        return unclaimed(self.name, case, missing) if missing else None
+
+    def run(self, case: Case, hopeless: str = "") -> Result:
+        """Run a claimed case, or say why it is not tried."""
+        if hopeless:
+            return judged(self.name, case, Finding(hopeless, "crashed"), self.declared)
+        begun, claims = time.perf_counter(), frozenset(self._claims[case.operation])
+        run = _vector if case.kind == "vector" else _check
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warnings are not tested
+            try:
+                finding = self._timed(lambda: _found(run, self._target, case, claims))
+            except Hung as error:
+                finding = Finding(str(error), "hung")
+        hint = str(getattr(self._target, "hint", ""))
+        if finding.message and hint:
+            finding = replace(finding, message=f"{finding.message}; {hint}")
+        return judged(self.name, case, finding, self.declared, time.perf_counter() - begun)
+
+    def close(self) -> None:
+        """Let its thread end."""
+        self._timed.close()
 
 
 def unclaimed(name: str, case: Case, missing: Sequence[str]) -> Result:
     """The result of a case that needs features which the target does not claim."""
     return Result(name, case.operation, case.id, case.kind, "unclaimed", "", ", ".join(missing), case.needs, case.flags)
-
-
-def _result(target: Any, name: str, case: Case, claims: frozenset[str], declared: Declared, timed: Timed) -> Result:
-    """Run one case."""
-    begun = time.perf_counter()
-    run = _vector if case.kind == "vector" else _check
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings are not tested
-        try:
-            finding = timed(lambda: _found(run, target, case, claims))
-        except Hung as error:
-            finding = Finding(str(error), "hung")
-    hint = str(getattr(target, "hint", ""))
-    if finding.message and hint:
-        finding = replace(finding, message=f"{finding.message}; {hint}")
-    return judged(name, case, finding, declared, time.perf_counter() - begun)
 
 
 def _found(run: Callable[..., Finding], target: Any, case: Case, claims: frozenset[str]) -> Finding:

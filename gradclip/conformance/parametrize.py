@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gradclip.conformance.cases import Case, Plan, plan
+from gradclip.conformance.cases import Plan, plan
 from gradclip.conformance.checks import CHECKS
-from gradclip.conformance.declared import Declared, check_targets, read_xfails
-from gradclip.conformance.engine import new_report, run_plan
+from gradclip.conformance.declared import check_targets, read_xfails
+from gradclip.conformance.engine import Session, new_report
 from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
-from gradclip.conformance.protocol import claims_of, name_of
+from gradclip.conformance.protocol import name_of
 from gradclip.conformance.report.text import describe
 from gradclip.conformance.report.view import explained
 from gradclip.conformance.result import Report, Result
@@ -93,9 +94,9 @@ def parametrize_with_checks(
     check_targets(declared, names)
     parameters = []
     for name, target in zip(names, targets, strict=True):
-        reasons = Declared(declared, name, made.known)
-        for case in _cases(target, made, declared, seconds, files):
-            reason = reasons.reason(case.id)
+        session = Session(target, made, declared, seconds)
+        for case in _cases(session, made, files):
+            reason = session.declared.reason(case.id)
             marks = () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
             parameters.append(pytest.param(target, case, marks=marks, id=f"{name}-{case.id}" if targets[1:] else case.id))
     if not parameters:
@@ -112,29 +113,15 @@ def _files(path: str | Path | None) -> dict[str, VectorFile]:
     return {file.operation: file for file in files}
 
 
-def _cases(
-    target: Any, made: Plan, xfails: Xfails, seconds: float, files: Mapping[str, VectorFile]
-) -> Iterator[ConformanceCase]:
+def _cases(session: Session, made: Plan, files: Mapping[str, VectorFile]) -> Iterator[ConformanceCase]:
     """The target's own faults, then the cases that it claims."""
     about = new_report(made)
-
-    def results(cases: Sequence[Case], broken: Sequence[tuple[str, str]] = ()) -> Iterator[Result]:
-        part = dataclasses.replace(made, cases=list(cases), broken=list(broken))
-        return run_plan(target, part, xfails, dataclasses.replace(about, results=[]), seconds)
-
-    def running(case: Case) -> Callable[[], Result]:
-        return lambda: next(results([case]))
-
-    def known(result: Result) -> Callable[[], Result]:
-        return lambda: result
-
-    faults = list(results([], made.broken))
-    unusable = {fault.operation for fault in faults}
-    claims = {} if "target" in unusable else {operation: set(features) for operation, features in claims_of(target).items()}
-    cases = [case for case in made.cases if case.operation not in unusable]
-    claimed = [case for case in cases if claims.get(case.operation, set()).issuperset(case.needs or ("a claim",))]
-    if claims:
-        ids = {case.id for case in claimed}
-        about.results.extend(results([case for case in cases if case.id not in ids]))
-    yield from (ConformanceCase(fault.case, known(fault), about, files) for fault in faults)
-    yield from (ConformanceCase(case.id, running(case), about, files) for case in claimed)
+    about.targets[session.name] = {**session.described, "seconds": 0.0}
+    for fault in session.faults:
+        yield ConformanceCase(fault.case, functools.partial(dataclasses.replace, fault), about, files)
+    for case in filter(session.can_run, made.cases):
+        unclaimed = session.unclaimed(case)
+        if unclaimed is None:
+            yield ConformanceCase(case.id, functools.partial(session.run, case), about, files)
+        else:
+            about.results.append(unclaimed)
