@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gradclip.backends.torch import versions
-from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, suits, twin
+from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, pays, suits, twin
 from gradclip.dtypes import LARGEST
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError, DTypeError, page
@@ -78,7 +78,7 @@ class StepPreHook(Held):
         if is_void and self._is_alone(opened):
             self._leave_out(optimizer)  # a GradScaler skips this step: there is nothing to measure
             return optimizer
-        if self.fuses and applies(optimizer) and suits(opened.present) and not (scale is not None and self._has_each):
+        if self._divides(optimizer, opened.present, scale):
             factor = self._coefficient(opened, scale)
         else:
             _unscale(opened, scale)
@@ -96,6 +96,13 @@ class StepPreHook(Held):
         if unchanged and not calls_base(type(optimizer)):
             return optimizer
         return twin(optimizer, divisor, stops, factor if scale is None else factor / scale)
+
+    def _divides(self, optimizer: torch.optim.Optimizer, gradients: Sequence[torch.Tensor], scale: Any) -> bool:
+        """Whether the optimizer's step is to divide the gradients, instead of a clip in place."""
+        if not (self.fuses and applies(optimizer) and suits(gradients)):
+            return False
+        # a GradScaler's scale is to be undone in any case, and a skipped step leaves the gradients as they are
+        return not self._has_each if scale is not None else self.step.skips or pays(gradients)
 
     def _is_alone(self, opened: Gradients) -> bool:
         """Whether no other process waits for this one's norm."""
@@ -219,8 +226,8 @@ def step_pre_hook(
         shards: which processes hold other shards of a plain tensor, such as experts: as for :func:`gradclip.clip`.
         fused: whether an ``Adam``, ``AdamW``, ``SGD`` or ``Adagrad`` made with ``fused=True`` may apply the coefficient itself,
             as it reads the gradients: a clipping step saves a pass over them. It does where that is exact: for a rule with
-            one norm over all gradients, and gradients of at most float32. After the step the gradients are clipped. Another
-            hook that comes after this one sees gradients that are not clipped yet.
+            one norm over all gradients, and gradients of at most float32; on the host also only if they are large. After the
+            step the gradients are clipped. Another hook that comes after this one sees gradients that are not clipped yet.
         monitor: a :class:`gradclip.Monitor`, which records each step.
         patience: after more than so many skipped steps in a row, the next one raises; ``math.inf`` for never.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import doctest
 import importlib
 import math
@@ -252,6 +253,24 @@ def test_compiled() -> None:
     for want, got in zip(held(in_place)[:-1], held(in_step)[:-1], strict=True):
         assert ulps(got.grad.numpy(), want.grad.numpy(), "float32") <= 4
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_small_gradients_are_clipped_before_the_step(monkeypatch: pytest.MonkeyPatch, skips: bool) -> None:
+    """On the host, and unless a rule may skip the step, which leaves its gradients as they are."""
+    monkeypatch.setattr("gradclip.backends.torch.fused.FEW", 2)
+    rule = dialect.clip_grad_norm(1.0)
+    for count in (2, 3):
+        weight = torch.nn.Parameter(torch.zeros(count))
+        weight.grad = torch.ones(count) * 4
+        optimizer = torch.optim.SGD([weight], lr=1.0, fused=True)
+        hook = step_pre_hook(dataclasses.replace(rule, skip_above=100.0) if skips else rule)
+        args, _ = hook(optimizer, (optimizer,), {}) or ((optimizer,), {})
+        divides = skips or count > 2
+        assert hasattr(args[0], "grad_scale") is divides
+        assert float(weight.grad[0]) == (4.0 if divides else pytest.approx(count**-0.5, rel=1e-6))
+        type(args[0]).step(args[0])
+        assert weight.tolist() == pytest.approx([-(count**-0.5)] * count, rel=1e-6)
 
 
 # ---- nothing is left -----------------------------------------------------------------------------------------------------
