@@ -111,7 +111,7 @@ def main(options: argparse.Namespace) -> int:
     if not made.cases and not made.broken:
         raise ArgumentError("No case matches.", "", "gradclip conformance --list shows all.")
     report = _report(options, made, specifications)
-    _write(report, options)
+    _write(report, made, options)
     own = {name.removesuffix(f" ({one.text})") for name in report.targets for one in specifications}  # of two with one name
     check_targets(xfails, [*report.targets, *sorted(own - report.targets.keys())])
     return 0 if report.conformant else 1
@@ -167,15 +167,10 @@ def _list(made: Plan) -> None:
         print(f"{case.id}  ({', '.join(case.needs)})")
 
 
-def _write(report: Report, options: argparse.Namespace) -> None:
-    from gradclip.conformance.load import SHIPPED, VectorFileError, load_vectors
+def _write(report: Report, made: Plan, options: argparse.Namespace) -> None:
     from gradclip.conformance.report import as_json, lay_out, text, write_html, write_json
 
-    try:
-        files = load_vectors(options.vectors or (SHIPPED / "ranks" if options.ranks else None))
-    except VectorFileError as error:
-        files = error.files
-    seen = lay_out(report, files)
+    seen = lay_out(report, made.files.values())
     if options.html:
         write_html(seen, options.html)
     if options.json == "-":

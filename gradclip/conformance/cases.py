@@ -45,8 +45,8 @@ class Plan:
 
     cases: list[Case] = field(default_factory=list)  #: the selected cases
     known: list[str] = field(default_factory=list)  #: the ids of all cases, selected or not
-    versions: dict[str, str] = field(default_factory=dict)  #: operation -> the version of its vectors
     operations: list[str] = field(default_factory=list)  #: the operations of the selected dialects
+    files: dict[str, VectorFile] = field(default_factory=dict)  #: operation -> its usable vectors
     broken: list[tuple[str, str]] = field(default_factory=list)  #: operation (or "target"), and the problem with its vectors
 
 
@@ -69,7 +69,8 @@ def plan(
         ValueError: for an unknown dialect.
     """
     made = Plan(operations=_operations(dialects))
-    cases = list(_on_ranks(made, vectors) if ranks else _all(made, vectors))
+    _read(made, vectors or (SHIPPED / "ranks" if ranks else None))
+    cases = list(_on_ranks(made) if ranks else _all(made))
     made.known = [case.id for case in cases]
     wanted = _selected(made.known, select)
     made.cases = [case for case in cases if case.operation in made.operations and case.id in wanted]
@@ -101,28 +102,25 @@ def _listed(names: str | Iterable[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
-def _all(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
-    files = _files(made, vectors)
+def _all(made: Plan) -> Iterator[Case]:
     for operation in OPERATIONS:
-        if operation in files:
-            made.versions[operation] = files[operation].version
-            for vector in files[operation].vectors:
+        if operation in made.files:
+            for vector in made.files[operation].vectors:
                 yield Case(operation, vector.json["id"], "vector", vector.needs, vector)
         for name, check in CHECKS.items():
             if check.operations(operation):
                 yield Case(operation, name, "check", tuple(check.needs), check)
 
 
-def _on_ranks(made: Plan, vectors: str | Path | None) -> Iterator[Case]:
-    for operation, file in _files(made, vectors or SHIPPED / "ranks").items():
-        made.versions[operation] = file.version
+def _on_ranks(made: Plan) -> Iterator[Case]:
+    for operation, file in made.files.items():
         for vector in file.vectors:
             if "mesh" in vector.json:
                 yield Case(operation, vector.json["id"], "vector", vector.needs, vector)
 
 
-def _files(made: Plan, path: str | Path | None) -> dict[str, VectorFile]:
-    """The vectors of each operation; the plan notes unusable files."""
+def _read(made: Plan, path: str | Path | None) -> None:
+    """Put the vectors of each operation into the plan, and its unusable files."""
     try:
         files = load_vectors(path)
     except VectorFileError as error:
@@ -130,4 +128,4 @@ def _files(made: Plan, path: str | Path | None) -> dict[str, VectorFile]:
         for problem in error.problems:
             name = Path(problem.path).stem
             made.broken.append((name if name in OPERATIONS else "target", str(problem)))
-    return {file.operation: file for file in files}
+    made.files = {file.operation: file for file in files}

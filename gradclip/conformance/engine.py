@@ -72,7 +72,7 @@ def check_target(
 
 def new_report(made: Plan) -> Report:
     """A report without results."""
-    versions = {operation: made.versions[operation] for operation in made.operations if operation in made.versions}
+    versions = {operation: made.files[operation].version for operation in made.operations if operation in made.files}
     return Report(gradclip.__version__, versions, {})
 
 

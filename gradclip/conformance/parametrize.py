@@ -14,7 +14,7 @@ from gradclip.conformance.cases import Plan, plan
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.declared import check_targets, read_xfails
 from gradclip.conformance.engine import Session, new_report
-from gradclip.conformance.load import VectorFile, VectorFileError, load_vectors
+from gradclip.conformance.load import VectorFile
 from gradclip.conformance.protocol import name_of
 from gradclip.conformance.report.text import describe
 from gradclip.conformance.report.view import explained
@@ -89,13 +89,13 @@ def parametrize_with_checks(
     names = [name_of(target) for target in targets]
     if len(set(names)) < len(names):  # a report distinguishes targets by their names
         raise ArgumentError("Two targets have the same name.", f"targets={', '.join(names)}", "function_target(..., name=...).")
-    made, files = plan(dialects, select, vectors), _files(vectors)
+    made = plan(dialects, select, vectors)
     declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
     check_targets(declared, names)
     parameters = []
     for name, target in zip(names, targets, strict=True):
         session = Session(target, made, declared, seconds)
-        for case in _cases(session, made, files):
+        for case in _cases(session, made):
             reason = session.declared.reason(case.id)
             marks = () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
             parameters.append(pytest.param(target, case, marks=marks, id=f"{name}-{case.id}" if targets[1:] else case.id))
@@ -104,24 +104,15 @@ def parametrize_with_checks(
     return pytest.mark.parametrize(("target", "case"), parameters)
 
 
-def _files(path: str | Path | None) -> dict[str, VectorFile]:
-    """The vectors by operation, to explain failures."""
-    try:
-        files = load_vectors(path)
-    except VectorFileError as error:  # a result of every target
-        files = error.files
-    return {file.operation: file for file in files}
-
-
-def _cases(session: Session, made: Plan, files: Mapping[str, VectorFile]) -> Iterator[ConformanceCase]:
+def _cases(session: Session, made: Plan) -> Iterator[ConformanceCase]:
     """The target's own faults, then the cases that it claims."""
     about = new_report(made)
     about.targets[session.name] = {**session.described, "seconds": 0.0}
     for fault in session.faults:
-        yield ConformanceCase(fault.case, functools.partial(dataclasses.replace, fault), about, files)
+        yield ConformanceCase(fault.case, functools.partial(dataclasses.replace, fault), about, made.files)
     for case in filter(session.can_run, made.cases):
         unclaimed = session.unclaimed(case)
         if unclaimed is None:
-            yield ConformanceCase(case.id, functools.partial(session.run, case), about, files)
+            yield ConformanceCase(case.id, functools.partial(session.run, case), about, made.files)
         else:
             about.results.append(unclaimed)
