@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import readme, report
+from benchmarks import machine, readme, report
 from benchmarks.floors import FLOORS, QUICK_FLOORS, missed, unmeasured
 from benchmarks.outcome import Outcome, replaced
 from benchmarks.run import FRAMEWORKS, run
@@ -109,7 +109,7 @@ def _measured(chosen: argparse.Namespace) -> tuple[Outcome, bool]:
     parts = [] if chosen.accuracy else [options]
     if chosen.accuracy or not chosen.only:
         parts.append(replace(options, accuracy=True))
-    outcome = Outcome.of_this_machine()
+    outcome = Outcome(machine.describe())
 
     def save() -> None:
         if chosen.json is not None:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine
 from gradclip.commands.common import finite
 
 __all__ = ["Outcome", "mean", "replaced"]
@@ -25,11 +24,6 @@ class Outcome:
     frameworks: dict[str, Entry] = field(default_factory=dict)  #: versions, notes, rates, threads; or why it was "skipped"
     cases: list[Entry] = field(default_factory=list)
     accuracy: list[Entry] = field(default_factory=list)
-
-    @staticmethod
-    def of_this_machine() -> Outcome:
-        """An outcome without measurements."""
-        return Outcome(machine.describe())
 
     @property
     def compared(self) -> list[Entry]:

@@ -9,11 +9,10 @@ from typing import Any
 from gradclip.conformance.cases import Case, Plan
 from gradclip.conformance.declared import shipped_xfails
 from gradclip.conformance.load import Vector
+from gradclip.conformance.specification import NATIVES
 from gradclip.errors import ArgumentError
 
 __all__ = ["as_native"]
-
-_NAMES = ("torch", "tensorflow", "paddle", "optax", "keras")
 
 _ROUNDED = 4  #: in ulp: the native was recorded on another processor; a missing epsilon differs by more
 
@@ -31,8 +30,8 @@ def as_native(made: Plan, like: str | None) -> Plan:
     if like is None:
         return made
     kind, _, name = like.partition(":")
-    if kind != "native" or name not in _NAMES:
-        hint = f"one of {', '.join(f'native:{one}' for one in _NAMES)}."
+    if kind != "native" or name not in NATIVES:
+        hint = f"one of {', '.join(f'native:{one}' for one in NATIVES)}."
         raise ArgumentError("There is no native of this name.", repr(like), hint)
     reasons: dict[str, str] = {}
     for target, cases in shipped_xfails().items():

@@ -95,8 +95,7 @@ def _find(text: str) -> Call:
         api = BY_CODE[text.upper()]
         return _call(text, _Named(api.names[0], api), {})
     if "(" not in text or text.endswith("=)"):
-        named = _named(text, None)
-        return _call(text, named, {})
+        return _call(text, _named(text, None), {})
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -201,9 +200,9 @@ def _of_dialect(dialect: str) -> Native:
 
 def _drop_in(name: str) -> Native | None:
     """The native with the same name as one of gradclip's own functions."""
-    found = [(api, targets(api)["gradclip"]) for api in NATIVES if "gradclip" in targets(api)]
-    same = [api for api, target in found if target.name == name and not target.by_hand and not target.wrapper]
-    return min(same, key=lambda api: api.status != "current") if same else None
+    found = ((api, targets(api).get("gradclip")) for api in NATIVES)
+    alike = [api for api, target in found if target and target.name == name and not target.by_hand and not target.wrapper]
+    return min(alike, key=lambda api: api.status != "current", default=None)
 
 
 def _by_ending(name: str, node: ast.Call | None) -> _Named:
