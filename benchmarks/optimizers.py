@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.sets import SETS, GradientSet, arrays
-from benchmarks.steps import command
+from benchmarks.steps import LIMIT, RATE, command, jax_step, keras_step, paddle_parameters
 from benchmarks.timing import interval
 
 Call = Callable[[], Any]
@@ -25,7 +25,6 @@ Call = Callable[[], Any]
 Steps = list[tuple[Call, Call]]
 
 BOUND = 1.02
-LIMIT, RATE = 1.0, 1e-6
 LEAST = 8  #: rounds, for an interval with a confidence of 99 %
 
 
@@ -70,12 +69,7 @@ def paddle(name: str, gradients: GradientSet) -> Steps:
     import gradclip
 
     def made(clip: Any) -> Any:
-        parameters = []
-        for x in arrays(gradients):
-            zeros = paddle.nn.initializer.Constant(0.0)
-            parameters.append(paddle.create_parameter(list(x.shape), "float32", default_initializer=zeros))
-            parameters[-1].grad = paddle.to_tensor(x)
-        return getattr(paddle.optimizer, name)(RATE, parameters=parameters, grad_clip=clip)
+        return getattr(paddle.optimizer, name)(RATE, parameters=paddle_parameters(gradients), grad_clip=clip)
 
     rule = gradclip.dialects.paddle.ClipGradByGlobalNorm(LIMIT)
     found = [made(None), made(paddle.nn.ClipGradByGlobalNorm(LIMIT)), gradclip.clipped(made(None), rule)]
@@ -83,52 +77,27 @@ def paddle(name: str, gradients: GradientSet) -> Steps:
 
 
 def jax(name: str, gradients: GradientSet) -> Steps:
-    """Under ``jit``, whose parameters and state are donated."""
-    import jax
+    """Steps under ``jit``."""
     import optax
 
     import gradclip
 
-    def made(chain: Any) -> Call:
-        grads = [jax.numpy.asarray(x) for x in arrays(gradients)]
-        params = [jax.numpy.zeros_like(x) for x in grads]
-        held = [params, chain.init(params)]
-
-        def update(grads: Any, params: Any, state: Any) -> Any:
-            updates, state = chain.update(grads, state, params)
-            return optax.apply_updates(params, updates), state
-
-        compiled = jax.jit(update, donate_argnums=(1, 2))
-
-        def step() -> None:
-            held[:] = compiled(grads, *held)
-            jax.block_until_ready(held)
-
-        return step
-
     optimizer = getattr(optax, name)(RATE)
     rule = gradclip.dialects.optax.clip_by_global_norm(LIMIT)
     found = [optimizer, optax.chain(optax.clip_by_global_norm(LIMIT), optimizer), gradclip.clipped(optimizer, rule)]
-    return [(made(chain), nothing) for chain in found]
+    return [(jax_step(chain, gradients), nothing) for chain in found]
 
 
 def keras(name: str, gradients: GradientSet) -> Steps:
     """On TensorFlow, in ``tf.function``."""
     import keras
-    import tensorflow as tf
 
     import gradclip
 
     kind = getattr(keras.optimizers, name)
-
-    def made(optimizer: Any) -> Any:
-        grads = [tf.constant(x) for x in arrays(gradients)]
-        optimizer.build([keras.Variable(x * 0) for x in arrays(gradients)])
-        return tf.function(lambda: optimizer.apply(grads))
-
     rule = gradclip.dialects.keras.global_clipnorm(LIMIT)
     found = [kind(RATE), kind(RATE, global_clipnorm=LIMIT), gradclip.clipped(kind(RATE), rule)]
-    return [(made(optimizer), nothing) for optimizer in found]
+    return [(keras_step(optimizer, gradients), nothing) for optimizer in found]
 
 
 def of_torch() -> dict[str, Callable[[GradientSet], Steps]]:

@@ -59,65 +59,80 @@ def paddle(gradients: GradientSet) -> Steps:
     from gradclip.backends.paddle import grad_clip
 
     def made(clip: Any) -> Any:
-        parameters = []
-        for x in arrays(gradients):
-            parameter = paddle.create_parameter(
-                list(x.shape), "float32", default_initializer=paddle.nn.initializer.Constant(0.0)
-            )
-            parameter.grad = paddle.to_tensor(x)
-            parameters.append(parameter)
-        return paddle.optimizer.AdamW(RATE, parameters=parameters, grad_clip=clip).step
+        return paddle.optimizer.AdamW(RATE, parameters=paddle_parameters(gradients), grad_clip=clip).step
 
     return made(paddle.nn.ClipGradByGlobalNorm(LIMIT)), made(grad_clip(gradclip.dialects.paddle.ClipGradByGlobalNorm(LIMIT)))
 
 
+def paddle_parameters(gradients: GradientSet) -> list[Any]:
+    """Parameters that hold these gradients."""
+    import paddle
+
+    parameters = []
+    for x in arrays(gradients):
+        zeros = paddle.nn.initializer.Constant(0.0)
+        parameters.append(paddle.create_parameter(list(x.shape), "float32", default_initializer=zeros))
+        parameters[-1].grad = paddle.to_tensor(x)
+    return parameters
+
+
 def jax(gradients: GradientSet) -> Steps:
-    """A chain under ``jit``, whose parameters and state are donated."""
-    import jax
+    """A chain under ``jit``."""
     import optax
 
     import gradclip
     from gradclip.backends.jax import gradient_transformation
 
-    def made(clip: Any) -> Callable[[], Any]:
-        chain = optax.chain(clip, optax.adamw(RATE))
-        grads = [jax.numpy.asarray(x) for x in arrays(gradients)]
-        params = [jax.numpy.zeros_like(x) for x in grads]
-        held = [params, chain.init(params)]
-
-        def update(grads: Any, params: Any, state: Any) -> Any:
-            updates, state = chain.update(grads, state, params)
-            return optax.apply_updates(params, updates), state
-
-        compiled = jax.jit(update, donate_argnums=(1, 2))
-
-        def step() -> None:
-            held[:] = compiled(grads, *held)
-            jax.block_until_ready(held)
-
-        return step
-
-    return made(optax.clip_by_global_norm(LIMIT)), made(
-        gradient_transformation(gradclip.dialects.optax.clip_by_global_norm(LIMIT))
+    ours = gradient_transformation(gradclip.dialects.optax.clip_by_global_norm(LIMIT))
+    native, slot = (
+        jax_step(optax.chain(clip, optax.adamw(RATE)), gradients) for clip in (optax.clip_by_global_norm(LIMIT), ours)
     )
+    return native, slot
+
+
+def jax_step(chain: Any, gradients: GradientSet) -> Callable[[], Any]:
+    """A step of a transformation under ``jit``, whose parameters and state are donated."""
+    import jax
+    import optax
+
+    grads = [jax.numpy.asarray(x) for x in arrays(gradients)]
+    params = [jax.numpy.zeros_like(x) for x in grads]
+    held = [params, chain.init(params)]
+
+    def update(grads: Any, params: Any, state: Any) -> Any:
+        updates, state = chain.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    compiled = jax.jit(update, donate_argnums=(1, 2))
+
+    def step() -> None:
+        held[:] = compiled(grads, *held)
+        jax.block_until_ready(held)
+
+    return step
 
 
 def tensorflow(gradients: GradientSet) -> Steps:
     """Keras's optimizer, compiled."""
     import keras
-    import tensorflow as tf
 
     import gradclip
     from gradclip.backends.keras import clipped
 
-    def made(optimizer: Any) -> Any:
-        grads = [tf.constant(x) for x in arrays(gradients)]
-        variables = [keras.Variable(x * 0) for x in arrays(gradients)]
-        optimizer.build(variables)
-        return tf.function(lambda: optimizer.apply(grads))
-
     rule = gradclip.dialects.keras.global_clipnorm(LIMIT)
-    return made(keras.optimizers.AdamW(RATE, global_clipnorm=LIMIT)), made(clipped(keras.optimizers.AdamW(RATE), rule))
+    native, ours = keras.optimizers.AdamW(RATE, global_clipnorm=LIMIT), clipped(keras.optimizers.AdamW(RATE), rule)
+    return keras_step(native, gradients), keras_step(ours, gradients)
+
+
+def keras_step(optimizer: Any, gradients: GradientSet) -> Callable[[], Any]:
+    """A step of an optimizer on TensorFlow, in ``tf.function``."""
+    import keras
+    import tensorflow as tf
+
+    grads = [tf.constant(x) for x in arrays(gradients)]
+    optimizer.build([keras.Variable(x * 0) for x in arrays(gradients)])
+    step: Callable[[], Any] = tf.function(lambda: optimizer.apply(grads))
+    return step
 
 
 FRAMEWORKS = {"torch": torch, "paddle": paddle, "jax": jax, "tensorflow": tensorflow}
