@@ -147,6 +147,19 @@ def test_a_malformed_target_is_a_test_that_fails(tmp_path: Path) -> None:
     assert "it has no method make" in run.out
 
 
+COUNT = """
+import threading
+
+def test_threads():
+    assert [thread.name for thread in threading.enumerate()].count("conformance case") == 1
+"""
+
+
+def test_the_cases_of_a_target_run_in_one_thread(tmp_path: Path) -> None:
+    run = Run(tmp_path, decorated("[RIGHT], dialects=['optax.clip']") + COUNT)
+    assert run.outcomes() == {"PASSED": outcome("RIGHT")["pass"] + 1}
+
+
 def test_the_decorator_needs_no_plugin(tmp_path: Path) -> None:
     run = Run(tmp_path, decorated("[RIGHT], select='optax.clip/bound'"), "-p", "no:gradclip")
     assert (run.code, run.outcomes()) == (0, {"PASSED": 1})
