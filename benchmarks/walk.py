@@ -126,11 +126,11 @@ WALKS = {"numpy": numpy, "torch": torch, "jax": jax, "keras": keras, "paddle": p
 
 #: at most so far, on Python 3.11; a change that needs more says why
 CEILINGS = {
-    "numpy": Walk(62, 56, 18),
-    "torch": Walk(68, 64, 19),
-    "jax": Walk(200, 113, 27),
-    "keras": Walk(267, 138, 26),
-    "paddle": Walk(85, 73, 19),
+    "numpy": Walk(57, 51, 18),
+    "torch": Walk(63, 59, 19),
+    "jax": Walk(184, 105, 25),
+    "keras": Walk(223, 113, 23),
+    "paddle": Walk(80, 68, 18),
 }
 
 

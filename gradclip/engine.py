@@ -32,7 +32,7 @@ from gradclip.tracing import untraced
 from gradclip.warning import warn, warn_of_nothing
 from gradclip.zeros import of_finite_examples, zeroed
 
-__all__ = ["UNKNOWN", "Options", "run", "steps"]
+__all__ = ["UNKNOWN", "Options", "run"]
 
 UNKNOWN: Any = type("UNKNOWN", (), {})  #: no known norm: measure it. A type, because torch 2.4 cannot compile an object here
 
@@ -52,15 +52,10 @@ class Options:
 
 @untraced
 def run(grads: Gradients, rules: Rules, options: Options) -> Found:
-    """A rule, a group or several on opened gradients: by the framework's single operation for a clip, if it has one."""
-    whole = grads.lane.whole
-    found: Found | None = None if whole is None else whole(grads, rules, options)
-    return steps(grads, rules, options) if found is None else found
-
-
-@untraced
-def steps(grads: Gradients, rules: Rules, options: Options) -> Found:
-    """The same, step by step."""
+    """A rule, a group or several on opened gradients: by the framework's single operation for a clip, or step by step."""
+    found: Found | None = None if grads.lane.whole is None else grads.lane.whole(grads, rules, options)
+    if found is not None:
+        return found
     in_place, is_list = options.into == "place", isinstance(rules, (list, tuple))
     selected, shards = _selected(grads, rules, options)
     mine, backend = shards.grads, shards.grads.backend

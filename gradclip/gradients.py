@@ -134,19 +134,26 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
         TypeError: for anything else, for a type that no backend knows, and for tensors of two frameworks.
     """
     backend, leaves, container = _flat(tree)
+    params: list[Any] = [None] * len(leaves)
+    if backend is None or holders == "none":
+        return made(backend, leaves, params, container)
     is_alike = container.rebuild is type(tree)  # a list or tuple of tensors names no parameters
-    named = None if is_alike or holders == "none" or backend is None else backend.containers.params(container.tree)
+    named = None if is_alike else backend.containers.params(container.tree)
     if named is not None:
         container = replace(container, names_params=True)
-    gradients, params = _gradients(leaves, backend, holders)
-    return made(backend, gradients, named or params, container)
+    if backend.holds_gradients:
+        if holders == "all" and type(None) in set(map(type, leaves)):
+            raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
+        leaves, params = backend.containers.held(leaves, holders == "all")
+    return made(backend, leaves, named or params, container)
 
 
 def _flat(tree: Any) -> tuple[Backend | None, list[Any], Container]:
     """The backend and the leaves of a container."""
-    backend = _alike(tree)
-    if backend is not None:
-        return backend, list(tree), Container(tree, type(tree))
+    if type(tree) in (list, tuple) and len(set(map(type, tree))) == 1:  # the usual container, by a quick test
+        backend = find(tree[0])
+        if backend is not None and not backend.containers.has_gaps(tree):
+            return backend, list(tree), Container(tree, type(tree))
     backend = find(tree)
     if backend is not None:
         return backend, [tree], Container(tree, _only)
@@ -157,23 +164,6 @@ def _flat(tree: Any) -> tuple[Backend | None, list[Any], Container]:
     leaves, rebuild = backend.containers.flatten(tree)
     _check_leaves(leaves, backend, tree)
     return backend, leaves, Container(tree, rebuild, was_iterator)
-
-
-def _gradients(leaves: list[Any], backend: Backend | None, holders: Holders) -> tuple[list[Any], list[Any]]:
-    """The gradient of each leaf, and the parameter that holds it."""
-    if holders == "none" or backend is None or not backend.holds_gradients:
-        return leaves, [None] * len(leaves)
-    if holders == "all" and type(None) in set(map(type, leaves)):
-        raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
-    return backend.containers.held(leaves, holders == "all")
-
-
-def _alike(tree: Any) -> Backend | None:
-    """The backend of a list or tuple of tensors of one type: the usual container, and a quick test."""
-    if type(tree) not in (list, tuple) or len(set(map(type, tree))) != 1:
-        return None
-    backend = find(tree[0])
-    return None if backend is None or backend.containers.has_gaps(tree) else backend
 
 
 def _check_leaves(leaves: list[Any], backend: Backend, tree: Any) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import fnmatch
-import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +11,10 @@ from typing import Any
 from gradclip.containers import DEEPEST
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients
-from gradclip.mistakes import check_rule, not_a_rule
+from gradclip.mistakes import not_a_rule
+from gradclip.names import dotted, matching, own_name
 from gradclip.registry import find
-from gradclip.rule import Rule, Scope
-from gradclip.tracing import constant
+from gradclip.rule import EXAMPLE, Rule, Scope
 
 __all__ = ["Clip", "Group", "Rules", "Selected", "Shards", "cannot_skip", "check_groups", "names_of", "select", "selected_by"]
 
@@ -24,10 +22,6 @@ Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | 
 
 #: which processes hold other shards of the selected gradients; or a function of name and tensor that returns them, or None
 Shards = Mapping[Selection, Any] | Callable[[str, Any], Any] | None
-
-_KEY = re.compile(r"""\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]""")  # the keys in a place: "['dense'][0]"
-#: the escapes of ``repr``; not ``ast.literal_eval``, which fails at times in several threads of Python 3.11
-_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +140,18 @@ def _frozen(selection: Any) -> Any:
     return selection if selection is None or find(selection) is None else _Chosen(selection)
 
 
+def check_rule(rule: object, *, keeps_shape: bool = False) -> None:
+    """Refuse an object that is not a rule, and for gradients that must keep their shape a rule that changes it."""
+    if not isinstance(rule, Rule):
+        raise not_a_rule(rule)
+    if keeps_shape and rule.scope is EXAMPLE:
+        what = "A rule that sums over examples changes the shape of a gradient."
+        hint = "gradclip.clip(per_example_gradients, rule) returns new ones, for the optimizer to step with."
+        raise ArgumentError(what, f"rule={rule}", hint)
+
+
 def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ...]:
-    """A rule, a group or several, as groups; raises for anything else, as :func:`gradclip.mistakes.check_rule` does."""
+    """A rule, a group or several, as groups; raises for anything else, as :func:`check_rule` does."""
     if isinstance(given, Rule):
         check_rule(given, keeps_shape=keeps_shape)
         return (Group(given),)
@@ -258,8 +262,8 @@ class _Found:
 
     def names(self) -> list[str]:
         if self._names is None:
-            names, params = _joined(self.grads.places()), self.grads.params
-            own = list(map(_own_name, params)) if any(param is not None for param in params) else [""] * len(names)
+            names, params = dotted(self.grads.places()), self.grads.params
+            own = list(map(own_name, params)) if any(param is not None for param in params) else [""] * len(names)
             if self.grads.container.names_params:
                 self._names = [mine or name for mine, name in zip(own, names, strict=True)]
             else:
@@ -287,9 +291,9 @@ class _Found:
             tensors = {i: x if param is None else param for i, (x, param) in given}
             return [i for i, x in tensors.items() if x is not None and selection(names[i], x)]
         text, flags = (selection, None) if isinstance(selection, str) else (selection.pattern, selection.flags)
-        matches = _matching(text, flags, names)
+        matches = matching(text, flags, names)
         if self._own:
-            matches += [i for i in _matching(text, flags, self._own) if self._own[i]]
+            matches += [i for i in matching(text, flags, self._own) if self._own[i]]
         if not matches:
             self.unmatched.append(text)
         return matches
@@ -302,45 +306,6 @@ class _Found:
         if selected and not found:
             self.unmatched.append(len(selected))
         return found
-
-
-@constant
-def _matching(pattern: str, flags: int | None, names: Sequence[str]) -> list[int]:
-    """The places of the names that match a regular expression, or without ``flags`` a pattern with asterisks."""
-    return list(_matches(pattern, flags, tuple(names)))
-
-
-@functools.lru_cache(256)
-def _matches(pattern: str, flags: int | None, names: tuple[str, ...]) -> tuple[int, ...]:
-    matches = (re.compile(fnmatch.translate(pattern)) if flags is None else re.compile(pattern, flags)).fullmatch
-    return tuple(i for i, name in enumerate(names) if matches(name))
-
-
-@constant
-def _joined(places: Sequence[str]) -> list[str]:
-    """The keys, attributes and indices of each leaf, joined by dots."""
-    return list(_dotted_names(tuple(places)))
-
-
-@functools.lru_cache(16)  # they are the same in every step
-def _dotted_names(places: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_KEY.sub(_dotted, place).removeprefix(".") for place in places)
-
-
-def _dotted(key: re.Match[str]) -> str:
-    text = key[1]
-    return "." + (_ESCAPE.sub(_unescaped, text[1:-1]) if text[:1] in ("'", '"') else text)
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code = escape[1] or escape[2] or escape[3]
-    return chr(int(code, 16)) if code else {"n": "\n", "r": "\r", "t": "\t"}.get(escape[4], escape[4])
-
-
-def _own_name(owner: Any) -> str:
-    """A parameter's own name."""
-    name = getattr(owner, "name", None)
-    return name if isinstance(name, str) else ""
 
 
 def _in_two_groups(scaled: list[list[int]], names: list[str]) -> ArgumentError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 __all__ = ["Into", "Lane"]
 
@@ -11,6 +12,7 @@ __all__ = ["Into", "Lane"]
 Into = Literal["new", "kept", "place"]
 
 
+@dataclass(eq=False)
 class Lane:
     """The interface. :class:`gradclip.reference.Reference` implements it for any tensors.
 
@@ -22,12 +24,10 @@ class Lane:
         whole: runs a clip as one operation, or returns None; None for a lane without such an operation.
     """
 
-    stacks_norms = True
-    whole: Any = None
-
-    def __init__(self, backend: Any, dtype: str = "") -> None:
-        self.backend = backend
-        self.dtype = dtype
+    backend: Any
+    dtype: str = ""
+    stacks_norms: ClassVar[bool] = True
+    whole: ClassVar[Any] = None
 
     def total(self, tensors: Sequence[Any], order: float, wide: str = "") -> Any:
         """One norm over all tensors, which are distinct: a float if reading a value is free, else a 0-d tensor.

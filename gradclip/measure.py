@@ -17,7 +17,7 @@ from gradclip.dtypes import promote
 from gradclip.gradients import Gradients
 from gradclip.rule import EXAMPLE, GLOBAL, TENSOR, VALUE, Rule
 
-__all__ = ["Wanted", "combined", "empty", "final", "measure", "neutral", "nothing"]
+__all__ = ["Wanted", "combined", "empty", "final", "measure", "measure_one", "neutral", "nothing"]
 
 Wanted = tuple[Sequence[int], Rule]  #: the places of some gradients, and the rule whose norm measures them
 
@@ -27,9 +27,6 @@ _NOTHING = -1.0
 
 def measure(grads: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
     """The norm or norms of each set of gradients, in the form of its rule; lists have an entry for each leaf."""
-    if len(wanted) == 1:
-        ((places, rule),) = wanted
-        return [_norm(grads.only(places), rule)]
     found: list[Any] = [None] * len(wanted)
     present = [([i for i in places if grads.leaves[i] is not None], rule) for places, rule in wanted]
     by_order: dict[float, list[int]] = {}
@@ -37,13 +34,13 @@ def measure(grads: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
         if places and (rule.scope is GLOBAL or (rule.scope is TENSOR and _is_of_one_dtype(grads, present))):
             by_order.setdefault(rule.order, []).append(k)
         else:
-            found[k] = _norm(grads.only(places), rule)
+            found[k] = measure_one(grads.only(wanted[k][0]), rule)
     for of_order in by_order.values():
         places = [i for k in of_order for i in present[k][0]]
         if len(set(places)) < len(places):
             overlapping = _overlapping(grads, [present[k] for k in of_order])
         else:
-            overlapping = [_norm(grads.only(present[k][0]), present[k][1]) for k in of_order]
+            overlapping = [measure_one(grads.only(wanted[k][0]), wanted[k][1]) for k in of_order]
         for k, n in zip(of_order, overlapping, strict=True):
             found[k] = n
     return found
@@ -96,7 +93,7 @@ def _is_of_one_dtype(grads: Gradients, wanted: Sequence[Wanted]) -> bool:
     return bool(grads.lane.dtype) or len({backend.dtype(grads.leaves[i]) for places, _ in wanted for i in places}) == 1
 
 
-def _norm(grads: Gradients, rule: Rule, wide: str = "") -> Any:
+def measure_one(grads: Gradients, rule: Rule, wide: str = "") -> Any:
     """The norm or norms of a rule, in the form that :class:`gradclip.ClipResult` documents.
 
     It computes one norm over all gradients in ``wide`` if that is wider than their dtype.
@@ -130,10 +127,10 @@ def _overlapping(grads: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
     for which, places in _classes(grads, wanted).items():
         together = [k for k in which if wanted[k][1].scope is GLOBAL]
         if len(together) == len(which):
-            found = [_norm(grads.only(places), wanted[which[0]][1], _width(grads, [wanted[k][0] for k in which]))]
+            found = [measure_one(grads.only(places), wanted[which[0]][1], _width(grads, [wanted[k][0] for k in which]))]
         else:
             rule = next(wanted[k][1] for k in which if k not in together)
-            each = _norm(grads.only(places), dataclasses.replace(rule, mean=False))
+            each = measure_one(grads.only(places), dataclasses.replace(rule, mean=False))
             found = [each[i] for i in places]
             of_each |= dict(zip(places, found, strict=True))
             if order == 0:

@@ -9,12 +9,11 @@ from typing import Any
 from gradclip import dialects
 from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError, NotWritableError, TensorTypeError, shown
-from gradclip.rule import EXAMPLE, Rule
+from gradclip.rule import Rule
 from gradclip.spelling import same
 
 __all__ = [
     "advice",
-    "check_rule",
     "clips_already",
     "has_no_length",
     "is_keras_variable",
@@ -227,16 +226,6 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], params: S
 # ---- in the place of a rule ----------------------------------------------------------------------------------------------
 
 _EXAMPLE = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
-
-
-def check_rule(rule: object, *, keeps_shape: bool = False) -> None:
-    """Refuse an object that is not a rule, and for gradients that must keep their shape a rule that changes it."""
-    if not isinstance(rule, Rule):
-        raise not_a_rule(rule)
-    if keeps_shape and rule.scope is EXAMPLE:
-        what = "A rule that sums over examples changes the shape of a gradient."
-        hint = "gradclip.clip(per_example_gradients, rule) returns new ones, for the optimizer to step with."
-        raise ArgumentError(what, f"rule={rule}", hint)
 
 
 def not_a_rule(given: object, what: str = "rule must be a gradclip.Rule.") -> ArgumentTypeError:

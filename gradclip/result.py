@@ -137,6 +137,8 @@ class _Form:
 
     def _one(self, found: Any) -> Any:
         backend = self.lane.backend
+        if backend.is_tensor(found):  # one norm over all is no container
+            return found
         leaves, rebuild = backend.containers.flatten(found)
         numbers = [x for x in leaves if isinstance(x, float)]
         if not numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from typing import Any
 
@@ -168,6 +169,16 @@ def test_gaps_and_iterators(backend: Framework) -> None:
     assert empty.norm[:2] == [0.0, [None] * 6]
     assert empty.coefficient[:2] == [1.0, [None] * 6]
     assert gradclip.clip([None], Group(optax.clip_by_global_norm(1.0), "0")).norm == 0.0
+
+
+@pytest.mark.parametrize("order", [2.0, -1.0, -math.inf])
+def test_what_a_group_counts_is_missing(backend: Framework, order: float) -> None:
+    tree = {"head": backend.make([3.0, 4.0]), "other": None}
+    group = Group(torch.clip_grad_norm(1.0, order), "head", counted="other")
+    for groups in (group, [group]):
+        result = gradclip.clip(tree, groups)
+        assert result.norm == (0.0 if groups is group else [0.0])
+        assert backend.read(result.grads["head"]).tolist() == [3.0, 4.0]
 
 
 def test_a_gradient_listed_twice(backend: Framework) -> None:

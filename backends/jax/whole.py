@@ -19,7 +19,7 @@ from gradclip.backends.jax.distributed import awaited
 from gradclip.backends.jax.norm import real
 from gradclip.backends.jax.places import are_together, is_on_host, is_tracing
 from gradclip.dtypes import LARGEST, WIDE
-from gradclip.engine import UNKNOWN, Options, steps
+from gradclip.engine import UNKNOWN, Options, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
 from gradclip.result import Found
@@ -72,7 +72,7 @@ def _number(value: float, dtype: str) -> Any:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _compiled(tensors: list[Tensor], numbers: dict[str, Tensor], rule: Rule, until: Any) -> tuple[Any, Any, Any]:
-    result = steps(open_(tensors), dataclasses.replace(rule, **numbers), Options(until=until))
+    result = run(open_(tensors), dataclasses.replace(rule, **numbers), Options(until=until))
     norm, coefficient = jax.tree.map(_as_tensor, (result.norm, result.coefficient))
     return result.grads, norm, coefficient
 

@@ -108,7 +108,7 @@ def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = Fa
     check_rules(step, record)
     check_optimizer(optimizer, step)
     kind: type = type(optimizer)
-    optimizer.__class__ = _subclass(kind)
+    optimizer.__class__ = _subclass(kind, step.skips)
     # not by setattr: Keras would track what is inside as variables and lists of its own
     parts = {"clip_rule": step.rule, "_state": State(step), "_patience": patience, "_record": Record() if record else None}
     optimizer.__dict__.update(parts)
@@ -117,11 +117,15 @@ def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = Fa
     return optimizer
 
 
-class Clipping(Skipping):
+class Clipping(keras.optimizers.Optimizer):
     """The clipping part of an optimizer; its class inherits from this class and from its former class."""
 
+    clip_rule: Rules
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # the variables of the gradients being clipped
+    _record: Record | None = None
+    _state: State
+    _patience: float = 10
 
     @property
     def last(self) -> ClipResult[Any] | None:
@@ -140,6 +144,12 @@ class Clipping(Skipping):
 
         limits = [of(group.rule.limit) for group in step.groups]
         return limits if isinstance(self.clip_rule, (list, tuple)) else limits[0]
+
+    @property
+    def clip_skips(self) -> dict[str, Any]:
+        """The number of skipped steps, in all (``"skipped"``) and since the last other step (``"in_a_row"``)."""
+        counts = (self._state.tree or {}).get("skips", dict.fromkeys(("skipped", "in_a_row"), 0))
+        return {name: read(count) for name, count in counts.items()}
 
     def build(self, variables: Any) -> None:
         super().build(variables)
@@ -218,6 +228,14 @@ class Clipping(Skipping):
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         return grads_and_vars  # with more than one replica they were summed before the clip
 
+    def _backend_reset_gradient_accumulators(self) -> None:
+        if keras.backend.backend() != "torch":
+            super()._backend_reset_gradient_accumulators()
+            return
+        for variable in self._accumulated_gradients:
+            if variable is not None:
+                variable.assign(keras.ops.zeros_like(variable))  # Keras multiplies by 0, and a NaN stays
+
     def get_config(self) -> dict[str, Any]:
         """The configuration of the optimizer without the clip, plus the parts that :meth:`from_config` needs."""
         config: dict[str, Any] = super().get_config()
@@ -245,9 +263,9 @@ def _names(variables: list[Any]) -> list[str]:
 
 
 @functools.cache
-def _subclass(base: type) -> type:
+def _subclass(base: type, skips: bool) -> type:
     namespace = {"__module__": __name__, "__doc__": base.__doc__, "unclipped": base}
-    made = type(f"Clipped{base.__name__}", (Clipping, base), namespace)
+    made = type(f"Clipped{base.__name__}", (*((Skipping,) if skips else ()), Clipping, base), namespace)
     # one name for all: a program that loads a model knows Clipping, and not yet its subclasses
     return _registered(made)
 

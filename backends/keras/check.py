@@ -75,7 +75,6 @@ def check_optimizer(optimizer: Any, step: Step) -> None:
 
 def check_alone(optimizer: Any) -> None:
     """Refuse two clips at once, as Keras does."""
-    own = {name: getattr(optimizer, name) for name in _OWN_CLIPS}
-    if any(value is not None for value in own.values()):
+    if any(getattr(optimizer, name) is not None for name in _OWN_CLIPS):
         what = "Only one of `clipnorm`, `clipvalue`, `global_clipnorm` and a rule can be set."
-        raise ArgumentError(what, ", ".join(f"{name}={value}" for name, value in own.items()))
+        raise ArgumentError(what, ", ".join(f"{name}={getattr(optimizer, name)}" for name in _OWN_CLIPS))

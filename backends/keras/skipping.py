@@ -17,25 +17,16 @@ __all__ = ["Skipping"]
 
 
 class Skipping(keras.optimizers.Optimizer):
-    """The part of a clipped optimizer that can skip a step; it changes nothing for a rule that skips none."""
+    """The part of a clipped optimizer whose rule skips steps; any other clipped optimizer lacks it."""
 
     clip_rule: Rules
-    _record: Record | None = None
+    _record: Record | None
     _state: State
-    _patience: float = 10
-    _before: Any = None  # while a step runs that may be skipped: the number of skipped steps before it
+    _patience: float
+    _before: Any = None  # while a step runs: the number of skipped steps before it
     _known: bool | None = None  # on PyTorch: whether this step is skipped
 
-    @property
-    def clip_skips(self) -> dict[str, Any]:
-        """The number of skipped steps, in all (``"skipped"``) and since the last other step (``"in_a_row"``)."""
-        counts = (self._state.tree or {}).get("skips", dict.fromkeys(("skipped", "in_a_row"), 0))
-        return {name: read(count) for name, count in counts.items()}
-
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        if not self._state.step.skips:
-            super().apply(grads, trainable_variables)
-            return
         if not self.built and trainable_variables is not None:
             with keras.name_scope(self.name, caller=self):
                 self.build(list(trainable_variables))
@@ -110,11 +101,3 @@ class Skipping(keras.optimizers.Optimizer):
 
     def _overwrite_model_variables_with_average_value(self, trainable_variables: Any) -> None:
         self._unless_skipped(lambda: super(Skipping, self)._overwrite_model_variables_with_average_value(trainable_variables))
-
-    def _backend_reset_gradient_accumulators(self) -> None:
-        if keras.backend.backend() != "torch":
-            super()._backend_reset_gradient_accumulators()
-            return
-        for variable in self._accumulated_gradients:
-            if variable is not None:
-                variable.assign(keras.ops.zeros_like(variable))  # Keras multiplies by 0, and a NaN stays

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError, page
 from gradclip.gradients import Gradients
 from gradclip.groups import Selected
-from gradclip.measure import empty, measure
+from gradclip.measure import empty, measure, measure_one
 from gradclip.parts import Parts, Processes
 from gradclip.registry import of_type
 from gradclip.rule import Rule, Scope
@@ -79,13 +80,12 @@ def shared(
     return Sharded(grads, backend, parts, combine)
 
 
+@dataclass(slots=True)
 class Local:
     """Gradients of this process only: how they are measured."""
 
-    is_sharded = False
-
-    def __init__(self, grads: Gradients) -> None:
-        self.grads = grads
+    grads: Gradients
+    is_sharded: ClassVar[bool] = False
 
     def waits(self, selected: Sequence[Selected]) -> bool:
         """Whether other processes wait for the norms of this one, also if it has no gradients."""
@@ -95,7 +95,9 @@ class Local:
         """The norm or norms of each rule, in the form that ``ClipResult`` documents, in one pass."""
         leaves = self.grads.leaves
         if len(selected) == 1:
-            return measure(self.grads, [(selected[0].counted, selected[0].rule)])
+            [one] = selected
+            counted = self.grads.only(one.counted)
+            return [measure_one(counted, one.rule) if counted.present else empty(one.rule, len(leaves))]
         has = [any(leaves[i] is not None for i in one.counted) for one in selected]
         found = iter(measure(self.grads, [(one.counted, one.rule) for one, some in zip(selected, has, strict=True) if some]))
         return [next(found) if some else empty(one.rule, len(leaves)) for one, some in zip(selected, has, strict=True)]
