@@ -130,7 +130,7 @@ CEILINGS = {
     "torch": Walk(63, 59, 19),
     "jax": Walk(184, 105, 25),
     "keras": Walk(223, 113, 23),
-    "paddle": Walk(80, 68, 18),
+    "paddle": Walk(77, 68, 18),
 }
 
 

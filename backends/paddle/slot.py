@@ -104,7 +104,8 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
         """The clipped gradients of pairs."""
         if isinstance(rule, Rule) and self.shards is None:
             opened = open_([g for _, g in chosen], holders="none")
-            found = run(opened, rule, Options(params=[p for p, _ in chosen], reduce=self.reduce))
+            params = None if rule.relative_to is None else [p for p, _ in chosen]
+            found = run(opened, rule, Options(params=params, reduce=self.reduce))
             clipped: Iterator[Any] = iter(found.grads)
         else:  # groups and shards= use the parameters' names
             opened = open_(chosen)
