@@ -40,26 +40,27 @@ def _defined(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _own(module: str) -> frozenset[str]:
-    """Return gradclip's names that a module may use: those of its own package, of the core and of the host's loops."""
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[:2]) if module.startswith("backends.") else "core"
 
-    def room(name: str) -> str:
-        return ".".join(name.split(".")[:2]) if name.startswith("backends.") else "core"
 
-    near = {"core", "backends.host", room(module)}
-    return frozenset().union(*(_defined(other) for other in SOURCES if room(other) in near))
+@functools.cache
+def _own(room: str) -> frozenset[str]:
+    """Return gradclip's names that a package may use: its own, those of the core and of the host's loops."""
+    near = {"core", "backends.host", room}
+    return frozenset().union(*(_defined(module) for module in SOURCES if _room(module) in near))
 
 
 @pytest.mark.parametrize(
     "module", [name for name in SOURCES if name not in ELSEWHERE and name.rpartition(".")[2] != "versions"]
 )
 def test_private_names_stand_in_versions(module: str) -> None:
-    assert private(SOURCES[module].read_text("utf-8"), _own(module)) == []
+    assert private(SOURCES[module].read_text("utf-8"), _own(_room(module))) == []
 
 
 @pytest.mark.parametrize("module", ELSEWHERE)
 def test_what_needs_them_elsewhere(module: str) -> None:
-    assert private(SOURCES[module].read_text("utf-8"), _own(module))
+    assert private(SOURCES[module].read_text("utf-8"), _own(_room(module)))
 
 
 @pytest.mark.parametrize(
