@@ -1,4 +1,4 @@
-"""``python missing_names.py torch``: run a backend without each of the private names that it uses.
+"""``python missing_names.py torch [NAME ...]``: run a backend without each of the private names that it uses, and of others.
 
 For each name it loads the backend again, with a ``versions`` file that asks for a name that does not exist; then it clips.
 """
@@ -252,11 +252,11 @@ OWN: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
-def main(backend: str, *of: str) -> None:
+def main(backend: str, *others: str) -> None:
     """Print as JSON what fails without each name."""
     framework = importlib.import_module(f"frameworks.{backend}").framework
     found = {}
-    for name in of or names(backend):
+    for name in (*names(backend), *others):
 
         def run(name: str = name) -> None:
             with warnings.catch_warnings():

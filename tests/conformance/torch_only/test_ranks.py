@@ -53,7 +53,6 @@ def test_gradclip_passes_every_vector(tmp_path: Path, ranks: int, count: int) ->
 #: example -> a vector that it passes, and those that show its mistake: the reason, a flag, and a part of the message
 EXAMPLES = {
     "local_norm": ("2-R", {"2-S0-even": ("", "AllShards", "the ranks have different norms")}),
-    "replicas_twice": ("2-S0-uneven", {"2-R": ("", "ReplicasOnce", "the norm is")}),
     "groups_from_gradients": (
         "2-S0-even",
         {"2-missing-first": ("hung", "MissingShard", "rank 1 did not end within 5 seconds")},
@@ -72,6 +71,25 @@ def test_each_wrong_example_fails_by_its_subject(tmp_path: Path, name: str) -> N
         assert (found[vector]["status"], found[vector]["reason"]) == ("fail", reason)
         assert flag in found[vector]["flags"]
         assert text in found[vector]["message"]
+
+
+def test_replicas_that_count_twice(tmp_path: Path) -> None:
+    found = results(tmp_path, 1, f"{WRONG}:replicas_twice", "--ranks", "2")
+    report = Report.from_json(json.loads((tmp_path / "report.json").read_text("utf-8")))
+    assert len(found) == 42
+    assert found["2-S0-uneven"]["status"] == "pass"
+    wrong = found["2-R"]
+    assert (wrong["status"], wrong["reason"]) == ("fail", "")
+    assert "ReplicasOnce" in wrong["flags"]
+    assert "the norm is" in wrong["message"]
+    # the vectors of the mistake have many more subjects, which work: the report names the one that fails
+    kinds = lay_out(report, load_vectors(SHIPPED / "ranks")).kinds("fail")
+    assert kinds[0].names == ("ReplicasOnce",)
+    assert kinds[0].count >= 10
+    assert {kind.names for kind in kinds[1:]} == {("Dtypes",), ("FiniteNorm",)}, (
+        "it sums the squares of float64 in float32, too"
+    )
+    assert kinds[0].explanation == "A gradient that is the same on several ranks counts once."
 
 
 def test_torch_s_own_fails_where_it_does(tmp_path: Path) -> None:
@@ -119,19 +137,6 @@ def test_a_function_of_a_process_group_gets_plain_shards(tmp_path: Path) -> None
         "2-group-uneven": "pass",
         "2-group-missing": "pass",
     }
-
-
-def test_the_report_names_the_subject_that_fails(tmp_path: Path) -> None:
-    """The vectors of the mistake have many more subjects, which work."""
-    results(tmp_path, 1, f"{WRONG}:replicas_twice", "--ranks", "2")
-    report = Report.from_json(json.loads((tmp_path / "report.json").read_text("utf-8")))
-    kinds = lay_out(report, load_vectors(SHIPPED / "ranks")).kinds("fail")
-    assert kinds[0].names == ("ReplicasOnce",)
-    assert kinds[0].count >= 10
-    assert {kind.names for kind in kinds[1:]} == {("Dtypes",), ("FiniteNorm",)}, (
-        "it sums the squares of float64 in float32, too"
-    )
-    assert kinds[0].explanation == "A gradient that is the same on several ranks counts once."
 
 
 @FOUR

@@ -114,14 +114,6 @@ def test_the_messages_link_to_sections() -> None:
     assert links <= {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
-def test_the_recipes() -> None:
-    done = torchrun(4, "-m", "torch_only.distributed.recipes", str(DOCS))
-    assert done.returncode == 0, said(done)
-    section = DOCS.read_text("utf-8").partition("## PyTorch")[2].partition("\n## ")[0]
-    blocks = len(re.findall(r"^```python$", section, re.MULTILINE))
-    assert f"{blocks - 1} recipes" in done.stdout
-
-
 @pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     """A separate process counts; it is the first of many simulated ones."""
