@@ -68,7 +68,7 @@ def at_least_float32(backend: Framework, found: list[Any], dtype: str = "float32
 # ---- what each function returns ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.drawn(16, torch=10)
+@pytest.mark.drawn(10, numpy=16, torch=6)
 @pytest.mark.parametrize("dtype", [*NARROW, "float32", "float64", "complex64"])
 @pytest.mark.parametrize("part", FUNCTIONS)
 def test_no_norm_or_coefficient_is_narrower_than_float32(backend: Framework, part: str, dtype: str, way: str) -> None:

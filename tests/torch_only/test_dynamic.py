@@ -90,7 +90,7 @@ def check(clip: Clip, shapes: list[list[tuple[int, ...]]], backend: str, dynamic
 SHAPES: list[list[tuple[int, ...]]] = [[(4, 3), (4, 5)], [(7, 3), (7, 2)], [(9, 6), (9, 5)]]
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("dynamic", [True, None])
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 def test_each_kind(clip: Clip, dynamic: bool | None) -> None:
