@@ -156,7 +156,7 @@ def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
     check(backend, case, 0.5, exact, result, dtypes, exact)
 
 
-@pytest.mark.drawn(40, torch=20)
+@pytest.mark.drawn(40, torch=12)
 @pytest.mark.needs("jits")
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
@@ -165,7 +165,7 @@ def test_traced(backend: Framework, limit_name: str, case: Case, how: str, limit
     check_traced(backend, limit_name, case, how, limit, "float32")
 
 
-@pytest.mark.drawn(20, torch=10)
+@pytest.mark.drawn(20, torch=6)
 @pytest.mark.needs("jits")
 @pytest.mark.parametrize(
     ("limit_name", "case"), [CASES[0], CASES[7], CASES[8], CASES[16]], ids=lambda x: str(x) if isinstance(x, Case) else ""
