@@ -92,20 +92,22 @@ def coefficient(backend: Backend, rule: Rule, n: Any, limit: Any) -> Any:
         return 1.0
     if isinstance(n, float) and not isinstance(limit, float):
         n = backend.asarray(n, backend.dtype(limit), limit)
+    known = limit if isinstance(limit, float) else 0.0
     if not isinstance(n, float):
         dtype = backend.dtype(n)  # a limit beyond it would be infinite, and its derivative NaN
-        limit = backend.constant(min(limit, LARGEST[dtype]), n) if isinstance(limit, float) else backend.cast(limit, dtype)
+        known = min(known, LARGEST[dtype])
+        limit = backend.constant(known, n) if isinstance(limit, float) else backend.cast(limit, dtype)
     distance = n
     if rule.eps:
         distance = n + (rule.eps if isinstance(n, float) else backend.constant(rule.eps, n))
     fits = distance < limit  # at the limit both branches are 1
     on_host = isinstance(fits, bool)
     where = _where if on_host else backend.where
-    least = max(limit, rule.min_divisor) if isinstance(limit, float) else rule.min_divisor
+    least = max(known, rule.min_divisor)
     divisor = distance
     if least:  # below the limit any divisor does; the derivative needs one that is not 0
         divisor = where(distance < least, least, distance) if on_host else backend.clip(distance, least, None)
-    if isinstance(limit, float) and limit >= 2.0**-126:  # in float32 too it is not 0
+    if known >= 2.0**-126:  # in float32 too it is not 0
         result = where(fits, 1.0, limit / divisor)
     else:
         is_zero = distance <= 0  # 0 / 0 if the limit is 0: a zero gradient needs no clipping

@@ -56,9 +56,11 @@ class ProgramLane(PaddleLane):
         return batches.in_order(paddle.unbind(paddle.cast(root, "float32")))
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
-        each = factors if isinstance(factors, list) else [factors] * len(tensors)
-        if any(isinstance(c, float) or c.shape for c in each):
+        if any(isinstance(c, float) or c.shape for c in (factors if isinstance(factors, list) else [factors])):
             return super().scale(tensors, factors, into)
+        if not isinstance(factors, list):
+            factors = self.backend.cast(factors, "float32")  # once, not for each product
+        each = factors if isinstance(factors, list) else [factors] * len(tensors)
         batches = _Batches(tensors)
         products = [self.product(tensors[i], each[i]) for i in batches.alone]
         for stack, places in zip(batches.stacks(tensors), batches.alike, strict=True):
