@@ -30,7 +30,7 @@ _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements 
 _LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
 _TINY = 1 << 12  # elements up to which a copy costs less than an operation
 _FEW = 1 << 14  # elements up to which a select costs less than a branch
-_SOME = 1 << 18  # elements in all up to which float64 copies cost less than a check
+_SOME = 1 << 16  # elements in all up to which float64 copies cost less than a check
 
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
