@@ -171,6 +171,27 @@ def test_gaps_and_iterators(backend: Framework) -> None:
     assert gradclip.clip([None], Group(optax.clip_by_global_norm(1.0), "0")).norm == 0.0
 
 
+def test_counts_of_gradients_that_several_groups_count(backend: Framework) -> None:
+    """Order 0 is the number of gradients that are not zero, and such numbers add up."""
+    given = {name: backend.make([1.0]) for name in "abcde"}
+    groups = [
+        Group(torch.clip_grad_norm(1.0, 0.0), "a", counted=["a", "b", "c"]),
+        Group(torch.clip_grad_norm(1.0, 0.0), "b", counted=["b", "c", "d", "e"]),
+    ]
+    assert [float(n) for n in gradclip.norm(given, groups)] == [3.0, 4.0]
+
+
+def test_a_name_that_is_infinite_is_a_culprit(backend: Framework) -> None:
+    given = {"head": backend.make([np.inf]), "other": backend.make([1.0])}
+    assert list(gradclip.clip(given, optax.clip_by_global_norm(1.0)).culprits) == ["head"]
+
+
+def test_a_pattern_without_a_match_among_four_names(backend: Framework) -> None:
+    given = {name: backend.make([1.0]) for name in ("aa", "bb", "cc", "dd")}
+    with pytest.raises(ValueError, match=r"there are 4 names: 'aa', 'bb', 'cc', \.\.\.$"):
+        gradclip.clip(given, Group(optax.clip_by_global_norm(1.0), "nothing"))
+
+
 @pytest.mark.parametrize("order", [2.0, -1.0, -math.inf])
 def test_what_a_group_counts_is_missing(backend: Framework, order: float) -> None:
     tree = {"head": backend.make([3.0, 4.0]), "other": None}

@@ -29,3 +29,8 @@ def test_it_does_not_grow_with_the_order(backend: Framework) -> None:
     assert found == sorted(found, reverse=True)
     assert found[1] <= found[0] <= math.sqrt(len(GRADIENT)) * found[1]
     assert found[-1] == 125.0
+
+
+def test_the_smallest_of_several_gradients(backend: Framework) -> None:
+    given = [backend.make([5.0, -3.0]), backend.make([7.0, 4.0])]
+    assert float(gradclip.norm(given, torch.clip_grad_norm(1.0, -math.inf))) == 3.0

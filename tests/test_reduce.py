@@ -94,8 +94,11 @@ def _twice(power: Any) -> Any:
 
 @pytest.mark.parametrize("order", [-1.0, -2.0, -0.5, -math.inf])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_infinite_gradients_have_an_infinite_norm_of_a_negative_order(backend: Framework, order: float, groups: int) -> None:
-    given = {str(k): backend.make(np.array([math.inf, -math.inf])) for k in range(groups)}
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_infinite_gradients_have_an_infinite_norm_of_a_negative_order(
+    backend: Framework, order: float, groups: int, dtype: str
+) -> None:
+    given = {str(k): backend.make(np.array([math.inf, -math.inf]), dtype) for k in range(groups)}
     rule = dialect.clip_grad_norm(1.0, order)
     of_groups = [gradclip.Group(rule, name) for name in given]
 

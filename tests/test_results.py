@@ -195,3 +195,19 @@ def test_norms_of_a_model(backend: Framework) -> None:
 def test_names_that_are_equal_are_told_apart_by_their_paths(backend: Framework) -> None:
     found = gradclip.norms_by_name({"a.b": backend.make([3.0, 4.0]), "a": {"b": backend.make([12.0])}})
     assert {name: float(n) for name, n in found.items()} == {"['a.b']": 5.0, "['a']['b']": 12.0}
+
+
+# ---- a limit of zero -------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_of_zero_zeroes_all_but_zero_gradients(backend: Framework) -> None:
+    given = [backend.make([0.0, 0.0]), backend.make([3.0, 4.0])]
+    result = gradclip.clip(given, tensorflow.clip_by_norm(0.0))
+    assert [float(c) for c in result.coefficient] == [1.0, 0.0]
+    assert [backend.read(x).tolist() for x in result.grads] == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_limit_of_zero_where_a_norm_of_nan_clips_nothing(backend: Framework) -> None:
+    result = gradclip.clip(backend.make([[3.0, 4.0], [0.0, 0.0]]), optax.per_example_global_norm_clip(0.0))
+    assert backend.read(result.coefficient).tolist() == [0.0, 1.0]
+    assert backend.read(result.grads).tolist() == [0.0, 0.0]
