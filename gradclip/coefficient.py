@@ -44,12 +44,12 @@ def coefficients(grads: Gradients, rule: Rule, measured: Any, of_params: Sequenc
             return backend.cast(n > 0, backend.dtype(n)) * 0 + result  # one for each example
         return result
     if rule.scope is TENSOR:
-        is_looked_at = set(map(type, measured)) == {float}
-        if not is_looked_at:
+        are_floats = set(map(type, measured)) == {float}
+        if not are_floats:
             measured = [n if n is None or type(n) is float else as_float(n) for n in measured]
-            is_looked_at = set(map(type, measured)) == {float}
+            are_floats = set(map(type, measured)) == {float}
         if rule.relative_to is None and type(rule.limit) is float:
-            if is_looked_at:
+            if are_floats:
                 return of_floats(backend, rule, measured)
             if grads.lane.stacks_norms and _are_alike(backend, measured):
                 return _together(grads, backend, rule, measured)

@@ -157,7 +157,7 @@ def public(grads: Gradients, found: Found, *, is_list: bool) -> ClipResult[Any]:
     if grads.backend is None or norm is None:
         return ClipResult(found.grads, norm, coefficient, None, is_list, (), found.skip, found.zeroed, found.bounds)
     form = _Form(grads.lane, _dtype(grads, found), is_list)
-    if type(found.norm) is float or _is_looked_at(found.norm):
+    if type(found.norm) is float or _has_floats(found.norm):
         return ClipResult(found.grads, norm, coefficient, form, is_list, found.culprits, found.skip, found.zeroed, found.bounds)
     norm, coefficient = form.of(norm), form.of(coefficient)
     return ClipResult(found.grads, norm, coefficient, None, is_list, (), found.skip, found.zeroed, found.bounds)
@@ -192,6 +192,6 @@ def _dtype(grads: Gradients, found: Found) -> str:
     return norm_dtype(list(dtypes))
 
 
-def _is_looked_at(norm: Any) -> bool:
+def _has_floats(norm: Any) -> bool:
     """Whether it has floats, as eager clips on the host do."""
-    return isinstance(norm, float) or (isinstance(norm, list) and any(map(_is_looked_at, norm)))
+    return isinstance(norm, float) or (isinstance(norm, list) and any(map(_has_floats, norm)))

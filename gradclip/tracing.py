@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., object])
 MARKED: list[Callable[..., object]] = []
 
 
-class _AsItIs:
+class _Untraced:
     """Paddle's mark has two methods, and one attribute up to Paddle 3.1."""
 
     not_convert = True
@@ -46,8 +46,8 @@ class _AsItIs:
 def untraced(function: F) -> F:
     """Mark a function: AutoGraph and paddle.jit.to_static call it and do not rewrite it."""
     function.autograph_info__ = None  # type: ignore[attr-defined]
-    function.___jit_transform_options___ = _AsItIs()  # type: ignore[attr-defined]
-    function.__jst_not_to_static = _AsItIs()  # type: ignore[attr-defined]
+    function.___jit_transform_options___ = _Untraced()  # type: ignore[attr-defined]
+    function.__jst_not_to_static = _Untraced()  # type: ignore[attr-defined]
     MARKED.append(function)
     return function
 
