@@ -28,18 +28,30 @@ class TensorFlowWatch(Functional):
     def is_traced(self) -> bool:
         return not tf.executing_eagerly()
 
+    def is_off(self) -> bool:
+        return self.recorder.is_quiet or self.is_traced()
+
+    def gradient(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A tape's method that also tells of the gradients it returns."""
+
+        def watched(tape: Any, target: Any, sources: Any, *rest: Any, **options: Any) -> Any:
+            result = original(tape, target, sources, *rest, **options)
+            if not self.is_off():
+                pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=True))
+                self.backward([grad for _, grad in pairs], [x for x, grad in pairs if grad is not None])
+            return result
+
+        return watched
+
 
 def start(recorder: Recorder) -> None:
     """Watch TensorFlow from now on."""
     watch = TensorFlowWatch(recorder)
     recorder.watches["tensorflow"] = watch
 
-    def is_off() -> bool:
-        return recorder.is_quiet or watch.is_traced()
-
     def over_all(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_by_global_norm(t_list: Any, clip_norm: Any, *rest: Any, **options: Any) -> Any:
-            if is_off():
+            if watch.is_off():
                 return original(t_list, clip_norm, *rest, **options)
             request = Request("clip_by_global_norm", list(t_list), clip_norm)
             call = lambda: _Listed(original(t_list, clip_norm, *rest, **options))  # noqa: E731
@@ -49,7 +61,7 @@ def start(recorder: Recorder) -> None:
 
     def each(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_by_norm(t: Any, clip_norm: Any, *rest: Any, **options: Any) -> Any:
-            if is_off():
+            if watch.is_off():
                 return original(t, clip_norm, *rest, **options)
             request = Request("clip_by_norm", [t], clip_norm, is_each=True)
             return watch.clip(lambda: original(t, clip_norm, *rest, **options), request, lambda result: [result])
@@ -58,7 +70,7 @@ def start(recorder: Recorder) -> None:
 
     def by_value(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, *rest: Any, **options: Any) -> Any:
-            if is_off():
+            if watch.is_off():
                 return original(t, clip_value_min, clip_value_max, *rest, **options)
             request = Request("clip_by_value", [t], clip_value_max, math.inf, is_value=True)
             call = lambda: original(t, clip_value_min, clip_value_max, *rest, **options)  # noqa: E731
@@ -66,20 +78,10 @@ def start(recorder: Recorder) -> None:
 
         return clip_by_value
 
-    def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(self: Any, target: Any, sources: Any, *rest: Any, **options: Any) -> Any:
-            result = original(self, target, sources, *rest, **options)
-            if not is_off():
-                pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=True))
-                watch.backward([grad for _, grad in pairs], [x for x, grad in pairs if grad is not None])
-            return result
-
-        return watched
-
     recorder.replace(tf, "clip_by_global_norm", over_all)
     recorder.replace(tf, "clip_by_norm", each)
     recorder.replace(tf, "clip_by_value", by_value)
-    recorder.replace(tf.GradientTape, "gradient", gradient)
+    recorder.replace(tf.GradientTape, "gradient", watch.gradient)
 
 
 class _Listed:
