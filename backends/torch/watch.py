@@ -96,6 +96,7 @@ def start(recorder: Recorder) -> None:
     watch = TorchWatch(recorder)
     _clips(recorder, watch)
     _passes(recorder, watch)
+    _compiles(recorder, watch)
     _steps(recorder, watch)
     _scalers(recorder, watch)
     recorder.watches["torch"] = watch
@@ -115,21 +116,11 @@ def _close(recorder: Recorder, watch: TorchWatch) -> None:
 def _clips(recorder: Recorder, watch: TorchWatch) -> None:
     utils = torch.nn.utils
 
-    def listed(parameters: Any) -> tuple[list[Any], Any, bool]:
-        """The tensors, the argument for the native, and whether it is an iterator."""
-        if isinstance(parameters, torch.Tensor):
-            return [parameters], parameters, False
-        tensors = list(parameters)
-        is_iterator = iter(parameters) is parameters
-        is_generator = isinstance(parameters, types.GeneratorType)
-        again = (x for x in tensors) if is_generator else iter(tensors) if is_iterator else parameters
-        return tensors, again, is_iterator
-
     def by_norm(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_grad_norm_(parameters: Any, max_norm: Any, norm_type: Any = 2.0, *rest: Any, **options: Any) -> Any:
             if torch.compiler.is_compiling() or recorder.is_quiet:
                 return original(parameters, max_norm, norm_type, *rest, **options)
-            tensors, again, is_iterator = listed(parameters)
+            tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grad_norm_", tensors, max_norm, as_number(norm_type) or 2.0, is_iterator=is_iterator)
             request.own = lambda copies: original(_held(copies), max_norm, norm_type)
             request.other = lambda copies: own_clip(_held(copies), max_norm, norm_type)
@@ -141,7 +132,7 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
         def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, *rest: Any, **options: Any) -> Any:
             if torch.compiler.is_compiling() or recorder.is_quiet:
                 return original(parameters, max_norm, total_norm, *rest, **options)
-            tensors, again, is_iterator = listed(parameters)
+            tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grads_with_norm_", tensors, max_norm, is_iterator=is_iterator, is_partial=True)
             return watch.clip(lambda: original(again, max_norm, total_norm, *rest, **options), request)
 
@@ -151,7 +142,7 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
         def clip_grad_value_(parameters: Any, clip_value: Any, *rest: Any, **options: Any) -> Any:
             if torch.compiler.is_compiling() or recorder.is_quiet:
                 return original(parameters, clip_value, *rest, **options)
-            tensors, again, is_iterator = listed(parameters)
+            tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grad_value_", tensors, clip_value, math.inf, is_value=True, is_iterator=is_iterator)
             return watch.clip(lambda: original(again, clip_value, *rest, **options), request)
 
@@ -161,6 +152,17 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
         recorder.replace(module, "clip_grad_norm_", by_norm)
         recorder.replace(module, "clip_grad_value_", by_value)
         recorder.replace(module, "clip_grads_with_norm_", by_known_norm)
+
+
+def _listed(parameters: Any) -> tuple[list[Any], Any, bool]:
+    """The tensors, the argument for the native, and whether it is an iterator."""
+    if isinstance(parameters, torch.Tensor):
+        return [parameters], parameters, False
+    tensors = list(parameters)
+    is_iterator = iter(parameters) is parameters
+    is_generator = isinstance(parameters, types.GeneratorType)
+    again = (x for x in tensors) if is_generator else iter(tensors) if is_iterator else parameters
+    return tensors, again, is_iterator
 
 
 def _held(copies: list[Any]) -> list[Any]:
@@ -202,6 +204,12 @@ def _passes(recorder: Recorder, watch: TorchWatch) -> None:
 
         return opened
 
+    recorder.replace(torch.autograd, "backward", backward)
+    if hasattr(torch.nn.parallel, "DistributedDataParallel"):
+        recorder.replace(torch.nn.parallel.DistributedDataParallel, "no_sync", no_sync)
+
+
+def _compiles(recorder: Recorder, watch: TorchWatch) -> None:
     def compile_(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(model: Any = None, *args: Any, **options: Any) -> Any:
             if model is not None and not recorder.is_quiet:
@@ -214,10 +222,7 @@ def _passes(recorder: Recorder, watch: TorchWatch) -> None:
 
         return watched
 
-    recorder.replace(torch.autograd, "backward", backward)
     recorder.replace(torch, "compile", compile_)
-    if hasattr(torch.nn.parallel, "DistributedDataParallel"):
-        recorder.replace(torch.nn.parallel.DistributedDataParallel, "no_sync", no_sync)
 
 
 def _watch_sharded(recorder: Recorder, watch: TorchWatch) -> None:
