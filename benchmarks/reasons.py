@@ -39,7 +39,8 @@ REASONS: tuple[Reason, ...] = (
         "In a program, a right norm takes several operations: a conversion or products of rows, their sum, and a check that no "
         "square overflowed. The native is one operation. For small gradients the number of operations decides: one that makes "
         "a tensor takes 10 us, one in place 4. The native takes 26 ms for LoRA's 256 gradients; multiplying them by known "
-        "numbers takes 20 ms, and the fastest norm, a wrong one, 14 ms.",
+        "numbers takes 20 ms, and the fastest norm, a wrong one, 14 ms. The native takes 0.26 ms for the MLP's six; "
+        "the products alone take 0.25, wrong float32 sums alone 0.28.",
         ("paddle/*Norm/*/*/*/static",),
     ),
     Reason(
@@ -87,7 +88,8 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "A compiled program cannot read a value, so it contains the check that no square overflowed or vanished, and a branch "
         "to the careful norm. In each call XLA does some work for every sum, even in a branch that is not taken. A branch "
-        "alone takes 1.1 of the 11 ms for ResNet-50's gradients, each clipped by its own norm.",
+        "alone takes 1.1 of the 11 ms for ResNet-50's gradients, each clipped by its own norm. With the native's float32 "
+        "sums, up to 60 ulp off, the MLP in a graph of TensorFlow would still take 1.06 of the native's time.",
         ("tensorflow/*/function", "jax/*/jit", "jax/*/donated", "torch/*/compile"),
     ),
     Reason(
