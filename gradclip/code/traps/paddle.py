@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
+from gradclip.code.bind import BindError, bind, literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.natives import BY_NAME, Kind
+from gradclip.natives.targets import targets
 
 __all__ = ["check", "check_order", "fluid"]
 
@@ -18,10 +19,8 @@ def check(found: ApiCall) -> Finding | None:
     if found.api.kind is Kind.GLOBAL_STATE:
         return _global(found)
     if found.api.kind is Kind.KEYWORD:
-        clip = found.context.source.code(found.arguments[found.api.keyword].value)
-        return Finding(
-            "GM110", "It clips this one parameter.", f"{_handed(clip)} Mark the others with ParamAttr(need_clip=False)."
-        )
+        handed = _handed(found.arguments[found.api.keyword].value, found.context)
+        return Finding("GM110", "It clips this one parameter.", f"{handed} Mark the others with ParamAttr(need_clip=False).")
     return _place(found)
 
 
@@ -32,32 +31,39 @@ def fluid(context: Context) -> str:
 
 
 def _global(found: ApiCall) -> Finding:
-    code = found.context.source.code
-    arguments = found.arguments
-    clip = code(arguments["clip"].value) if "clip" in arguments else "clip"
-    only = arguments.get("param_list")
-    which = (
-        "the parameters that the program has so far"
-        if only is None or literal(only.value) is None
-        else "the parameters of its list"
-    )
-    advice = _handed(clip) + (
-        "" if only is None else f" Mark those that are not in {code(only.value)} with ParamAttr(need_clip=False)."
-    )
-    return Finding("GM110", f"It sets the clip of {which}, for optimizers that are made elsewhere.", advice)
+    only = found.arguments.get("param_list")
+    which, advice = "the parameters that the program has so far", _handed(found.arguments["clip"].value, found.context)
+    if only is not None and literal(only.value) is not None:
+        which = "the parameters of its list"
+        listed = found.context.source.one_line(only.value)
+        advice += f" Mark those that are not in {listed} with ParamAttr(need_clip=False)."
+    return Finding("GM110", f"It sets the clip of {which}, for each minimize() that follows.", advice)
 
 
-def _handed(clip: str) -> str:
-    return f"Remove it, and pass the clip to the optimizer: grad_clip={_current(' '.join(clip.split()))}."
+def _handed(clip: cst.BaseExpression, context: Context) -> str:
+    return f"Remove it, and pass the clip to the optimizer: {_slot(clip, context)}"
 
 
-def _current(clip: str) -> str:
-    """``fluid.clip.GradientClipByNorm(1.0)`` under its current name."""
-    name, bracket, rest = clip.partition("(")
-    last = name.rpartition(".")[2]
-    if not bracket or "ClipBy" not in last:
-        return clip
-    return f"paddle.nn.ClipGradBy{last.rpartition('ClipBy')[2]}{bracket}{rest}"
+def _slot(clip: cst.BaseExpression, context: Context) -> str:
+    """The argument of today's optimizer for a clip: ``grad_clip=paddle.nn.ClipGradByNorm(1.0).``, and what that clip lacks."""
+    source, api = context.source, None
+    if isinstance(clip, cst.Call):
+        api = BY_NAME.get(context.resolver.name(clip.func))
+    target = None if api is None else targets(api).get("paddle")
+    if not isinstance(clip, cst.Call) or api is None or target is None:
+        return f"grad_clip={source.one_line(clip)}."
+    try:
+        given = bind(clip, api.signature)
+    except BindError:
+        return f"grad_clip={target.name}({', '.join(map(source.one_line, clip.args))})."
+    arguments, note = [], ""
+    for native, argument in given.items():
+        name = target.arguments.get(native, "" if argument.keyword is None else native)
+        if native not in target.dropped:
+            arguments.append(f"{name}={source.one_line(argument.value)}" if name else source.one_line(argument.value))
+        elif target.note and literal(argument.value) is not None:
+            note = f" {target.note}"
+    return f"grad_clip={target.name}({', '.join(arguments)}).{note}"
 
 
 def _place(found: ApiCall) -> Finding | None:
@@ -78,9 +84,8 @@ def _place(found: ApiCall) -> Finding | None:
         for argument in call.args:
             handed = argument.keyword is not None and argument.keyword.value == "grad_clip"
             if handed and found.call in (argument.value, resolver.value_of(argument.value)):
-                clip = _current(source.code(found.call))
                 reason = f"{source.shown(call)} passes it to minimize(), which no longer accepts a clip."
-                return Finding("GM110", reason, f"Pass it to the optimizer's constructor: grad_clip={clip}.")
+                return Finding("GM110", reason, f"Pass it to the optimizer's constructor: {_slot(found.call, found.context)}")
     return None
 
 

@@ -11,10 +11,9 @@ from gradclip.code.found import ApiCall, Finding, family
 from gradclip.code.sites.calls import look_alike, only_measures
 from gradclip.code.source import Edit
 from gradclip.code.traps import OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
-from gradclip.migrate.codemod import legacy, lifts
+from gradclip.migrate.codemod import legacy
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.rewrite import rewritten
-from gradclip.natives import Kind
 from gradclip.natives.targets import targets
 
 __all__ = ["applied"]
@@ -39,9 +38,6 @@ def applied(found: ApiCall) -> Decision:
     cannot = legacy.check(found)
     if cannot is not None and found.context.keeps(cannot.code):
         return manual(found.call, cannot, api)
-    decision = lifts.lifted(found) if api.kind is Kind.GLOBAL_STATE else None
-    if decision is not None:
-        return decision
     findings = [finding for check in checks if (finding := check(found)) is not None and found.context.keeps(finding.code)]
     stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
     if stopping:

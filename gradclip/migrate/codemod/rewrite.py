@@ -18,14 +18,14 @@ from gradclip.migrate.codemod.separated import without
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.targets import Target
 
-__all__ = ["renamed_arguments", "rewritten"]
+__all__ = ["rewritten"]
 
 
 def rewritten(found: ApiCall, target: Target) -> Rewrite | Finding:
     """The edits that turn the call into the target's, or the reason against it."""
     if found.api.kind is Kind.KEYWORD:
         return _keyword(found, target)
-    arguments = renamed_arguments(found, target)
+    arguments = _renamed(found, target)
     if isinstance(arguments, Finding):
         return arguments
     source, call = found.context.source, found.call
@@ -97,7 +97,7 @@ def _callee(func: cst.BaseExpression, text: str, source: Source) -> list[Edit]:
     return [Edit(*source.span(func), text), *edits]
 
 
-def renamed_arguments(found: ApiCall, target: Target) -> list[Edit] | Finding:
+def _renamed(found: ApiCall, target: Target) -> list[Edit] | Finding:
     """The edits to the arguments, validated against the signature of the target."""
     source, call = found.context.source, found.call
     given: dict[str, cst.Arg] = {}

@@ -41,6 +41,14 @@ CALLS = {
         ["GP406"],
     ),
 }
+LEGACY = [
+    ("fluid.clip.GradientClipByNorm(clip_norm=1.5, need_clip=None)", "GL451"),
+    ("fluid.clip.GradientClipByGlobalNorm(1.0)", "GL452"),
+    ("fluid.clip.GradientClipByValue(0.5, -0.25)", "GL453"),
+    ("fluid.dygraph_grad_clip.GradClipByNorm(1.5)", "GL456"),
+    ("fluid.dygraph_grad_clip.GradClipByGlobalNorm(1.0)", "GL457"),
+    ("fluid.dygraph_grad_clip.GradClipByValue(-0.25, 0.5)", "GL458"),
+]
 
 
 @pytest.mark.parametrize("name", OBJECTS)
@@ -64,17 +72,7 @@ def test_an_iterator_is_clipped_only_where_that_change_is_allowed() -> None:
     assert 0.99 < sum((gradient**2).sum() for gradient in after["GRADIENTS"]) < 1
 
 
-@pytest.mark.parametrize(
-    ("legacy", "code"),
-    [
-        ("fluid.clip.GradientClipByNorm(clip_norm=1.5, need_clip=None)", "GL451"),
-        ("fluid.clip.GradientClipByGlobalNorm(1.0)", "GL452"),
-        ("fluid.clip.GradientClipByValue(0.5, -0.25)", "GL453"),
-        ("fluid.dygraph_grad_clip.GradClipByNorm(1.5)", "GL456"),
-        ("fluid.dygraph_grad_clip.GradClipByGlobalNorm(1.0)", "GL457"),
-        ("fluid.dygraph_grad_clip.GradClipByValue(-0.25, 0.5)", "GL458"),
-    ],
-)
+@pytest.mark.parametrize(("legacy", "code"), LEGACY)
 def test_the_legacy_names_come_to_the_same_in_paddle_and_in_gradclip(legacy: str, code: str) -> None:
     """Current Paddle has no ``paddle.fluid``, so the source itself cannot run."""
     source = STEP.format(imports="import paddle.fluid as fluid", clip=legacy, before="")
@@ -82,3 +80,11 @@ def test_the_legacy_names_come_to_the_same_in_paddle_and_in_gradclip(legacy: str
     assert [rewritten(form) for form in forms] == [[code], [code]]
     native, ours = (run(form.source) for form in forms)
     same(ours["GRADIENTS"], native["GRADIENTS"])
+
+
+@pytest.mark.parametrize("legacy", [legacy for legacy, _ in LEGACY])
+def test_the_argument_that_the_report_names_clips_alike(legacy: str) -> None:
+    (site,) = migrate(f"import paddle.fluid as fluid\nfluid.clip.set_gradient_clip({legacy})\n", to="paddle").sites
+    named = site.advice.partition("grad_clip=")[2].removesuffix(".")
+    apart = migrate(STEP.format(imports="import paddle.fluid as fluid", clip=legacy, before=""), to="paddle").source
+    same(run(STEP.format(imports="", clip=named, before=""))["GRADIENTS"], run(apart)["GRADIENTS"])

@@ -5,31 +5,33 @@ from paddle.fluid.optimizer import Adam
 
 def branches(loss, warm, rate):
     if warm:
-        optimizer = fluid.optimizer.Adam(learning_rate=rate,
-                                         grad_clip=paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0))
+        optimizer = fluid.optimizer.Adam(learning_rate=rate)
     else:
         optimizer = fluid.optimizer.Lamb(
             learning_rate=rate,
             epsilon=1e-6,  # the default
-            grad_clip=paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0),
         )
     limit = 1.0
+    fluid.clip.set_gradient_clip(
+        clip=fluid.clip.GradientClipByGlobalNorm(clip_norm=limit))
     return optimizer.minimize(loss)
 
 
 def returned():
-    return Adam(grad_clip=paddle.nn.ClipGradByValue(1.0, -1.0))
+    fluid.clip.set_gradient_clip(clip=fluid.clip.GradientClipByValue(1.0, -1.0))
+    return Adam()
 
 
 def of_a_list(self, cost):
-    optimizer = fluid.optimizer.AdamOptimizer(self.rate,
-                                              grad_clip=paddle.nn.ClipGradByNorm(self.limit))
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(self.limit), param_list=self.actor())
+    optimizer = fluid.optimizer.AdamOptimizer(self.rate)
     optimizer.minimize(cost, parameter_list=self.actor())
 
 
 def named(loss):
     clip = paddle.nn.ClipGradByNorm(1.0)
-    optimizer = fluid.optimizer.AdamOptimizer(self.rate, grad_clip=clip)
+    optimizer = fluid.optimizer.AdamOptimizer(self.rate)
+    fluid.clip.set_gradient_clip(clip)
     optimizer.minimize(loss)
 
 
