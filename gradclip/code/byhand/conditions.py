@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import libcst as cst
 
 from gradclip.code.byhand.algebra import Form
+from gradclip.code.byhand.comparisons import FUNCTIONS, OPERATORS
 from gradclip.code.byhand.forms import Forms
 from gradclip.code.byhand.quotients import Clip, differ, has_limit, is_trivial, norm_of, ratio
 from gradclip.code.found import Context
@@ -21,16 +22,6 @@ from gradclip.code.source import last_name
 __all__ = ["Conditions"]
 
 _OVER, _UNDER, _EITHER = 1, -1, 0  #: the norms for which a test holds: those over the limit, under it, or unknown
-_SIGNS: Mapping[type[cst.BaseCompOp], int] = {
-    cst.GreaterThan: _OVER,
-    cst.GreaterThanEqual: _OVER,
-    cst.LessThan: _UNDER,
-    cst.LessThanEqual: _UNDER,
-}
-_COMPARES = {
-    **dict.fromkeys(("greater", "greater_equal", "gt", "ge"), _OVER),
-    **dict.fromkeys(("less", "less_equal", "lt", "le"), _UNDER),
-}
 _INVERTS = frozenset({"logical_not", "logical_not_", "bitwise_not", "invert"})
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
 _GUARDS = 3  #: guards before a place that count
@@ -93,17 +84,17 @@ class Conditions:
             sides = [test.left, *(one.comparator for one in test.comparisons)]
             found: int | None = None
             for left, right, one in zip(sides, sides[1:], test.comparisons, strict=False):
-                found = _both(found, self._compared(left, right, _SIGNS.get(type(one.operator), 0), clip))
+                found = _both(found, self._compared(left, right, OPERATORS.get(type(one.operator), 0), clip))
             return found
         return self._called(test, clip) if isinstance(test, cst.Call) else None
 
     def _called(self, test: cst.Call, clip: Clip) -> int | None:
         name = last_name(test.func)
         given = [argument.value for argument in test.args[:2]]
-        if name in _COMPARES:
+        if name in FUNCTIONS:
             if len(given) == 1 and isinstance(test.func, cst.Attribute):
                 given.insert(0, test.func.value)
-            return self._compared(given[0], given[1], _COMPARES[name], clip) if len(given) == 2 else None
+            return self._compared(given[0], given[1], FUNCTIONS[name], clip) if len(given) == 2 else None
         side = self._side(given[0], clip) if given else None
         return -side if side is not None and name in _INVERTS else side
 

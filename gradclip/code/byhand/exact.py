@@ -14,6 +14,7 @@ import libcst as cst
 from gradclip.code.bind import literal, number
 from gradclip.code.byhand.algebra import ONE, Form, product
 from gradclip.code.byhand.called import adds, read
+from gradclip.code.byhand.comparisons import larger_first
 from gradclip.code.byhand.measures import (
     added,
     bare,
@@ -46,7 +47,6 @@ _SUMS = words("sum reduce_sum add_n fsum nansum")
 _NORMS = words("norm vector_norm")
 _GLOBAL = words("global_norm get_total_norm tree_norm tree_l2_norm")
 _CHOICES = words("where select")
-_LARGER = {"greater": 1, "greater_equal": 1, "gt": 1, "ge": 1, "less": -1, "less_equal": -1, "lt": -1, "le": -1}
 _EXTREMES = words("min minimum max maximum clamp_max clamp_min clamp_max_")
 _PRODUCTS = {"multiply": 1, "mul": 1, "divide": -1, "true_divide": -1, "truediv": -1, "div": -1, "div_no_nan": -1}
 _POWERS = {"sqrt": 0.5, "square": 2, "rsqrt": -0.5, "reciprocal": -1}
@@ -219,32 +219,16 @@ class Exact:
             return self._opaque(test)
         return Form("choice", (one, other), sides, test)
 
-    def _compared(self, test: cst.BaseExpression, sign: int = 1) -> tuple[Form, Form] | None:
-        """The larger and the smaller side of a comparison where it holds."""
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-            return self._compared(test.expression, -sign)
-        if isinstance(test, cst.Name):
-            place = self.reaching.place(test)
-            value = self.reaching.value(place) if place is not None else None
-            self.read |= {place} if place is not None else set()
-            return self._compared(value, sign) if value is not None and not isinstance(value, cst.Name) else None
-        sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
-        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-            operator = test.comparisons[0].operator
-            sides = (test.left, test.comparisons[0].comparator)
-            sign *= 1 if isinstance(operator, (cst.GreaterThan, cst.GreaterThanEqual)) else -1
-            if not isinstance(operator, (cst.GreaterThan, cst.GreaterThanEqual, cst.LessThan, cst.LessThanEqual)):
-                return None
-        elif isinstance(test, cst.Call):
-            name, given, _ = read(test, self._resolver)
-            if name in ("logical_not", "squeeze", "all") and len(given) == 1:
-                return self._compared(given[0], -sign if name == "logical_not" else sign)
-            if name in _LARGER and len(given) == 2:
-                sides, sign = (given[0], given[1]), sign * _LARGER[name]
-        if sides is None:
+    def _compared(self, test: cst.BaseExpression) -> tuple[Form, Form] | None:
+        sides = larger_first(test, self._resolver, self._followed)
+        return None if sides is None else (self.of(sides[0]), self.of(sides[1]))
+
+    def _followed(self, name: cst.Name) -> cst.BaseExpression | None:
+        place = self.reaching.place(name)
+        if place is None:
             return None
-        one, other = self.of(sides[0]), self.of(sides[1])
-        return (one, other) if sign > 0 else (other, one)
+        self.read.add(place)
+        return self.reaching.value(place)
 
     def _list(self, node: cst.ListComp | cst.GeneratorExp) -> Form:
         loop = node.for_in
