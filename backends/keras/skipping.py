@@ -68,15 +68,20 @@ class Skipping(keras.optimizers.Optimizer):
         return skip
 
     def _unless_skipped(self, call: Callable[[], Any]) -> None:
-        """A part of a step, inside a branch of the graph."""
+        """A part of a step, inside a branch of the graph; on PyTorch of Python.
+
+        There ``keras.ops.cond`` has a new name in each step, for which ``torch.compile`` compiles the step again.
+        """
 
         def called() -> None:
             call()
 
         if self._before is None or keras.backend.backend() == "jax":
             called()
-        else:
+        elif keras.backend.backend() != "torch":
             keras.ops.cond(self._is_skipped(), lambda: None, called)
+        elif not self._is_skipped():
+            called()
 
     def _check_run(self, skip: Any, in_a_row: Any) -> None:
         """Raise after too many skipped steps in a row, in an eager step."""

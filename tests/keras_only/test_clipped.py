@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,19 @@ MORE = ("jit", "accumulation with jit")
 LONG = pytest.mark.slow("torch.compile with other options than those of `all with jit`")
 
 
+@pytest.fixture
+def compiled_graphs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[[], int]:
+    """How many graphs torch has traced. They run as they were traced: compiling each of them is for ``--slow``."""
+    if ON != "torch" or request.config.getoption("--slow"):
+        return lambda: 0
+    import torch
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    return lambda: counter.frame_count
+
+
 def model_of(optimizer: Any, **options: Any) -> keras.Model:
     keras.utils.set_random_seed(0)
     # Keras applies a constraint also between the steps, and rounds each time
@@ -90,19 +105,22 @@ def bits(model: keras.Model) -> dict[str, bytes]:
 # torch.compile reads that attribute while it traces Keras's own loss, without a clip too
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG if ON == "torch" and name in MORE else ()) for name in OPTIONS])
-def test_a_skipped_step_changes_no_bit(name: str) -> None:
+def test_a_skipped_step_changes_no_bit(name: str, compiled_graphs: Callable[[], int]) -> None:
     """In ``fit``, with a schedule, weight decay and a constraint; the training goes on after it."""
     jit, options = OPTIONS[name]
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.9)
     model = model_of(gradclip.clipped(keras.optimizers.AdamW(schedule, **options), SKIPS), jit_compile=jit)
     model.optimizer.build(model.trainable_variables)
     times = options.get("gradient_accumulation_steps", 1)
+    graphs = []
     for scale in (1.0, 1e4, 1.0, 1e30, math.nan, 1.0):
         before = bits(model)
         for i in range(times):
             model.train_on_batch(np.full((1, 4), scale if i == 0 else 1.0, "float32"), np.zeros((1, 2), "float32"))
         changed = {path for path, value in bits(model).items() if value != before[path]}
         assert bool(changed) is (scale == 1.0), changed
+        graphs.append(compiled_graphs())
+    assert graphs[-1] == graphs[3], "a step is compiled again"
     assert {name: int(read(x)) for name, x in model.optimizer.clip_skips.items()} == {"skipped": 3, "in_a_row": 0}
     assert int(read(model.optimizer.iterations)) == 3
 
