@@ -301,8 +301,11 @@ class _Found:
     def _chosen(self, selected: Sequence[_Chosen]) -> set[int]:
         """The places of tensors, as parameters or as gradients."""
         ids = {id(one.tensor) for one in selected}
-        pairs = enumerate(zip(self.grads.leaves, self.grads.params, strict=True))
-        found = {i for i, (x, param) in pairs if id(x) in ids or id(param) in ids}
+        params = {i: id(param) for i, param in enumerate(self.grads.params) if param is not None} if ids else {}
+        found = {i for i, own in params.items() if own in ids}
+        # a compiled function is compiled again for each gradient whose id it has asked for
+        if ids - {params[i] for i in found}:
+            found |= {i for i, x in enumerate(self.grads.leaves) if id(x) in ids}
         if selected and not found:
             self.unmatched.append(len(selected))
         return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from oracle import ulps
-from torch._dynamo.testing import CompileCounterWithBackend
+from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
 
 import gradclip
 from gradclip import Group
@@ -59,6 +60,32 @@ def test_compiled_once_by_the_names_of_a_model() -> None:
     assert counter.frame_count == 1
     for got, x in zip(gradients(made), want, strict=True):
         assert ulps(got.numpy(), x.numpy(), "float32") <= 4
+
+
+SELECTIONS: dict[str, Callable[[list[torch.nn.Parameter]], Any]] = {
+    "a name": lambda params: "0",
+    "names": lambda params: ["0", "2"],
+    "an expression": lambda params: re.compile("[02]"),
+    "a function": lambda params: lambda name, param: param.ndim > 1,
+    "parameters": lambda params: [params[0], params[2]],
+    "names and parameters": lambda params: ["0", params[2]],
+}
+
+
+@pytest.mark.needs("compiles_all")
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_new_gradients_are_no_reason_to_compile_again(selection: str) -> None:
+    made = model()
+    params = list(made.parameters())
+    counter = CompileCounter()
+    rule = Group(optax.clip_by_global_norm(0.5), SELECTIONS[selection](params))
+    clip = torch.compile(lambda: gradclip.clip_(params, rule).norm, backend=counter)
+    for _ in range(3):
+        backward(made)
+        selected = [p.grad.flatten() for p in (params[:1] if selection == "a name" else params[::2]) if p.grad is not None]
+        expected = torch.linalg.vector_norm(torch.cat(selected))
+        assert float(clip()) == pytest.approx(float(expected), rel=1e-6)
+    assert counter.frame_count == 1
 
 
 @pytest.mark.needs("names_parameters")
