@@ -71,9 +71,7 @@ def _bounded(found: ByValue) -> Rewrite | None:
         a.keyword.value if a.keyword is not None else ("min", "max")[k]: source.one_line(a.value) for k, a in enumerate(limits)
     }
     low, high = told.get("min", told.get("a_min")), told.get("max", told.get("a_max"))
-    values = [number(limit.value) for limit in limits]
-    ordered = low == f"-{high}" or (None not in values and values[0] < values[1])  # type: ignore[operator]
-    if low is None or high is None or not ordered:
+    if low is None or high is None or not (low == f"-{high}" or _ascend(*limits)):
         return None
     spelled = spell("gradclip.clip_by_value", node.func if function is not None else clipped, source, context.resolver)
     edit = Edit(*source.outer_span(node), f"{spelled.text}({source.one_line(clipped)}, {low}, {high})")
@@ -102,9 +100,8 @@ def _in_array(found: ByValue) -> Rewrite | None:
     if found.out != code or found.finding.code != "GM401":
         return None
     low, high = (source.one_line(argument.value) for argument in limits)
-    values = [number(argument.value) for argument in limits]
     symmetric = low == f"-{high}"
-    if not (symmetric or (None not in values and values[0] < values[1])) or high.startswith("-"):  # type: ignore[operator]
+    if not (symmetric or _ascend(*limits)) or high.startswith("-"):
         return None
     spelled = spell("gradclip.clip_", node.func, source, context.resolver)
     rule = spell(
@@ -118,3 +115,9 @@ def _in_array(found: ByValue) -> Rewrite | None:
     return Rewrite(
         node, "GM401", Outcome.REWRITTEN, "It clips each element of a gradient, in place.", edits=(edit,), needs=needs
     )
+
+
+def _ascend(lower: cst.Arg, upper: cst.Arg) -> bool:
+    """Whether two limits are numbers, the first one the smaller."""
+    low, high = number(lower.value), number(upper.value)
+    return low is not None and high is not None and low < high
