@@ -6,7 +6,6 @@ from gradclip import spelling as _spelling
 from gradclip.advice import choose
 from gradclip.backend import Backend
 from gradclip.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
-from gradclip.clipped import clipped
 from gradclip.dropins.paddle import (
     ClipGradByGlobalNorm,
     ClipGradByNorm,
@@ -23,7 +22,7 @@ from gradclip.monitor import Monitor, observed
 from gradclip.registry import register
 from gradclip.result import ClipResult
 from gradclip.rule import Rule, Scope
-from gradclip.step import Step
+from gradclip.step import Step, clipped
 
 __version__ = "0.1.0"
 

@@ -49,7 +49,7 @@ class Backend:
     whole: ClassVar[Mapping[type[Lane], str]] = {}
     slot = ""  #: "module:function" that turns a drop-in's class into one for the framework's slot
     as_slot: Callable[[type], type] | None = None  #: that function
-    reference: type[Lane] | None = None  #: the reference lane, a subclass of Reference; None for Reference itself
+    reference: type[Lane] | None = None  #: the lane for any tensors: a subclass of Reference, or None for Reference itself
     containers = Containers()
     distributed = Distributed()
 

@@ -15,7 +15,6 @@ from gradclip.containers import DEEPEST, nested_too_deep
 from gradclip.errors import ArgumentError, ArgumentTypeError, TensorTypeError
 from gradclip.lane import Lane
 from gradclip.mistakes import advice, has_no_length, symbolic
-from gradclip.reference import Reference
 from gradclip.registry import find, installed, loaded, of_type
 from gradclip.tracing import untraced
 
@@ -116,7 +115,9 @@ def made(
         return Gradients(None, leaves, params, container, present, _NO_LANE, set())
     if lane is None and present and not (container.names_params and len(set(map(id, params))) < len(params)):
         lane = backend.lane(present)  # gradients of a parameter that is named twice count once, though they may be two tensors
-    lane = lane or (backend.reference or Reference)(backend)
+    if lane is None:
+        assert backend.reference is not None
+        lane = backend.reference(backend)
     dtypes = {lane.dtype} if lane.dtype else set(map(backend.dtype, present))
     return Gradients(backend, leaves, params, container, present, lane, dtypes)
 

@@ -99,6 +99,7 @@ def get(module: str) -> Backend:
         made: Backend = (resolve(source) if isinstance(source, str) else source)()
         for kind, path in made.whole.items():
             kind.whole = staticmethod(resolve(path))
+        made.reference = made.reference or resolve("gradclip.reference:Reference")
         if made.slot and made.as_slot is None:
             made.as_slot = resolve(made.slot)
         backend = _backends.setdefault(source, made)  # another thread may have made one meanwhile
