@@ -21,7 +21,7 @@ from gradclip.conformance.load import Vector
 from gradclip.conformance.ranks.held import local
 from gradclip.conformance.target import load_arrays
 
-__all__ = ["Clip", "World", "clip_of", "versions"]
+__all__ = ["Clip", "World", "clip_of", "preload", "versions"]
 
 #: the placement of an axis that two dimensions of a mesh shard; without the name no program has it
 _STRIDED: Any = getattr(placement_types, "_StridedShard", type("StridedShard", (), {}))
@@ -31,6 +31,11 @@ versions = arrays.versions
 _AXES = "abcdefgh"  # the names of a mesh's axes
 _LACKED = Array((0.0,) * 4, (2, 2), "float32")  # the parameter of a gradient that all ranks lack
 _PATIENCE = timedelta(hours=1)  # the command has its own time limit
+
+
+def preload() -> None:
+    """Import what torch imports only with the first norm of DTensors; it starts no thread, so a process may fork after it."""
+    torch.compiler.reset()
 
 
 @dataclass(frozen=True)

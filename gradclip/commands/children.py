@@ -23,7 +23,7 @@ from typing import Any
 
 from gradclip import isolation
 
-__all__ = ["Message", "channel", "ending", "messages", "run", "start", "two_at_a_time"]
+__all__ = ["Message", "channel", "ending", "messages", "run", "start", "told", "two_at_a_time", "variables_of"]
 
 Message = dict[str, Any]  #: one JSON line
 
@@ -40,14 +40,18 @@ def start(
     arguments: Sequence[str],
     log: Any,
     environment: dict[str, str] | None = None,
-    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[str]:
     """Start ``python -m module arguments``, with its messages in ``stdout`` and a framework's output in the file ``log``."""
     # -P: the current folder must not hide an installed package
     command = [sys.executable, "-P", "-m", module, *arguments]
-    variables = {**_QUIET, **_MODEST, **os.environ, **_path(), **(environment or {})}
-    pipes: dict[str, Any] = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": log}
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+    variables = variables_of(environment or {})
     return subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables)
+
+
+def variables_of(own: dict[str, str]) -> dict[str, str]:
+    """The environment of a process, with its own variables."""
+    return {**_QUIET, **_MODEST, **os.environ, **_path(), **own}
 
 
 def messages(child: subprocess.Popen[str]) -> Iterator[Message]:
@@ -119,9 +123,14 @@ def channel() -> Iterator[Callable[[Message], None]]:
             yield send
         except (Exception, SystemExit) as error:  # any exception: the parent reports it with the framework's name
             traceback.print_exc()
-            send({"end": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+            send({"end": told(error)})
             raise SystemExit(_FAILED) from None
         send({"end": None})
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
 def ending(status: int, log: str) -> str:

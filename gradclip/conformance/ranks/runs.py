@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import queue
-import subprocess
+import multiprocessing
+import os
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import connection, forkserver
+from pathlib import Path
 from typing import Any
 
 from gradclip.commands import children
@@ -17,72 +19,87 @@ from gradclip.commands.children import Message
 from gradclip.conformance.cases import Case
 from gradclip.conformance.engine import failed, unclaimed
 from gradclip.conformance.processes import MOST_CRASHES, Run, Task, report_of
+from gradclip.conformance.ranks import worker
 from gradclip.conformance.result import Report
 from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import Finding
 
 __all__ = ["run_on_ranks"]
 
-_WORKER = "gradclip.conformance.ranks.worker"
 _STARTING = 300.0  # seconds for the import of the framework
 _GRACE = 5.0  # seconds for the other ranks after one has failed
 _OPTIONAL = ("norm_type", "shards", "group")  # the features that a function's signature shows; it has all others
 
 
 class Group:
-    """The processes of all ranks."""
+    """The processes of all ranks, each with a file in the folder for what its framework prints."""
 
-    def __init__(self, tasks: Sequence[Message]) -> None:
-        self._messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
-        self._children: list[subprocess.Popen[str]] = []
+    def __init__(self, tasks: Sequence[Message], folder: Path) -> None:
+        self._logs = [folder / f"{rank}.log" for rank in range(len(tasks))]
         self._ended: dict[int, Message] = {}
-        for rank, task in enumerate(tasks):
-            log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - its reader closes it
-            child = children.start(_WORKER, [json.dumps(task)], log, {"OMP_NUM_THREADS": "1"}, subprocess.PIPE)
-            self._children.append(child)
-            threading.Thread(target=self._read, args=(rank, child, log), daemon=True).start()
-
-    def _read(self, rank: int, child: subprocess.Popen[str], log: Any) -> None:
-        with log:
-            for message in children.messages(child):
-                if message != {"end": None}:
-                    self._messages.put((rank, message))
-            status = child.wait()
-            log.seek(0)
-            self._messages.put((rank, {"end": children.ending(status, log.read())}))
+        with _starting() as context:
+            pipes = [context.Pipe() for _ in tasks]
+            self._pipes = [ours for ours, _ in pipes]
+            given = zip(tasks, pipes, self._logs, strict=True)
+            self._processes = [context.Process(target=worker.main, args=(task, pipe, log)) for task, (_, pipe), log in given]
+            for process, (_, pipe) in zip(self._processes, pipes, strict=True):
+                process.start()
+                pipe.close()
 
     def ask(self, order: Message) -> None:
         """Give the same order to all ranks."""
-        for child in self._children:
-            try:
-                assert child.stdin is not None
-                child.stdin.write(f"{json.dumps(order)}\n")
-                child.stdin.flush()
-            except BrokenPipeError:  # it has ended, as its answer will say
-                continue
+        for pipe in self._pipes:
+            with suppress(OSError):  # it has ended, as its answer will say
+                pipe.send(order)
 
     def answers(self, seconds: float) -> dict[int, Message]:
         """The answer of each rank. Those that do not answer in time are left out; one that has ended answers "end"."""
         found, deadline = dict(self._ended), time.monotonic() + seconds
-        while len(found) < len(self._children):
-            try:
-                rank, message = self._messages.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
+        while len(found) < len(self._pipes):
+            waited = [pipe for rank, pipe in enumerate(self._pipes) if rank not in found]
+            ready = connection.wait(waited, max(0.0, deadline - time.monotonic()))
+            if not ready:
                 break
-            if "end" in message:
-                self._ended[rank] = message
-            found.setdefault(rank, message)
-            if message.keys() & {"end", "raised"}:  # the others may wait for it for ever
-                deadline = min(deadline, time.monotonic() + _GRACE)
+            for rank, message in [(rank, self._answer(rank)) for rank, pipe in enumerate(self._pipes) if pipe in ready]:
+                found[rank] = message
+                if message.keys() & {"end", "raised"}:  # the others may wait for it for ever
+                    deadline = min(deadline, time.monotonic() + _GRACE)
         return found
 
+    def _answer(self, rank: int) -> Message:
+        try:
+            message: Message = self._pipes[rank].recv()
+        except (EOFError, OSError):
+            self._processes[rank].join()
+            status = self._processes[rank].exitcode or 0
+            message = {"end": children.ending(status, self._logs[rank].read_text("utf-8", "replace"))}
+        if "end" in message:
+            self._ended[rank] = message
+        return message
+
     def close(self) -> None:
-        for child in self._children:
-            child.kill()
-        for child in self._children:
-            child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
+        for process in self._processes:
+            process.kill()
+        for process, pipe in zip(self._processes, self._pipes, strict=True):
+            process.join()
+            pipe.close()
+
+
+@contextmanager
+def _starting() -> Iterator[Any]:
+    """What starts the processes. On Linux a server imports the framework once, which takes seconds, and forks each rank."""
+    context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    before = dict(os.environ)
+    os.environ.update(children.variables_of({"OMP_NUM_THREADS": "1"}))
+    try:
+        if sys.platform == "linux":
+            context.set_forkserver_preload(["gradclip.conformance.ranks.preload"])
+            forkserver.ensure_running()
+        yield context
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @dataclass
@@ -115,9 +132,10 @@ class RankRun(Run):
 
     def _start(self, folder: str) -> bool:
         """Start the ranks; whether all of them can run the target."""
+        own = Path(tempfile.mkdtemp(dir=folder))
         given = {**self.task.as_json(), "target": self.specification.text, "ranks": self.size}
-        given |= {"folder": tempfile.mkdtemp(dir=folder), "group": self._renewed}
-        self._group = Group([{**given, "rank": rank} for rank in range(self.size)])
+        given |= {"folder": str(own), "group": self._renewed}
+        self._group = Group([{**given, "rank": rank} for rank in range(self.size)], own)
         found = self._group.answers(_STARTING)
         wrong = [message for message in found.values() if "ready" not in message]
         if wrong or len(found) < self.size:

@@ -1,21 +1,19 @@
-"""The process of one rank: ``python -m gradclip.conformance.ranks.worker JSON``.
-
-:mod:`gradclip.conformance.ranks.runs` gives its orders.
-"""
+"""The process of one rank, to which :mod:`gradclip.conformance.ranks.runs` gives its orders."""
 
 from __future__ import annotations
 
 import faulthandler
 import importlib
-import json
 import os
 import sys
+import traceback
 import warnings
-from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from gradclip.commands.children import Message, channel
+from gradclip.commands.children import Message, told
 from gradclip.conformance.array import Array, number_to_json
 from gradclip.conformance.cases import plan
 from gradclip.conformance.compare import compare
@@ -24,34 +22,49 @@ from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import MOST, words_of
 from gradclip.errors import ArgumentError
 
-__all__: list[str] = []
+__all__ = ["main"]
 
 _STARTING = 300  # seconds for the import of the framework
 
 
-def run(task: Message, send: Callable[[Message], None]) -> None:
-    """Run each case that the command asks for, on this rank."""
+def main(task: Message, pipe: Connection, log: Path) -> None:
+    """Run this rank. What the framework and the clip print goes to the log."""
+    with log.open("w") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    try:
+        _run(task, pipe)
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        with suppress(OSError):
+            pipe.send({"end": told(error)})
+    finally:
+        os._exit(0)  # other ranks may be gone, and a process group waits for them
+
+
+def _run(task: Message, pipe: Connection) -> None:
+    """Run each case that the command asks for, until it closes the pipe."""
     faulthandler.dump_traceback_later(_STARTING, exit=True)
     try:
         name, function = _function(Specification.parse(task["target"]))  # first: torch takes seconds to import
         framework = importlib.import_module("gradclip.backends.targets.torch_ranks")
         clip = framework.clip_of(function)
     except ArgumentError as error:
-        send({"usage": error.args})
+        pipe.send({"usage": error.args})
         return
     cases = plan(task["dialects"], task["select"], task["vectors"], task["ranks"]).cases
     world, group = framework.World(task["rank"], task["ranks"], Path(task["folder"])), task["group"]
     world.renew(group)
     world.warm_up()
-    send({"ready": name, "optional": sorted(clip.optional), "versions": framework.versions})
-    for line in sys.stdin:
-        order = json.loads(line)
+    pipe.send({"ready": name, "optional": sorted(clip.optional), "versions": framework.versions})
+    while True:
+        order = pipe.recv()
         # the command ends the process sooner; this is for a process whose command was killed
         faulthandler.dump_traceback_later(2 * task["seconds"] + _STARTING, exit=True)
         if order["group"] != group:
             group = order["group"]
             world.renew(group)
-        send({"case": order["case"], **_outcome(cases[order["case"]].content, world, clip)})
+        pipe.send({"case": order["case"], **_outcome(cases[order["case"]].content, world, clip)})
 
 
 def _function(specification: Specification) -> tuple[str, Any]:
@@ -86,9 +99,3 @@ def _outcome(vector: Vector, world: Any, clip: Any) -> Message:
         "expected": want.as_json(MOST),
         "norm": number_to_json(norm),
     }
-
-
-if __name__ == "__main__":
-    with channel() as send:
-        run(json.loads(sys.argv[1]), send)
-    os._exit(0)  # other ranks may be gone, and a process group waits for them

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from launched import TESTS, TIME_LIMIT, environment
 
+from gradclip.commands import cli
 from gradclip.conformance import Report
 from gradclip.conformance.load import SHIPPED, load_vectors
 from gradclip.conformance.report import lay_out
@@ -28,15 +29,7 @@ def command(*arguments: str) -> list[str]:
 def results(tmp_path: Path, status: int, *arguments: str) -> dict[str, dict[str, Any]]:
     """Run the command; return the results by the name of the vector."""
     path = tmp_path / "report.json"
-    done = subprocess.run(
-        command(*arguments, "--json", str(path)),
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
+    assert cli.main(["conformance", *arguments, "--json", str(path)]) == status
     return {result["case"].partition("/")[2]: result for result in json.loads(path.read_text("utf-8"))["results"]}
 
 
