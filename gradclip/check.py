@@ -54,12 +54,12 @@ def _extremes(x: Any) -> tuple[float, float] | None:
     """The smallest and the largest element, both NaN if one is NaN; None without elements, or if reading is not free."""
     if isinstance(x, (int, float)):
         return float(x), float(x)
-    owner = find(x)
-    if owner is None or 0 in (owner.shape(x) or ()) or not owner.reads_free([x]):
+    backend = find(x)
+    if backend is None or 0 in (backend.shape(x) or ()) or not backend.reads_free([x]):
         return None
-    with owner.arithmetic(False):
-        real = owner.cast(x, WIDE.get(owner.dtype(x), "float32"))
-        return -number(owner, owner.max(-real, None)), number(owner, owner.max(real, None))
+    with backend.arithmetic(False):
+        real = backend.cast(x, WIDE.get(backend.dtype(x), "float32"))
+        return -number(backend, backend.max(-real, None)), number(backend, backend.max(real, None))
 
 
 def check_known(grads: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
@@ -96,21 +96,21 @@ def _by_place(grads: Gradients, backend: Backend, known: Any) -> list[Any]:
 
 def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
     """One known norm, for this gradient if each has its own; None where only other processes have gradients."""
-    owner = find(norm)
-    if owner is None and not isinstance(norm, (int, float)):
+    theirs = find(norm)
+    if theirs is None and not isinstance(norm, (int, float)):
         hint = "pass what gradclip.norm or gradclip.get_total_norm returned."
         raise ArgumentTypeError("A norm must be a number or a tensor.", f"norm={shown(norm)}", hint)
-    if owner is not None and not is_real(owner.dtype(norm)):
-        raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {owner.dtype(norm)}"))
-    norm = norm if owner is None else widened(owner.distributed.together(norm))
-    _check_known_shape(backend, rule, x, norm, () if owner is None else owner.shape(norm))
+    if theirs is not None and not is_real(theirs.dtype(norm)):
+        raise backend.error(DTypeError("A norm must be of a real dtype.", f"norm of dtype {theirs.dtype(norm)}"))
+    norm = norm if theirs is None else widened(theirs.distributed.together(norm))
+    _check_known_shape(backend, rule, x, norm, () if theirs is None else theirs.shape(norm))
     extremes = _extremes(norm)
     if extremes is not None and extremes[0] < 0:
         raise backend.error(ArgumentError("A norm must not be negative.", f"norm={extremes[0]}"))
     if rule.scope in (Scope.GLOBAL, Scope.TENSOR):
         norm = as_float(norm)
-    elif rule.scope is Scope.AXES and x is not None and owner is backend and owner.dtype(norm) in FLOATS:
-        norm = backend.asarray(norm, owner.dtype(norm), x)  # sharded as the gradient is
+    elif rule.scope is Scope.AXES and x is not None and theirs is backend and theirs.dtype(norm) in FLOATS:
+        norm = backend.asarray(norm, theirs.dtype(norm), x)  # sharded as the gradient is
     if not isinstance(norm, (int, float)) and not backend.is_tensor(norm):
         what = "A norm must be a tensor of the gradients' framework."
         raise TensorTypeError(what, f"tensors of {backend.name} and a norm of type {type(norm).__name__}", "convert it.")

@@ -23,14 +23,13 @@ from gradclip.measure import empty
 from gradclip.memory import check_memory
 from gradclip.mistakes import refuse_states
 from gradclip.norms import check_dtypes, of_integers
+from gradclip.policies import of_finite_examples, skip, zeroed
 from gradclip.registry import find, widened
-from gradclip.result import Found
+from gradclip.result import Outcome
 from gradclip.rule import EXAMPLE, GLOBAL, VALUE, Rule
 from gradclip.sharding import Local, Sharded, of_parameters, shared
-from gradclip.skip import skip
 from gradclip.tracing import untraced
 from gradclip.warning import warn, warn_of_nothing
-from gradclip.zeros import of_finite_examples, zeroed
 
 __all__ = ["UNKNOWN", "Options", "run"]
 
@@ -51,23 +50,17 @@ class Options:
 
 
 @untraced
-def run(grads: Gradients, rules: Rules, options: Options) -> Found:
+def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     """A rule, a group or several on opened gradients: by the framework's single operation for a clip, or step by step."""
-    found: Found | None = None if grads.lane.whole is None else grads.lane.whole(grads, rules, options)
+    found: Outcome | None = None if grads.lane.whole is None else grads.lane.whole(grads, rules, options)
     if found is not None:
         return found
     in_place, is_list = options.into == "place", isinstance(rules, (list, tuple))
-    selected, shards = _selected(grads, rules, options)
+    selected, shards, clips = _selected(grads, rules, options)
     mine, backend = shards.grads, shards.grads.backend
-    clips = [Clip(one.rule, one, mine.only(one.scaled)) for one in selected]
-    if options.params is not None and backend is not None:
-        clips = _with_parameters(clips, mine, options.params)
     measures = options.norm is UNKNOWN
     if backend is None or (not mine.present and not shards.waits(selected)):
-        if not grads.present:
-            warn_of_nothing(grads)
-        norms, factors = _of_nothing(mine, selected, options, is_list)
-        return Found.of(mine.container.rebuild(mine.leaves), norms, factors, is_list)
+        return _of_nothing(grads, mine, selected, options, is_list)
     if options.until == "scale" and measures and (doubt := backend.distributed.doubt(mine.present)) is not None:
         warn(doubt)
     others = [clip for clip in clips if not clip.rule.is_plain]
@@ -82,7 +75,7 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Found:
             warn_of_nothing(mine)  # no process has gradients
         culprits = _check_finite(clips, shards, norms, is_known=not measures)
         if options.until == "norm":
-            return Found.of(None, norms, None, is_list, is_shared=shards.is_sharded)
+            return Outcome.of(None, norms, None, is_list, is_shared=shards.is_sharded)
         clips, moved = _moving(clips) if others else (clips, [])
         factors = list(map(_factors, clips, norms))
         skips = bool(others) and skip(backend, [c.rule for c in clips], norms)
@@ -97,14 +90,14 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Found:
     for k, clip in enumerate(clips):
         if clip.rule.scope is VALUE:
             bounds[k] = clip.rule.lower, clip.rule.upper, clip.selected.scaled
-    return Found.of(rebuilt, norms, factors, is_list, culprits, skips, zeros, bounds, is_shared=shards.is_sharded)
+    return Outcome.of(rebuilt, norms, factors, is_list, culprits, skips, zeros, bounds, is_shared=shards.is_sharded)
 
 
 # ---- select ----------------------------------------------------------------------------------------------------------------
 
 
-def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[list[Selected], Local | Sharded]:
-    """The gradients of each rule, and those of all rules with what other processes hold of them."""
+def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[list[Selected], Local | Sharded, list[Clip]]:
+    """The gradients of each rule, those of all rules with what other processes hold of them, and each rule's clip."""
     in_place = options.into == "place"
     if in_place and grads.backend is not None:
         refuse_states(grads.backend, grads.container.tree, grads.present, grads.params)
@@ -115,7 +108,12 @@ def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[list[Se
     shards = shared(used, selected, options.reduce, options.shards, differentiates=differentiates, measures=measures)
     if missing is not None:
         _check_match(missing, grads, shards, options)
-    return selected, shards
+    clips = []
+    for one in selected:  # a comprehension is a call
+        clips.append(Clip(one.rule, one, shards.grads.only(one.scaled)))
+    if options.params is not None and shards.grads.backend is not None:
+        clips = _with_parameters(clips, shards.grads, options.params)
+    return selected, shards, clips
 
 
 def _used(grads: Gradients, selected: Sequence[Selected], into: Into) -> Gradients:
@@ -144,8 +142,8 @@ def _copies(grads: Gradients, tensors: list[Any]) -> list[Any]:
     if parts is None:
         return grads.lane.scale(tensors, 1.0, "new")
     # shard by shard: to copy a complete gradient, a framework may sum over processes
-    copies = zip(tensors, parts.held, strict=True)
-    return [x if shard is None else parts.whole(i, backend.copy(shard)) for i, (x, shard) in enumerate(copies)]
+    copies = zip(tensors, parts.local, strict=True)
+    return [x if shard is None else parts.full(i, backend.copy(shard)) for i, (x, shard) in enumerate(copies)]
 
 
 def _check_match(missing: Exception, grads: Gradients, shards: Local | Sharded, options: Options) -> None:
@@ -167,16 +165,19 @@ def _with_parameters(clips: list[Clip], mine: Gradients, params: Any) -> list[Cl
     return [c if c.rule.relative_to is None else replace(c, grads=found.only(c.selected.scaled)) for c in clips]
 
 
-def _of_nothing(mine: Gradients, selected: Sequence[Selected], options: Options, is_list: bool) -> tuple[list[Any], list[Any]]:
-    """The norm and the coefficient of each rule without gradients; known norms stay."""
+def _of_nothing(grads: Gradients, mine: Gradients, selected: Sequence[Selected], options: Options, is_list: bool) -> Outcome:
+    """The result of rules without gradients; known norms stay."""
+    if not grads.present:
+        warn_of_nothing(grads)
     norms = [empty(one.rule, len(mine.leaves)) for one in selected]
     ones = [1.0 if n == 0.0 else n for n in norms]
-    if options.norm is UNKNOWN:
-        return norms, ones
-    known, backend = _one_each(options, len(selected), is_list), mine.backend
-    if backend is None:
-        return list(map(widened, known)), ones
-    return [check_known(mine, backend, one.rule, n) for one, n in zip(selected, known, strict=True)], ones
+    if options.norm is not UNKNOWN:
+        known, backend = _one_each(options, len(selected), is_list), mine.backend
+        if backend is None:
+            norms = list(map(widened, known))
+        else:
+            norms = [check_known(mine, backend, one.rule, n) for one, n in zip(selected, known, strict=True)]
+    return Outcome.of(mine.container.rebuild(mine.leaves), norms, ones, is_list)
 
 
 # ---- check -----------------------------------------------------------------------------------------------------------------
@@ -310,5 +311,5 @@ def _products(grads: Gradients, rule: Rule, factors: Any, into: Into) -> list[An
 
 def _bound(backend: Backend, bound: Any, tensors: Sequence[Any]) -> Any:
     """A bound as a float, or as a tensor of the gradients' framework in its own dtype."""
-    owner = None if isinstance(bound, float) else find(bound)
-    return bound if owner is None or owner is backend else backend.asarray(bound, owner.dtype(bound), tensors[0])
+    theirs = None if isinstance(bound, float) else find(bound)
+    return bound if theirs is None or theirs is backend else backend.asarray(bound, theirs.dtype(bound), tensors[0])

@@ -212,7 +212,7 @@ def select(grads: Gradients, rules: Rules, *, keeps_shape: bool = False) -> tupl
         check_rule(rules, keeps_shape=keeps_shape)
         every = range(len(grads.leaves))
         return [Selected(rules, every, every)], None
-    groups, found = check_groups(rules, keeps_shape=keeps_shape), _Found(grads)
+    groups, found = check_groups(rules, keeps_shape=keeps_shape), _Lookup(grads)
     of_each = [None if group.scaled is None else found.places(group.scaled) for group in groups]
     taken = set().union(*(places for places in of_each if places is not None))
     rest = [i for i in range(len(grads.leaves)) if i not in taken]
@@ -226,13 +226,13 @@ def select(grads: Gradients, rules: Rules, *, keeps_shape: bool = False) -> tupl
 
 def names_of(grads: Gradients) -> list[str]:
     """The name of each leaf, for the patterns of groups."""
-    return _Found(grads).names()
+    return _Lookup(grads).names()
 
 
 def selected_by(grads: Gradients, selection: Any, name: str) -> list[int]:
     """The places that one selection selects; ``name`` is the argument's. A pattern may match none."""
     _check_selection(name, selection)
-    return list(range(len(grads.leaves))) if selection is None else _Found(grads).places(_frozen(selection))
+    return list(range(len(grads.leaves))) if selection is None else _Lookup(grads).places(_frozen(selection))
 
 
 def _missing(pattern: str | int, names: list[str]) -> ArgumentError:
@@ -250,7 +250,7 @@ def _missing(pattern: str | int, names: list[str]) -> ArgumentError:
     return ArgumentError("A pattern matches the name of no gradient.", f"pattern={pattern!r}", hint)
 
 
-class _Found:
+class _Lookup:
     """Looks up selections in one container; it makes the names when a selection first needs them."""
 
     def __init__(self, grads: Gradients) -> None:

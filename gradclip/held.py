@@ -9,8 +9,7 @@ from gradclip.errors import ArgumentError
 from gradclip.groups import Rules
 from gradclip.limits import Adaptive, numbers
 from gradclip.result import ClipResult
-from gradclip.skip import too_many
-from gradclip.step import Step, counted, plain_state
+from gradclip.step import Step, counted, plain_state, too_many
 
 __all__ = ["Held", "Variables"]
 

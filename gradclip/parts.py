@@ -70,13 +70,13 @@ class Both(Processes):
 class Parts:
     """Gradients of which this process has shards. All lists have an entry for each leaf of the container."""
 
-    held: list[Any]  #: this process's shard of each gradient, to be written in place; None without a gradient
+    local: list[Any]  #: this process's shard of each gradient, to be written in place; None without a gradient
     groups: Sequence[Processes]  #: in an order that is the same on every process
     places: Sequence[Sequence[int]]  #: for each group the leaves whose shards its processes have, the same on each process
     #: returns the tensors that this process adds to the norm: None for an empty shard, or if another process counts it
     counted: Callable[[], list[Any]]
     ranks: frozenset[int]  #: the processes that have any of the gradients, with replicas
-    whole: Callable[[int, Any], Any]  #: makes a gradient from its place and this process's new shard
+    full: Callable[[int, Any], Any]  #: makes a gradient from its place and this process's new shard
     sums: Sequence[int] = ()  #: leaves whose value is the sum of the processes' tensors
     #: the processes that share the slices of a leaf (by its place) along these axes: None if each slice is on one process, the
     #: same object for the same processes. The attribute is None if the backend cannot tell

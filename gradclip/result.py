@@ -11,14 +11,14 @@ from gradclip.gradients import Gradients
 from gradclip.lane import Lane
 from gradclip.reprs import numbers, tensors
 
-__all__ = ["ClipResult", "Found", "last", "public"]
+__all__ = ["ClipResult", "Outcome", "last", "public"]
 
 
 G = TypeVar("G", covariant=True)
 
 
 @dataclass(slots=True)
-class Found:
+class Outcome:
     """The engine's result: numbers as floats if reading a value is free, and lists with an entry for each leaf."""
 
     grads: Any
@@ -31,7 +31,7 @@ class Found:
     is_shared: bool = False  #: whether other processes may have the gradients that are missing here
 
     @classmethod
-    def of(cls, grads: Any, norms: list[Any], factors: list[Any] | None, is_list: bool, *others: Any, **more: Any) -> Found:
+    def of(cls, grads: Any, norms: list[Any], factors: list[Any] | None, is_list: bool, *others: Any, **more: Any) -> Outcome:
         """A result with one norm and one coefficient, or lists with one for each of several groups."""
         if is_list:
             return cls(grads, norms, factors, *others, **more)
@@ -149,7 +149,7 @@ class _Form:
         return made[0] if leaves[0] is found else rebuild(made)
 
 
-def public(grads: Gradients, found: Found, *, is_list: bool) -> ClipResult[Any]:
+def public(grads: Gradients, found: Outcome, *, is_list: bool) -> ClipResult[Any]:
     """The result for the user."""
     norm, coefficient = found.norm, found.coefficient
     if isinstance(norm, list):
@@ -176,14 +176,14 @@ def _contained(grads: Gradients, found: Any, is_list: bool) -> Any:
     )
 
 
-def last(grads: Gradients, found: Found, *, is_list: bool = False) -> ClipResult[Any]:
+def last(grads: Gradients, found: Outcome, *, is_list: bool = False) -> ClipResult[Any]:
     """A slot's last result: the norm and the coefficient, without gradients, which would stay in memory."""
     result = public(grads, found, is_list=is_list)
     result.grads = None
     return result
 
 
-def _dtype(grads: Gradients, found: Found) -> str:
+def _dtype(grads: Gradients, found: Outcome) -> str:
     """The dtype of the norm, the same on every process that has the parameters."""
     dtypes = set(grads.dtypes)
     if grads.backend is not None and found.is_shared:

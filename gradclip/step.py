@@ -19,11 +19,10 @@ from gradclip.monitor.pure import loaded_state
 from gradclip.monitor.stored import Stored
 from gradclip.registry import find, resolve
 from gradclip.result import ClipResult
-from gradclip.skip import check_patience
 from gradclip.tracing import untraced
 from gradclip.typed import T, X
 
-__all__ = ["Step", "clipped", "counted", "plain_state"]
+__all__ = ["Step", "check_patience", "clipped", "counted", "plain_state", "too_many"]
 
 VERSION = 1
 _COUNTS = ("skipped", "in_a_row")
@@ -277,3 +276,16 @@ def _slot_of(optimizer: object) -> str | None:
     """The function for an optimizer, by the top-level modules of the bases of its type."""
     roots = (base.__module__.partition(".")[0] for base in type(optimizer).__mro__)
     return next((_SLOTS[root] for root in roots if root in _SLOTS), None)
+
+
+def check_patience(patience: object) -> None:
+    """Refuse anything but a number of steps."""
+    if not isinstance(patience, (int, float)) or not patience >= 0:
+        raise ArgumentError("patience must be a number from 0 on.", f"patience={shown(patience)}")
+
+
+def too_many(patience: float, rule: Any, norm: Any) -> ArgumentError:
+    """The error for more skipped steps in a row than the patience of a slot."""
+    what, received = f"More than {patience:g} steps in a row were skipped.", f"rule={rule}"
+    hint = "patience=math.inf never stops; a larger skip_above skips fewer."
+    return ArgumentError(what, received if norm is None else f"norm={norm}, {received}", hint)

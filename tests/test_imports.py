@@ -62,7 +62,6 @@ CORE: dict[str, set[str]] = {
     "tracing": set(),
     "parts": set(),
     "containers": {"errors"},
-    "departures": set(),
     "reprs": set(),
     "lane": set(),
     "versions": {"errors"},
@@ -75,7 +74,6 @@ CORE: dict[str, set[str]] = {
     "ranges": {"backend", "dtypes"},
     "norms": {"backend", "dtypes", "errors", "ranges", "rule"},
     "reference": {"backend", "dtypes", "lane", "norms", "scale"},
-    "skip": {"backend", "dtypes", "errors", "registry", "rule"},
     "typed": set(),
     "dialects": {"errors", "rule", "spelling", "tracing", "typed"},
     "mistakes": {"backend", "dialects", "errors", "rule", "spelling"},
@@ -86,7 +84,6 @@ CORE: dict[str, set[str]] = {
     "result": {"dtypes", "gradients", "lane", "reprs"},
     "measure": {"backend", "dtypes", "gradients", "norms", "rule"},
     "coefficient": {"backend", "dtypes", "gradients", "norms", "registry", "rule"},
-    "numbers": {"coefficient", "norms", "rule"},
     "warning": {"errors", "gradients", "tracing"},
     "sharding": {
         *("backend", "dtypes", "errors", "gradients", "groups", "measure", "norms", "parts", "registry", "rule"),
@@ -98,10 +95,10 @@ CORE: dict[str, set[str]] = {
     },
     "limits": {"backend", "dtypes", "errors", "groups", "monitor", "registry", "rule"},
     "advice": {"errors", "monitor"},
-    "zeros": {"backend", "dtypes", "gradients", "groups", "lane", "rule", "scale"},
+    "policies": {"backend", "dtypes", "gradients", "groups", "lane", "registry", "rule", "scale"},
     "engine": {
         *("backend", "check", "coefficient", "dtypes", "errors", "gradients", "groups", "lane", "measure", "memory"),
-        *("mistakes", "norms", "registry", "result", "rule", "scale", "sharding", "skip", "tracing", "warning", "zeros"),
+        *("mistakes", "norms", "policies", "registry", "result", "rule", "scale", "sharding", "tracing", "warning"),
     },
     "clip": {"engine", "gradients", "groups", "result", "rule", "tracing", "typed"},
     "dropins": {
@@ -109,28 +106,28 @@ CORE: dict[str, set[str]] = {
         *("result", "rule", "tracing", "typed"),
     },
     "step": {
-        *("backend", "clip", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry", "result", "skip"),
+        *("backend", "clip", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry", "result"),
         *("tracing", "typed"),
     },
-    "held": {"errors", "groups", "limits", "result", "skip", "step"},
+    "held": {"errors", "groups", "limits", "result", "step"},
     "__init__": {
         *("advice", "backend", "clip", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
         *("result", "rule", "spelling", "step"),
     },
     "doctor": {"advice", "engine", "errors", "gradients", "groups", "monitor", "rule"},
 }
-# The catalogue of natives and these three use dialects, rules and numbers as data. The conformance suite uses public names,
-# the catalogue and numbers, the demo's trainers public names. No module imports the command line, but ``children``, which
+# The catalogue of natives and these three use dialects and rules as data. The conformance suite uses public names and the
+# catalogue, the demo's trainers public names. No module imports the command line, but ``children``, which
 # imports only ``isolation``.
 MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
-    "natives": {"dialects", "dropins", "errors", "rule", "spelling"},
-    "explain": {"errors", "natives", "numbers", "rule", "spelling"},
+    "natives": {"coefficient", "dialects", "dropins", "errors", "norms", "rule", "spelling"},
+    "explain": {"errors", "natives", "rule", "spelling"},
     "code": {"__init__", "dialects", "errors", "natives"},
     "lint": {"code", "errors"},
     MIGRATE: {"code", "errors", "natives"},
-    CONFORMANCE: {*PUBLIC, "natives", "numbers", "spelling"},
+    CONFORMANCE: {*PUBLIC, "natives", "spelling"},
     "commands": {
         *("__init__", "__version__", "backend", "advice", "dialects", "dtypes", "errors", "versions", "isolation", "registry"),
         "monitor",
@@ -183,7 +180,7 @@ ON_TOP = {
         "backends.jax.whole",
     ),
 }
-ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "held", "limits", "monitor", "registry", "skip", "step"}
+ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "held", "limits", "monitor", "registry", "step"}
 # What `gradclip doctor` loads by name. It imports the doctor's room and the catalogue, and nothing imports it.
 WATCH = "watch"
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}

@@ -19,7 +19,7 @@ from vectors.operations import BY_NAME
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.load import Flag, Vector, VectorFile, load_vectors
 from gradclip.conformance.report import words
-from gradclip.departures import DEPARTURES
+from gradclip.natives.departures import DEPARTURES
 
 PAGE = Path(__file__).parents[1] / "docs" / "natives.md"
 LONG = 90  #: characters of a call above which a shorter one is shown if there is one

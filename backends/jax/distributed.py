@@ -82,12 +82,12 @@ class Axes(Processes):
             if along:
                 places.setdefault(along, []).append(i)
         return Parts(
-            held=list(leaves),
+            local=list(leaves),
             groups=list(map(Axes, places)),
             places=list(places.values()),
             counted=lambda: list(leaves),
             ranks=frozenset(),
-            whole=lambda i, new: new,
+            full=lambda i, new: new,
         )
 
 

@@ -18,8 +18,7 @@ from gradclip.groups import Rules, cannot_skip, check_groups
 from gradclip.limits.adaptive import exchanged
 from gradclip.mistakes import clips_already
 from gradclip.monitor import Monitor
-from gradclip.skip import too_many
-from gradclip.step import Step
+from gradclip.step import Step, too_many
 from gradclip.versions import check_version
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from gradclip.dtypes import LARGEST, WIDE
 from gradclip.engine import UNKNOWN, Options, run
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules
-from gradclip.result import Found
+from gradclip.result import Outcome
 from gradclip.rule import VALUE, Rule
 
 __all__ = ["whole"]
 
 
-def whole(opened: Gradients, rules: Rules, options: Options) -> Found | None:
+def whole(opened: Gradients, rules: Rules, options: Options) -> Outcome | None:
     """The clip by a rule of numbers, or None for the engine."""
     if not isinstance(rules, Rule) or not rules.is_plain or rules.error_if_nonfinite or not _takes(opened.present):
         return None
@@ -41,7 +41,7 @@ def whole(opened: Gradients, rules: Rules, options: Options) -> Found | None:
     found = _compiled(opened.present, numbers, rule, options.until)
     grads, norm, coefficient = jax.tree.map(awaited, found)
     by_value = rules.scope is VALUE
-    return Found(
+    return Outcome(
         None if grads is None else opened.container.rebuild(opened.placed(grads)),
         opened.placed(norm) if isinstance(norm, list) else norm,
         opened.placed(coefficient) if isinstance(coefficient, list) else coefficient,

@@ -24,8 +24,7 @@ from gradclip.mistakes import not_an_optimizer
 from gradclip.monitor import Monitor
 from gradclip.result import ClipResult
 from gradclip.rule import Rule
-from gradclip.skip import check_patience
-from gradclip.step import Step
+from gradclip.step import Step, check_patience
 from gradclip.versions import check_version
 
 __all__ = ["MonitorLog", "clipped"]

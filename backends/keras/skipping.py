@@ -11,7 +11,7 @@ from gradclip.backends.keras.check import check_replicas
 from gradclip.backends.keras.state import Record, State, read
 from gradclip.groups import Rules
 from gradclip.registry import find
-from gradclip.skip import too_many
+from gradclip.step import too_many
 
 __all__ = ["Skipping"]
 

@@ -94,15 +94,15 @@ class PaddleDistributed(Distributed):
         if not kinds:
             return None
         ranks = frozenset(rank for ids, _, _ in kinds for rank in ids)
-        held = _held(leaves)
-        here = {kind: [i for i in places if held[i] is not None] for kind, places in kinds.items()}
+        local = _local_tensors(leaves)
+        here = {kind: [i for i in places if local[i] is not None] for kind, places in kinds.items()}
         return Parts(
-            held=held,
+            local=local,
             groups=[PaddleProcesses(ranks)],
             places=[sorted(i for places in kinds.values() for i in places)],
-            counted=lambda: _counted(leaves, held, here, layouts),
+            counted=lambda: _counted(leaves, local, here, layouts),
             ranks=ranks,
-            whole=lambda i, new: _whole(leaves[i], new),
+            full=lambda i, new: _full(leaves[i], new),
             sums=[i for kind, places in here.items() if layouts[kind].sums for i in places],
             named=lambda i: frozenset(given[i].process_mesh.process_ids if _is_distributed(given[i]) else ()),
         )
@@ -156,7 +156,7 @@ class _Layout:
         return [int(rank) for rank in self.ids[here]]
 
 
-def _held(leaves: Sequence[Any]) -> list[Any]:
+def _local_tensors(leaves: Sequence[Any]) -> list[Any]:
     """The local tensor of each gradient; None for a mesh without this process."""
     known: dict[int, Any] = {}
     for x in leaves:
@@ -170,7 +170,7 @@ def _local(x: Tensor) -> Tensor:
     return local if versions.has_memory(local) else paddle.zeros(local.shape, local.dtype)  # for an empty shard
 
 
-def _whole(given: Any, new: Any) -> Any:
+def _full(given: Any, new: Any) -> Any:
     if not _is_distributed(given):
         return new
     made = given.detach().clone()  # dtensor_from_local assumes shards of one size
@@ -179,9 +179,9 @@ def _whole(given: Any, new: Any) -> Any:
     return made
 
 
-def _counted(leaves: Sequence[Any], held: list[Any], kinds: dict[Any, list[int]], layouts: dict[Any, _Layout]) -> list[Any]:
+def _counted(leaves: Sequence[Any], local: list[Any], kinds: dict[Any, list[int]], layouts: dict[Any, _Layout]) -> list[Any]:
     """The tensor that this process adds to each norm: none for an empty shard, and only the first of replicas."""
-    values = list(held)
+    values = list(local)
     for kind, places in kinds.items():
         layout = layouts[kind]
         if layout.sums:

@@ -154,15 +154,15 @@ def parts(leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
     for mesh, placements in kinds:
         layouts.setdefault(mesh, _Layout(mesh)).add(placements)
     groups, places = _groups(layouts, kinds)
-    held = _held(leaves)
+    local = _local(leaves)
     here = {kind: [i for i in of_kind if leaves[i] is not None] for kind, of_kind in kinds.items()}
     return Parts(
-        held=held,
+        local=local,
         groups=groups,
         places=places,
-        counted=lambda: _counted(leaves, held, here, layouts),
+        counted=lambda: _counted(leaves, local, here, layouts),
         ranks=frozenset(rank for mesh in layouts for rank in mesh.mesh.flatten().tolist()),
-        whole=lambda i, new: _whole(leaves[i], new),
+        full=lambda i, new: _full(leaves[i], new),
         sums=[i for kind, of_kind in here.items() if _sums(kind) for i in of_kind],
         across=_across(given),
         named=lambda i: frozenset(given[i].device_mesh.mesh.flatten().tolist() if isinstance(given[i], DTensor) else ()),
@@ -198,7 +198,7 @@ def _groups(layouts: dict[DeviceMesh, _Layout], kinds: dict[Kind, list[int]]) ->
     return list(groups.values()), [sorted(places[ranks]) for ranks in groups]
 
 
-def _held(leaves: Sequence[Any]) -> list[Any]:
+def _local(leaves: Sequence[Any]) -> list[Any]:
     """The local tensor of each gradient: the same object for a gradient that is listed twice."""
     known: dict[int, Tensor] = {}
     with torch.no_grad():
@@ -210,7 +210,7 @@ def _held(leaves: Sequence[Any]) -> list[Any]:
     return [known.get(id(x), x) for x in leaves]
 
 
-def _whole(given: Any, new: Tensor) -> Tensor:
+def _full(given: Any, new: Tensor) -> Tensor:
     if not isinstance(given, DTensor):
         return new
     return DTensor.from_local(
@@ -234,10 +234,10 @@ def _sums(kind: Kind) -> tuple[tuple[int, str], ...]:
 
 
 def _counted(
-    leaves: Sequence[Any], held: list[Any], kinds: dict[Kind, list[int]], layouts: dict[DeviceMesh, _Layout]
+    leaves: Sequence[Any], local: list[Any], kinds: dict[Kind, list[int]], layouts: dict[DeviceMesh, _Layout]
 ) -> list[Any]:
     """The tensor that this process adds to each norm: none for an empty shard, and only the first of replicas."""
-    values = _summed(held, kinds)
+    values = _summed(local, kinds)
     for kind, places in kinds.items():
         counts = layouts[kind[0]].counts(kind[1])
         for i in places:
@@ -246,20 +246,20 @@ def _counted(
     return values
 
 
-def _summed(held: list[Any], kinds: dict[Kind, list[int]]) -> list[Any]:
+def _summed(local: list[Any], kinds: dict[Kind, list[int]]) -> list[Any]:
     """The shards, with addends summed over processes: one collective for each reduction and dtype, in at least float32."""
-    values = list(held)
+    values = list(local)
     batches: dict[tuple[Any, ...], list[int]] = {}
     for kind, places in kinds.items():
         for i in places if _sums(kind) else ():
-            dtype = torch.promote_types(held[i].dtype, torch.float32)
+            dtype = torch.promote_types(local[i].dtype, torch.float32)
             batches.setdefault((kind[0], _sums(kind), dtype), []).append(i)
     for (mesh, sums, dtype), places in batches.items():
-        flat = torch.cat([held[i].detach().to(dtype).reshape(-1) for i in places])
+        flat = torch.cat([local[i].detach().to(dtype).reshape(-1) for i in places])
         for dimension, op in sums:
             dist.all_reduce(flat, _REDUCTIONS[op], group=_group(mesh, dimension))
             flat = flat / mesh.size(dimension) if op == "avg" else flat
-        pieces = flat.split([held[i].numel() for i in places])
+        pieces = flat.split([local[i].numel() for i in places])
         for i, piece in zip(places, pieces, strict=True):
-            values[i] = piece.view(held[i].shape)
+            values[i] = piece.view(local[i].shape)
     return values

@@ -18,10 +18,9 @@ from gradclip.errors import ArgumentError, DTypeError, page
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.held import Held
-from gradclip.result import Found, last
+from gradclip.result import Outcome, last
 from gradclip.rule import Rule, Scope
-from gradclip.skip import check_patience
-from gradclip.step import Step
+from gradclip.step import Step, check_patience
 
 __all__ = ["StepPreHook", "step_pre_hook"]
 
@@ -172,7 +171,7 @@ class StepPreHook(Held):
                 parameters = dict(zip(names, parameters, strict=True))
         return open_(parameters, holders="all")  # an optimizer accepts any leaf tensor as a parameter
 
-    def _carried_out(self, opened: Gradients, options: Options) -> Found:
+    def _carried_out(self, opened: Gradients, options: Options) -> Outcome:
         if self.monitor is not None:
             self.monitor.measure(opened.container.tree)
         found = run(opened, self.rule, options)

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradclip.explain import words
 from gradclip.explain.call import Call, CallError, find, with_limit
-from gradclip.numbers import Numbers, clipped, shown
+from gradclip.natives.numbers import Numbers, clipped, shown
 from gradclip.rule import Rule, Scope
 
 __all__ = ["Comparison", "Difference", "Example", "compare"]

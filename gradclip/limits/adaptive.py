@@ -96,9 +96,9 @@ class Adaptive:
         """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
         norm = as_float(norm)
         held = next(iter(self.state.values()), 0.0)
-        owner = find(held) if isinstance(norm, float) and not isinstance(held, (float, list)) else None
-        if owner is not None:  # the state is from a run on a device
-            norm = owner.asarray(norm, "float32", held)
+        theirs = find(held) if isinstance(norm, float) and not isinstance(held, (float, list)) else None
+        if theirs is not None:  # the state is from a run on a device
+            norm = theirs.asarray(norm, "float32", held)
         backend = None if isinstance(norm, float) else find(norm)
         self._check(backend, [norm])
         if backend is not None and isinstance(held, float):

@@ -83,7 +83,7 @@ def _entry(stored: Stored, form: Any, is_each: bool) -> Any:
         return _all_numbers(stored, len(form))
     if is_each and isinstance(given, (list, tuple)):
         return _all_numbers(stored, None)
-    return _number(Stored(given, stored.owner, stored.path, stored.maker))
+    return _number(Stored(given, stored.kind, stored.path, stored.maker))
 
 
 def _all_numbers(stored: Stored, count: int | None) -> list[Any]:
@@ -115,8 +115,8 @@ def _is_list(x: Any) -> bool:
 
 def _is_tensor(x: Any) -> bool:
     """Whether this is a tensor of real numbers with at most one axis."""
-    owner = None if isinstance(x, (int, float, list, tuple)) else find(x)
-    return owner is not None and is_real(owner.dtype(x)) and len(owner.shape(x) or ()) < 2
+    backend = None if isinstance(x, (int, float, list, tuple)) else find(x)
+    return backend is not None and is_real(backend.dtype(x)) and len(backend.shape(x) or ()) < 2
 
 
 def _check_ranges(stored: Stored, limit: Any, state: Mapping[str, Any]) -> None:

@@ -40,8 +40,8 @@ def taken(result: Any, grads: Any, groups: int) -> tuple[Any, list[Any]]:
     """Whether the step was skipped, and for each group the elements that a rule by value clipped: numbers or tensors."""
     if type(result) is not ClipResult:
         return False, [None] * groups
-    owner = None if isinstance(result.skip, bool) else find(result.skip)
-    skip = result.skip if owner is None else owner.cast(result.skip, "float32")
+    backend = None if isinstance(result.skip, bool) else find(result.skip)
+    skip = result.skip if backend is None else backend.cast(result.skip, "float32")
     return skip, changed(result, result.grads if grads is None else grads, groups)
 
 

@@ -22,18 +22,18 @@ class Stored:
     (3, [1, 2])
     """
 
-    def __init__(self, given: Any, owner: str, path: str = "", maker: str = "") -> None:
-        """``owner`` has this state, and the call ``maker`` makes one: by default its ``state_dict()``."""
-        self.given, self.owner, self.path, self.maker = given, owner, path, maker or f"{owner}.state_dict()"
+    def __init__(self, given: Any, kind: str, path: str = "", maker: str = "") -> None:
+        """``kind`` names what has this state; the call ``maker`` makes one: by default its ``state_dict()``."""
+        self.given, self.kind, self.path, self.maker = given, kind, path, maker or f"{kind}.state_dict()"
 
     def _part(self, given: Any, path: str) -> Stored:
-        return Stored(given, self.owner, path, self.maker)
+        return Stored(given, self.kind, path, self.maker)
 
     def wrong(self, why: str) -> ArgumentError:
         """The error for this entry."""
         received = "an entry that is missing" if self.given is _ABSENT else shown(self.given)
         where = f"{self.path}: {received}" if self.path else received
-        return ArgumentError(f"This is no state of a {self.owner}: {why}.", where, f"{self.maker} makes one.")
+        return ArgumentError(f"This is no state of a {self.kind}: {why}.", where, f"{self.maker} makes one.")
 
     def __getitem__(self, key: str) -> Stored:
         if not isinstance(self.given, Mapping):

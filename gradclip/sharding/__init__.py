@@ -45,27 +45,14 @@ def shared(
         TypeError: for a ``reduce=`` that is neither callable nor one of the framework's groups, and for ``shards=`` of
             anything else than such groups.
     """
-    backend, combine = grads.backend, None
-    has_gaps = len(grads.present) < len(grads.leaves)
+    backend = grads.backend
     is_plain = measures and reduce is None and shards is None
     if is_plain and backend is not None and backend.distributed.is_running():
         _check_marks(grads, selected)
+    has_gaps = len(grads.present) < len(grads.leaves)
     if reduce is None and shards is None and not has_gaps and (not grads.present or grads.lane.dtype):
         return Local(grads)
-    backend, given = (backend, []) if shards is None else told(grads, shards)
-    if reduce is not None:
-        backend, combine = _reducer(grads, [one.rule for one in selected], reduce)
-    asks = backend is not None and len(grads.leaves) > 0 and (has_gaps or not grads.lane.dtype)
-    parts = backend.distributed.parts(grads.leaves, grads.params) if asks and backend is not None else None
-    if given:
-        parts = joined(grads, parts, given)
-    if backend is not None and isinstance(combine, Processes) and (of_all := combine.parts(grads.leaves)) is not None:
-        if given:
-            what = "Here reduce= is for all gradients, and shards= for some of them."
-            hint = "leave reduce= out, and name the axes of each gradient in shards=. See "
-            hint += page("distributed.md#sharded-gradients-in-shard_map")
-            raise ArgumentError(what, f"reduce={reduce!r} and shards=", hint)
-        parts, combine = of_all, None
+    backend, parts, combine = _processes(grads, selected, reduce, shards, has_gaps=has_gaps)
     if backend is None or (parts is None and combine is None):
         return Local(grads)
     if parts is not None:
@@ -78,6 +65,28 @@ def shared(
         hint = f"clip them in place, or detach them first. See {page('distributed.md#what-goes-wrong')}"
         raise ArgumentError(what, "gradients that require a gradient", hint)
     return Sharded(grads, backend, parts, combine)
+
+
+def _processes(
+    grads: Gradients, selected: Sequence[Selected], reduce: Any, shards: Any, *, has_gaps: bool
+) -> tuple[Backend | None, Parts | None, Reduce | None]:
+    """The shards that types or the caller show, and what reduces the norms beside them."""
+    backend, given = (grads.backend, []) if shards is None else told(grads, shards)
+    combine: Reduce | None = None
+    if reduce is not None:
+        backend, combine = _reducer(grads, [one.rule for one in selected], reduce)
+    asks = backend is not None and len(grads.leaves) > 0 and (has_gaps or not grads.lane.dtype)
+    parts = backend.distributed.parts(grads.leaves, grads.params) if asks and backend is not None else None
+    if given:
+        parts = joined(grads, parts, given)
+    if backend is None or not isinstance(combine, Processes) or (of_all := combine.parts(grads.leaves)) is None:
+        return backend, parts, combine
+    if given:
+        what = "Here reduce= is for all gradients, and shards= for some of them."
+        hint = "leave reduce= out, and name the axes of each gradient in shards=. See "
+        hint += page("distributed.md#sharded-gradients-in-shard_map")
+        raise ArgumentError(what, f"reduce={reduce!r} and shards=", hint)
+    return backend, of_all, None
 
 
 @dataclass(slots=True)

@@ -28,16 +28,16 @@ def measure(backend: Backend, leaves: Sequence[Any], params: Sequence[Any], part
     given = [param if x is None else x for x, param in zip(leaves, params, strict=True)]
     has_gaps = any(x is None and param is not None for x, param in zip(leaves, params, strict=True))
     every = backend.distributed.parts(given, given) if has_gaps else parts
-    held = given if every is None else every.held
+    locals_ = given if every is None else every.local
     each: list[Any] = []
     waiting: dict[Processes, list[int]] = {}
-    for i, (whole, here) in enumerate(zip(given, held, strict=True)):
-        if whole is None:
+    for i, (full, local) in enumerate(zip(given, locals_, strict=True)):
+        if full is None:
             each.append(None)
             continue
-        axes = norms.axes_of(backend, whole, rule)
-        here = backend.detach(here)  # no derivative: other processes hold the rest
-        each.append(_norm(backend, whole, here, axes, rule.order, is_missing=leaves[i] is None))
+        axes = norms.axes_of(backend, full, rule)
+        local = backend.detach(local)  # no derivative: other processes hold the rest
+        each.append(_norm(backend, full, local, axes, rule.order, is_missing=leaves[i] is None))
         group = parts.across(i, axes or ())
         if group is not None:
             waiting.setdefault(group, []).append(i)
@@ -49,12 +49,12 @@ def measure(backend: Backend, leaves: Sequence[Any], params: Sequence[Any], part
 
 
 def _norm(
-    backend: Backend, whole: Tensor, here: Tensor, axes: tuple[int, ...] | None, order: float, *, is_missing: bool
+    backend: Backend, full: Tensor, local: Tensor, axes: tuple[int, ...] | None, order: float, *, is_missing: bool
 ) -> Tensor:
-    is_empty = 0 in (backend.shape(here) or ()) and 0 not in (backend.shape(whole) or ())
+    is_empty = 0 in (backend.shape(local) or ()) and 0 not in (backend.shape(full) or ())
     if not is_empty and not is_missing:
-        return norms.norm(backend, here, order, axes)
-    n = norms.norm(backend, here, 1.0, axes)  # only for its shape; order 1 is defined without elements
+        return norms.norm(backend, local, order, axes)
+    n = norms.norm(backend, local, 1.0, axes)  # only for its shape; order 1 is defined without elements
     return backend.where(n > math.inf, n, neutral(backend, nothing(order)))
 
 
@@ -66,7 +66,7 @@ def of_parameters(grads: Gradients, rule: Rule) -> list[Any]:
     parts = backend.distributed.parts(given, given)
     if parts is not None and parts.across is None:
         parts = None
-    for x, p in zip(grads.leaves, given if parts is None else parts.held, strict=True):
+    for x, p in zip(grads.leaves, given if parts is None else parts.local, strict=True):
         if x is not None:
             _check_parameter(backend, x, p)
     if parts is not None:

@@ -59,7 +59,7 @@ class Sharded:
         self._results: list[tuple[Processes, list[tuple[int, float, Any]]]] = []
         #: the same gradients, each as this process's shard
         self.grads = (
-            grads if parts is None and grads.backend is not None else self._with(grads.leaves if parts is None else parts.held)
+            grads if parts is None and grads.backend is not None else self._with(grads.leaves if parts is None else parts.local)
         )
 
     def _with(self, leaves: list[Any]) -> Gradients:
@@ -70,8 +70,8 @@ class Sharded:
         rebuild = self.full.container.rebuild
         if self.parts is None:
             return rebuild(leaves)
-        given = zip(leaves, self.parts.held, self.full.leaves, strict=True)
-        return rebuild([full if new is shard else self.parts.whole(i, new) for i, (new, shard, full) in enumerate(given)])
+        given = zip(leaves, self.parts.local, self.full.leaves, strict=True)
+        return rebuild([full if new is shard else self.parts.full(i, new) for i, (new, shard, full) in enumerate(given)])
 
     def waits(self, selected: Sequence[Selected]) -> bool:
         return any(one.rule.scope is not VALUE for one in selected)
@@ -167,8 +167,8 @@ class Sharded:
             distinct = set(self._distinct()).intersection(places)
             return combined(self.backend, [each[i] for i in sorted(distinct)], rule.order)
         present = {i for i in places if self.grads.leaves[i] is not None}
-        whole = self.full.leaves
-        return [norms.mean(self.backend, x, each[i], rule) if i in present else None for i, x in enumerate(whole)]
+        full = self.full.leaves
+        return [norms.mean(self.backend, x, each[i], rule) if i in present else None for i, x in enumerate(full)]
 
     def _distinct(self) -> list[int]:
         """The places of the gradients, each once, also of those that only other processes have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradclip.backend import Backend
@@ -95,7 +96,9 @@ def _check_distinct(grads: Gradients, entries: Sequence[Sequence[int]]) -> None:
 def joined(grads: Gradients, parts: Parts | None, given: Told) -> Parts:
     """The shards that types show and those that the caller tells. A gradient may be both: its processes are those of both."""
     leaves = grads.leaves
-    pairs = [] if parts is None else list(zip(parts.groups, parts.places, strict=True))
+    if parts is None:
+        parts = Parts(list(leaves), [], [], lambda: list(leaves), frozenset(), lambda i, new: new)
+    pairs = list(zip(parts.groups, parts.places, strict=True))
     base = {i: group for group, places in pairs for i in places}
     found: dict[Hashable, tuple[Processes, list[int]]] = {}
 
@@ -122,23 +125,18 @@ def joined(grads: Gradients, parts: Parts | None, given: Told) -> Parts:
             for i in places:
                 if i in moved:
                     add(moved[i], [i])
-    ranks = frozenset().union(*(group.ranks for group, _ in given), parts.ranks if parts is not None else ())
-    return Parts(
-        held=list(leaves) if parts is None else parts.held,
+    return replace(
+        parts,
         groups=[group for group, _ in found.values()],
         places=[sorted(places) for _, places in found.values()],
-        counted=(lambda: list(leaves)) if parts is None else parts.counted,
-        ranks=ranks,
-        whole=(lambda i, new: new) if parts is None else parts.whole,
-        sums=() if parts is None else parts.sums,
-        across=None if parts is None else parts.across,
+        ranks=parts.ranks.union(*(group.ranks for group, _ in given)),
         told=frozenset(moved),
     )
 
 
-def _is_known(grads: Gradients, parts: Parts | None, base: Processes | None, group: Processes, i: int) -> bool:
+def _is_known(grads: Gradients, parts: Parts, base: Processes | None, group: Processes, i: int) -> bool:
     """Whether the gradient's type already shows these shards; an error if it shows replicas there."""
-    named = frozenset() if parts is None or parts.named is None else parts.named(i)
+    named = frozenset() if parts.named is None else parts.named(i)
     if len(named & group.ranks) < 2:
         return False
     if base is not None and group.ranks <= base.ranks:

@@ -12,9 +12,9 @@ from vectors.record import NATIVES
 
 from gradclip.conformance import load_vectors
 from gradclip.conformance.checks import CHECKS
-from gradclip.departures import DEPARTURES, markdown
 from gradclip.natives import NATIVES as RECORDS
 from gradclip.natives import departing
+from gradclip.natives.departures import DEPARTURES, markdown
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- departures -->\n", "\n<!-- /departures -->"
@@ -72,5 +72,5 @@ def test_table() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    """Renew the page between the marks by ``python -c "import gradclip.departures as d; print(d.markdown())"``."""
+    """Renew the page between the marks by ``python -c "import gradclip.natives.departures as d; print(d.markdown())"``."""
     assert (ROOT / "docs" / "departures.md").read_text("utf-8").partition(BEGIN)[2].partition(END)[0] == markdown()

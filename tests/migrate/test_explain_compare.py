@@ -16,7 +16,7 @@ from gradclip.explain.call import find
 from gradclip.explain.compare import compare
 from gradclip.explain.text import comparison_text
 from gradclip.natives import DIALECTS
-from gradclip.numbers import clipped
+from gradclip.natives.numbers import clipped
 from gradclip.rule import Rule, Scope
 
 INF, NAN = float("inf"), float("nan")

@@ -9,7 +9,7 @@ from gradclip import dialects
 from gradclip.code.model import Options
 from gradclip.commands.cli import main
 from gradclip.migrate.codemod import migrate_source
-from gradclip.numbers import clipped
+from gradclip.natives.numbers import clipped
 
 NINES, HEXADECIMAL = "9" * 5000, "0x" + "f" * 3000
 

@@ -1,8 +1,8 @@
 """The recorded cases in which gradclip and a native differ, by the departure that is the reason.
 
-:mod:`gradclip.departures` has the differences and reasons. The tests replay every recorded case of every native against the
-native itself. They fail for a difference that is not listed here, and for a listed case in which the two agree. Some flags of
-the vectors come from here too.
+:mod:`gradclip.natives.departures` has the differences and reasons. The tests replay every recorded case of each native
+against the native itself. They fail for a difference that is not listed here, and for a listed case in which the two agree.
+Some flags of the vectors come from here too.
 """
 
 from __future__ import annotations

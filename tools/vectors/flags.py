@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradclip.departures import DEPARTURES, Departure
+from gradclip.natives.departures import DEPARTURES, Departure
 
 
 @dataclass(frozen=True)

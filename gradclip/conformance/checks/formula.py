@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import gradclip
-from gradclip import numbers
-from gradclip.natives import Native
+from gradclip.natives import Native, numbers
 
 __all__ = ["Formula"]
 

@@ -18,8 +18,8 @@ from gradclip.conformance.checks.formula import Formula
 from gradclip.conformance.checks.registry import add
 from gradclip.conformance.compare import Outcome
 from gradclip.conformance.target import FEATURES, OPERATIONS
-from gradclip.departures import DEPARTURES
-from gradclip.numbers import norm
+from gradclip.natives.departures import DEPARTURES
+from gradclip.natives.numbers import norm
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=list(CHECKS))

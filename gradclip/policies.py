@@ -1,4 +1,7 @@
-"""Zeros in the place of gradients whose norm is not finite: by a select, not a product, and without reading a value."""
+"""What a rule does about norms that are too large or not finite: it skips the step, or makes zeros. No accelerator is read.
+
+Zeros come from a select: a product with 0 would keep NaN.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,59 @@ from gradclip.dtypes import LARGEST
 from gradclip.gradients import Gradients
 from gradclip.groups import Clip
 from gradclip.lane import Into
-from gradclip.rule import EXAMPLE
+from gradclip.registry import as_float, find
+from gradclip.rule import EXAMPLE, Rule
 
-__all__ = ["of_finite_examples", "zeroed"]
+__all__ = ["of_finite_examples", "skip", "zeroed"]
+
+
+def skip(backend: Backend, rules: Sequence[Rule], norms: Sequence[Any]) -> Any:
+    """Whether one of these norms skips the step, by its rule: a bool if all can be read freely, else a 0-d tensor of one."""
+    fits: list[Any] = []
+    for rule, norm in zip(rules, norms, strict=True):
+        if rule.skips:
+            fits += _fits(backend, rule, norm)
+    tensors = [x for x in fits if not isinstance(x, bool)]
+    if not tensors:
+        return not all(fits)
+    product = backend.asarray(float(all(x for x in fits if isinstance(x, bool))), "float32", tensors[0])
+    for x in tensors:
+        product = product * backend.asarray(x, "float32", tensors[0])
+    return product < 1
+
+
+def _fits(backend: Backend, rule: Rule, norm: Any) -> list[Any]:
+    """For each norm of a rule whether it lets the step pass: a bool, or 0.0 or 1.0 as a 0-d tensor."""
+    limit: Any = math.inf if rule.skip_above is None else rule.skip_above
+    if getattr(limit, "follows_the_run", False):
+        moved, norm = limit.settle(backend, replace(rule, limit=limit, skip_above=None), norm)
+        limit = moved.limit
+    limit = as_float(limit)
+    norms = [n for n in (norm if isinstance(norm, list) else [norm]) if n is not None]
+    zero = rule.if_nonfinite == "zero"
+    return [_fit(backend, as_float(n), limit, zero) for n in norms if 0 not in (getattr(n, "shape", None) or ())]
+
+
+def _fit(backend: Backend, n: Any, limit: Any, zero: bool) -> Any:
+    """Whether a norm is at most the limit. One that is not finite is not, unless it makes its gradients zeros."""
+    if isinstance(n, float) and isinstance(limit, float):
+        return n <= min(limit, LARGEST["float64"]) or (zero and not n < math.inf)
+    if isinstance(n, float):
+        theirs = find(limit)
+        assert theirs is not None
+        n = backend.asarray(n, theirs.dtype(limit), limit)
+    dtype = backend.dtype(n)
+    most = LARGEST[dtype]
+    bound = backend.constant(min(limit, most), n) if isinstance(limit, float) else backend.asarray(limit, dtype, n)
+    if not isinstance(limit, float):
+        bound = backend.clip(bound, None, most)
+    fits = backend.cast(n <= bound, "float32")
+    if zero:
+        fits = backend.where(n <= backend.constant(most, n), fits, 1.0)
+    return -backend.max(-fits, None) if backend.shape(fits) != () else fits
+
+
+# ---- zeros ------------------------------------------------------------------------------------------------------------------
 
 
 def of_finite_examples(clips: list[Clip], norms: list[Any], factors: list[Any]) -> tuple[list[Clip], list[Any]]:
