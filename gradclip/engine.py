@@ -17,7 +17,7 @@ from gradclip.coefficient import coefficients, settled
 from gradclip.dtypes import WIDE
 from gradclip.errors import ArgumentTypeError, shown
 from gradclip.gradients import Gradients, parameters
-from gradclip.groups import Clip, Rules, Selected, names_of, select
+from gradclip.groups import Clip, Rules, Selected, exchanged, following, names_of, select
 from gradclip.lane import Into
 from gradclip.measure import empty
 from gradclip.memory import check_memory
@@ -26,7 +26,7 @@ from gradclip.norms import check_dtypes, of_integers
 from gradclip.policies import of_finite_examples, skip, zeroed
 from gradclip.registry import find, widened
 from gradclip.result import Outcome
-from gradclip.rule import EXAMPLE, GLOBAL, VALUE, Rule
+from gradclip.rule import EXAMPLE, GLOBAL, VALUE, Rule, follows_run
 from gradclip.sharding import Local, Sharded, of_parameters, shared
 from gradclip.tracing import untraced
 from gradclip.warning import warn, warn_of_nothing
@@ -247,20 +247,12 @@ def _known(clips: list[Clip], backend: Backend, options: Options, is_list: bool)
 
 def _moving(clips: list[Clip]) -> tuple[list[Clip], list[tuple[Any, Any]]]:
     """The clips with a copy of each limit that follows the run, and these limits with their copies, which move instead."""
-    limits = {id(x): x for clip in clips for x in (clip.rule.limit, clip.rule.skip_above) if _follows(x)}
+    limits = following(clip.rule for clip in clips)
     if not limits:
         return clips, []
     copies = {key: limit.copy() for key, limit in limits.items()}
-
-    def moving(rule: Rule) -> Rule:
-        limit, above = (copies.get(id(x), x) for x in (rule.limit, rule.skip_above))
-        return replace(rule, limit=limit, skip_above=above)
-
-    return [replace(c, rule=moving(c.rule)) for c in clips], [(limit, copies[key]) for key, limit in limits.items()]
-
-
-def _follows(limit: Any) -> bool:
-    return getattr(limit, "follows_the_run", False)
+    moving = [replace(clip, rule=exchanged(clip.rule, copies)) for clip in clips]
+    return moving, [(limit, copies[key]) for key, limit in limits.items()]
 
 
 def _factors(clip: Clip, n: Any) -> Any:
@@ -268,7 +260,7 @@ def _factors(clip: Clip, n: Any) -> Any:
     rule, grads = clip.rule, clip.grads
     if rule.scope is VALUE:
         return None
-    if type(rule.limit) is not float and _follows(rule.limit):
+    if type(rule.limit) is not float and follows_run(rule.limit):
         rule, n = rule.limit.settle(grads.backend, rule, n)
     if rule.relative_to is not None:  # also without gradients: other processes wait for the norms of its parameters
         return coefficients(grads, rule, n, of_parameters(grads, rule))

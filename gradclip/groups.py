@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.containers import DEEPEST
@@ -14,9 +14,21 @@ from gradclip.gradients import Gradients
 from gradclip.mistakes import not_a_rule
 from gradclip.names import dotted, matching, own_name
 from gradclip.registry import find
-from gradclip.rule import EXAMPLE, Rule, Scope
+from gradclip.rule import EXAMPLE, Rule, Scope, follows_run
 
-__all__ = ["Clip", "Group", "Rules", "Selected", "Shards", "cannot_skip", "check_groups", "names_of", "select", "selected_by"]
+__all__ = [
+    "Clip",
+    "Group",
+    "Rules",
+    "Selected",
+    "Shards",
+    "check_groups",
+    "exchanged",
+    "following",
+    "names_of",
+    "select",
+    "selected_by",
+]
 
 Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | None
 
@@ -169,13 +181,20 @@ def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ..
     return groups
 
 
-_IN_LOOP = "skip in your loop: result = gradclip.clip_(grads, rule), and no step if result.skip."
+def following(rules: Iterable[Rule]) -> dict[int, Any]:
+    """The limits of these rules that follow the run, by their ids: each once."""
+    limits = (x for rule in rules for x in (rule.limit, rule.skip_above))
+    return {id(x): x for x in limits if follows_run(x)}
 
 
-def cannot_skip(rule: Rule, what: str, hint: str = _IN_LOOP) -> ArgumentError:
-    """The error for a rule that skips steps, where no step can be skipped."""
-    received = f"rule={rule}, skip_above={rule.skip_above!r}, if_nonfinite={rule.if_nonfinite!r}"
-    return ArgumentError(what, received, hint)
+def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
+    """A rule or groups with some limits replaced, by the ids of the old ones, and with other fields."""
+    if isinstance(rules, (list, tuple)):
+        return [exchanged(group, limits, **others) for group in rules]
+    if isinstance(rules, Group):
+        return replace(rules, rule=exchanged(rules.rule, limits, **others))
+    limit, above = (limits.get(id(x), x) for x in (rules.limit, rules.skip_above))
+    return replace(rules, **{"limit": limit, "skip_above": above, **others})
 
 
 # ---- which gradients -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from gradclip.gradients import Gradients
 from gradclip.groups import Clip
 from gradclip.lane import Into
 from gradclip.registry import as_float, find
-from gradclip.rule import EXAMPLE, Rule
+from gradclip.rule import EXAMPLE, Rule, follows_run
 
 __all__ = ["of_finite_examples", "skip", "zeroed"]
 
@@ -40,7 +40,7 @@ def skip(backend: Backend, rules: Sequence[Rule], norms: Sequence[Any]) -> Any:
 def _fits(backend: Backend, rule: Rule, norm: Any) -> list[Any]:
     """For each norm of a rule whether it lets the step pass: a bool, or 0.0 or 1.0 as a 0-d tensor."""
     limit: Any = math.inf if rule.skip_above is None else rule.skip_above
-    if getattr(limit, "follows_the_run", False):
+    if follows_run(limit):
         moved, norm = limit.settle(backend, replace(rule, limit=limit, skip_above=None), norm)
         limit = moved.limit
     limit = as_float(limit)

@@ -116,7 +116,7 @@ class Rule:
         self.skip_above = number_or_tensor("skip_above", self.skip_above, follows=True)
         if isinstance(self.skip_above, float) and self.skip_above < 0:
             raise ArgumentError("skip_above must not be negative.", f"skip_above={self.skip_above}")
-        if self.skip_above is self.limit and getattr(self.limit, "follows_the_run", False):
+        if self.skip_above is self.limit and follows_run(self.limit):
             what = "One Adaptive cannot be both the limit and skip_above: it would count each norm twice."
             raise ArgumentError(what, f"skip_above={self.skip_above!r}", "make another one.")
 
@@ -197,7 +197,7 @@ def number_or_tensor(name: str, value: Any, *, text: bool = False, one_element: 
     """
     if isinstance(value, float) or (isinstance(value, int) and -(2**1023) < value < 2**1023):
         return _number(name, float(value))  # first: torch.compile cannot test a symbolic number later
-    if getattr(value, "follows_the_run", False) is True:
+    if follows_run(value):
         if not follows:
             raise ArgumentTypeError(f"{name} cannot follow the run.", f"{name}={value!r}", _NORM_FOLLOWS)
         return value
@@ -237,7 +237,7 @@ def _instead(value: object) -> str:
 
 def _is_limit(x: object) -> bool:
     is_number = isinstance(x, (int, float)) or getattr(x, "shape", None) == ()  # else a gradient
-    return is_number or bool(getattr(x, "follows_the_run", False))
+    return is_number or follows_run(x)
 
 
 def _number(name: str, value: float) -> float:
@@ -249,3 +249,8 @@ def _number(name: str, value: float) -> float:
 def not_a_number(name: str) -> ArgumentError:
     """The error for a limit or a bound of NaN."""
     return ArgumentError(f"{name} must be a number, not NaN.", f"{name}=nan")
+
+
+def follows_run(limit: object) -> bool:
+    """Whether a limit follows the run: :class:`gradclip.Adaptive` does."""
+    return getattr(limit, "follows_the_run", False) is True

@@ -9,9 +9,8 @@ from gradclip.backend import Backend, Tensor
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules, Shards, check_groups
+from gradclip.groups import Rules, Shards, check_groups, exchanged, following
 from gradclip.limits import Adaptive, numbers, tensors
-from gradclip.limits.adaptive import adaptives, exchanged
 from gradclip.limits.saved import check_count, loaded
 from gradclip.mistakes import not_an_optimizer
 from gradclip.monitor import Monitor, observed
@@ -19,10 +18,11 @@ from gradclip.monitor.pure import loaded_state
 from gradclip.monitor.stored import Stored
 from gradclip.registry import find, resolve
 from gradclip.result import ClipResult
+from gradclip.rule import Rule
 from gradclip.tracing import untraced
 from gradclip.typed import T, X
 
-__all__ = ["Step", "check_patience", "clipped", "counted", "plain_state", "too_many"]
+__all__ = ["Step", "cannot_skip", "check_patience", "clipped", "counted", "plain_state", "too_many"]
 
 VERSION = 1
 _COUNTS = ("skipped", "in_a_row")
@@ -62,7 +62,7 @@ class Step:
         if not (given is None or isinstance(given, Monitor)):
             raise ArgumentTypeError("monitor must be a gradclip.Monitor.", f"monitor={shown(given)}")
         self.rule, self.monitor, self.reduce, self.shards = rule, monitor, reduce, shards
-        self.adaptives: list[Adaptive] = adaptives(self.groups)
+        self.adaptives: list[Adaptive] = list(following(group.rule for group in self.groups).values())
         self.skips = any(group.rule.skips for group in self.groups)  #: whether a norm can skip a step
         self.has_state = bool(self.adaptives or self.skips or monitor is not None)  #: whether a step depends on earlier ones
 
@@ -158,9 +158,7 @@ class Step:
 def plain_state(step: Step, saved: Any, names: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """The limits and the skips in a saved state of a step, checked; ``names`` and ``optional`` are what else is in it."""
     stored = _stored(saved)
-    if stored["version"].whole() != VERSION:
-        what = "The state of a step is of another version."
-        raise ArgumentError(what, f"version={saved['version']}", f"this gradclip reads version {VERSION}.")
+    stored.check_version(VERSION)
     stored.check_keys(("version", "limits", "skips", *names), optional)
     stored["skips"].check_keys(_COUNTS)
     plain: dict[str, Any] = {"skips": {name: stored["skips"][name].whole() for name in _COUNTS}, "limits": []}
@@ -265,7 +263,8 @@ def clipped(
     place = _slot_of(optimizer)
     if place is None:
         raise not_an_optimizer(optimizer)
-    own = {id(limit): limit.copy() for limit in adaptives(check_groups(rule, keeps_shape=True))}
+    limits = following(group.rule for group in check_groups(rule, keeps_shape=True))
+    own = {key: limit.copy() for key, limit in limits.items()}
     step = Step(exchanged(rule, own) if own else rule, monitor, reduce=reduce, shards=shards)
     check_patience(patience)
     made: X = resolve(place)(optimizer, step, patience)
@@ -289,3 +288,12 @@ def too_many(patience: float, rule: Any, norm: Any) -> ArgumentError:
     what, received = f"More than {patience:g} steps in a row were skipped.", f"rule={rule}"
     hint = "patience=math.inf never stops; a larger skip_above skips fewer."
     return ArgumentError(what, received if norm is None else f"norm={norm}, {received}", hint)
+
+
+_IN_LOOP = "skip in your loop: result = gradclip.clip_(grads, rule), and no step if result.skip."
+
+
+def cannot_skip(rule: Rule, what: str, hint: str = _IN_LOOP) -> ArgumentError:
+    """The error for a rule that skips steps, where no step can be skipped."""
+    received = f"rule={rule}, skip_above={rule.skip_above!r}, if_nonfinite={rule.if_nonfinite!r}"
+    return ArgumentError(what, received, hint)

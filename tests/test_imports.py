@@ -93,7 +93,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "containers", "dtypes", "errors", "gradients", "groups", "registry", "result", "rule", "scale"),
         *("sharding", "tracing", "typed"),
     },
-    "limits": {"backend", "dtypes", "errors", "groups", "monitor", "registry", "rule"},
+    "limits": {"backend", "dtypes", "errors", "monitor", "registry", "rule"},
     "advice": {"errors", "monitor"},
     "policies": {"backend", "dtypes", "gradients", "groups", "lane", "registry", "rule", "scale"},
     "engine": {
@@ -107,7 +107,7 @@ CORE: dict[str, set[str]] = {
     },
     "step": {
         *("backend", "clip", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry", "result"),
-        *("tracing", "typed"),
+        *("rule", "tracing", "typed"),
     },
     "held": {"errors", "groups", "limits", "result", "step"},
     "__init__": {

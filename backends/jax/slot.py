@@ -14,11 +14,10 @@ from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.groups import Rules, cannot_skip, check_groups
-from gradclip.limits.adaptive import exchanged
+from gradclip.groups import Rules, check_groups, exchanged
 from gradclip.mistakes import clips_already
 from gradclip.monitor import Monitor
-from gradclip.step import Step, too_many
+from gradclip.step import Step, cannot_skip, too_many
 from gradclip.versions import check_version
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from gradclip.containers import wanted
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
-from gradclip.groups import Rules, Shards, cannot_skip, check_groups
+from gradclip.groups import Rules, Shards, check_groups
 from gradclip.held import Held
 from gradclip.result import last
 from gradclip.rule import Rule, Scope
-from gradclip.step import Step
+from gradclip.step import Step, cannot_skip
 
 __all__ = ["RuleClip", "grad_clip", "slot"]
 

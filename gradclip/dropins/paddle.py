@@ -17,7 +17,7 @@ from gradclip.gradients import Gradients, open_
 from gradclip.lane import Into
 from gradclip.registry import as_float, home
 from gradclip.result import ClipResult, last
-from gradclip.rule import Rule
+from gradclip.rule import Rule, follows_run
 from gradclip.tracing import untraced
 from gradclip.typed import Limit
 
@@ -204,7 +204,7 @@ GradientClipByValue = ClipGradByValue
 
 def _text(limit: Any) -> str:
     """A limit as Paddle writes it, or one that follows the run."""
-    return repr(limit) if getattr(limit, "follows_the_run", False) else f"{float(limit):f}"
+    return repr(limit) if follows_run(limit) else f"{float(limit):f}"
 
 
 def _pairs(params_grads: Any) -> Pairs:

@@ -9,13 +9,12 @@ from typing import Any
 
 from gradclip.backend import Backend
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.groups import Group
 from gradclip.limits.arithmetic import arithmetic, numbers, tensors
 from gradclip.limits.saved import check_count, check_state, initial, loaded
 from gradclip.registry import as_float, find
 from gradclip.rule import Rule, Scope, number_or_tensor
 
-__all__ = ["Adaptive", "adaptives", "exchanged"]
+__all__ = ["Adaptive"]
 
 VERSION = 1
 
@@ -173,22 +172,6 @@ class Adaptive:
 
     def __repr__(self) -> str:
         return f"Adaptive({type(self.rule_of).__name__})"
-
-
-def adaptives(groups: Sequence[Group]) -> list[Adaptive]:
-    """The limits of these rules that follow the run, each once."""
-    limits = [x for group in groups for x in (group.rule.limit, group.rule.skip_above)]
-    return list({id(x): x for x in limits if isinstance(x, Adaptive)}.values())
-
-
-def exchanged(rules: Any, limits: Mapping[int, Any], **others: Any) -> Any:
-    """A rule or groups with some limits replaced, by the ids of the old ones, and with other fields."""
-    if isinstance(rules, (list, tuple)):
-        return [exchanged(group, limits, **others) for group in rules]
-    if isinstance(rules, Group):
-        return dataclasses.replace(rules, rule=exchanged(rules.rule, limits, **others))
-    limit, above = (limits.get(id(x), x) for x in (rules.limit, rules.skip_above))
-    return dataclasses.replace(rules, **{"limit": limit, "skip_above": above, **others})
 
 
 def _lower(backend: Any, norm: Any, limit: Any, target: Any) -> Any:

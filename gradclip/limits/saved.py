@@ -10,7 +10,7 @@ from gradclip.backend import Backend
 from gradclip.dtypes import is_real
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.limits.arithmetic import numbers
-from gradclip.monitor.stored import Stored
+from gradclip.monitor.stored import Stored, is_number
 from gradclip.registry import find
 
 __all__ = ["check_count", "check_state", "initial", "loaded"]
@@ -63,7 +63,7 @@ def loaded(given: Any, wanted: Mapping[str, Any], limit: Any, is_each: bool) -> 
     inner.check_keys(form.keys())
     plain = {name: _entry(inner[name], value, is_each) for name, value in form.items()}
     _check_ranges(inner, limit, plain)
-    lengths = {len(plain[name]) if isinstance(plain[name], list) else None for name in form if _is_number(form[name])}
+    lengths = {len(plain[name]) if isinstance(plain[name], list) else None for name in form if is_number(form[name])}
     if len(lengths) > 1:
         raise inner.wrong("each entry must be for the same number of gradients")
     _check_limit(inner, limit, plain, next(iter(lengths), None))
@@ -72,39 +72,20 @@ def loaded(given: Any, wanted: Mapping[str, Any], limit: Any, is_each: bool) -> 
 
 def _equal(given: Any, wanted: Any) -> bool:
     """Whether two versions are equal; a checkpoint may restore one as an array."""
-    given = numbers({"": given})[""]
-    return type(given) in (int, float, str) and bool(given == wanted)
+    plain = Stored(given, "limit").plain
+    return type(plain) in (int, float, str) and bool(plain == wanted)
 
 
 def _entry(stored: Stored, form: Any, is_each: bool) -> Any:
     """One entry, as a number or a list of numbers."""
-    given = numbers({"": stored.given})[""]
     if _is_list(form):
-        return _all_numbers(stored, len(form))
-    if is_each and isinstance(given, (list, tuple)):
-        return _all_numbers(stored, None)
-    return _number(Stored(given, stored.kind, stored.path, stored.maker))
-
-
-def _all_numbers(stored: Stored, count: int | None) -> list[Any]:
-    return [_number(x) for x in stored.entries(count)]
-
-
-def _number(stored: Stored) -> Any:
-    """A number, which may be infinite, as in the state of a limit without an upper bound."""
-    x = numbers({"": stored.given})[""]
-    if not _is_number(x) or x != x or (isinstance(x, int) and abs(x) >= 1 << 1023):
-        raise stored.wrong("this must be a number")
-    return x
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool)
+        return [x.real() for x in stored.entries(len(form))]
+    return [x.real() for x in stored.entries()] if is_each and _is_list(stored.plain) else stored.real()
 
 
 def _is_scalar(x: Any) -> bool:
     """Whether this is a number that a tensor can hold, also of NumPy."""
-    if _is_number(x):
+    if is_number(x):
         return not isinstance(x, int) or abs(x) < 1 << 1023
     return _is_tensor(x) and not tuple(x.shape)
 

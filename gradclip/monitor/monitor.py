@@ -312,9 +312,7 @@ class Monitor:
                 nothing changes.
         """
         stored = Stored(state, "monitor")
-        if stored["version"].whole() != VERSION:
-            what = "The state of a monitor is of another version."
-            raise ArgumentError(what, f"version={state['version']}", f"this gradclip reads version {VERSION}.")
+        stored.check_version(VERSION)
         stored.check_keys(("version", "every", "is_list", "sections"), ("each", "culprits"))
         every, is_list = stored["every"].whole(1), stored["is_list"].truth()
         sections = [Section.loaded(section) for section in stored["sections"].entries()]

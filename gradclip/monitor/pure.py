@@ -262,10 +262,8 @@ def loaded_state(stored: Stored, groups: int | None, like: Tensor) -> dict[str, 
 def _checked(stored: Stored) -> tuple[int, list[dict[str, list[float]]]]:
     """The number of groups in a state, and the numbers of its sections."""
     stored.check_keys(("version", "groups", "sections"))
-    version, groups = stored["version"].whole(), stored["groups"].whole()
-    if version != VERSION:
-        what = "The state of a monitor is of another version."
-        raise ArgumentError(what, f"version={version}", f"this gradclip reads version {VERSION}.")
+    stored.check_version(VERSION)
+    groups = stored["groups"].whole()
     return groups, list(map(_read, stored["sections"].entries(groups or 1)))
 
 

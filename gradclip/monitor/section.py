@@ -25,6 +25,14 @@ class Window:
         self.limit = 0.0  #: the sum of the limits of ``limits`` clipped steps
         self.bins: dict[int, int] = {}
 
+    def put(self, norm: float) -> None:
+        """Count a norm before the clip."""
+        if norm:
+            k = bin_of(norm)
+            self.bins[k] = self.bins.get(k, 0) + 1
+        else:
+            self.zeros += 1
+
     def merge(self, other: Window) -> None:
         """Add the other's steps to this window."""
         for name in ("steps", "clipped", "not_finite", "zeros", "limits", "limit"):
@@ -97,11 +105,7 @@ class Section:
                 continue
             is_measured = True
             self.before.add(norm)
-            if norm:
-                k = bin_of(norm)
-                window.bins[k] = window.bins.get(k, 0) + 1
-            else:
-                window.zeros += 1
+            window.put(norm)
             if coefficient is not None and not is_skipped:
                 self.coefficients += 1
                 self.coefficient_total += coefficient

@@ -9,7 +9,7 @@ from typing import Any
 from gradclip.errors import ArgumentError, shown
 from gradclip.registry import find
 
-__all__ = ["Stored"]
+__all__ = ["Stored", "is_number"]
 
 _ABSENT = object()
 
@@ -41,6 +41,13 @@ class Stored:
         path = f"{self.path}.{key}" if self.path else key
         return self._part(self.given.get(key, _ABSENT), path)
 
+    def check_version(self, version: int) -> None:
+        """Refuse a state of another version."""
+        found = self["version"].whole()
+        if found != version:
+            what, hint = f"The state of a {self.kind} is of another version.", f"this gradclip reads version {version}."
+            raise ArgumentError(what, f"version={found}", hint)
+
     def check_keys(self, required: Collection[str], optional: Collection[str] = ()) -> None:
         """Refuse anything but a mapping with these keys."""
         if not isinstance(self.given, Mapping):
@@ -54,7 +61,7 @@ class Stored:
 
     def entries(self, count: int | None = None) -> list[Stored]:
         """The entries of a list, of this length if one is given."""
-        plain = _plain(self.given)
+        plain = self.plain
         if not isinstance(plain, (list, tuple)):
             raise self.wrong("this must be a list")
         if count is not None and len(plain) != count:
@@ -70,24 +77,38 @@ class Stored:
                 raise self._part(key, self.path).wrong("a name must be a string")
             yield key, self[key]
 
+    @property
+    def plain(self) -> Any:
+        """The entry; an array as a number or a list."""
+        x = self.given
+        backend = None if isinstance(x, (int, float, list, tuple, str)) else find(x)
+        return x if backend is None else backend.tolist(x)
+
+    def real(self) -> Any:
+        """A number that may be infinite, as in the state of a limit without an upper bound."""
+        x = self.plain
+        if not is_number(x) or x != x or (isinstance(x, int) and abs(x) >= 1 << 1023):
+            raise self.wrong("this must be a number")
+        return x
+
     def number(self) -> float:
         """A finite number."""
-        plain = _plain(self.given)
-        if isinstance(plain, bool) or not isinstance(plain, (int, float)) or not abs(plain) <= _MOST:
+        plain = self.plain
+        if not is_number(plain) or not abs(plain) <= _MOST:
             raise self.wrong("this must be a finite number")
         return float(plain)
 
     def whole(self, least: int | None = 0) -> int:
         """A whole number, not below ``least``."""
         number = self.number()
-        plain = _plain(self.given)
+        plain = self.plain
         if not number.is_integer() or (least is not None and plain < least):
             raise self.wrong("this must be a whole number" + ("" if least is None else f" from {least} on"))
         return int(plain)
 
     def truth(self) -> bool:
         """True or False."""
-        plain = _plain(self.given)
+        plain = self.plain
         if not isinstance(plain, (bool, int, float)) or plain not in (0, 1):
             raise self.wrong("this must be True or False")
         return bool(plain)
@@ -96,6 +117,6 @@ class Stored:
 _MOST = math.nextafter(math.inf, 0.0)
 
 
-def _plain(x: Any) -> Any:
-    backend = None if isinstance(x, (int, float, list, tuple, str)) else find(x)
-    return x if backend is None else backend.tolist(x)
+def is_number(x: object) -> bool:
+    """Whether this is an int or a float, and no bool."""
+    return isinstance(x, (int, float)) and not isinstance(x, bool)
