@@ -56,11 +56,11 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     if found is not None:
         return found
     in_place, is_list = options.into == "place", isinstance(rules, (list, tuple))
-    selected, shards, clips = _selected(grads, rules, options)
+    shards, clips = _selected(grads, rules, options)
     mine, backend = shards.grads, shards.grads.backend
     measures = options.norm is UNKNOWN
-    if backend is None or (not mine.present and not shards.waits(selected)):
-        return _of_nothing(grads, mine, selected, options, is_list)
+    if backend is None or (not mine.present and not shards.waits(clips)):
+        return _of_nothing(grads, mine, clips, options, is_list)
     if options.until == "scale" and measures and (doubt := backend.distributed.doubt(mine.present)) is not None:
         warn(doubt)
     others = [clip for clip in clips if not clip.rule.is_plain]
@@ -70,7 +70,7 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     elif in_place:
         backend.check_writable(mine.present[0])
     with backend.arithmetic(in_place and not is_plain):  # autograd does not track plain tensors
-        norms = shards.norms(selected) if measures else _known(clips, backend, options, is_list)
+        norms = shards.norms(clips) if measures else _known(clips, backend, options, is_list)
         if not mine.present and measures and not is_list and norms[0] == 0:
             warn_of_nothing(mine)  # no process has gradients
         culprits = _check_finite(clips, shards, norms, is_known=not measures)
@@ -89,15 +89,15 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     bounds: dict[int, Any] = {}
     for k, clip in enumerate(clips):
         if clip.rule.scope is VALUE:
-            bounds[k] = clip.rule.lower, clip.rule.upper, clip.selected.scaled
+            bounds[k] = clip.rule.lower, clip.rule.upper, clip.scaled
     return Outcome.of(rebuilt, norms, factors, is_list, culprits, skips, zeros, bounds, is_shared=shards.is_sharded)
 
 
 # ---- select ----------------------------------------------------------------------------------------------------------------
 
 
-def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[list[Selected], Local | Sharded, list[Clip]]:
-    """The gradients of each rule, those of all rules with what other processes hold of them, and each rule's clip."""
+def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[Local | Sharded, list[Clip]]:
+    """The gradients of all rules, with what other processes hold of them, and those of each rule."""
     in_place = options.into == "place"
     if in_place and grads.backend is not None:
         refuse_states(grads.backend, grads.container.tree, grads.present, grads.params)
@@ -110,10 +110,10 @@ def _selected(grads: Gradients, rules: Rules, options: Options) -> tuple[list[Se
         _check_match(missing, grads, shards, options)
     clips = []
     for one in selected:  # a comprehension is a call
-        clips.append(Clip(one.rule, one, shards.grads.only(one.scaled)))
+        clips.append(Clip(one.rule, one.scaled, one.counted, shards.grads.only(one.scaled)))
     if options.params is not None and shards.grads.backend is not None:
         clips = _with_parameters(clips, shards.grads, options.params)
-    return selected, shards, clips
+    return shards, clips
 
 
 def _used(grads: Gradients, selected: Sequence[Selected], into: Into) -> Gradients:
@@ -162,21 +162,21 @@ def _with_parameters(clips: list[Clip], mine: Gradients, params: Any) -> list[Cl
     if not relative:
         return clips
     found = replace(mine, params=parameters(mine, relative[0].name, params))
-    return [c if c.rule.relative_to is None else replace(c, grads=found.only(c.selected.scaled)) for c in clips]
+    return [c if c.rule.relative_to is None else replace(c, grads=found.only(c.scaled)) for c in clips]
 
 
-def _of_nothing(grads: Gradients, mine: Gradients, selected: Sequence[Selected], options: Options, is_list: bool) -> Outcome:
+def _of_nothing(grads: Gradients, mine: Gradients, clips: list[Clip], options: Options, is_list: bool) -> Outcome:
     """The result of rules without gradients; known norms stay."""
     if not grads.present:
         warn_of_nothing(grads)
-    norms = [empty(one.rule, len(mine.leaves)) for one in selected]
+    norms = [empty(one.rule, len(mine.leaves)) for one in clips]
     ones = [1.0 if n == 0.0 else n for n in norms]
     if options.norm is not UNKNOWN:
-        known, backend = _one_each(options, len(selected), is_list), mine.backend
+        known, backend = _one_each(options, len(clips), is_list), mine.backend
         if backend is None:
             norms = list(map(widened, known))
         else:
-            norms = [check_known(mine, backend, one.rule, n) for one, n in zip(selected, known, strict=True)]
+            norms = [check_known(mine, backend, one.rule, n) for one, n in zip(clips, known, strict=True)]
     return Outcome.of(mine.container.rebuild(mine.leaves), norms, ones, is_list)
 
 
@@ -192,7 +192,7 @@ def _checked(clips: list[Clip], mine: Gradients, backend: Backend, in_place: boo
         if clip.grads.present:
             check(clip.grads, backend, clip.rule, in_place=in_place)
         if clip.rule.scope is GLOBAL and not mine.dtypes <= WIDE.keys():
-            check_dtypes(backend, mine.only(clip.selected.counted).present)
+            check_dtypes(backend, mine.only(clip.counted).present)
     if in_place and not mine.lane.dtype:
         check_memory(backend, mine.present)
     return clips
@@ -213,14 +213,14 @@ def _check_finite(clips: list[Clip], shards: Local | Sharded, norms: list[Any], 
             spoilt.append(k)
     if failed:
         measured = [k for k, clip in enumerate(clips) if clip.rule.scope is not VALUE]
-        places = {i for k in failed for i in clips[k].selected.counted}
+        places = {i for k in failed for i in clips[k].counted}
         whose = [measured.index(k) for k in failed]
         raise not_finite(mine, clips[failed[0]].rule, places, lambda here: shards.culprits(here, whose))
     # before the scaling makes others NaN too; with a known norm no gradient has been read, and no process has all shards
     if not spoilt or is_known or shards.is_sharded:
         return []
     names = names_of(mine)
-    return [names[i] for i, _, _ in broken(mine, {i for k in spoilt for i in clips[k].selected.counted})]
+    return [names[i] for i, _, _ in broken(mine, {i for k in spoilt for i in clips[k].counted})]
 
 
 # ---- known norms -----------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def _scaled(clips: list[Clip], mine: Gradients, factors: list[Any], into: Into) 
     for clip, factor in zip(clips, factors, strict=True):
         if clip.grads.present:
             clipped = _products(clip.grads, clip.rule, factor, into)
-            for i in clip.selected.scaled:
+            for i in clip.scaled:
                 new[i] = clipped[i]
     return new
 

@@ -210,11 +210,9 @@ class Selected:
 
 
 @dataclass(slots=True)
-class Clip:
+class Clip(Selected):
     """A rule with the gradients that it scales."""
 
-    rule: Rule
-    selected: Selected
     grads: Gradients  #: with gaps in the place of the others
 
 

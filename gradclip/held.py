@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, GradclipWarning, message
 from gradclip.groups import Rules
 from gradclip.limits import Adaptive, numbers
 from gradclip.result import ClipResult
 from gradclip.step import Step, counted, plain_state, too_many
 
-__all__ = ["Held", "Variables"]
+__all__ = ["NAME", "Held", "Variables"]
+
+NAME = "gradclip"  #: of a slot's state in an optimizer's
 
 
 class Held:
@@ -76,6 +79,14 @@ class Held:
         if self.monitor is not None and "monitor" in saved:
             type(self.monitor)().load_state_dict(saved["monitor"])
         return {**plain, "monitor": saved.get("monitor")}
+
+    def found(self, state: Mapping[str, Any], received: str, *, level: int) -> dict[str, Any] | None:
+        """The state in that of an optimizer, checked; None if there is none, with a warning so many levels above."""
+        if NAME in state:
+            return self.checked(state[NAME])
+        what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
+        warnings.warn(message(what, received), GradclipWarning, stacklevel=level + 1)
+        return None
 
     def load(self, plain: Mapping[str, Any]) -> None:
         """Go on from a state that was checked."""

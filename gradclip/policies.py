@@ -89,7 +89,7 @@ def zeroed(clips: list[Clip], norms: list[Any], factors: list[Any], new: list[An
     assert backend is not None
     for k in of_zeros:
         if new is not None and clips[k].rule.scope is not EXAMPLE:
-            factors[k] = _zeros(backend, clips[k].selected.scaled, norms[k], factors[k], new, into)
+            factors[k] = _zeros(backend, clips[k].scaled, norms[k], factors[k], new, into)
     return _not_finite(backend, [norms[k] for k in of_zeros])
 
 

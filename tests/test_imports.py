@@ -122,9 +122,9 @@ CORE: dict[str, set[str]] = {
 MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
 PUBLIC = {"__init__", "dialects", "errors"}
 ROOMS: dict[str, set[str]] = {
-    "natives": {"coefficient", "dialects", "dropins", "errors", "norms", "rule", "spelling"},
+    "natives": {"clip", "coefficient", "dialects", "dropins", "errors", "norms", "rule", "spelling"},
     "explain": {"errors", "natives", "rule", "spelling"},
-    "code": {"__init__", "dialects", "errors", "natives"},
+    "code": {"dialects", "errors", "natives"},
     "lint": {"code", "errors"},
     MIGRATE: {"code", "errors", "natives"},
     CONFORMANCE: {*PUBLIC, "natives", "spelling"},

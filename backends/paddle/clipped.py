@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from typing import Any
 
@@ -10,13 +9,11 @@ import paddle
 
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
-from gradclip.errors import GradclipWarning, message
+from gradclip.held import NAME
 from gradclip.mistakes import clips_already, not_an_optimizer
 from gradclip.step import Step
 
 __all__ = ["clipped_by"]
-
-NAME = "gradclip"  #: of the clip in the optimizer, and of its state in the optimizer's state_dict
 
 
 def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
@@ -81,13 +78,9 @@ class Clipping:
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state; the clip's changes only after the optimizer has taken its own."""
-        state = dict(state_dict)
-        saved = state.pop(NAME, None)
-        checked = None if saved is None or not self.gradclip.step.has_state else self.gradclip.checked(saved)
-        if saved is None and self.gradclip.step.has_state:
-            what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
-            warnings.warn(message(what, f"a state of {len(state)} entries"), GradclipWarning, stacklevel=2)
-        super().set_state_dict(state)  # type: ignore[misc]
+        has_state = self.gradclip.step.has_state
+        checked = self.gradclip.found(state_dict, f"a state of {len(state_dict)} entries", level=2) if has_state else None
+        super().set_state_dict({name: x for name, x in state_dict.items() if name != NAME})  # type: ignore[misc]
         if checked is not None:
             self.gradclip.load(checked)
 

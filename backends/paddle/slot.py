@@ -88,7 +88,7 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
             raise cannot_skip(skips, "Only optimizer.step() in dynamic mode can be skipped: a static program of Paddle cannot.")
         is_wanted = wanted(pairs)
         chosen = list(itertools.compress(pairs, is_wanted))
-        self._check_whole([g for _, g in chosen])
+        self._check_complete([g for _, g in chosen])
         with paddle.no_grad():
             if not paddle.in_dynamic_mode():
                 clipped = self._clipped_in_program(chosen)
@@ -128,7 +128,7 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
             limit.state, limit.last = seen, moved.last
         return clipped
 
-    def _check_whole(self, gradients: list[Any]) -> None:
+    def _check_complete(self, gradients: list[Any]) -> None:
         """Refuse one norm over this process's gradients if fleet gives the others other gradients."""
         if (
             callable(self.reduce)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from typing import Any
 
 import torch
 
 from gradclip.backends.torch.step import StepPreHook
-from gradclip.errors import GradclipWarning, message
+from gradclip.held import NAME
 from gradclip.mistakes import clips_already, not_an_optimizer
 from gradclip.step import Step
 
 __all__ = ["clipped_by"]
-
-NAME = "gradclip"  #: of the hook in the optimizer, and of its state in the optimizer's state_dict
 
 
 def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
@@ -71,10 +68,7 @@ class _Saved:
 
     def check(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         """Check the state that is to be loaded."""
-        self.checked = self.hook.checked(state[NAME]) if NAME in state else None
-        if self.checked is None:
-            what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
-            warnings.warn(message(what, f"state_dict with {', '.join(state)}"), GradclipWarning, stacklevel=3)
+        self.checked = self.hook.found(state, f"state_dict with {', '.join(state)}", level=3)
 
     def load(self, optimizer: torch.optim.Optimizer) -> None:
         """Load it."""

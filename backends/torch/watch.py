@@ -98,6 +98,7 @@ def start(recorder: Recorder) -> None:
     _passes(recorder, watch)
     _compiles(recorder, watch)
     _steps(recorder, watch)
+    _parameter_calls(recorder, watch)
     _scalers(recorder, watch)
     recorder.watches["torch"] = watch
     recorder.closers.append(lambda: _close(recorder, watch))
@@ -265,6 +266,11 @@ def _steps(recorder: Recorder, watch: TorchWatch) -> None:
             watch.stepped += 1
             watch.after_step(type(optimizer).__name__, id(optimizer), learned)
 
+    recorder.undo(register_optimizer_step_pre_hook(before).remove)
+    recorder.undo(register_optimizer_step_post_hook(after).remove)
+
+
+def _parameter_calls(recorder: Recorder, watch: TorchWatch) -> None:
     def zero(original: Callable[..., Any]) -> Callable[..., Any]:
         def zero_grad(self: Any, *args: Any, **options: Any) -> Any:
             if torch.compiler.is_compiling() or recorder.is_quiet:
@@ -284,8 +290,6 @@ def _steps(recorder: Recorder, watch: TorchWatch) -> None:
 
         return add_param_group
 
-    recorder.undo(register_optimizer_step_pre_hook(before).remove)
-    recorder.undo(register_optimizer_step_post_hook(after).remove)
     recorder.replace(torch.optim.Optimizer, "zero_grad", zero)
     recorder.replace(torch.optim.Optimizer, "add_param_group", add_group)
     recorder.replace(torch.nn.Module, "zero_grad", zero)

@@ -13,7 +13,7 @@ from gradclip.errors import ArgumentTypeError, shown
 from gradclip.monitor.pure import EDGES
 from gradclip.registry import find
 
-__all__ = ["Floats", "Tensors", "arithmetic", "numbers", "spread", "tensors"]
+__all__ = ["Floats", "Tensors", "arithmetic", "numbers", "tensors"]
 
 _MIDDLE = 2.0 ** (1 / 16)  # the middle of a bin divided by its lower edge
 
@@ -124,11 +124,6 @@ def arithmetic(state: Mapping[str, Any]) -> Floats | Tensors:
     return _FLOATS if backend is None else Tensors(backend, x)
 
 
-def spread(state: Mapping[str, Any], each: int | None) -> dict[str, Any]:
-    """A state with ``each`` copies of each number, for a limit that follows each gradient; the state itself if that is None."""
-    return {name: x if each is None or not isinstance(x, (int, float)) else [x] * each for name, x in state.items()}
-
-
 def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) -> dict[str, Any]:
     """A state of numbers and lists as tensors on the device of ``like``, to pass through ``jax.jit`` and the like.
 
@@ -142,7 +137,8 @@ def tensors(state: Mapping[str, Any], like: Tensor, *, each: int | None = None) 
         raise ArgumentTypeError(
             "like must be a tensor.", f"like={shown(like)}", "a 0-d tensor on the device of the gradients will do."
         )
-    return {name: backend.asarray(x, "float32", like) for name, x in spread(state, each).items()}
+    values = {name: [x] * each if each is not None and isinstance(x, (int, float)) else x for name, x in state.items()}
+    return {name: backend.asarray(x, "float32", like) for name, x in values.items()}
 
 
 def numbers(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Selected, names_of
 from gradclip.monitor.stored import Stored
-from gradclip.monitor.values import held, read
+from gradclip.monitor.values import detached, read
 from gradclip.rule import Rule, Scope
 from gradclip.sharding import shared
 
@@ -82,8 +82,8 @@ class Each:
             return
         names, places = names_of(opened), opened.unique()
         of_params = [norms[len(params) + i] for i in places]
-        known = [] if None in of_params else held(of_params)
-        self.waiting.append((step, [names[i] for i in places], held([norms[i] for i in places]), known))
+        known = [] if None in of_params else detached(of_params)
+        self.waiting.append((step, [names[i] for i in places], detached([norms[i] for i in places]), known))
 
     def count(self) -> None:
         """Move the pending norms to the host and add them up."""

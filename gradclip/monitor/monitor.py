@@ -10,14 +10,13 @@ from typing import Any
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import open_
 from gradclip.groups import names_of
-from gradclip.monitor.changed import taken
 from gradclip.monitor.each import Each, Share
 from gradclip.monitor.picture import draw
 from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
 from gradclip.monitor.stored import Stored
 from gradclip.monitor.text import blamed, described
-from gradclip.monitor.values import held, held_limit, leaves, no_norm, read
+from gradclip.monitor.values import detached, detached_limit, leaves, no_norm, read, taken
 from gradclip.result import ClipResult
 from gradclip.tracing import untraced
 from gradclip.typed import X
@@ -98,10 +97,10 @@ class Monitor:
             if norm is None:
                 raise no_norm(norm)
         if groups:
-            norm, coefficient = list(map(held, norm)), list(map(held, coefficient))
+            norm, coefficient = list(map(detached, norm)), list(map(detached, coefficient))
         elif type(norm) is not float:
-            norm, coefficient = held(norm), held(coefficient)
-        limit = held_limit(limit)
+            norm, coefficient = detached(norm), detached(coefficient)
+        limit = detached_limit(limit)
         if groups != self._is_list and (self._sections or self._waiting):
             what = "One monitor is for one rule, or for one list of groups."
             raise ArgumentError(what, "a result of groups" if groups else "a result of one rule", "make another Monitor.")

@@ -14,11 +14,10 @@ from typing import Any
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import LARGEST, promote
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.monitor.changed import changed
 from gradclip.monitor.histogram import PER_OCTAVE, ROUNDED, edge
 from gradclip.monitor.section import Section, Window
 from gradclip.monitor.stored import Stored
-from gradclip.monitor.values import flat, read
+from gradclip.monitor.values import changed, flat, read
 from gradclip.registry import find, home
 from gradclip.result import ClipResult
 from gradclip.tracing import untraced

@@ -1,4 +1,8 @@
-"""Norms and coefficients as Python floats: many at once, in one transfer for each framework and shape."""
+"""What a step tells: its norms and coefficients, whether it was skipped, and how many elements a rule by value clipped.
+
+Numbers become Python floats many at once, in one transfer for each framework and shape. An element counts as clipped at a
+bound, or beyond it if the gradients are those before the clip.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,15 @@ from typing import Any
 
 from gradclip.backend import Backend
 from gradclip.containers import DEEPEST, nested_too_deep
+from gradclip.dtypes import INTEGERS
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.gradients import open_
 from gradclip.registry import find, loaded
+from gradclip.result import ClipResult
 from gradclip.rule import number_or_tensor
+from gradclip.scale import fitted
 
-__all__ = ["flat", "held", "held_limit", "leaves", "no_norm", "read"]
+__all__ = ["changed", "detached", "detached_limit", "flat", "leaves", "no_norm", "read", "taken"]
 
 
 def leaves(tree: Any, depth: int = 0) -> Iterator[Any]:
@@ -42,17 +50,17 @@ def flat(tree: Any) -> list[Any]:
     return list(leaves(tree))
 
 
-def held(tree: Any) -> Any:
+def detached(tree: Any) -> Any:
     """The norms in a container as a flat list, detached: a recorded history would keep gradients alive.
 
     Raises:
         TypeError: for an object that is not a norm.
         ValueError: for a traced tensor, which has no value yet.
     """
-    return [_held(x) for x in flat(tree)]
+    return [_detached(x) for x in flat(tree)]
 
 
-def held_limit(limit: Any) -> list[Any]:
+def detached_limit(limit: Any) -> list[Any]:
     """The limit of a norm in a list; an empty one for None.
 
     Raises:
@@ -66,7 +74,7 @@ def held_limit(limit: Any) -> list[Any]:
     known = number_or_tensor("limit", limit)
     if isinstance(known, float) and known < 0:
         raise ArgumentError("limit must not be negative.", f"limit={known}")
-    return [known] if isinstance(known, float) else held(known)
+    return [known] if isinstance(known, float) else detached(known)
 
 
 def no_norm(x: Any) -> ArgumentTypeError:
@@ -75,7 +83,7 @@ def no_norm(x: Any) -> ArgumentTypeError:
     return ArgumentTypeError("A norm must be a float, or a tensor of floats.", f"norm={shown(x)}", hint)
 
 
-def _held(x: Any) -> Any:
+def _detached(x: Any) -> Any:
     if isinstance(x, float):
         return x
     backend = find(x)
@@ -107,3 +115,56 @@ def read(values: Sequence[Any]) -> list[list[float]]:
         for i, number in zip(places, backend.tolist(backend.stack(padded, dtype)), strict=False):
             found[i] = [float(number)]
     return found
+
+
+# ---- clipped elements -----------------------------------------------------------------------------------------------------
+
+
+def changed(result: ClipResult[Any], grads: Any, groups: int) -> list[Any]:
+    """For each group, or for the one rule, the number of its clipped elements; None for a rule with a norm.
+
+    A number is an int, or a 0-d tensor on the device of the gradients.
+
+    Args:
+        result: of a clip.
+        grads: the gradients in it, or the same before the clip, or the parameters that hold them.
+        groups: the number of groups, 1 for a rule.
+    """
+    found: list[Any] = [None] * groups
+    bounds = result.bounds()
+    if not bounds or grads is None:
+        return found
+    opened = open_(grads)
+    for k, (lower, upper, places) in bounds.items():
+        leaves = [opened.leaves[i] for i in places if i < len(opened.leaves)]
+        found[k] = 0 if opened.backend is None else _count(opened.backend, [x for x in leaves if x is not None], lower, upper)
+    return found
+
+
+def taken(result: Any, grads: Any, groups: int) -> tuple[Any, list[Any]]:
+    """Whether the step was skipped, and for each group the elements that a rule by value clipped: numbers or tensors."""
+    if type(result) is not ClipResult:
+        return False, [None] * groups
+    backend = None if isinstance(result.skip, bool) else find(result.skip)
+    skip = result.skip if backend is None else backend.cast(result.skip, "float32")
+    return skip, changed(result, result.grads if grads is None else grads, groups)
+
+
+def _count(backend: Backend, tensors: Sequence[Any], lower: Any, upper: Any) -> Any:
+    total: Any = 0
+    with backend.arithmetic(False):
+        for x in tensors:
+            values = backend.detach(backend.rows(x)[0])
+            at_least, at_most = (backend.cast(condition, "float32") for condition in _sides(backend, values, lower, upper))
+            many = backend.sum(backend.clip(at_least + at_most, None, 1.0), None)
+            total = many if isinstance(total, int) else total + backend.asarray(many, "float32", total)
+    return total
+
+
+def _sides(backend: Backend, values: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """Which elements are at the bounds, as the dtype of the gradient has them."""
+    low, high = (fitted(backend, bound, values) for bound in (lower, upper))
+    dtype = backend.dtype(values)
+    if dtype not in INTEGERS:
+        low, high = (backend.asarray(bound, dtype, values) for bound in (low, high))
+    return values <= low, values >= high

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from gradclip.clip import __all__ as _general
 from gradclip.dialects import parameters
 from gradclip.dropins import paddle, tensorflow, torch
 from gradclip.natives import BY_DIALECT
@@ -14,10 +15,12 @@ from gradclip.natives.code import code, is_exact, notes, replaces_only_the_call
 from gradclip.natives.model import LOWER, Applied, Native
 from gradclip.natives.nearest import FRAMEWORKS, Match, Wanted, nearest
 
-__all__ = ["Target", "placeholders", "targets"]
+__all__ = ["OWN_NAMES", "Target", "placeholders", "targets"]
 
-#: what applies a rule in a framework's own place, and what its user must know
 _DROP_INS = {name: getattr(module, name) for module in (torch, tensorflow, paddle) for name in module.__all__}
+#: gradclip's names that clip or measure
+OWN_NAMES = frozenset({*_DROP_INS, *_general, "clipped", "ClipResult"})
+#: what applies a rule in a framework's own place, and what its user must know
 _WRAPPERS: Mapping[Applied, tuple[str, str]] = {
     Applied.CHAIN: (
         "gradclip.backends.jax.gradient_transformation",

@@ -26,7 +26,7 @@ from gradclip.explain.equivalents import FRAMEWORKS, NONE, equivalents
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_CODE, BY_NAME, DIALECTS, KEYWORDS, NATIVES, Kind, Native
 from gradclip.natives.meaning import dialect_arguments, differences
-from gradclip.natives.targets import Target, targets
+from gradclip.natives.targets import OWN_NAMES, Target, targets
 from gradclip.rule import Rule, Scope
 
 PREFIXES = {"GT1": "torch", "GF2": "tensorflow", "GK3": "keras", "GP4": "paddle", "GL4": "paddle", "GO5": "optax jax"}
@@ -60,6 +60,10 @@ def test_an_api(api: Native) -> None:
     assert api.link.startswith("https://")
     assert api.note.endswith(".")
     assert api.returns
+
+
+def test_own_names() -> None:
+    assert {name for name in gradclip.__all__ if "lip" in name or "norm" in name} == OWN_NAMES
 
 
 @pytest.mark.parametrize("api", [api for api in NATIVES if api.kind is Kind.KEYWORD], ids=ids)

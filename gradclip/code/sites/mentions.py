@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-import gradclip
 from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.found import Context, Finding, family
 from gradclip.code.source import Source, last_name, root, words
 from gradclip.natives import BY_NAME, KEYWORDS, NATIVES, Kind
-from gradclip.natives.targets import targets
+from gradclip.natives.targets import OWN_NAMES, targets
 
 __all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "replaced", "text", "value"]
 
@@ -24,7 +23,6 @@ METHODS = FUNCTIONS | words(
     "clip_gradients clip_gradient clip_grads clip_grad clip_grad_ clip_gradient_ clip_grad_norm_fp32 clip_master_grads "
     "unscale_and_clip_grads clip_grad_by_norm clip_grad_by_value"
 )
-_OWN = frozenset(name for name in gradclip.__all__ if "lip" in name or "norm" in name)
 CLIP_KEYWORDS = frozenset(api.keyword for api in NATIVES if api.kind is Kind.KEYWORD)
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
 _MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # the usual local names
@@ -47,7 +45,7 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     """Report a call that has a clip's name and is not a function of the table."""
     names, name = context.resolver.names(node.func), last_name(node.func)
     if any(qualified.startswith("gradclip.") for qualified in names.qualified):
-        if name in _OWN or "gradclip.backends" in str(names.single):
+        if name in OWN_NAMES or "gradclip.backends" in str(names.single):
             yield unchanged(node, "GM002")
     elif names.qualified & (BY_NAME.keys() | KEYWORDS.keys()):
         return
