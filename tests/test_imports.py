@@ -109,7 +109,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "clip", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry", "result"),
         *("rule", "tracing", "typed"),
     },
-    "held": {"errors", "groups", "limits", "result", "step"},
+    "slot": {"errors", "groups", "limits", "result", "step"},
     "__init__": {
         *("advice", "backend", "clip", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
         *("result", "rule", "spelling", "step"),
@@ -180,7 +180,7 @@ ON_TOP = {
         "backends.jax.whole",
     ),
 }
-ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "held", "limits", "monitor", "registry", "step"}
+ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "limits", "monitor", "registry", "slot", "step"}
 # What `gradclip doctor` loads by name. It imports the doctor's room and the catalogue, and nothing imports it.
 WATCH = "watch"
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from gradclip.clip import clip
-from gradclip.held import Variables
 from gradclip.result import ClipResult
+from gradclip.slot import Variables
 
 __all__ = ["Record", "State", "read"]
 

@@ -9,8 +9,8 @@ import paddle
 
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
-from gradclip.held import NAME
 from gradclip.mistakes import clips_already, not_an_optimizer
+from gradclip.slot import NAME
 from gradclip.step import Step
 
 __all__ = ["clipped_by"]

@@ -10,7 +10,7 @@ import paddle
 from paddle.utils import unique_name
 
 from gradclip.backends.paddle import versions
-from gradclip.held import Variables
+from gradclip.slot import Variables
 from gradclip.step import Step
 
 __all__ = ["ProgramState"]

@@ -16,9 +16,9 @@ from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, Shards, check_groups
-from gradclip.held import Held
 from gradclip.result import last
 from gradclip.rule import Rule, Scope
+from gradclip.slot import Slot
 from gradclip.step import Step, cannot_skip
 
 __all__ = ["RuleClip", "grad_clip", "slot"]
@@ -62,7 +62,7 @@ def grad_clip(rule: Rules, reduce: Any = None, *, shards: Shards = None, monitor
     return RuleClip(Step(rule, monitor, reduce=reduce, shards=shards))
 
 
-class RuleClip(Held, paddle.nn.clip.ClipGradBase):
+class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
     """The result of :func:`grad_clip`: an object with its state.
 
     Attributes:
@@ -73,7 +73,7 @@ class RuleClip(Held, paddle.nn.clip.ClipGradBase):
 
     def __init__(self, step: Step, patience: float = 10) -> None:
         paddle.nn.clip.ClipGradBase.__init__(self)
-        Held.__init__(self, step, patience)
+        Slot.__init__(self, step, patience)
         self.reduce, self.shards = step.reduce, step.shards
         self.ready: dict[int, Any] | None = None
         self.is_asked = False  # whether the caller looks at last.skip

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from gradclip.backends.torch.step import StepPreHook
-from gradclip.held import NAME
 from gradclip.mistakes import clips_already, not_an_optimizer
+from gradclip.slot import NAME
 from gradclip.step import Step
 
 __all__ = ["clipped_by"]

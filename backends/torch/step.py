@@ -17,15 +17,15 @@ from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError, DTypeError, page
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
-from gradclip.held import Held
 from gradclip.result import Outcome, last
 from gradclip.rule import Rule, Scope
+from gradclip.slot import Slot
 from gradclip.step import Step, check_patience
 
 __all__ = ["StepPreHook", "step_pre_hook"]
 
 
-class StepPreHook(Held):
+class StepPreHook(Slot):
     """The result of :func:`step_pre_hook`: a hook with its state.
 
     A fused optimizer gets the coefficient and whether to stop by a twin in its place, and reads no gradient twice; all

@@ -12,12 +12,12 @@ from gradclip.limits import Adaptive, numbers
 from gradclip.result import ClipResult
 from gradclip.step import Step, counted, plain_state, too_many
 
-__all__ = ["NAME", "Held", "Variables"]
+__all__ = ["NAME", "Slot", "Variables"]
 
 NAME = "gradclip"  #: of a slot's state in an optimizer's
 
 
-class Held:
+class Slot:
     """The state of a step in an optimizer that runs eagerly: its limits, its monitor, and the number of skipped steps.
 
     Attributes:
