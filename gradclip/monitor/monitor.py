@@ -105,21 +105,26 @@ class Monitor:
             what = "One monitor is for one rule, or for one list of groups."
             raise ArgumentError(what, "a result of groups" if groups else "a result of one rule", "make another Monitor.")
         others = taken(given, grads, len(norm) if groups else 1)
-        culprits: Sequence[str] = ()
-        if type(given) is ClipResult and self._each.culprits is None:
-            culprits = given.culprits or _spoilt(norm, given.grads if grads is None else grads)
-        if self.each is not None and self._each.measured != self._told and self._each.is_due(self._told, self.each):
-            if grads is not None:
-                self._each.before(grads, self._told)
-            elif type(given) is ClipResult and given.grads is not None:
-                self._each.measure(given.grads)  # their shares are the same after the clip
-        if culprits:
-            self._each.blame(culprits, self._told)
+        self._look(given, norm, grads)
         self._is_list = groups
         self._waiting.append((norm, coefficient, limit, *others))
         if len(self._waiting) >= self.every:
             self._read()
         return result
+
+    def _look(self, given: Any, norm: Any, grads: Any) -> None:
+        """Measure each gradient of a step if that is due, and keep the names of the culprits."""
+        of_clip = given.grads if type(given) is ClipResult else None
+        culprits: Sequence[str] = ()
+        if type(given) is ClipResult and self._each.culprits is None:
+            culprits = given.culprits or _spoilt(norm, of_clip if grads is None else grads)
+        if self.each is not None and self._each.measured != self._told and self._each.is_due(self._told, self.each):
+            if grads is not None:
+                self._each.before(grads, self._told)
+            elif of_clip is not None:
+                self._each.measure(of_clip)  # their shares are the same after the clip
+        if culprits:
+            self._each.blame(culprits, self._told)
 
     @untraced
     def measure(self, grads: Any) -> None:
