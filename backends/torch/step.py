@@ -81,7 +81,7 @@ class StepPreHook(Slot):
             factor = self._coefficient(opened, scale)
         else:
             _unscale(opened, scale)
-            self._carried_out(opened, Options("place", reduce=self.step.reduce, shards=self.step.shards))
+            self._run(opened, Options("place", reduce=self.step.reduce, shards=self.step.shards))
             scale, factor = None, 1.0
         if is_void:
             self._leave_out(optimizer)
@@ -117,7 +117,7 @@ class StepPreHook(Slot):
         if scale is not None:
             scaled = run(opened, self.rule, replace(options, until="norm")).norm
             options.norm = scaled / (float(scale) if isinstance(scaled, float) else scale)
-        return self._carried_out(opened, options).coefficient
+        return self._run(opened, options).coefficient
 
     def _skips(self, optimizer: torch.optim.Optimizer, found_inf: Any) -> Any:
         """Skip this step if the rule says so: by a flag for the fused kernels, or by a look at a value and no gradients."""
@@ -160,7 +160,7 @@ class StepPreHook(Slot):
 
     def clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip the gradients of the optimizer's parameters, in place."""
-        self._carried_out(self._opened(optimizer), Options("place", reduce=self.step.reduce, shards=self.step.shards))
+        self._run(self._opened(optimizer), Options("place", reduce=self.step.reduce, shards=self.step.shards))
 
     def _opened(self, optimizer: torch.optim.Optimizer) -> Gradients:
         """The gradients of the optimizer's parameters, with the optimizer's names if names are needed."""
@@ -171,7 +171,7 @@ class StepPreHook(Slot):
                 parameters = dict(zip(names, parameters, strict=True))
         return open_(parameters, holders="all")  # an optimizer accepts any leaf tensor as a parameter
 
-    def _carried_out(self, opened: Gradients, options: Options) -> Outcome:
+    def _run(self, opened: Gradients, options: Options) -> Outcome:
         if self.monitor is not None:
             self.monitor.measure(opened.container.tree)
         found = run(opened, self.rule, options)

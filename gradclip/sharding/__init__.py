@@ -52,7 +52,11 @@ def shared(
     has_gaps = len(grads.present) < len(grads.leaves)
     if reduce is None and shards is None and not has_gaps and (not grads.present or grads.lane.dtype):
         return Local(grads)
-    backend, parts, combine = _processes(grads, selected, reduce, shards, has_gaps=has_gaps)
+    parts, combine = None, None
+    if backend is not None and len(grads.leaves) > 0 and (has_gaps or not grads.lane.dtype):
+        parts = backend.distributed.parts(grads.leaves, grads.params)
+    if reduce is not None or shards is not None:
+        backend, parts, combine = _processes(grads, selected, reduce, shards, parts)
     if backend is None or (parts is None and combine is None):
         return Local(grads)
     if parts is not None:
@@ -68,15 +72,13 @@ def shared(
 
 
 def _processes(
-    grads: Gradients, selected: Sequence[Selected], reduce: Any, shards: Any, *, has_gaps: bool
+    grads: Gradients, selected: Sequence[Selected], reduce: Any, shards: Any, parts: Parts | None
 ) -> tuple[Backend | None, Parts | None, Reduce | None]:
-    """The shards that types or the caller show, and what reduces the norms beside them."""
+    """The shards that types and the caller show, and what reduces the norms beside them."""
     backend, given = (grads.backend, []) if shards is None else told(grads, shards)
     combine: Reduce | None = None
     if reduce is not None:
         backend, combine = _reducer(grads, [one.rule for one in selected], reduce)
-    asks = backend is not None and len(grads.leaves) > 0 and (has_gaps or not grads.lane.dtype)
-    parts = backend.distributed.parts(grads.leaves, grads.params) if asks and backend is not None else None
     if given:
         parts = joined(grads, parts, given)
     if backend is None or not isinstance(combine, Processes) or (of_all := combine.parts(grads.leaves)) is None:
