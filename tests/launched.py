@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 TESTS = Path(__file__).parent
 TIME_LIMIT = 1200  #: seconds for a process: only one that hangs takes this long, even on a busy machine
@@ -41,6 +44,42 @@ def together(runs: Sequence[tuple[list[str], Mapping[str, str]]]) -> list[str]:
     for process, (out, complaint) in zip(started, said, strict=True):
         assert process.returncode == 0, (out + complaint)[-5000:]
     return [out for out, _ in said]
+
+
+def forked(main: Callable[[], int], folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Call a function in a copy of this process, which needs no imports; return its status and what it prints.
+
+    Only for functions whose libraries have no threads: a copy does not have them.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaint:
+        child = os.fork()
+        if not child:
+            _run(main, folder, variables, out.fileno(), complaint.fileno())
+        _, ended = os.waitpid(child, 0)
+        said = []
+        for file in (out, complaint):
+            file.seek(0)
+            said.append(file.read().decode("utf-8", "replace"))
+    return subprocess.CompletedProcess([], os.waitstatus_to_exitcode(ended), *said)
+
+
+def _run(main: Callable[[], int], folder: Path, variables: Mapping[str, str], out: int, complaint: int) -> NoReturn:
+    status = 1
+    try:
+        for file, number in ((out, 1), (complaint, 2)):
+            os.dup2(file, number)
+        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(variables)
+        signal.alarm(TIME_LIMIT)
+        status = main()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def failure(check: Callable[[], None]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from launched import TIME_LIMIT
+from launched import TIME_LIMIT, forked
 
 from gradclip.conformance import check_target, function_target, parametrize_with_checks
 from gradclip.conformance.report import schema
@@ -41,19 +41,29 @@ def test_conformance(target, case):
 """
 
 
-class Run:
-    """One run of pytest on a file."""
+def run_pytest(options: list[str]) -> int:
+    for name in ("conftest", "test_it"):
+        sys.modules.pop(name, None)  # this run's own
+    return pytest.main(options)
 
-    def __init__(self, folder: Path, source: str, *arguments: str, **environment: str) -> None:
+
+class Run:
+    """One run of pytest on a file, in a copy of this process, which has imported pytest; or in a fresh process."""
+
+    def __init__(self, folder: Path, source: str, *arguments: str, is_fresh: bool = False) -> None:
         folder.mkdir(exist_ok=True)
         (folder / "pytest.ini").write_text(
             "[pytest]\nfilterwarnings = error\naddopts = --strict-markers\nxfail_strict = true\n"
         )
         (folder / "test_it.py").write_text(source, encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "pytest", "-rA", "--junitxml=junit.xml", *arguments]
-        variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))} | environment
+        variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
         variables["COLUMNS"] = "100"
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=variables, timeout=TIME_LIMIT)
+        options = ["-rA", "--junitxml=junit.xml", *arguments]
+        if is_fresh:
+            command = [sys.executable, "-P", "-m", "pytest", *options]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=variables, timeout=TIME_LIMIT)
+        else:
+            done = forked(lambda: run_pytest(options), folder, variables)
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.lines = self.out.splitlines()
 
@@ -254,12 +264,12 @@ def test_other(pytestconfig):
     assert pytestconfig.pluginmanager.has_plugin("gradclip")
     print("LOADED", *sorted(sys.modules))
 """
-    run = Run(tmp_path, seen)
+    run = Run(tmp_path, seen, is_fresh=True)
     assert (run.code, run.outcomes()) == (0, {"PASSED": 1})
     assert "gradclip conformance =" not in run.out
     (loaded,) = [set(line.split()) for line in run.lines if line.startswith("LOADED")]
     frameworks = {"numpy", "torch", "tensorflow", "paddle", "jax", "keras", "optax"}
     assert loaded.isdisjoint(frameworks | {"rich", "jinja2", "jsonschema", "mpmath"})
     assert {name for name in loaded if name.startswith("gradclip.conformance.")} == {"gradclip.conformance.plugin"}
-    without = Run(tmp_path / "without", seen.replace("assert", "assert not"), "-p", "no:gradclip")
+    without = Run(tmp_path / "without", seen.replace("assert", "assert not"), "-p", "no:gradclip", is_fresh=True)
     assert without.code == 0, without.out
