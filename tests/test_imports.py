@@ -212,7 +212,7 @@ THIRD_PARTY = {
     "backends.targets.torch": {"torch"},
     "backends.targets.torch_ranks": {"torch"},
     "backends.demo.base": {"numpy"},
-    "backends.demo.digits": {"numpy", "sklearn"},
+    "backends.demo.digits": {"numpy"},
     "backends.demo.numpy": {"numpy"},
     "backends.demo.story": {"numpy"},
     "backends.demo.torch": {"torch", "numpy"},

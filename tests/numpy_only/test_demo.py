@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from launched import TIME_LIMIT
 from rich.console import Console
+from sklearn.datasets import load_digits
 
 from gradclip.backends.demo import digits, story
 from gradclip.commands import cli, demo, demo_alone, report
@@ -242,6 +243,14 @@ def test_numpy_alone_shows_three_meanings_and_three_findings_in_50_columns(has_l
     else:
         assert found == []
         assert "python -m pip install libcst" in " ".join(lines)
+
+
+def test_the_digits_are_scikit_learns() -> None:
+    images, labels = load_digits(return_X_y=True)
+    train, test = digits.load()
+    shuffled = np.random.default_rng(digits._SEED).permutation(len(labels))
+    assert np.array_equal(np.concatenate([train.labels, test.labels]), labels[shuffled])
+    assert np.array_equal(np.concatenate([train.images, test.images]), images[shuffled] / 16)
 
 
 def test_the_findings_are_those_of_lint(tmp_path: Path) -> None:
