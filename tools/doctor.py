@@ -1,8 +1,15 @@
-"""``python tools/doctor.py``: write the table of findings into ``docs/doctor.md``."""
+"""``python tools/doctor.py``: write the table of findings into ``docs/doctor.md``.
+
+With ``--check`` it writes nothing, and ends with 1 if the table is not current.
+"""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
+
+import written
 
 from gradclip.doctor.table import KINDS
 
@@ -26,5 +33,7 @@ def with_table(text: str) -> str:
     return f"{before}{table()}\n{after}"
 
 
+main = partial(written.main, tool="doctor", make=lambda: with_table(PAGE.read_text("utf-8")), path=PAGE)
+
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")
+    sys.exit(main())

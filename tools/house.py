@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import written
@@ -137,10 +138,7 @@ def _floor(rooms: Sequence[tuple[str, str]], y: int) -> Iterator[str]:
         yield f'<text x="{x + wide / 2:.1f}" y="{y + _HEIGHT / 2:.0f}">{name}</text>'
 
 
-def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
-    """Write the drawing, or compare it; return the exit code."""
-    return written.main("house", lambda: drawing(ROOT), picture, arguments)
-
+main = partial(written.main, tool="house", make=partial(drawing, ROOT), path=PICTURE)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -89,10 +90,7 @@ def _limit(title: str, x0: int, y0: int) -> str:
     return f'<circle class="limit" cx="{x0}" cy="{y0}" r="{radius:.1f}"/>'
 
 
-def main(arguments: Sequence[str] | None = None, picture: Path = PICTURE) -> int:
-    """Write the drawing, or compare it; return the exit code."""
-    return written.main("meanings", drawing, picture, arguments)
-
+main = partial(written.main, tool="meanings", make=drawing, path=PICTURE)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,7 @@ With ``--check`` it writes nothing, and exits with 1 if the page is not current.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import written
@@ -54,10 +54,7 @@ def _row(code: Code) -> str:
     return f"| {code.code} | {f'[{code.title}](lint/{code.code}.md)' if code.page() else code.reason} |"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page, or compare it; return the exit code."""
-    return written.main("migrate_codes", markdown, PAGE, arguments)
-
+main = partial(written.main, tool="migrate_codes", make=markdown, path=PAGE)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -252,10 +253,7 @@ def _older() -> str:
     return "\n".join([*lines, ""])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page, or compare it; return the exit code."""
-    return written.main("natives", lambda: markdown(load_vectors()), PAGE, arguments)
-
+main = partial(written.main, tool="natives", make=lambda: markdown(load_vectors()), path=PAGE)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["main"]
 
 
-def main(tool: str, make: Callable[[], str], path: Path, arguments: Sequence[str] | None) -> int:
+def main(arguments: Sequence[str] | None = None, *, tool: str, make: Callable[[], str], path: Path) -> int:
     """Write the text of a tool, or compare it with the file; return the exit code: 1 if the file is not current."""
     parser = argparse.ArgumentParser(prog=f"python tools/{tool}.py")
     parser.add_argument("--check", action="store_true", help="write nothing, and compare")

@@ -9,10 +9,10 @@ import json
 import pkgutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from equivalence import cell, markdown
 from launched import TIME_LIMIT
 
 import gradclip
@@ -22,13 +22,9 @@ from gradclip.commands import cli
 from gradclip.explain import explain, words
 from gradclip.explain.call import CallError, find
 from gradclip.explain.equivalents import FRAMEWORKS
-from gradclip.explain.table import cell, markdown
 from gradclip.explain.text import explanation_text
 from gradclip.natives import BY_NAME, DIALECTS, NATIVES, Native
 from gradclip.natives.targets import targets
-
-DOCS = Path(__file__).parents[2] / "docs"
-
 
 # ---- the text for a call ------------------------------------------------------------------------------------------------
 
@@ -362,11 +358,6 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 # ---- the page, and the imports ------------------------------------------------------------------------------------------
 
 
-def test_the_page_is_made_from_the_table() -> None:
-    """``python tools/equivalence.py`` renews it."""
-    assert (DOCS / "equivalence.md").read_text("utf-8") == markdown()
-
-
 def test_the_page_has_every_call_and_every_dialect() -> None:
     page = markdown()
     conventions, _, calls = page.partition("## The calls")
@@ -407,7 +398,6 @@ def test_the_examples_in_the_docstrings(module: str) -> None:
         "import gradclip.natives",
         "from gradclip.commands import cli; cli.main(['explain', 'torch.clip_grad_norm'])",
         "from gradclip.commands import cli; cli.main(['explain', 'torch.clip_grad_norm', 'keras.clipnorm'])",
-        "from gradclip.explain import table; table.markdown()",
     ],
 )
 def test_no_framework_and_no_backend_is_imported(code: str) -> None:

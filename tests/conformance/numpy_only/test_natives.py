@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import natives
 import pytest
@@ -65,20 +64,6 @@ def test_sections_are_linked_and_explained() -> None:
     assert anchors <= sections.keys()
     flags = {name.lower(): flag.explanation for file in FILES for name, flag in file.flags.items()}
     assert all(flags[name] in sections[name] for name in anchors - {"other"})
-
-
-def test_a_stale_page_is_found_and_renewed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "natives.md"
-    monkeypatch.setattr(natives, "PAGE", page)
-    assert natives.main(["--check"]) == 1
-    assert capsys.readouterr().err == "natives.md is not what python tools/natives.py makes\n"
-    assert natives.main([]) == 0
-    assert page.read_text(encoding="utf-8") == TEXT
-    assert natives.main(["--check"]) == 0
-    page.write_text(TEXT + "\n", encoding="utf-8")
-    assert natives.main(["--check"]) == 1
 
 
 def test_what_no_flag_is_about_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
