@@ -24,14 +24,13 @@ __all__ = [
     "spacing",
 ]
 
-#: dtype -> the bits of its significand, and the exponent of its smallest normal number
+#: dtype -> the bits of its significand, and the exponent of its smallest normal number; that of its greatest is 1 minus it
 FLOATS: Mapping[str, tuple[int, int]] = {
     "float16": (11, -14),
     "bfloat16": (8, -126),
     "float32": (24, -126),
     "float64": (53, -1022),
 }
-_GREATEST = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}  # exponents of the greatest finite numbers
 COMPLEX: Mapping[str, str] = {
     "complex64": "float32",
     "complex128": "float64",
@@ -165,5 +164,5 @@ def rounded(value: float, dtype: str) -> float:
         return value
     unit = spacing(value, dtype)
     nearest = math.copysign(round(value / unit) * unit, value)  # a division by a power of two is exact
-    greatest = math.ldexp(2.0, _GREATEST[dtype])
+    greatest = math.ldexp(2.0, 1 - FLOATS[dtype][1])
     return math.copysign(math.inf, value) if abs(nearest) >= greatest else nearest

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from vectors.array import Array, Same
-from vectors.exact import FORMATS, INTEGERS, PART
+from gradclip.conformance.array import COMPLEX, FLOATS
+from gradclip.conformance.load import SameAs
+from vectors.array import Array
+from vectors.exact import INTEGERS
 from vectors.formulas import RefusedError
 from vectors.slices import slices, unit_axes
 from vectors.spec import Also, Spec
@@ -18,13 +20,13 @@ def with_parameters(spec: Spec) -> Spec:
     """Add parameters whose units all have the norm 1, so that ``clipping`` is the limit."""
     parameters: list[Array | None] = []
     for g in spec.gradients:
-        parameters.append(parameters[g.place] if isinstance(g, Same) else None if g is None else parameter(g))
+        parameters.append(parameters[g.place] if isinstance(g, SameAs) else None if g is None else parameter(g))
     return replace(spec, parameters=tuple(parameters))
 
 
 def parameter(g: Array) -> Array:
-    dtype = g.dtype if g.dtype in FORMATS or g.dtype in PART else "float32"
-    one, zero = (complex(1), complex(0)) if dtype in PART else (1.0, 0.0)
+    dtype = g.dtype if g.dtype in FLOATS or g.dtype in COMPLEX else "float32"
+    one, zero = (complex(1), complex(0)) if dtype in COMPLEX else (1.0, 0.0)
     if g.filled:
         return Array(dtype, g.shape, (2.0 ** -round(math.log2(g.size) / 2),), filled=True)
     values = [zero] * g.size

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.conformance.array import number_to_json
-from vectors.exact import FORMATS, PART, plus, rounded
+from gradclip.conformance.array import COMPLEX, FLOATS, number_to_json
+from vectors.exact import plus, rounded
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,6 @@ class Array:
         return json if self.layout is None else {**json, "layout": self.layout}
 
 
-@dataclass(frozen=True)
-class Same:
-    """The same object as the gradient at this place."""
-
-    place: int
-
-
-@dataclass(frozen=True)
-class NumpyNumber:
-    """An argument that is a NumPy number."""
-
-    dtype: str
-    value: float
-
-
 def array(values: Any, dtype: str = "float32", layout: str | None = None) -> Array:
     """An array of nested lists, each value rounded to the dtype."""
     shape, flat = _shape(values), tuple(held(value, dtype) for value in _flat(values))
@@ -94,10 +79,10 @@ def sparse(rows: list[int], values: list[Any], height: int, dtype: str = "float3
 
 def held(value: Any, dtype: str) -> Any:
     """A number rounded to a dtype."""
-    if dtype in PART:
+    if dtype in COMPLEX:
         number = complex(value)
-        return complex(rounded(number.real, PART[dtype]), rounded(number.imag, PART[dtype]))
-    if dtype in FORMATS:
+        return complex(rounded(number.real, COMPLEX[dtype]), rounded(number.imag, COMPLEX[dtype]))
+    if dtype in FLOATS:
         return rounded(float(value), dtype)
     return bool(value) if dtype == "bool" else int(value)
 

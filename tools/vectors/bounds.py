@@ -6,8 +6,9 @@ import itertools
 import math
 from typing import Any
 
+from gradclip.conformance.array import COMPLEX
 from vectors.array import Array
-from vectors.exact import INTEGERS, PART, held_bound
+from vectors.exact import INTEGERS, held_bound
 from vectors.formulas import Call, Clipped, Formula, RefusedError, checked, number
 from vectors.slices import broadcast
 
@@ -63,7 +64,7 @@ def max_first(call: Call) -> Clipped:
 def _clamped(g: Array | None, lower: list[float], upper: list[float]) -> Array | None:
     if g is None:
         return None
-    if g.dtype in PART or g.dtype == "bool":
+    if g.dtype in COMPLEX or g.dtype == "bool":
         raise RefusedError("dtype")
     if g.dtype in INTEGERS and not all(bound.is_integer() or math.isinf(bound) for bound in (*lower, *upper)):
         raise RefusedError("dtype")

@@ -10,12 +10,13 @@ from typing import Any
 
 import mpmath
 
-from gradclip.conformance.array import number_to_json
+from gradclip.conformance.array import COMPLEX, FLOATS, number_to_json
+from gradclip.conformance.load import NumpyNumber, SameAs
 from gradclip.conformance.target import FEATURES, OPTIONS
 from gradclip.natives.model import LOWER
-from vectors.array import Array, NumpyNumber, Same
+from vectors.array import Array
 from vectors.departed import CASES
-from vectors.exact import FORMATS, INTEGERS, PART, norm, rounded
+from vectors.exact import INTEGERS, norm, rounded
 from vectors.flags import DEPARTURE_FLAGS
 from vectors.formulas import RefusedError, call, clipped_by, number
 from vectors.spec import Also, Operation, Spec
@@ -111,7 +112,7 @@ def _also(also: Also, clipped: list[Array | None], n: Json | None) -> Json:
         return {"error": also.error, "why": also.why}
     if also.flushed:
         clipped = [None if g is None else g.map(partial(_flushed, dtype=g.dtype)) for g in clipped]
-        if n is not None and 0 < abs(float.fromhex(n["value"])) < 2.0 ** FORMATS[n["dtype"]][1]:
+        if n is not None and 0 < abs(float.fromhex(n["value"])) < 2.0 ** FLOATS[n["dtype"]][1]:
             n = None
     if also.coefficient is not None:
         clipped = [None if g is None else g.map(lambda x: x * also.coefficient) for g in clipped]
@@ -128,8 +129,8 @@ def _flushed(x: float, dtype: str) -> float:
 
 def is_subnormal(x: Any, dtype: str) -> bool:
     if isinstance(x, complex):
-        return is_subnormal(x.real, PART[dtype]) or is_subnormal(x.imag, PART[dtype])
-    return dtype in FORMATS and 0 < abs(x) < 2.0 ** FORMATS[dtype][1]
+        return is_subnormal(x.real, COMPLEX[dtype]) or is_subnormal(x.imag, COMPLEX[dtype])
+    return dtype in FLOATS and 0 < abs(x) < 2.0 ** FLOATS[dtype][1]
 
 
 def _bits(a: Array | None) -> Any:
@@ -141,8 +142,8 @@ def _dtypes(gradients: Iterable[Any]) -> set[str]:
     return {g.dtype for g in gradients if isinstance(g, Array)}
 
 
-def _gradient(g: Array | Same | None) -> Any:
-    return {"same_as": g.place} if isinstance(g, Same) else None if g is None else g.as_json()
+def _gradient(g: Array | SameAs | None) -> Any:
+    return {"same_as": g.place} if isinstance(g, SameAs) else None if g is None else g.as_json()
 
 
 def argument(value: Any) -> Any:
@@ -174,7 +175,7 @@ def needs(operation: Operation, spec: Spec, clipped: list[Array | None]) -> list
         "none": None in spec.gradients,
         "several": len(spec.gradients) > 1,
         "empty": not arrays or any(a.size == 0 for a in arrays),
-        "twice": any(isinstance(g, Same) for g in spec.gradients),
+        "twice": any(isinstance(g, SameAs) for g in spec.gradients),
         "iterator": spec.iterator,
         "mixed": len(_dtypes(spec.gradients)) > 1,
         "sparse": any(a.rows is not None for a in arrays),
@@ -189,16 +190,16 @@ def needs(operation: Operation, spec: Spec, clipped: list[Array | None]) -> list
 
 def is_extreme(a: Array) -> bool:
     """Whether the sum of the squares, or a square, leaves the normal numbers of the dtype."""
-    if a.dtype not in FORMATS and a.dtype not in PART:
+    if a.dtype not in FLOATS and a.dtype not in COMPLEX:
         return False
-    _, least, greatest = FORMATS[PART.get(a.dtype, a.dtype)]
+    _, least = FLOATS[COMPLEX.get(a.dtype, a.dtype)]
     finite = [(x, times) for x, times in a.cells if x and math.isfinite(abs(x))]
     if not finite:
         return False
     squares = [
         mpmath.mpf(part) ** 2 for x, _ in finite for part in ((x.real, x.imag) if isinstance(x, complex) else (x,)) if part
     ]
-    return bool(min(squares) < mpmath.mpf(2) ** least or norm(finite, 2.0) ** 2 >= mpmath.mpf(2) ** (greatest + 1))
+    return bool(min(squares) < mpmath.mpf(2) ** least or norm(finite, 2.0) ** 2 >= mpmath.mpf(2) ** (2 - least))
 
 
 # ---- flags --------------------------------------------------------------------------------------------------------------

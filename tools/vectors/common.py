@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from vectors.array import Array, NumpyNumber, Same, array, fill, sparse
+from gradclip.conformance.array import COMPLEX, FLOATS
+from gradclip.conformance.load import NumpyNumber, SameAs
+from vectors.array import Array, array, fill, sparse
 from vectors.recorded import LARGE, UNWRITABLE
-from vectors.spec import Also, Operation, Spec
+from vectors.spec import Also, Operation, Spec, named
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-COMPLEX = ("complex64", "complex128")
 P, Q = array([3.0, 4.0]), array([0.0, 12.0])  # norms 5 and 12, together 13
 NAN, INF = math.nan, math.inf
 
@@ -19,9 +19,7 @@ NAN, INF = math.nan, math.inf
 def common(operation: Operation) -> Iterator[Spec]:
     """A function's share of each part."""
 
-    def spec(id: str, comment: str, gradients: Sequence[Any], limit: Any, **more: Any) -> Spec:
-        return Spec(id, comment, gradients, {operation.limit: limit}, **more)
-
+    spec = named("", operation.limit)
     parts = (_dtypes, _shapes, _containers, _sparse, _layouts, _limits, _extremes, _not_finite, _large)
     for part in parts:
         yield from part(spec, operation)
@@ -65,8 +63,8 @@ def _containers(spec: Any, operation: Operation) -> Iterator[Spec]:
     yield spec("none-unclipped", "None, and nothing is clipped", [P, None, Q], 100.0)
     yield spec("nine", "nine gradients", [array([float(i), -float(i)]) for i in range(9)], 3.0)
     heading = "the same parameter twice" if operation.name.endswith(".clip_grad_norm_") else None
-    yield spec("twice-of-three", "the first gradient again at the end", [P, Q, Same(0)], 6.5, heading=heading)
-    yield spec("twice-unclipped", "twice, and nothing is clipped", [P, Same(0)], 100.0)
+    yield spec("twice-of-three", "the first gradient again at the end", [P, Q, SameAs(0)], 6.5, heading=heading)
+    yield spec("twice-unclipped", "twice, and nothing is clipped", [P, SameAs(0)], 100.0)
     yield spec("equal", "two gradients that are equal and not the same object", [P, P], 1.0)
     if operation.name.startswith(("torch.", "paddle.")) or operation.name == "tensorflow.clip_by_global_norm":
         heading = {

@@ -11,13 +11,12 @@ from typing import Any
 
 import mpmath
 
+from gradclip.conformance.array import COMPLEX, FLOATS
+
 mpmath.mp.prec = 400  # squares of a float64 take 106 bits, those of the largest and the smallest in one sum are never needed
 
 Exact = Any  #: an mpf; mpmath has no types
 
-#: dtype -> bits of the significand, exponents of the least and of the greatest normal number
-FORMATS = {"float16": (11, -14, 15), "bfloat16": (8, -126, 127), "float32": (24, -126, 127), "float64": (53, -1022, 1023)}
-PART = {"complex64": "float32", "complex128": "float64"}
 INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
@@ -25,11 +24,11 @@ def rounded(x: Any, dtype: str) -> float:
     """The nearest number of a float dtype, ties to even; numbers that are not finite, and signs of zeros, stay."""
     if x == 0 or not mpmath.isfinite(x):
         return float(x)
-    bits, least, greatest = FORMATS[dtype]
+    bits, least = FLOATS[dtype]
     exact = mpmath.mpf(x)
     unit = max(mpmath.frexp(exact)[1] - 1, least) - bits + 1
     units = int(mpmath.nint(mpmath.ldexp(exact, -unit)))  # nint: the even one of two
-    if abs(units) >= 2 ** (greatest - unit + 1):
+    if abs(units) >= 2 ** (2 - least - unit):
         return math.copysign(math.inf, exact)
     return math.copysign(math.ldexp(float(abs(units)), unit), exact)
 
@@ -88,8 +87,8 @@ def plus(terms: Iterable[Any]) -> Any:
 
 def scaled(value: Any, coefficient: Exact, dtype: str) -> Any:
     """A number of a dtype times a coefficient, rounded once."""
-    if dtype in PART:
-        parts = (rounded(times(part, coefficient), PART[dtype]) for part in (value.real, value.imag))
+    if dtype in COMPLEX:
+        parts = (rounded(times(part, coefficient), COMPLEX[dtype]) for part in (value.real, value.imag))
         return complex(*parts)
     return rounded(times(value, coefficient), dtype)
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gradclip.conformance.load import Flag
 from gradclip.rule import Scope
 from vectors import build
 from vectors.adapt import with_examples, with_parameters
 from vectors.common import common
-from vectors.flags import FLAGS, Flag
+from vectors.flags import FLAGS
 from vectors.recorded import recorded
 from vectors.spec import Operation, Spec
 from vectors.special import special

@@ -6,16 +6,8 @@ derivative has no flag, because it is not an outcome of a call: a check tests it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gradclip.conformance.load import Flag
 from gradclip.natives.departures import DEPARTURES, Departure
-
-
-@dataclass(frozen=True)
-class Flag:
-    explanation: str
-    training: str
-    links: tuple[str, ...] = ()
 
 
 def flag_of(departure: Departure) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 import mpmath
 
-from vectors.array import Array, NumpyNumber, Same
+from gradclip.conformance.load import NumpyNumber, SameAs
+from vectors.array import Array
 from vectors.exact import INTEGERS, Exact, norm, scaled
 
 
@@ -44,8 +45,8 @@ Formula = Callable[[Call], Clipped]
 
 def call(gradients: Sequence[Any], arguments: Mapping[str, Any], parameters: Sequence[Array | None] | None) -> Call:
     """A call as the formulas take it."""
-    same = {i: g.place for i, g in enumerate(gradients) if isinstance(g, Same)}
-    whole = [gradients[g.place] if isinstance(g, Same) else g for g in gradients]
+    same = {i: g.place for i, g in enumerate(gradients) if isinstance(g, SameAs)}
+    whole = [gradients[g.place] if isinstance(g, SameAs) else g for g in gradients]
     rows = {i: g.rows for i, g in enumerate(whole) if g is not None and g.rows is not None}
     return Call([None if g is None else g.dense() for g in whole], same, arguments, parameters, rows)
 
@@ -67,7 +68,7 @@ def clipped_by(formula: Formula, call: Call) -> Clipped:
 def number(value: Any, *, text: bool = False) -> float:
     """A limit as a float; text only if the native calls ``float`` on its limit."""
     if isinstance(value, NumpyNumber):
-        return value.value
+        return float(value.value)
     if isinstance(value, Array):
         if value.size != 1:
             raise RefusedError("shape")

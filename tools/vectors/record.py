@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance import Report, Result
+from gradclip.conformance.array import COMPLEX, FLOATS
 from vectors import ranks
-from vectors.exact import FORMATS, PART
 from vectors.xfails import pattern_of
 
 Json = dict[str, Any]
@@ -136,11 +136,11 @@ def _unlike_numbers(old: Json, new: Json, path: str) -> Iterator[str]:
 
 def _near(a: Any, b: Any, dtype: str) -> bool:
     if isinstance(a, list) and isinstance(b, list):
-        return all(_near(x, y, PART[dtype]) for x, y in zip(a, b, strict=True))
+        return all(_near(x, y, COMPLEX[dtype]) for x, y in zip(a, b, strict=True))
     if a == b or not (isinstance(a, str) and isinstance(b, str)):
         return bool(a == b)
     x, y = float.fromhex(a), float.fromhex(b)
-    if dtype not in FORMATS or x - x != 0 or y - y != 0:
+    if dtype not in FLOATS or x - x != 0 or y - y != 0:
         return x == y
-    bits, least, _ = FORMATS[dtype]
+    bits, least = FLOATS[dtype]
     return abs(x - y) <= _FEW_ULP * max(max(abs(x), abs(y)) * 2.0 ** (1 - bits), 2.0 ** (least - bits + 1))

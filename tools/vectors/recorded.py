@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradclip.conformance.load import NumpyNumber, SameAs
 from vectors import cases
-from vectors.array import Array, NumpyNumber, Same, array, fill
+from vectors.array import Array, array, fill
 from vectors.cases import CASES, ORDERED, Case
 from vectors.spec import Also, Gradients, Operation, Spec
 
@@ -45,7 +46,7 @@ def recorded(operation: Operation) -> Iterator[Spec]:
 def _spec(operation: Operation, case: Case) -> Spec:
     gradients: Gradients = [None if a is None else gradient(a) for a in case.arrays]
     if case.twice:
-        gradients = [*gradients, Same(0)]
+        gradients = [*gradients, SameAs(0)]
     if case.name == "F20":
         gradients = [LARGE]
     also = (_OF_NOTHING,) if case.name == "J-inf-empty" else ()

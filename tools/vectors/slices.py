@@ -10,8 +10,9 @@ from typing import Any
 
 import mpmath
 
+from gradclip.conformance.array import COMPLEX
 from vectors.array import Array
-from vectors.exact import INTEGERS, PART, Exact, norm, plus, rounded, scaled, times
+from vectors.exact import INTEGERS, Exact, norm, plus, rounded, scaled, times
 from vectors.formulas import Call, Clipped, Formula, RefusedError, all_times, check_floats, checked, coefficient, number
 
 
@@ -137,7 +138,7 @@ def by_examples(limit_name: str) -> Formula:
 
 def with_floats(call: Call) -> Call:
     """Integers as the floats that the sum over the examples makes of them: of the others' dtype, or float32."""
-    real = {PART.get(g.dtype, g.dtype) for g in call.gradients if g is not None and g.dtype not in INTEGERS}
+    real = {COMPLEX.get(g.dtype, g.dtype) for g in call.gradients if g is not None and g.dtype not in INTEGERS}
     dtype = "float64" if "float64" in real else real.pop() if len(real) == 1 else "float32"
 
     def floats(g: Array) -> Array:
@@ -163,7 +164,7 @@ def summed(g: Array, coefficients: Sequence[Exact]) -> Array:
 
 
 def _sum(column: Sequence[Any], coefficients: Sequence[Exact], dtype: str) -> Any:
-    if dtype not in PART:
+    if dtype not in COMPLEX:
         return rounded(plus(times(x, c) for x, c in zip(column, coefficients, strict=True)), dtype)
     parts = [[(x.real, x.imag)[k] for x in column] for k in (0, 1)]
-    return complex(*(_sum(part, coefficients, PART[dtype]) for part in parts))
+    return complex(*(_sum(part, coefficients, COMPLEX[dtype]) for part in parts))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.conformance.load import SameAs
 from gradclip.errors import GradclipError
 from gradclip.natives import Native
 from gradclip.rule import Scope
-from vectors.array import Array, Same
+from vectors.array import Array
 from vectors.formulas import Formula
 
-Gradients = Sequence[Array | Same | None]
+Gradients = Sequence[Array | SameAs | None]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,21 @@ class Spec:
     ulp: int | None = None  #: if None: 0 if nothing is clipped, else 4
     also: tuple[Also, ...] = ()
     convention: bool = False  #: the suite defines the outcome, not a formula
+
+
+def named(prefix: str, *names: str, **usual: Any) -> Callable[..., Spec]:
+    """A function for vectors that are alike: it takes an id without the prefix, a comment, gradients, and the arguments.
+
+    Args:
+        prefix: of each id.
+        names: those of the arguments, in order; the last ones may be left out.
+        usual: other fields, where the function is not given them.
+    """
+
+    def spec(id: str, comment: str, gradients: Gradients, *values: Any, **more: Any) -> Spec:
+        return Spec(prefix + id, comment, gradients, dict(zip(names, values, strict=False)), **usual | more)
+
+    return spec
 
 
 @dataclass(frozen=True)

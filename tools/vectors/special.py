@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gradclip.conformance.array import COMPLEX
+from gradclip.conformance.load import NumpyNumber, SameAs
 from gradclip.natives import Native
 from gradclip.rule import Scope
-from vectors.array import Array, NumpyNumber, Same, array
-from vectors.common import COMPLEX, INF, NAN, P, Q
-from vectors.spec import Also, Operation, Spec, takes
+from vectors.array import Array, array
+from vectors.common import INF, NAN, P, Q
+from vectors.spec import Also, Operation, Spec, named, takes
 
 _SMALL = array([[0.0, 0.0], [6e-31, 8e-31]])
 BOTH = (array([3.0, -4.0]), Q)
@@ -32,9 +34,7 @@ def special(operation: Operation) -> Iterator[Spec]:
 # ---- torch and Paddle: orders -------------------------------------------------------------------------------------------
 
 
-def _ordered(id: str, comment: str, gradients: Any, limit: Any, order: Any, raising: bool | None = None, **more: Any) -> Spec:
-    arguments = {"max_norm": limit, "norm_type": order, "error_if_nonfinite": raising}
-    return Spec(id, comment, gradients, {key: value for key, value in arguments.items() if value is not None}, **more)
+_ordered = named("", "max_norm", "norm_type", "error_if_nonfinite")
 
 
 def _orders(native: Native) -> Iterator[Spec]:
@@ -116,10 +116,7 @@ def _raising() -> Iterator[Spec]:
 
 
 _MATRIX = array([[-3.0, 0.0, 0.0], [4.0, 0.0, 3.0]])
-
-
-def _over(id: str, comment: str, gradients: Any, limit: Any, axes: Any, **more: Any) -> Spec:
-    return Spec(f"axes-{id}", comment, gradients, {"clip_norm": limit, "axes": axes}, **more)
+_over = named("axes-", "clip_norm", "axes")
 
 
 def _axes() -> Iterator[Spec]:
@@ -177,9 +174,7 @@ def _axes_and_limits() -> Iterator[Spec]:
 
 
 def _known() -> Iterator[Spec]:
-    def spec(id: str, comment: str, gradients: Any, limit: Any, known: Any, **more: Any) -> Spec:
-        return Spec(f"use-norm-{id}", comment, gradients, {"clip_norm": limit, "use_norm": known}, **more)
-
+    spec = named("use-norm-", "clip_norm", "use_norm")
     yield spec("larger", "larger than the norm is", [P], 4.0, array(10.0))
     yield spec("smaller", "smaller than the limit: unchanged", [P], 4.0, array(1.0))
     yield spec("equal", "the norm itself", [P, Q], 6.5, array(13.0))
@@ -204,25 +199,21 @@ def _known() -> Iterator[Spec]:
 
 
 def _skipped() -> Iterator[Spec]:
-    def spec(id: str, comment: str, gradients: Any, limit: Any, skip: Any = True, **more: Any) -> Spec:
-        return Spec(f"skip-{id}", comment, gradients, {"clip_norm": limit, "auto_skip_clip": skip}, **more)
-
-    yield spec("clipped", "above the limit", [P, Q], 6.5)
-    yield spec("unclipped", "within the limit", [P, Q], 100.0)
-    yield spec("equal", "at the limit", [P], 5.0)
-    yield spec("nan", "NaN is not above the limit: unchanged", [array([NAN, 4.0]), P], 1.0)
-    yield spec("inf", "infinity is above the limit", [array([INF, 4.0])], 1.0)
+    spec = named("skip-", "clip_norm", "auto_skip_clip")
+    yield spec("clipped", "above the limit", [P, Q], 6.5, True)
+    yield spec("unclipped", "within the limit", [P, Q], 100.0, True)
+    yield spec("equal", "at the limit", [P], 5.0, True)
+    yield spec("nan", "NaN is not above the limit: unchanged", [array([NAN, 4.0]), P], 1.0, True)
+    yield spec("inf", "infinity is above the limit", [array([INF, 4.0])], 1.0, True)
     yield spec("off", "False, the default", [P], 1.0, False)
-    yield spec("none", "with None", [None, P], 1.0)
+    yield spec("none", "with None", [None, P], 1.0, True)
 
 
 # ---- optax --------------------------------------------------------------------------------------------------------------
 
 
 def _root_mean_squares() -> Iterator[Spec]:
-    def spec(id: str, comment: str, gradients: Any, limit: Any, **more: Any) -> Spec:
-        return Spec(f"rms-{id}", comment, gradients, {"threshold": limit}, **more)
-
+    spec = named("rms-", "threshold")
     yield spec("equal", "the root mean square is the limit", [array([2.0, -2.0, 2.0, -2.0])], 2.0)
     yield spec("below", "the norm is above, the root mean square within the limit", [array([1.0] * 16)], 1.5)
     yield spec("above", "four times the limit", [array([8.0, -8.0, 8.0, 8.0])], 2.0)
@@ -309,9 +300,7 @@ def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
 
 
 def _examples() -> Iterator[Spec]:
-    def spec(id: str, comment: str, gradients: Any, limit: Any, **more: Any) -> Spec:
-        return Spec(f"examples-{id}", comment, gradients, {"l2_norm_clip": limit}, flags=("Examples",), **more)
-
+    spec = named("examples-", "l2_norm_clip", flags=("Examples",))
     batch = array([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
     yield spec("one", "one example", [array([[3.0, 4.0]])], 1.0)
     yield spec("three", "two of three are clipped", [batch], 1.0)
@@ -339,7 +328,7 @@ def _examples() -> Iterator[Spec]:
     yield spec("empty", "no examples", [Array("float32", (0, 3), ())], 1.0)
     yield spec("empty-rows", "examples without elements", [Array("float32", (2, 0), ())], 1.0)
     twice = array([[3.0, 4.0], [0.5, 0.5]])
-    yield spec("twice", "the same gradient listed twice", [twice, Same(0)], 1.0)
+    yield spec("twice", "the same gradient listed twice", [twice, SameAs(0)], 1.0)
     for dtype in ("float16", "bfloat16", "float64", *COMPLEX):
         yield spec(f"three-{dtype}", dtype, [array([[6.0, 8.0], [1.5, 2.0], [12.0, 16.0]], dtype)], 5.0)
     yield spec("many", "sixteen examples", [array([[float(i), 1.0] for i in range(16)])], 2.0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from vectors.array import Array, NumpyNumber, Same, array, fill, sparse
-from vectors.common import COMPLEX, FLOATS, INF, NAN
+from gradclip.conformance.array import COMPLEX, FLOATS
+from gradclip.conformance.load import NumpyNumber, SameAs
+from vectors.array import Array, array, fill, sparse
+from vectors.common import INF, NAN
 from vectors.recorded import UNWRITABLE
-from vectors.spec import Also, Operation, Spec
+from vectors.spec import Also, Operation, Spec, named
 
 V = array([3.0, -4.0, 0.5, -0.5, 1.0, -1.0, 0.0, -0.0])
 #: the headings that are listed in ``departed``
@@ -110,7 +112,7 @@ def _containers(spec: Any, operation: Operation) -> Iterator[Spec]:
     headings = {"torch.clip_grad_value_": ("of nothing", "of parameters without gradients")}.get(operation.name, (None, None))
     yield spec("nothing", "no gradients", [], 1.0, heading=headings[0])
     yield spec("all-none", "nothing but None", [None, None], 1.0, heading=headings[1])
-    yield spec("twice", "the same gradient twice", [V, Same(0)], 1.0)
+    yield spec("twice", "the same gradient twice", [V, SameAs(0)], 1.0)
     if operation.name.startswith(("torch.", "paddle.")):
         yield spec("iterator", "an iterator is consumed once", [V, array([7.0])], 1.0, iterator=True)
     heading = "IndexedSlices with duplicate rows" if operation.name in ("keras.clipvalue", "tensorflow.clip_by_value") else None
@@ -124,10 +126,7 @@ def _containers(spec: Any, operation: Operation) -> Iterator[Spec]:
 
 
 def _two_bounds() -> Iterator[Spec]:
-    def spec(id: str, comment: str, gradients: Sequence[Any], lower: Any, upper: Any, **more: Any) -> Spec:
-        return Spec(f"bounds-{id}", comment, gradients, {"clip_value_min": lower, "clip_value_max": upper}, **more)
-
-    swapped = ("SwappedBounds",)
+    spec, swapped = named("bounds-", "clip_value_min", "clip_value_max"), ("SwappedBounds",)
     yield spec("different", "the lower bound comes first", [V], -2.0, 1.0, flags=swapped)
     yield spec("positive", "both above 0", [V], 0.25, 2.0, flags=swapped)
     yield spec("negative", "both below 0", [V], -2.0, -0.25)
@@ -158,10 +157,7 @@ def _two_bounds() -> Iterator[Spec]:
 
 
 def _max_and_min() -> Iterator[Spec]:
-    def spec(id: str, comment: str, gradients: Sequence[Any], upper: Any, lower: Any, **more: Any) -> Spec:
-        return Spec(f"bounds-{id}", comment, gradients, {"max": upper, "min": lower}, **more)
-
-    swapped = ("SwappedBounds",)
+    spec, swapped = named("bounds-", "max", "min"), ("SwappedBounds",)
     yield spec("different", "the upper bound comes first", [V], 1.0, -2.0, flags=swapped)
     yield spec("positive", "both above 0", [array([3.0, -4.0, 0.15])], 0.2, 0.1, flags=swapped)
     yield spec("negative", "both below 0", [V], -0.25, -2.0)

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from vectors import files, xfails
 from vectors.array import Array, array, fill, sparse
 from vectors.command import main
-from vectors.exact import FORMATS, magnitude, norm, rounded, scaled
+from vectors.exact import magnitude, norm, rounded, scaled
 from vectors.formulas import RefusedError, call, clipped_by
 from vectors.operations import BY_NAME
 from vectors.record import differences, kept
 
+from gradclip.conformance.array import FLOATS
 from gradclip.conformance.load import SHIPPED
 
 KINDS: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
@@ -124,7 +125,7 @@ def test_rounds_as_numpy_does(x: float, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", KINDS)
 def test_rounds_once(dtype: str) -> None:
     """A number just above the midpoint of two neighbours; float64 cannot represent it."""
-    bits = FORMATS[dtype][0]
+    bits = FLOATS[dtype][0]
     middle = 1 + mpmath.mpf(2) ** -bits
     assert rounded(middle, dtype) == 1.0
     assert rounded(middle + mpmath.mpf(2) ** -200, dtype) == 1 + 2.0 ** (1 - bits)
