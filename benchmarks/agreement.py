@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import importlib.util
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks.apart import command
 from benchmarks.case import EAGER, Function
 from benchmarks.subjects.base import Sample, Subject
 
-__all__ = ["CLIPS", "compared", "main"]
+__all__ = ["CLIPS", "compared"]
 
 #: the package of the native -> the benchmarks' subject, and its clip by a global norm
 CLIPS = {
@@ -61,16 +61,12 @@ def _clipped(subject: Subject, function: Function, clip: Callable[[Any], Any], a
     return [subject.read(x).astype(np.float32) for x in clipped]
 
 
-def main() -> None:
-    """Each framework in its own process; with a name as argument, that framework in this process."""
-    if len(sys.argv) > 1:
-        identical, furthest = compared(sys.argv[1])
-        print(f"{sys.argv[1]}: {identical} of 200 to the bit, the others within {furthest:.0f} ulp")
-        return
-    for name in CLIPS:
-        if importlib.util.find_spec(name):
-            subprocess.run([sys.executable, "-m", "benchmarks.agreement", name], check=True)
+def measure(name: str, options: argparse.Namespace) -> bool:
+    """Print a line for a framework."""
+    identical, furthest = compared(name)
+    print(f"{name}: {identical} of 200 to the bit, the others within {furthest:.0f} ulp")
+    return True
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command("benchmarks.agreement", __doc__, CLIPS, measure))

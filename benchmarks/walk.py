@@ -8,14 +8,14 @@ Python 3.11: later versions call no function for a list comprehension.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
+
+from benchmarks.apart import command
 
 __all__ = ["CEILINGS", "WALKS", "Walk", "counted"]
 
@@ -159,27 +159,20 @@ def summed(found: Counter[tuple[str, str]]) -> Walk:
     return Walk(found.total(), len(found), len({module for module, _ in found}))
 
 
-def main() -> int:
-    """Walk in each installed framework, in its own process; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frameworks", default=",".join(WALKS))
+def measure(name: str, options: argparse.Namespace) -> bool:
+    """Walk in a framework; returns whether it is no further than the ceiling."""
+    found = counted(WALKS[name]())
+    walk, most = summed(found), CEILINGS[name]
+    print(f"{name:<7} {walk.calls:4} calls of {walk.functions:4} functions in {walk.files:3} files; at most {tuple(most)}")
+    for (module, function), times in sorted(found.items()) if options.calls else ():
+        print(f"  {times:3} {module}:{function}")
+    return all(number <= ceiling for number, ceiling in zip(walk, most, strict=True))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Whether to print each function."""
     parser.add_argument("--calls", action="store_true", help="also print each function, and how often it is called")
-    parser.add_argument("--here", action="store_true", help="in this process: for one framework")
-    options = parser.parse_args()
-    names = [name for name in options.frameworks.split(",") if importlib.util.find_spec(name)]
-    if not options.here:
-        own = [sys.executable, "-m", "benchmarks.walk", "--here", *(["--calls"] if options.calls else []), "--frameworks"]
-        return max(subprocess.run([*own, name], check=False).returncode for name in names)
-    is_short = True
-    for name in names:
-        found = counted(WALKS[name]())
-        walk, most = summed(found), CEILINGS[name]
-        is_short &= all(number <= ceiling for number, ceiling in zip(walk, most, strict=True))
-        print(f"{name:<7} {walk.calls:4} calls of {walk.functions:4} functions in {walk.files:3} files; at most {tuple(most)}")
-        for (module, function), times in sorted(found.items()) if options.calls else ():
-            print(f"  {times:3} {module}:{function}")
-    return int(not is_short)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("benchmarks.walk", __doc__, WALKS, measure, add_options))
