@@ -37,7 +37,6 @@ class _Link(NamedTuple):
     is_clip: bool = False
     limit: Any = math.nan
     is_value: bool = False
-    is_open: bool = False  #: whether its links report themselves: a chain within a chain, a mask
 
 
 class _Seen(NamedTuple):
@@ -115,7 +114,7 @@ class _Chains:
     def masked(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def made(inner: Any, *args: Any, **options: Any) -> Any:
-            return self._known(original(self._part_of(inner), *args, **options), _Link("masked", is_open=True))
+            return self._known(original(self._part_of(inner), *args, **options), _Link("masked"))
 
         return made
 
@@ -131,7 +130,7 @@ class _Chains:
         @functools.wraps(original)
         def made(factory: Any, *args: Any, **options: Any) -> Any:
             wrapped = original(factory, *args, **options)
-            known = _Link("injected", is_open=True) if getattr(factory, "reports", False) else _UNKNOWN
+            known = _Link("injected") if getattr(factory, "reports", False) else _UNKNOWN
             return functools.wraps(wrapped)(lambda *a, **k: self._known(wrapped(*a, **k), known))
 
         return made
@@ -177,7 +176,7 @@ class _Chains:
             finally:
                 self._part = outer
 
-        return self._known(link._replace(update=update), _Link("a part", is_open=True))
+        return self._known(link._replace(update=update), _Link("a part"))
 
     def _whole(self, inner: Any, where: Place) -> Any:
         """The same chain; if no other chain is around it, it records what its links did."""
@@ -195,7 +194,7 @@ class _Chains:
             self._report(seen, where, key)
             return result
 
-        return self._known(inner._replace(update=update), _Link("chain", is_open=True))
+        return self._known(inner._replace(update=update), _Link("chain"))
 
     def _report(self, seen: list[_Seen], where: Place, key: int) -> None:
         recorder, links = self.recorder, [(one.link, one.part) for one in seen]
@@ -273,5 +272,4 @@ def _record(
     for clip in clips:
         recorder.add(clip)
     shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
-    name, norm = f"of the chain {' · '.join(shown)},", norms[0][0] if norms else math.nan
-    recorder.add(Step(where=where, params=params, name=name, optimizer=key, total=1, norm=norm))
+    recorder.add(Step(where=where, params=params, name=f"of the chain {' · '.join(shown)},", optimizer=key, total=1))

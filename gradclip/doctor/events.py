@@ -55,7 +55,6 @@ class Clip(Event):
 
     name: str = ""
     limit: float | None = None
-    order: float = 2.0
     is_value: bool = False  #: by value: the limit is for each element, and the norms are the largest magnitude
     is_each: bool = False  #: a norm for each gradient: the norms are the largest of these
     without: Params = NO_PARAMS  #: the parameters without a gradient
@@ -87,7 +86,6 @@ class Step(Event):
     name: str = ""
     optimizer: int = 0
     total: int = 0  #: all its parameters
-    norm: float = math.nan  #: the exact norm of the gradients that it took
     seconds: float = math.nan  #: since the step before, without the watch's own time
 
 

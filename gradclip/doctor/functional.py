@@ -11,8 +11,7 @@ from typing import Any
 from gradclip.doctor.events import Backward, Clip, Params, Step, Unwatched
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.seen import total
-from gradclip.doctor.watch import Request, as_number, returned
+from gradclip.doctor.watch import Request, returned
 
 __all__ = ["Functional"]
 
@@ -83,21 +82,10 @@ class Functional:
 
     def _event(self, request: Request, tensors: list[Any], outputs: list[Any], seconds: float, result: Any) -> Clip:
         before, after = ([self.norm(x, request.order) for x in of_these] for of_these in (tensors, outputs))
-        largest = request.is_each or request.is_value
-        norms = [max(x, default=0.0) if largest else total(x, request.order) for x in (before, after)]
-        culprits = [f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)]
-        return Clip(
-            where=place(self.framework),
-            params=self._taken,
-            name=request.name,
-            limit=as_number(request.limit),
-            order=request.order,
-            is_value=request.is_value,
-            is_each=request.is_each,
+        return replace(
+            request.event(place(self.framework), self._taken, before, after),
             returned=returned(result.norm if hasattr(result, "norm") else result),
-            before=norms[0],
-            after=norms[1],
-            culprits=tuple(culprits),
+            culprits=tuple(f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)),
             seconds=seconds,
         )
 
@@ -125,7 +113,6 @@ class Functional:
         self._taken = frozenset(key for _, key in present)
         with recorder.quietly():
             self._close(present)
-            norm = total([self.norm(grad, 2.0) for grad, _ in present], 2.0)
             if own is not None:
                 self._clip_inside(own, present)
         recorder.stepping = self
@@ -138,7 +125,7 @@ class Functional:
         seconds = recorder.since_the_last_step()
         event = Step(where=place(self.framework), params=self._taken, name=name, optimizer=id(optimizer))
         self._taken = frozenset()
-        recorder.add(replace(event, total=len(pairs), norm=norm, seconds=seconds))
+        recorder.add(replace(event, total=len(pairs), seconds=seconds))
         return result
 
     def _clip_inside(self, own: Request, present: Sequence[tuple[Any, int]]) -> None:

@@ -31,16 +31,15 @@ def start(recorder: Recorder) -> None:
         return watch.clip(lambda: original(grads, rules, options), request, made)
 
     vars(run).update(vars(original))  # the marks for tracers
-    for module in [x for name, x in sys.modules.items() if name.partition(".")[0] == "gradclip"]:
-        if getattr(module, "run", None) is original:
-            module.run = run  # type: ignore[attr-defined]
-    recorder.undo(lambda: _restore(run, original))
+    _put(original, run)
+    recorder.undo(lambda: _put(run, original))
 
 
-def _restore(run: Callable[..., Any], original: Callable[..., Any]) -> None:
+def _put(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    """Put a function in the place of another, wherever gradclip's modules have imported it."""
     for module in [x for name, x in sys.modules.items() if name.partition(".")[0] == "gradclip"]:
-        if getattr(module, "run", None) is run:
-            module.run = original  # type: ignore[attr-defined]
+        if getattr(module, "run", None) is old:
+            module.run = new  # type: ignore[attr-defined]
 
 
 def _watch_of(watches: Mapping[str, Watch], grads: Gradients) -> Watch | None:

@@ -91,9 +91,8 @@ class Report:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        clips = len(self.clips)
-        counted = (_count(len(self.rounds), "step"), _count(clips, "clip"), _count(len(self.found), "finding"))
-        yield f"{self._how()}: {', '.join(counted)}"
+        counts = {"step": len(self.rounds), "clip": len(self.clips), "finding": len(self.found)}
+        yield f"{self._how()}: {', '.join(_count(count, noun) for noun, count in counts.items())}"
         if (one := self.shown_round()) is not None:
             yield from ("", timeline(one))
         for finding in self.found:

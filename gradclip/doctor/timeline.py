@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from gradclip.doctor.events import Backward, Clip, Event, Unscale, Write, Zero
@@ -29,26 +30,18 @@ def timeline(one: Round) -> str:
 
 def _from_first(events: Sequence[Event]) -> Sequence[Event]:
     """Without the zeroing at the beginning."""
-    first = next((i for i, x in enumerate(events) if not isinstance(x, Zero)), len(events))
-    return events[first:]
+    return list(itertools.dropwhile(lambda event: isinstance(event, Zero), events))
 
 
 def _words(events: Sequence[Event]) -> Iterator[str]:
-    place = 0
-    while place < len(events):
-        event = events[place]
-        same = place + 1
-        while same < len(events) and _is_like(event, events[same]):
-            same += 1
-        many = f" ×{same - place}" if same - place > 1 else ""
-        yield _word(event, many)
-        place = same
+    for _, same in itertools.groupby(events, _kind):
+        first, *others = same
+        yield _word(first, f" ×{1 + len(others)}" if others else "")
 
 
-def _is_like(x: Event, y: Event) -> bool:
-    if isinstance(x, Backward) and isinstance(y, Backward):
-        return x.is_local == y.is_local
-    return type(x) is type(y) and x.where == y.where
+def _kind(event: Event) -> object:
+    """What events that count together share."""
+    return type(event), event.is_local if isinstance(event, Backward) else event.where
 
 
 def _word(event: Event, many: str) -> str:

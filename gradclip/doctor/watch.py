@@ -38,6 +38,21 @@ class Request:
     other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
     own: Callable[[list[Any]], Any] | None = field(default=None)
 
+    def event(self, where: Place, params: Params, before: Sequence[float], after: Sequence[float]) -> Clip:
+        """The clip as an event, from the norms of the gradients before and after it."""
+        norms = [max(x, default=0.0) if self.is_each else total(x, self.order) for x in (before, after)]
+        return Clip(
+            where=where,
+            params=params,
+            name=self.name,
+            limit=as_number(self.limit),
+            is_value=self.is_value,
+            is_each=self.is_each,
+            is_iterator=self.is_iterator,
+            before=math.nan if self.is_partial else norms[0],
+            after=math.nan if self.is_partial else norms[1],
+        )
+
 
 @dataclass(slots=True)
 class Made:
@@ -174,9 +189,15 @@ class Watch(Seen):
             new = list(made(result)) if made is not None and error is None else None
             after = self.norms(grads if new is None else new, request.order, full=True)
             own_seconds, other_seconds = trial() if trial is not None else (seconds, math.nan)
-            event = self._clip_event(request, where, params, without, before, after)
-            event = replace(event, returned=returned(result), error="" if error is None else f"{type(error).__name__}: {error}")
-            event = replace(event, seconds=min(seconds, own_seconds), other_seconds=other_seconds)
+            event = replace(
+                request.event(where, params, before, after),
+                without=without,
+                culprits=self._culprits(request, params, before),
+                returned=returned(result),
+                error="" if error is None else f"{type(error).__name__}: {error}",
+                seconds=min(seconds, own_seconds),
+                other_seconds=other_seconds,
+            )
             if new is None or recorder.stepping is not None:
                 self.settle(params)
                 recorder.add(event)
@@ -189,30 +210,14 @@ class Watch(Seen):
             raise error
         return result
 
-    def _clip_event(
-        self, request: Request, where: Place, params: Params, without: Params, before: list[float], after: list[float]
-    ) -> Clip:
-        norms = [max(x, default=0.0) if request.is_each else total(x, request.order) for x in (before, after)]
-        culprits: tuple[str, ...] = ()
-        if not math.isfinite(norms[0]):
-            keys = [id(x) for x in request.tensors if id(x) in params]
-            found = [key for key, n in zip(keys, before, strict=False) if not math.isfinite(n)]
-            self.name(frozenset(found))
-            culprits = tuple(self.recorder.names.get(key, "a gradient") for key in found)
-        return Clip(
-            where=where,
-            params=params,
-            name=request.name,
-            limit=as_number(request.limit),
-            order=request.order,
-            is_value=request.is_value,
-            is_each=request.is_each,
-            is_iterator=request.is_iterator,
-            without=without,
-            before=math.nan if request.is_partial else norms[0],
-            after=math.nan if request.is_partial else norms[1],
-            culprits=culprits,
-        )
+    def _culprits(self, request: Request, params: Params, before: Sequence[float]) -> tuple[str, ...]:
+        """The names of the parameters whose gradients were not finite."""
+        if all(map(math.isfinite, before)):
+            return ()
+        keys = [id(x) for x in request.tensors if id(x) in params]
+        found = [key for key, n in zip(keys, before, strict=False) if not math.isfinite(n)]
+        self.name(frozenset(found))
+        return tuple(self.recorder.names.get(key, "a gradient") for key in found)
 
     def _owners(self, tensors: Sequence[Any]) -> tuple[Params, Params, list[Any]]:
         """The parameters with a gradient, those without, and the gradients; a tensor that is none stands for itself."""
@@ -255,29 +260,22 @@ class Watch(Seen):
 
     def unscale(self, call: Callable[[], Any], params: Iterable[Any]) -> Any:
         """Record that a scaler divides gradients by the scale."""
-        where = place(self.framework)
-        with self.recorder.quietly():
-            self.lines.stop()
-            learned = self.learn(params)
-            self.flush(where)
-            result = call()
-            self.settle(learned)
-            self.recorder.add(Unscale(where=where, params=learned))
-        self.watch_lines()
-        return result
+        return self._write(Unscale, call, params)
 
     def zero(self, call: Callable[[], Any], params: Iterable[Any]) -> Any:
         """Record that gradients are removed."""
-        where = place(self.framework)
+        return self._write(Zero, call, params)
+
+    def _write(self, kind: type[Unscale | Zero], call: Callable[[], Any], params: Iterable[Any]) -> Any:
+        where, was_on = place(self.framework), self.lines.is_on
         with self.recorder.quietly():
-            was_on = self.lines.is_on
             self.lines.stop()
             learned = self.learn(params)
             self.flush(where)
             result = call()
             self.settle(learned)
-            self.recorder.add(Zero(where=where, params=learned))
-        if was_on:
+            self.recorder.add(kind(where=where, params=learned))
+        if was_on or kind is Unscale:
             self.watch_lines()
         return result
 
@@ -295,17 +293,15 @@ class Watch(Seen):
         """Record a step."""
         self.recorder.stepping = None
         with self.recorder.quietly():
-            held = {key: grad for key in learned if (grad := self.grad(self.known[key])) is not None}
-            norm = total(self.norms(list(held.values()), 2.0), 2.0)
+            held = frozenset(key for key in learned if self.grad(self.known[key]) is not None)
             self._close_made(learned)
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
-        event = kind(where=place(self.framework), params=frozenset(held), name=name, optimizer=optimizer)
-        self.recorder.add(replace(event, total=len(learned), norm=norm, seconds=seconds))
+        event = kind(where=place(self.framework), params=held, name=name, optimizer=optimizer)
+        self.recorder.add(replace(event, total=len(learned), seconds=seconds))
 
 
 def returned(result: Any) -> float:
-    try:
-        return math.nan if result is None else float(result)
-    except (TypeError, ValueError, RuntimeError):
-        return math.nan
+    """The norm that a clip returned; NaN if it returned none."""
+    number = as_number(result)
+    return math.nan if number is None else number
