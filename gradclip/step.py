@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,12 @@ class Step:
         self.adaptives: list[Adaptive] = list(following(group.rule for group in self.groups).values())
         self.skips = any(group.rule.skips for group in self.groups)  #: whether a norm can skip a step
         self.has_state = bool(self.adaptives or self.skips or monitor is not None)  #: whether a step depends on earlier ones
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Step:
+        memo.update({id(x): x for x in (self.reduce, self.shards)})  # a group of processes has no copy
+        made = copy.copy(self)
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
 
     @untraced
     def init(self, like: Any) -> dict[str, Any]:

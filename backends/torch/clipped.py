@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import Any
 
@@ -29,30 +30,51 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     if isinstance(before, StepPreHook):
         hint = "clip it once, by groups if there are several rules; optimizer.gradclip.remove() takes the first clip out."
         raise clips_already(f"rule={before.rule}", hint)
-    hook = StepPreHook(step, patience)
-    # a compiled step calls it between two graphs: its state is in Python's objects
-    hook.handles.append(inner.register_step_pre_hook(torch.compiler.disable(hook.__call__)))
-    if hook.step.has_state:
-        saved = _Saved(hook)
-        hook.handles += [
-            inner.register_state_dict_post_hook(saved.save),
-            inner.register_load_state_dict_pre_hook(saved.check),
-            inner.register_load_state_dict_post_hook(saved.load),
-        ]
-    setattr(inner, NAME, hook)
-    hook.handles.append(_Attribute(inner))
+    _attach(inner, StepPreHook(step, patience))
     return optimizer
 
 
-class _Attribute:
-    """The handle of the attribute of an optimizer."""
+def _attach(optimizer: torch.optim.Optimizer, hook: StepPreHook) -> None:
+    """Give an optimizer the hook that clips, and those that save, load and copy its state."""
+    # a compiled step calls it between two graphs: its state is in Python's objects
+    hook.handles.append(optimizer.register_step_pre_hook(torch.compiler.disable(hook.__call__)))
+    if hook.step.has_state:
+        saved = _Saved(hook)
+        hook.handles += [
+            optimizer.register_state_dict_post_hook(saved.save),
+            optimizer.register_load_state_dict_pre_hook(saved.check),
+            optimizer.register_load_state_dict_post_hook(saved.load),
+        ]
+    hook.handles.append(_Attributes(optimizer, hook))
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = weakref.ref(optimizer)
+
+class _Attributes:
+    """The handle of the attributes of an optimizer: its hook, and how to copy it, since torch's copies have no hooks."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, hook: StepPreHook) -> None:
+        self.optimizer, self.hook = weakref.ref(optimizer), hook
+        vars(optimizer).update({NAME: hook, "__reduce_ex__": self.reduce})
+
+    def reduce(self, protocol: Any) -> tuple[Any, ...]:
+        """For ``copy.deepcopy`` and ``pickle``: torch's copy, with the clip and its state."""
+        optimizer = self.optimizer()
+        kind: Any = type(optimizer)
+        made, args, *state = kind.__reduce_ex__(optimizer, protocol)
+        return (_copied, (self.hook, made, *args), *state)
 
     def remove(self) -> None:
-        """Take the attribute away."""
-        vars(self.optimizer()).pop(NAME, None)
+        """Take the attributes away."""
+        for name in (NAME, "__reduce_ex__"):
+            vars(self.optimizer()).pop(name, None)
+
+
+def _copied(hook: StepPreHook, made: Any, *args: Any) -> Any:
+    """A copy of an optimizer before it has its state, with the hook of the copy."""
+    optimizer = made(*args)
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        torch.optim.Optimizer.__setstate__(optimizer, {"defaults": {}})  # makes room for hooks, which a later call keeps
+    _attach(optimizer, copy.copy(hook))
+    return optimizer
 
 
 class _Saved:

@@ -38,9 +38,19 @@ class StepPreHook(Slot):
         # one coefficient, which multiplies all: 0 times NaN is not 0
         self.fuses = fused and isinstance(rule, Rule) and rule.scope is Scope.GLOBAL and rule.if_nonfinite != "zero"
         self._is_total = any(group.rule.scope is Scope.GLOBAL for group in step.groups)
+        self._begin()
+
+    def _begin(self) -> None:
         self.handles: list[Any] = []  # of clipped_by
         self._left_out: list[tuple[Any, Any]] = []  # parameters of a skipped step, with their gradients
         self._restores: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # which optimizers call _restore
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: x for name, x in vars(self).items() if name not in ("handles", "_left_out", "_restores")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()  # a copy is the hook of another optimizer
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if isinstance(optimizer, Twin):

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import json
 import math
+import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,43 @@ def test_it_can_be_taken_out() -> None:
     train(weight, optimizer, [5.0])
     assert weight.tolist() == [-3.0, -4.0]
     assert gradclip.clipped(optimizer, RULE) is optimizer
+
+
+def by_pickle(both: Any) -> Any:
+    return pickle.loads(pickle.dumps(both))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, by_pickle], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("of", [lambda: RULE, follows], ids=["clips", "follows"])
+def test_a_copy_clips_its_own_parameters(copied: Any, of: Any) -> None:
+    both = made(of(), monitor=gradclip.Monitor())
+    train(*both, NORMS[:15])
+    others = copied(both)
+    mine, other = (vars(optimizer)["gradclip"] for _, optimizer in (both, others))
+    assert other is not mine
+    assert other.state_dict() == mine.state_dict()
+    train(*both, NORMS[15:])
+    assert other.monitor.report()["steps"] == 15  # its limits and counts are its own
+    train(*others, NORMS[15:])
+    assert torch.equal(both[0], others[0])
+    assert other.state_dict() == mine.state_dict() == others[1].state_dict()["gradclip"]
+    other.remove()
+    assert "gradclip" not in vars(copied(others)[1])
+    assert vars(both[1])["gradclip"] is mine
+
+
+def test_a_copy_has_its_groups_and_those_of_the_processes() -> None:
+    weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    groups = [gradclip.Group(RULE, weights[:1]), gradclip.Group(RULE)]
+    optimizer = gradclip.clipped(torch.optim.SGD(weights, lr=1.0), groups, reduce=(lock := threading.Lock()))
+    own, other = copy.deepcopy((weights, optimizer))
+    assert vars(other)["gradclip"].step.reduce is lock  # which no copy can have
+    vars(other)["gradclip"].step.reduce = None
+    for weight in own:
+        weight.grad = torch.tensor([3.0])
+    other.step()
+    assert [x.item() for x in own] == pytest.approx([-1.0, -1.0], rel=1e-5)
+    assert [x.item() for x in weights] == [0.0, 0.0]
 
 
 def test_too_many_skipped_steps() -> None:
