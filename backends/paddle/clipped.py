@@ -9,6 +9,7 @@ import paddle
 
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
+from gradclip.groups import cannot_skip
 from gradclip.mistakes import clips_already, not_an_optimizer
 from gradclip.slot import NAME
 from gradclip.step import Step
@@ -41,21 +42,54 @@ class Clipping:
 
     gradclip: RuleClip
 
-    def step(self) -> None:
+    def step(self, *closure: Any, **named: Any) -> Any:
         """Clip and step; or leave everything as it is, if the rule skips this step."""
         stepper: Any = super()
+        given = (*closure, *named.values())
+        if given:  # LBFGS: the gradients are there only after a call of the closure
+            return stepper.step(self._clipping(*given))
+        return self._unless_skipped(stepper.step, None)
+
+    def minimize(self, loss: Any, startup_program: Any = None, parameters: Any = None, no_grad_set: Any = None) -> Any:
+        """The same with the gradients that ``loss.backward()`` has left, as ``paddle.Model.fit`` does."""
+        stepper: Any = super()
+
+        def minimize() -> Any:
+            return stepper.minimize(loss, startup_program, parameters, no_grad_set)
+
+        found = self._unless_skipped(minimize, parameters)
+        return (None, versions.pairs_of(self, parameters)) if found is None else found
+
+    def _unless_skipped(self, step: Any, parameters: Any) -> Any:
+        """The result of a step with clipped gradients; None if it is skipped."""
         if not versions.is_static():
-            pairs = versions.pairs_of(self)
+            pairs = versions.pairs_of(self, parameters)
             if pairs and not versions.is_void(self):
                 clipped = self._clipped(pairs)
                 if clipped is None:
-                    return
+                    return None
                 pairs = clipped
             self.gradclip.ready = {id(p): gradient for p, gradient in pairs}
         try:
-            stepper.step()
+            return step()
         finally:
             self.gradclip.ready = None
+
+    def _clipping(self, closure: Any) -> Any:
+        """A closure that clips the gradients that it has just made."""
+        skips = next((group.rule for group in self.gradclip.step.groups if group.rule.skips), None)
+        if skips is not None:
+            hint = "skip in the closure, or leave skip_above and if_nonfinite out."
+            raise cannot_skip(skips, "A step that calls its closure several times cannot be skipped.", hint)
+
+        def called() -> Any:
+            loss = closure()
+            pairs = versions.pairs_of(self)
+            for (_, gradient), (_, new) in zip(pairs, self.gradclip(pairs), strict=True):
+                paddle.assign(new, gradient)
+            return loss
+
+        return called
 
     def _clipped(self, pairs: Any) -> Any:
         """The clipped pairs; None if this step is to be skipped."""

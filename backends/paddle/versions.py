@@ -303,9 +303,9 @@ def set_clip(optimizer: Any, clip: Any) -> None:
             group["grad_clip"] = clip
 
 
-def pairs_of(optimizer: Any) -> list[tuple[Any, Any]]:
-    """The pairs of parameters and gradients of an optimizer's next step, as it makes them."""
-    trained = [p for p in parameters_of(optimizer) if not p.stop_gradient]
+def pairs_of(optimizer: Any, parameters: Any = None) -> list[tuple[Any, Any]]:
+    """The pairs of parameters and gradients of an optimizer's next step, as it makes them, perhaps of some parameters only."""
+    trained = [p for p in parameters or parameters_of(optimizer) if not p.stop_gradient]
     mains = [getattr(p, "main_grad", None) for p in trained]  # in float32, for parameters in half precision
     pairs = [(p, held(p) if main is None else main) for p, main in zip(trained, mains, strict=True)]
     return [(p, gradient) for p, gradient in pairs if gradient is not None]

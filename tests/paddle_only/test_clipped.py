@@ -106,6 +106,64 @@ def test_a_step_that_a_scaler_skips_is_not_counted() -> None:
     assert optimizer.gradclip.skipped == 1
 
 
+def test_minimize_steps_as_step_does() -> None:
+    both, others = made(SKIPS), made(SKIPS)
+    for size in (0.5, 3.0, 50.0, math.nan, 2.0):
+        train(*both, [size])
+        loss = (others[0] * paddle.to_tensor([0.6 * size, 0.8 * size])).sum()
+        loss.backward()
+        _, pairs = others[1].minimize(loss)
+        assert [p is others[0] for p, _ in pairs] == [True]
+        others[1].clear_grad()
+        np.testing.assert_array_equal(both[0].numpy(), others[0].numpy())
+    assert others[1].gradclip.skipped == 2
+    one, other = others[0], paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
+    optimizer = gradclip.clipped(paddle.optimizer.SGD(1.0, parameters=[one, other]), RULE)
+    loss = (one * 3.0 + other * 4.0).sum()
+    loss.backward()
+    optimizer.minimize(loss, parameters=[other])
+    assert optimizer.gradclip.last.norm.item() == pytest.approx(4 * 2**0.5)
+    np.testing.assert_allclose(other.numpy(), [-(0.5**0.5)] * 2, rtol=1e-5)
+
+
+def test_the_fit_of_a_model_skips() -> None:
+    layer = paddle.nn.Linear(2, 1)
+    model = paddle.Model(layer)
+    model.prepare(gradclip.clipped(paddle.optimizer.Adam(0.1, parameters=layer.parameters()), SKIPS), paddle.nn.MSELoss())
+    model.train_batch([np.ones((4, 2), "float32")], [np.zeros((4, 1), "float32")])
+    before = layer.weight.numpy()
+    model.train_batch([np.full((4, 2), 1e4, "float32")], [np.zeros((4, 1), "float32")])
+    np.testing.assert_array_equal(before, layer.weight.numpy())
+    assert model._optimizer.gradclip.skipped == 1
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor:UserWarning")  # of Paddle's LBFGS
+def test_a_step_that_calls_a_closure() -> None:
+    def moved(clip: bool) -> Any:
+        weight = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(3.0))
+        optimizer: Any = paddle.optimizer.LBFGS(0.5, max_iter=3, parameters=[weight])
+        if clip:
+            gradclip.clipped(optimizer, RULE)
+
+        def closure() -> Any:
+            optimizer.clear_grad()
+            loss = weight.square().sum()
+            loss.backward()
+            if not clip:
+                gradclip.clip_([weight], RULE)
+            return loss
+
+        assert optimizer.step(closure).item() == 18.0
+        optimizer.step(closure=closure)
+        return weight.numpy()
+
+    np.testing.assert_array_equal(moved(True), moved(False))
+    weight = paddle.create_parameter([2], "float32")
+    optimizer = gradclip.clipped(paddle.optimizer.LBFGS(parameters=[weight]), SKIPS)
+    with pytest.raises(ValueError, match=r"calls its closure several times cannot be skipped(.|\n)*Hint: skip in the closure"):
+        optimizer.step(lambda: weight.sum())
+
+
 def test_too_many_skipped_steps() -> None:
     weight, optimizer = made(SKIPS, patience=2)
     train(weight, optimizer, [math.nan] * 2)
