@@ -85,8 +85,17 @@ class Slot:
         if NAME in state:
             return self.checked(state[NAME])
         what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
-        warnings.warn(message(what, received), GradclipWarning, stacklevel=level + 1)
+        hint = "save optimizer.gradclip.state_dict() too; optimizer.gradclip.load_state_dict(...) loads it."
+        warnings.warn(message(what, received, hint), GradclipWarning, stacklevel=level + 1)
         return None
+
+    def load_state_dict(self, saved: Any) -> None:
+        """Go on from a state. This is for checkpoints that keep only the optimizer's own part, as torch's distributed ones do.
+
+        Raises:
+            ValueError: for a state of other rules, and for an entry that is missing or wrong; then nothing changes.
+        """
+        self.load(self.checked(saved))
 
     def load(self, plain: Mapping[str, Any]) -> None:
         """Go on from a state that was checked."""

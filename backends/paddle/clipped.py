@@ -9,10 +9,9 @@ import paddle
 
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
-from gradclip.groups import cannot_skip
 from gradclip.mistakes import clips_already, not_an_optimizer
 from gradclip.slot import NAME
-from gradclip.step import Step
+from gradclip.step import Step, cannot_skip
 
 __all__ = ["clipped_by"]
 

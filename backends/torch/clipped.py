@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gradclip.backends.torch import versions
 from gradclip.backends.torch.step import StepPreHook
 from gradclip.mistakes import clips_already, not_an_optimizer
 from gradclip.slot import NAME
@@ -71,8 +72,7 @@ class _Attributes:
 def _copied(hook: StepPreHook, made: Any, *args: Any) -> Any:
     """A copy of an optimizer before it has its state, with the hook of the copy."""
     optimizer = made(*args)
-    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
-        torch.optim.Optimizer.__setstate__(optimizer, {"defaults": {}})  # makes room for hooks, which a later call keeps
+    versions.make_room_for_hooks(optimizer)
     _attach(optimizer, copy.copy(hook))
     return optimizer
 

@@ -34,6 +34,7 @@ __all__ = [
     "is_recording",
     "is_transformed",
     "is_wrapped",
+    "make_room_for_hooks",
     "place",
     "run_between_graphs",
     "storage",
@@ -308,6 +309,12 @@ def strided_shard() -> type:
         return type("StridedShard", (), {})
     found: type = _StridedShard
     return found
+
+
+def make_room_for_hooks(optimizer: Any) -> None:
+    """Let an optimizer have hooks that has no state yet; when it gets its state it keeps them."""
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        torch.optim.Optimizer.__setstate__(optimizer, {"defaults": {}})
 
 
 def _or_each(together: Callable[..., Any] | None, alone: Callable[..., Any]) -> Callable[..., Any]:

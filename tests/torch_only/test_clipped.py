@@ -8,12 +8,15 @@ import json
 import math
 import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from oracle import ulps
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint import state_dict
 
 import gradclip
 from gradclip import limits
@@ -98,6 +101,24 @@ def test_a_state_that_does_not_fit() -> None:
     with pytest.raises(ValueError, match="parameter groups"):
         other.load_state_dict({**saved, "param_groups": []})  # torch refuses its own part
     assert other.state_dict()["gradclip"] == before
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_a_checkpoint_that_keeps_only_the_optimizers_own_part(tmp_path: Path) -> None:
+    """Of ``torch.distributed.checkpoint``: what it loads into, it asks for ``state_dict`` and ``load_state_dict``."""
+    both, others = made(follows()), made(follows())
+    train(*both, NORMS[:15])
+    hook, other = (vars(optimizer)["gradclip"] for _, optimizer in (both, others))
+    own = state_dict.get_optimizer_state_dict(torch.nn.ParameterList([both[0]]), both[1])
+    assert set(own) == {"state", "param_groups"}
+    checkpoint.save({"clip": hook}, checkpoint_id=tmp_path, no_dist=True)
+    with pytest.warns(GradclipWarning, match=r"has none of the clip(.|\n)*Hint: save optimizer\.gradclip\.state_dict\(\) too"):
+        others[1].load_state_dict({name: x for name, x in both[1].state_dict().items() if name != "gradclip"})
+    checkpoint.load({"clip": other}, checkpoint_id=tmp_path, no_dist=True)
+    assert other.state_dict() == hook.state_dict()
+    with pytest.raises(ValueError, match="state of a step"):
+        other.load_state_dict({})
+    assert other.state_dict() == hook.state_dict()
 
 
 def test_it_can_be_taken_out() -> None:
