@@ -66,6 +66,8 @@ class Step:
         self.adaptives: list[Adaptive] = list(following(group.rule for group in self.groups).values())
         self.skips = any(group.rule.skips for group in self.groups)  #: whether a norm can skip a step
         self.has_state = bool(self.adaptives or self.skips or monitor is not None)  #: whether a step depends on earlier ones
+        #: whether a clip needs the names of the gradients
+        self.needs_names = not isinstance(rule, Rule) or shards is not None or rule.error_if_nonfinite
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Step:
         memo.update({id(x): x for x in (self.reduce, self.shards)})  # a group of processes has no copy
@@ -110,9 +112,27 @@ class Step:
         return result, self.after(state, limits, result)
 
     def at(self, state: Mapping[str, Any]) -> tuple[Rules, list[Adaptive]]:
-        """For a slot with its own clip: the rule with its limits in this state, and these limits."""
+        """For a slot with its own clip: the rule with its limits in this state, and these limits.
+
+        Raises:
+            ValueError: for a state of other rules, as in a checkpoint from before a change.
+        """
+        if not self._fits(state):
+            given: object = state
+            received = f"entries {', '.join(map(str, given))}" if isinstance(given, Mapping) else shown(given)
+            hint = "step.init(grads) makes a state, and step.load_state_dict(saved, grads) makes one of saved numbers."
+            raise ArgumentError("This is no state of this step, or one of other rules.", received, hint)
         limits = [limit.at(seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
         return exchanged(self.rule, dict(zip(map(id, self.adaptives), limits, strict=True))) if limits else self.rule, limits
+
+    def _fits(self, state: Any) -> bool:
+        """Whether this has the entries of a state of this step."""
+        if not isinstance(state, Mapping) or any(name not in state for name in self._names):
+            return False
+        limits = state["limits"]
+        if any(name not in state["skips"] for name in _COUNTS) or len(limits) != len(self.adaptives):
+            return False
+        return all(set(seen) == set(limit.state) for limit, seen in zip(self.adaptives, limits, strict=True))
 
     def after(self, state: Mapping[str, Any], limits: list[Adaptive], result: Any, grads: Any = None) -> dict[str, Any]:
         """For a slot with its own clip: the state for the next step; the ``limits`` of :meth:`at` have moved."""

@@ -144,6 +144,19 @@ def test_a_wrong_state_is_one_error() -> None:
         gradclip.Step(rule()).load_state_dict(good, like)
 
 
+def test_a_state_of_other_rules_is_one_error() -> None:
+    grads = np.ones(2)
+    step = gradclip.Step(rule(), gradclip.Monitor())
+    state = step.init(grads)
+    other = gradclip.Step(dialect.clip_grad_norm(gradclip.Adaptive(limits.quantile(0.5))), gradclip.Monitor())
+    wrong: list[Any] = [None, [], {}, {**state, "limits": []}, {**state, "skips": {}}, other.init(grads)]
+    wrong += [{name: x for name, x in state.items() if name != left_out} for left_out in state]
+    for given in wrong:
+        with pytest.raises(ValueError, match=r"(?s)no state of this step.*\nReceived: .*\nHint: step\.init"):
+            step.update(grads, given)
+    step.update(grads, {**state, "more": 1})
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
         gradclip.Step(1.0)  # type: ignore[arg-type]

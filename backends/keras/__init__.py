@@ -170,7 +170,7 @@ class Clipping(keras.optimizers.Optimizer):
         params: Any = None
         if any(group.rule.relative_to is not None for group in step.groups):
             params = [keras.ops.convert_to_tensor(v) if i in given else None for i, v in enumerate(variables)]
-        if not isinstance(self.clip_rule, Rule) or step.shards is not None:
+        if step.needs_names:
             names = _names(variables)
             every = dict(zip(names, every, strict=True))
             params = None if params is None else dict(zip(names, params, strict=True))

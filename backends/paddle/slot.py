@@ -17,7 +17,7 @@ from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.result import last
-from gradclip.rule import Rule, Scope
+from gradclip.rule import Scope
 from gradclip.slot import Slot
 from gradclip.step import Step, cannot_skip
 
@@ -100,20 +100,20 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
                     self.monitor.update(self.last, grads=chosen)
         return [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
 
-    def _clipped(self, chosen: Pairs, rule: Rules) -> Iterator[Any]:
+    def _clipped(self, chosen: Pairs, rule: Any) -> Iterator[Any]:
         """The clipped gradients of pairs."""
-        if isinstance(rule, Rule) and self.shards is None:
+        if not self.step.needs_names:
             opened = open_([g for _, g in chosen], holders="none")
             params = None if rule.relative_to is None else [p for p, _ in chosen]
             found = run(opened, rule, Options(params=params, reduce=self.reduce))
             clipped: Iterator[Any] = iter(found.grads)
-        else:  # groups and shards= use the parameters' names
+        else:
             opened = open_(chosen)
             # pairs are missing for parameters without a gradient in this step, or of another group
             found = run(opened, rule, Options(reduce=self.reduce, shards=self.shards, is_excerpt=True))
             clipped = (g for _, g in found.grads)
         self.last = last(opened, found, is_list=isinstance(rule, (list, tuple)))
-        if isinstance(rule, Rule) and self.shards is None:
+        if not self.step.needs_names:
             self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
         return clipped
 

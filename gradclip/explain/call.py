@@ -27,6 +27,7 @@ __all__ = ["Call", "CallError", "find", "with_limit"]
 #: the usual first part of a name -> its meanings, the likeliest first
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "tf": ("tensorflow",),
+    "dialects": ("gradclip.dialects",),
     "th": ("torch",),
     "nn": ("torch.nn", "paddle.nn"),
     "utils": ("torch.nn.utils",),

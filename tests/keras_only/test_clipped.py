@@ -150,6 +150,14 @@ def test_a_saved_model_keeps_groups_limits_and_skips(tmp_path: Path) -> None:
     assert int(read(loaded.optimizer.clip_skips["skipped"])) == 2
 
 
+def test_an_error_has_the_paths_of_the_variables() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False, name="one")])
+    model.compile(gradclip.clipped(keras.optimizers.SGD(1.0), dataclasses.replace(RULE, if_nonfinite="raise")), loss="mse")
+    model.optimizer.build(model.trainable_variables)
+    with pytest.raises(RuntimeError, match=r"Received: .*one/kernel'\]: 2 of 2"):
+        model.optimizer.apply([keras.ops.full((2, 1), np.nan)])
+
+
 def test_too_many_skips_in_a_row() -> None:
     optimizer, variables = gradclip.clipped(keras.optimizers.SGD(1.0), SKIPS, patience=2), made(1, 2)
     optimizer.build(variables)

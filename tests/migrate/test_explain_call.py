@@ -29,6 +29,7 @@ INF = float("inf")
         ("torch.clip_grad_norm(max_norm=1.0)", "GT101", {"max_norm": "1.0"}),
         ("gradclip.dialects.torch.clip_grad_norm(1.0)", "GT101", {"max_norm": "1.0"}),
         ("gradclip.clip(grads, torch.clip_grad_norm(1.0))", "GT101", {"max_norm": "1.0"}),
+        ("gradclip.clipped(optimizer, dialects.torch.clip_grad_norm(1.0))", "GT101", {"max_norm": "1.0"}),
         ("gradclip.clip_by_norm(x, 2.0)", "GF201", {"t": "x", "clip_norm": "2.0"}),
         ("optax.clip(1.0)", "GO502", {"max_delta": "1.0"}),
         ("optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))", "GO501", {"max_norm": "1.0"}),

@@ -96,6 +96,15 @@ def test_the_culprits_are_called_by_their_own_names(each: int | None) -> None:
     assert monitor.culprits == ([weights[1].name], 0)
 
 
+def test_an_error_has_their_names_too() -> None:
+    weight = paddle.create_parameter([1], "float32")
+    rule = torch.clip_grad_norm(1.0, error_if_nonfinite=True)
+    optimizer = paddle.optimizer.SGD(0.0, parameters=[weight], grad_clip=grad_clip(rule))
+    (weight.sum() * np.inf).backward()
+    with pytest.raises(RuntimeError, match=rf"Received: .*{weight.name}: 1 of 1 elements"):
+        optimizer.step()
+
+
 def test_paddle_saves_the_state(tmp_path: Path) -> None:
     monitor, other = gradclip.Monitor(each=1), gradclip.Monitor()
     grads = {"a": paddle.ones([2]), "b": paddle.to_tensor([float("nan")])}

@@ -169,9 +169,14 @@ def test_a_closure() -> None:
 def test_error_if_nonfinite() -> None:
     ps = parameters()
     optimizer = gradclip.clipped(torch.optim.SGD(ps, lr=1.0, fused=True), dialect.clip_grad_norm(1.0, error_if_nonfinite=True))
-    with pytest.raises(RuntimeError, match="non-finite"):
+    with pytest.raises(RuntimeError, match=r"non-finite.*\nReceived: \[0\]: "):
         step(optimizer, math.nan)
     assert all(map(torch.equal, ps, parameters()))
+    named = torch.optim.SGD([("encoder.weight", weight := torch.nn.Parameter(torch.ones(1)))])
+    gradclip.clipped(named, dialect.clip_grad_norm(1.0, error_if_nonfinite=True))
+    weight.grad = torch.tensor([math.nan])
+    with pytest.raises(RuntimeError, match=r"Received: \['encoder\.weight'\]: 1 of 1"):
+        named.step()
 
 
 @pytest.mark.parametrize("second", [True, False])
