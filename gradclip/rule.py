@@ -228,6 +228,8 @@ def _instead(value: object) -> str:
         return 'for no limit leave the clip out; float("inf") measures the norm and clips nothing.'
     if isinstance(value, Rule):
         return "give a number; gradclip.clip_(grads, rule) takes the rule."
+    if callable(getattr(value, "observe", None)):
+        return "gradclip.Adaptive(limit) has the state of a limit that follows the run."
     if isinstance(value, Mapping) and value and all(map(_is_limit, value.values())):
         return "a group has its own limit: [Group(rule(l), name) for name, l in limits.items()]."
     if isinstance(value, (list, tuple)) and value and all(map(_is_limit, value)):

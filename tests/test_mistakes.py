@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -198,6 +199,17 @@ def test_a_limit_for_each_name_needs_groups(call: Callable[[Any], Any], limit: A
     with pytest.raises(TypeError, match="must be a number or a tensor") as caught:
         call(limit)
     assert str(caught.value).endswith(f"\nHint: {A_LIMIT_EACH}")
+
+
+@pytest.mark.parametrize("limit", [limits.quantile(0.9), limits.spike(10)], ids=["quantile", "spike"])
+def test_a_limit_that_follows_the_run_needs_its_state(limit: Any) -> None:
+    wrong: tuple[Callable[[], Any], ...] = (
+        lambda: torch.clip_grad_norm(limit),
+        lambda: dataclasses.replace(torch.clip_grad_norm(1.0), skip_above=limit),
+    )
+    for call in wrong:
+        with pytest.raises(TypeError, match=r"must be a number or a tensor(.|\n)*Hint: gradclip\.Adaptive\(limit\) has"):
+            call()
 
 
 def test_the_hint_for_a_limit_for_each_name_works() -> None:

@@ -22,11 +22,11 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
 
     A hook clips; two more keep the state in ``optimizer.state_dict()``, if there is any.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):  # a scheduler and a module may have one, too
+        raise not_an_optimizer(optimizer)
     inner = optimizer
     while isinstance(inside := getattr(inner, "optimizer", None), torch.optim.Optimizer):
         inner = inside  # a wrapper, as Accelerate's: the one inside steps
-    if not isinstance(inner, torch.optim.Optimizer):
-        raise not_an_optimizer(optimizer)
     before = getattr(inner, NAME, None)
     if isinstance(before, StepPreHook):
         hint = "clip it once, by groups if there are several rules; optimizer.gradclip.remove() takes the first clip out."

@@ -184,6 +184,10 @@ def test_too_many_skipped_steps() -> None:
 
 def test_what_is_no_optimizer() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    module = torch.nn.Linear(1, 1)
+    module.optimizer = optimizer
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     for wrong, hint in (
         (RULE, "gradclip.clipped(optimizer, rule)."),
         (gradclip.Group(RULE, "a"), "gradclip.clipped(optimizer, rule)."),
@@ -192,12 +196,13 @@ def test_what_is_no_optimizer() -> None:
         (None, "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
         ("adam", "gradclip.clipped(keras.optimizers.get('adam'), rule)."),
         (torch.nn.Linear(1, 1), "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
+        (module, "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
+        (scheduler, "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
         ([weight], "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule)"),
     ):
         with pytest.raises(TypeError, match=r"\nReceived: optimizer=") as raised:
             gradclip.clipped(wrong, RULE)
         assert hint in str(raised.value)
-    optimizer = torch.optim.SGD([weight], lr=1.0)
     with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
         gradclip.clipped(optimizer, 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="monitor must be"):
