@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +120,8 @@ def _check_selection(name: str, given: Any, depth: int = 0) -> None:
             _check_selection(name, part, depth + 1)
     elif not (given is None or _is_selection(given)):
         hint = "a pattern for names, an re.compile(...), a function of name and tensor, a parameter, or a list of these."
+        if isinstance(given, Iterator) or _is_module(given):
+            hint = "list(module.parameters()) selects those of a module, and so does a pattern: 'encoder.*'."
         raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={shown(given)}", hint)
 
 
@@ -128,7 +130,12 @@ def _is_selection(given: Any) -> bool:
         return isinstance(given.pattern, str)
     if isinstance(given, (str, _Chosen)) or find(given) is not None:
         return True
-    return callable(given) and not isinstance(given, type)
+    return callable(given) and not isinstance(given, type) and not _is_module(given)
+
+
+def _is_module(given: object) -> bool:
+    """Whether this is a module or a layer, which is called with its inputs."""
+    return any(hasattr(given, name) for name in ("parameters", "trainable_variables"))
 
 
 class _Chosen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -262,6 +263,24 @@ def test_what_is_no_group() -> None:
     for selection in (re.compile(b"a"), int):
         with pytest.raises(TypeError, match=r"counted must select gradients"):
             Group(rule, counted=selection)  # type: ignore[arg-type]
+
+
+class Module:
+    """A module of torch or Paddle; a layer of Keras has ``trainable_variables``."""
+
+    def parameters(self) -> Iterator[Any]:
+        yield np.ones(2)
+
+    def __call__(self, inputs: Any) -> Any:
+        raise AssertionError
+
+
+def test_a_module_and_a_generator_are_no_selections() -> None:
+    rule = torch.clip_grad_norm(1.0)
+    for selection in (Module(), Module().parameters(), [Module()], iter("ab")):
+        with pytest.raises(TypeError, match=r"scaled must select gradients(.|\n)*Hint: list\(module\.parameters\(\)\) selects"):
+            Group(rule, selection)  # type: ignore[arg-type]
+    Group(rule, list(Module().parameters()))
 
 
 def test_a_group_is_a_key() -> None:
