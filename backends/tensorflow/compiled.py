@@ -25,6 +25,8 @@ from gradclip.ranges import NARROW, is_right
 
 __all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
 
+Norm = Callable[[Sequence[Tensor]], Tensor]
+
 _NARROW = tuple(map(tf.as_dtype, NARROW))
 _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements are 7 ulp off
 _LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
@@ -127,7 +129,7 @@ class GraphLane(TracedLane):
         if None not in counts and sum(counts) <= _SOME:
             return _wide(tensors)
         # XLA takes the simple operations, even if it was unknown while tracing that XLA would compile the function
-        return versions.by_device(lambda: _checked(tensors), lambda: _plain(tensors))
+        return _by_device(_checked, _plain, tensors)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if into == "place" or isinstance(factors, (list, float)) or factors.shape.rank != 0:
@@ -176,19 +178,37 @@ def _wide(tensors: Sequence[Tensor]) -> Tensor:
     return tf.sqrt(2 * (halves[0] if len(halves) == 1 else tf.add_n(halves)))
 
 
+def _by_device(executor: Norm, xla: Norm, tensors: Sequence[Tensor]) -> Tensor:
+    """One norm if TensorFlow's executor runs the graph, the other if XLA compiles it; decided after tracing.
+
+    TensorFlow replaces a ``Case`` by its branch, but calls that of a ``StatelessCase``, as ``tf.switch_case`` has it: 10 us.
+    """
+    device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in tensors]
+
+    def made(norm: Norm) -> Any:
+        return tf.function(lambda *given: norm(given), autograph=False).get_concrete_function(*specs)
+
+    index = tf.raw_ops.DeviceIndex(device_names=[device])
+    branches = [made(executor), made(xla)]
+    found = tf.raw_ops.Case(branch_index=index, input=tensors, Tout=[tf.float64], branches=branches, output_shapes=[()])
+    return found[0]
+
+
 def _checked(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of all in float32, or in float64 if squares have overflowed or vanished."""
-    n = _by_rows(tensors)
-    return tf.cond(is_right(n, "float32"), lambda: n, lambda: _wide(tensors))
-
-
-def _by_rows(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of all from the norms of short rows."""
-    parts = []
+    """The norm of all, by short rows in float32; all in float64 if squares in these have overflowed or vanished."""
+    norms, rest = [], []
     for x in tensors:
-        rows, rest = _divided(tf.cast(x, tf.float32), _ROW)
-        parts += [_norm(rows, 1)] if rest is None else [_norm(rows, 1), tf.reshape(_norm(rest, 0), [1])]
-    return _norm(tf.cast(joined(parts), tf.float64), 0)
+        if is_few(x, _TINY):
+            rest.append(tf.cast(tf.reshape(x, [-1]), tf.float32))
+            continue
+        rows, left = _divided(tf.cast(x, tf.float32), _ROW)
+        norms.append(_norm(rows, 1))
+        if left is not None:
+            rest.append(left)
+    # an element is its own norm: so few need no operation of their own
+    n = _norm(tf.cast(joined([*norms, *rest]), tf.float64), 0)
+    return tf.cond(is_right(n, "float32"), lambda: n, lambda: _wide(tensors))
 
 
 def _norm(x: Tensor, axis: int) -> Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from gradclip.versions import check_version
 
-__all__ = ["TENSORS", "as_tensor", "by_device", "is_recording", "is_traced_by_xla"]
+__all__ = ["TENSORS", "as_tensor", "is_recording", "is_traced_by_xla"]
 
 check_version("tensorflow", tf.__version__)
 
@@ -37,8 +36,6 @@ TENSORS: Any = getattr(getattr(_private, "types", None), "Tensor", (tf.Tensor, t
 #: ``f(array, device, dtype)``, which shares the memory of an aligned array; ``tf.constant`` copies it
 _EAGER: Any = getattr(_private, "EagerTensor", None)
 
-_by_device: Any = getattr(_private, "execute_fn_for_device", None)
-
 
 def is_recording() -> bool:
     """Whether a gradient tape or a forward accumulator may be recording."""
@@ -53,11 +50,3 @@ def is_traced_by_xla() -> bool:
 def as_tensor(array: Any, device: str) -> Any:
     """An eager tensor of an array that nothing writes any more, without a copy if possible."""
     return tf.constant(array) if _EAGER is None else _EAGER(array, device, None)
-
-
-def by_device(executor: Callable[[], Any], xla: Callable[[], Any]) -> Any:
-    """One function if TensorFlow's executor runs the graph, the other if XLA compiles it; decided after tracing."""
-    if _by_device is None:
-        return xla()  # the executor can run it too
-    device = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-    return _by_device({device: executor}, xla)
