@@ -32,7 +32,8 @@ _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements 
 _LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
 _TINY = 1 << 12  # elements up to which a copy costs less than an operation
 _FEW = 1 << 14  # elements up to which a select costs less than a branch
-_SOME = 1 << 16  # elements in all up to which float64 copies cost less than a check
+_SOME = 1 << 15  # elements in all up to which float64 copies cost less than a check
+_ALONE, _MIDDLE = 1 << 16, 1 << 18  # elements from which TensorFlow sums in threads; up to which waking them takes longer
 
 
 def traced(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
@@ -203,12 +204,21 @@ def _checked(tensors: Sequence[Tensor]) -> Tensor:
             rest.append(tf.cast(tf.reshape(x, [-1]), tf.float32))
             continue
         rows, left = _divided(tf.cast(x, tf.float32), _ROW)
-        norms.append(_norm(rows, 1))
+        norms += [_norm(part, 1) for part in _parts(rows)]
         if left is not None:
             rest.append(left)
     # an element is its own norm: so few need no operation of their own
     n = _norm(tf.cast(joined([*norms, *rest]), tf.float64), 0)
     return tf.cond(is_right(n, "float32"), lambda: n, lambda: _wide(tensors))
+
+
+def _parts(rows: Tensor) -> list[Tensor]:
+    """Rows of a tensor of medium size in parts, each for one thread; the parts are views."""
+    count = rows.shape.num_elements()
+    if count is None or not _ALONE < count <= _MIDDLE:
+        return [rows]
+    most, rest = divmod(count, _ALONE)
+    return list(tf.split(rows, [_ALONE // _ROW] * most + [rest // _ROW] * (rest > 0)))
 
 
 def _norm(x: Tensor, axis: int) -> Tensor:
