@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import zlib
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,17 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if name := config.getoption("--progress"):
         config.pluginmanager.register(importlib.import_module("progress").Progress(name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare Python's collector what lives to the end, the frameworks and the tests: it would look at them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

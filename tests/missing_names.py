@@ -254,6 +254,8 @@ OWN: dict[str, Callable[[Any, Any], None]] = {
 
 def main(backend: str, *others: str) -> None:
     """Print as JSON what fails without each name."""
+    importlib.import_module(backend)
+    gc.freeze()  # for each name Python's collector looks at all objects but these
     framework = importlib.import_module(f"frameworks.{backend}").framework
     found = {}
     for name in (*names(backend), *others):

@@ -17,8 +17,12 @@ DOCS = TESTS.parent / "docs" / "distributed.md"
 COSTS = DOCS.with_name("collectives.md")
 
 
+#: most of the time is compilation. What LLVM makes faster is the arithmetic on one device, which other tests compare
+FAST = "--xla_backend_optimization_level=0"
+
+
 def of_devices(count: int) -> dict[str, str]:
-    return environment(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={count}")
+    return environment(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={count} {FAST}")
 
 
 @functools.cache
@@ -56,7 +60,7 @@ def two_processes(module: str, *arguments: str) -> list[str]:
     """Run a module in two processes; return what each prints if both succeed."""
     [port] = free_ports(1)
     command = [sys.executable, "-m", f"jax_only.distributed.{module}", f"127.0.0.1:{port}", *arguments]
-    return together([([*command, str(i)], of_devices(2) | {"XLA_FLAGS": ""}) for i in range(2)])
+    return together([([*command, str(i)], of_devices(2) | {"XLA_FLAGS": FAST}) for i in range(2)])
 
 
 def test_two_processes() -> None:

@@ -1,12 +1,10 @@
 """The topologies of ``tests/topologies.py`` that replicas can hold: addends and copies, dense or sparse.
 
-``python -m tensorflow_only.distributed.held 4`` checks a ``MirroredStrategy`` of four logical devices. With ``TF_CONFIG``
-and no argument it is one process of a ``MultiWorkerMirroredStrategy``.
+``python -m tensorflow_only.distributed.held`` checks a ``MirroredStrategy`` of four logical devices.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -65,24 +63,22 @@ def check_one(case: Case, strategy: tf.distribute.Strategy) -> None:
                 assert ulps(float(got), float(want), "float32") <= 4
 
 
-def main() -> None:
-    warnings.simplefilter("error", gradclip.errors.GradclipWarning)
-    warnings.filterwarnings("ignore", "The gradients of one replica")  # copies that nobody needs to sum
-    if len(sys.argv) == 1:
-        strategy: tf.distribute.Strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    else:
-        count = int(sys.argv[1])
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-        strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
+def check(strategy: tf.distribute.Strategy) -> None:
+    """Check the topologies on the strategy's replicas."""
     cases = chosen(strategy.num_replicas_in_sync)
+    assert cases
     for case in cases:
         try:
-            check_one(case, strategy)
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")  # TensorFlow's own
+                warnings.simplefilter("error", gradclip.errors.GradclipWarning)
+                warnings.filterwarnings("ignore", "The gradients of one replica")  # copies that nobody needs to sum
+                check_one(case, strategy)
         except Exception as error:
             raise AssertionError(str(case)) from error
-    print(f"{len(cases)} topologies on {strategy.num_replicas_in_sync} replicas")
 
 
 if __name__ == "__main__":
-    main()
+    devices = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 4)
+    check(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(4)]))

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from launched import failure
+from tensorflow_only.distributed import held
 
 import gradclip
 from gradclip.dialects import keras, tensorflow, torch
@@ -38,7 +39,7 @@ Step = Callable[[list[tf.Variable], tf.Tensor, gradclip.Rule], Any]
 
 @functools.cache
 def strategy() -> tf.distribute.Strategy:
-    """Return the only strategy: TensorFlow would confuse the collectives of several on the same devices."""
+    """Return the only strategy of this process: TensorFlow would confuse the collectives of several."""
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
@@ -268,6 +269,10 @@ def says_nothing_with_one_replica() -> None:
     one.run(tf.function(lambda x: gradclip.clip(gradients(model, x), RULES[0]).grads), args=(batches()[0],))
 
 
+def holds_every_topology() -> None:
+    held.check(strategy())
+
+
 CHECKS = [
     clips_what_was_summed_in_the_replica,
     clips_what_was_averaged_and_multiplied,
@@ -281,6 +286,7 @@ CHECKS = [
     eager_tensors_do_not_tell,
     measures_in_a_replica,
     says_nothing_with_one_replica,
+    holds_every_topology,
 ]
 
 

@@ -1,5 +1,6 @@
 """Runs in each of two processes of a ``MultiWorkerMirroredStrategy``: a monitor and a following limit see the summed gradient.
 
+Then it checks the topologies of ``held``.
 ``TF_CONFIG=... python -m tensorflow_only.distributed.processes`` prints their values as JSON.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_only.distributed import held
 
 import gradclip
 from gradclip import limits
@@ -55,6 +57,7 @@ def main() -> None:
         told.update(strategy.run(lambda size, rule=rule: gradclip.clip([summed(size)[None]], rule), args=(size,)))
         followed.append(float(adaptive.last))
     np.testing.assert_allclose(used, followed, rtol=1e-5)
+    held.check(strategy)
     monitor.merge(states[0])
     print(json.dumps({"traced": monitor.report(), "eager": told.report(), "limits": used}))
 

@@ -1,6 +1,6 @@
 """One process misses the collective, then dies: the error that the other gets, and when.
 
-``torchrun --nproc-per-node 2 -m torch_only.distributed.dying results.json``
+``python -m torch_only.distributed.forked 2 dying results.json``
 """
 
 from __future__ import annotations
@@ -50,7 +50,3 @@ def main() -> None:
     results["dead"] = clip_alone(patient)
     Path(sys.argv[1]).write_text(json.dumps(results), encoding="utf-8")
     os._exit(0)  # the usual shutdown would wait for the dead process
-
-
-if __name__ == "__main__":
-    main()

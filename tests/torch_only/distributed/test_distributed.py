@@ -1,4 +1,4 @@
-"""Real processes on gloo, started by ``torchrun``, as users start them."""
+"""Real processes on gloo: ``torchrun`` starts the examples, as users do, and the checks' are forked after the imports."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from gradclip import norms
 from gradclip.dialects import torch as dialect
 
 
-def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Return the output and the exit status of ``torchrun``."""
-    command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+def start(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return the output and the exit status of a module."""
     return subprocess.run(
-        [*command, *arguments],
+        [sys.executable, "-P", "-m", module, *arguments],
         capture_output=True,
         text=True,
         timeout=TIME_LIMIT,
         env=environment(OMP_NUM_THREADS="1"),
         check=False,
     )
+
+
+def forked(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return start("torch_only.distributed.forked", str(processes), *arguments)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
@@ -43,7 +46,7 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 def failures(processes: int) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
-        done = torchrun(processes, "-m", "torch_only.distributed.worker", str(path))
+        done = forked(processes, "worker", str(path))
         assert done.returncode == 0, said(done)
         found: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
         return found
@@ -83,7 +86,7 @@ def alone() -> dict[str, dict[str, Any]]:
     """Return one process's results if the other is absent, and if it is dead."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
-        done = torchrun(2, "-m", "torch_only.distributed.dying", str(path))
+        done = forked(2, "dying", str(path))
         assert path.exists(), said(done)
         found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
         return found
@@ -130,7 +133,9 @@ def test_the_table_of_costs() -> None:
 
 @functools.cache
 def printed(example: str) -> list[str]:
-    done = torchrun(2, str(TESTS.parent / "examples" / f"torch_{example}.py"))
+    done = start(
+        "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(TESTS.parent / "examples" / f"torch_{example}.py")
+    )
     assert done.returncode == 0, said(done)
     return [line for line in done.stdout.splitlines() if "loss" in line]
 

@@ -1,6 +1,6 @@
-"""Runs in each process of a ``torchrun``: all checks one after the other; their failures go to a file.
+"""Runs in each of several processes: all checks one after the other; their failures go to a file.
 
-``torchrun --nproc-per-node 2 -m torch_only.distributed.worker results.json``
+``python -m torch_only.distributed.forked 2 worker results.json``
 """
 
 from __future__ import annotations
@@ -61,7 +61,3 @@ def main() -> None:
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")
     common.leave()
-
-
-if __name__ == "__main__":
-    main()
