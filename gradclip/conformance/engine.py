@@ -159,11 +159,10 @@ class Session:
         if hopeless:
             return judged(self.name, case, Finding(hopeless, "crashed"), self.declared)
         begun, claims = time.perf_counter(), frozenset(self._claims[case.operation])
-        run = _vector if case.kind == "vector" else _check
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings are not tested
             try:
-                finding = self._timed(lambda: _found(run, self._target, case, claims))
+                finding = self._timed(lambda: _found(self._target, case, claims))
             except Hung as error:
                 finding = Finding(str(error), "hung")
         hint = str(getattr(self._target, "hint", ""))
@@ -181,13 +180,20 @@ def unclaimed(name: str, case: Case, missing: Sequence[str]) -> Result:
     return Result(name, case.operation, case.id, case.kind, "unclaimed", "", ", ".join(missing), case.needs, case.flags)
 
 
-def _found(run: Callable[..., Finding], target: Any, case: Case, claims: frozenset[str]) -> Finding:
+def _found(target: Any, case: Case, claims: frozenset[str]) -> Finding:
     try:
-        return run(target, case, claims)
+        if case.kind == "vector":
+            return run_vector(target, case.content, claims)
+        case.content.run(Bench(target, case.operation))
+    except Mismatch as mismatch:
+        expected = None if mismatch.expected is None else [mismatch.expected.as_json(MOST)]
+        got = None if mismatch.got is None else mismatch.got.as_json(MOST)
+        return Finding(str(mismatch) or "the property does not hold", "", got, mismatch.ulps, expected)
     except Garbage as garbage:
         return Finding(str(garbage), "garbage")
     except BaseException as error:  # in this thread an exit, an interrupt or a skip of pytest comes from the target
         return Finding(words_of(error), "raised")
+    return Finding()
 
 
 def judged(name: str, case: Case, finding: Finding, declared: Declared, seconds: float = 0.0) -> Result:
@@ -218,17 +224,3 @@ def judged(name: str, case: Case, finding: Finding, declared: Declared, seconds:
 def failed(target: str, operation: str, name: str, reason: str, message: str) -> Result:
     """A result without a case: for a target or a file that cannot be used."""
     return Result(target, operation, f"{operation}/{name}", "check", "fail", reason, message)
-
-
-def _vector(target: Any, case: Case, claims: frozenset[str]) -> Finding:
-    return run_vector(target, case.content, claims)
-
-
-def _check(target: Any, case: Case, claims: frozenset[str]) -> Finding:
-    try:
-        case.content.run(Bench(target, case.operation))
-    except Mismatch as mismatch:
-        expected = None if mismatch.expected is None else [mismatch.expected.as_json(MOST)]
-        got = None if mismatch.got is None else mismatch.got.as_json(MOST)
-        return Finding(str(mismatch) or "the property does not hold", "", got, mismatch.ulps, expected)
-    return Finding()

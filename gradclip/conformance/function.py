@@ -20,7 +20,7 @@ from gradclip.conformance.timed import Timed
 from gradclip.errors import ArgumentTypeError
 from gradclip.natives import Applied
 
-__all__ = ["FunctionTarget", "function_target"]
+__all__ = ["FunctionTarget", "function_target", "parameters_of"]
 
 _TRIAL = 5.0  # seconds for the trial call of a function
 
@@ -55,7 +55,7 @@ class FunctionTarget(ComposedTarget):
         clipped, norm = self._tried() if self._is_tried else ((), None)
         in_place = clipped is None if self._in_place is None else self._in_place
         claims = {*DEFAULT_CLAIMS, "in place" if in_place else "functional"}
-        claims |= _parameters(self._function).keys() & set(self._native.arguments[1:]) & FEATURES.keys()
+        claims |= parameters_of(self._function).keys() & set(self._native.arguments[1:]) & FEATURES.keys()
         if self._native.returns_norm and norm is not None:
             claims.add("norm")
         return {self._operation: frozenset(claims)}
@@ -74,7 +74,7 @@ class FunctionTarget(ComposedTarget):
 
     def _trial(self) -> tuple[Any, Any]:
         gradients, arguments = [self.make([3.0, 4.0], [2], "float32")], {self._native.arguments[0]: 1.0}
-        return self._parts(self._result(gradients, arguments))
+        return self._parts(self._called(gradients if self._hold is None else self._hold(gradients), arguments))
 
     def _tried(self) -> tuple[Any, Any]:
         """The result of a trial call: gradients and norm, as :meth:`_parts` returns them."""
@@ -85,21 +85,13 @@ class FunctionTarget(ComposedTarget):
         return (None, found[1]) if self._hold else found
 
     def _call(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        held = list(gradients)
-        if self._hold is not None:
-            return self._on_parameters(held, isinstance(gradients, Iterator), arguments)
-        clipped, norm = self._parts(self._result(iter(held) if isinstance(gradients, Iterator) else gradients, arguments))
-        return (held if clipped is None and self._in_place is not False else clipped), norm
-
-    def _on_parameters(self, held: list[Any], is_iterator: bool, arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        """Clip parameters that hold the gradients."""
-        assert self._hold is not None
+        held, is_iterator = list(gradients), isinstance(gradients, Iterator)
+        if self._hold is None:
+            clipped, norm = self._parts(self._called(iter(held) if is_iterator else gradients, arguments))
+            return (held if clipped is None and self._in_place is not False else clipped), norm
         parameters = self._hold(held)
         _, norm = self._parts(self._called(iter(parameters) if is_iterator else parameters, arguments))
         return [parameter.grad for parameter in parameters], norm
-
-    def _result(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> Any:
-        return self._called(gradients if self._hold is None else self._hold(list(gradients)), arguments)
 
     def _called(self, first: Any, arguments: dict[str, Any]) -> Any:
         positional, named = _bound(self._function, self._operation, arguments)
@@ -164,7 +156,7 @@ def function_target(
 
 def _taken(function: Callable[..., Any], operation: str) -> str:
     """What a function takes, from its first argument's name or its operation."""
-    first = next(iter(_parameters(function)), "")
+    first = next(iter(parameters_of(function)), "")
     if re.search(r"param|weight|model|module", first):
         return "parameters"
     if re.search(r"grad|^gs?$|tensor|update|tree|^t_list$|^t$|^x$", first):
@@ -172,7 +164,8 @@ def _taken(function: Callable[..., Any], operation: str) -> str:
     return "parameters" if OPERATIONS[operation].applied is Applied.PARAMETERS else "gradients"
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function, by name; none where it does not show them."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):  # some builtins have no signature
@@ -181,7 +174,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _bound(function: Callable[..., Any], operation: str, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The positional and the keyword arguments."""
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     named = {
         name

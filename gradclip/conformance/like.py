@@ -41,15 +41,14 @@ def as_native(made: Plan, like: str | None) -> Plan:
 
 
 def _case(case: Case, name: str, reasons: dict[str, str]) -> Case:
+    why = next((f"as the native: {text}" for pattern, text in reasons.items() if fnmatch.fnmatchcase(case.id, pattern)), "")
     if case.kind != "vector":
-        why = next((text for pattern, text in reasons.items() if fnmatch.fnmatchcase(case.id, pattern)), "")
-        return replace(case, allowed=f"as the native: {why}" if why else "")
+        return replace(case, allowed=why)
     recorded = [outcome for key, outcome in case.content.native.items() if key.partition("@")[0] == name]
     others: list[Any] = [{**outcome, "why": "the native's"} for outcome in recorded if isinstance(outcome, dict)]
     if not others:
         return case
     given = case.content.json
     json = {**given, "expected": [*given["expected"], *others], "ulp": max(given["ulp"], _ROUNDED)}
-    declared = next((text for pattern, text in reasons.items() if fnmatch.fnmatchcase(case.id, pattern)), "")
-    allowed = f"as the native: {declared}" if declared and "@" in next(iter(case.content.native)) else ""  # overflows vary
+    allowed = why if "@" in next(iter(case.content.native)) else ""  # overflows vary
     return replace(case, content=Vector(case.content.operation, json), allowed=allowed)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gradclip.conformance.adapted import features_of, scoped
+from gradclip.conformance.function import parameters_of
 from gradclip.conformance.target import DEFAULT_CLAIMS, FEATURES, OPERATIONS, ComposedTarget, load_arrays
 
 __all__ = ["makes_slot", "slot_target"]
@@ -14,10 +14,7 @@ __all__ = ["makes_slot", "slot_target"]
 
 def makes_slot(function: Callable[..., Any], operation: str) -> bool:
     """Whether a callable takes an operation's limit and no gradients: it makes an object, such as ``optax.clip(max_delta)``."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return False
+    parameters = list(parameters_of(function).values())
     limit = OPERATIONS[operation].arguments[0]
     needed = [one for one in parameters if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     if [one.name for one in needed] == [limit] or (not needed and any(one.name == limit for one in parameters)):
@@ -44,7 +41,7 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy",
     (True, False)
     """
     arrays = load_arrays(arrays)
-    options = {one for one in OPERATIONS[operation].arguments[1:] if one in FEATURES and _names(make, one)}
+    options = {one for one in OPERATIONS[operation].arguments[1:] if one in FEATURES and one in parameters_of(make)}
     claims = (DEFAULT_CLAIMS & features_of(arrays)) | options | {"in place" if OPERATIONS[operation].in_place else "functional"}
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
@@ -53,13 +50,6 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy",
 
     shown = name or str(getattr(make, "__name__", type(make).__name__))
     return ComposedTarget(shown, arrays, {operation: claims}, {operation: scoped(arrays, run)})
-
-
-def _names(make: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(make).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def _through(slot: Any, gradients: Iterable[Any], parameters: Sequence[Any] | None, arrays: Any) -> Sequence[Any]:

@@ -33,29 +33,21 @@ def run(task: Message, send: Any) -> bool:
         Whether a case still hangs.
     """
     made: Plan = as_native(plan(task["dialects"], task["select"], task["vectors"]), task["like"])
-    hangs = False
-    _watch(_STARTING)
-    try:
-        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"], task["takes"])
-        xfails = xfails_of_run(task["shipped"], task["xfails"])
-        report = new_report(made)
-        results = run_plan(
-            target, made, xfails, report, task["seconds"], task["skip"], lambda index: start(index), task["hopeless"]
-        )
-    except ArgumentError as error:
-        send({"usage": error.args})
-        return False
+    report, hangs = new_report(made), False
 
     def start(index: int) -> None:
         _watch(2 * task["seconds"] + 1)  # the thread with the time limit cannot run while a call holds the interpreter
         send({"start": index})
 
-    send({"target": name_of(target)})
+    _watch(_STARTING)
     try:
-        for result in results:
+        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"], task["takes"])
+        xfails = xfails_of_run(task["shipped"], task["xfails"])
+        send({"target": name_of(target)})
+        for result in run_plan(target, made, xfails, report, task["seconds"], task["skip"], start, task["hopeless"]):
             hangs = hangs or result.reason == "hung"
             send({"result": result.as_json()})
-    except ArgumentError as error:  # a declared case that does not exist
+    except ArgumentError as error:  # also a declared case that does not exist
         send({"usage": error.args})
         return hangs
     send({"targets": report.targets})
