@@ -2,15 +2,13 @@
 
 Each clip and the ``update`` after it are timed separately, in turn, so that other work on the machine slows both. A block is a
 hundred steps; the last one copies the norms to the host. It prints the medians of the blocks, and exits with 1 above two per
-cent. With --launches it counts instead the operations that a monitor runs in a step of PyTorch, on CUDA if there is a device,
-and exits with 1 above one operation.
+cent.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import statistics
 import sys
 import time
@@ -18,9 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import gradclip
+from benchmarks.apart import command
 from gradclip.dialects import torch as dialect
 
 BOUND = 0.02
+STEPS = 100  #: of a block
 FRAMEWORKS = ("numpy", "torch", "paddle", "tensorflow", "jax")
 IN_PLACE = ("numpy", "torch", "paddle")
 
@@ -38,11 +38,11 @@ def wait_for(grads: list[Any]) -> None:
             x.block_until_ready()
 
 
-def block(grads: list[Any], clip_by: Callable[..., Any], monitor: gradclip.Monitor, steps: int = 100) -> tuple[float, float]:
-    """The seconds of a clip and of an ``update``, each the mean of ``steps`` steps."""
+def block(grads: list[Any], clip_by: Callable[..., Any], monitor: gradclip.Monitor) -> tuple[float, float]:
+    """The seconds of a clip and of an ``update``, each the mean of the steps of a block."""
     rule = dialect.clip_grad_norm(1e9)  # nothing is scaled, so nothing has to be restored
     clips = updates = 0.0
-    for _ in range(steps):
+    for _ in range(STEPS):
         begun = time.perf_counter()
         result = clip_by(grads, rule)
         wait_for(result.grads)
@@ -50,7 +50,7 @@ def block(grads: list[Any], clip_by: Callable[..., Any], monitor: gradclip.Monit
         monitor.update(result)
         updates += time.perf_counter() - clipped
         clips += clipped - begun
-    return clips / steps, updates / steps
+    return clips / STEPS, updates / STEPS
 
 
 def cost(framework: str, count: int, seconds: float) -> tuple[float, float]:
@@ -65,51 +65,18 @@ def cost(framework: str, count: int, seconds: float) -> tuple[float, float]:
     return statistics.median(clips), statistics.median(updates)
 
 
-def operations(count: int, steps: int = 1000) -> float:
-    """The mean number of operations that a monitor runs in a step, transfers included, without views."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    ran: list[str] = []
-
-    class Counted(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            ran.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    grads, rule, monitor = (
-        [torch.ones(64, device=device) for _ in range(count)],
-        dialect.clip_grad_norm(1e9),
-        gradclip.Monitor(),
-    )
-    for _ in range(steps):
-        result = gradclip.clip_(grads, rule)
-        with Counted():
-            monitor.update(result)
-    return sum(name != "aten.detach.default" for name in ran) / steps
+def measure(framework: str, options: argparse.Namespace) -> bool:
+    """Print a line for a framework; returns whether the monitor is cheap enough."""
+    clip, added = cost(framework, options.gradients, options.seconds)
+    print(f"{framework:<8} clip {1e6 * clip:8.1f} us, monitor {1e6 * added:6.2f} us: {added / clip:6.2%}")
+    return added / clip <= BOUND
 
 
-def main() -> int:
-    """Print a line for each framework that is installed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """How many gradients, and for how long."""
     parser.add_argument("--gradients", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--launches", action="store_true", help="count operations instead")
-    options = parser.parse_args()
-    if options.launches:
-        many = operations(options.gradients)
-        print(f"torch    {many:.3f} operations a step")
-        return int(many > 1)
-    worst = 0.0
-    for framework in FRAMEWORKS:
-        if importlib.util.find_spec(framework) is None:
-            continue
-        clip, added = cost(framework, options.gradients, options.seconds)
-        worst = max(worst, added / clip)
-        print(f"{framework:<8} clip {1e6 * clip:8.1f} us, monitor {1e6 * added:6.2f} us: {added / clip:6.2%}")
-    return int(worst > BOUND)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("benchmarks.monitor", __doc__, FRAMEWORKS, measure, add_options))

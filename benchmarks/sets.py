@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,6 @@ Shape = tuple[int, ...]
 class GradientSet:
     """The shapes of the gradients of a model."""
 
-    name: str
-    what: str
     shapes: tuple[Shape, ...]
 
     @property
@@ -70,28 +68,20 @@ def lora() -> Iterator[Shape]:
         yield from ((4, 4096), (4096, 4))
 
 
-def _set(name: str, what: str, shapes: Callable[[], Iterator[Shape]]) -> tuple[str, GradientSet]:
-    return name, GradientSet(name, what, tuple(shapes()))
-
-
-SETS: dict[str, GradientSet] = dict(
-    [
-        _set("mlp", "a small MLP: 6 tensors, 109,386 elements", mlp),
-        _set("lora", "a LoRA set: 256 matrices of 16,384", lora),
-        _set("vectors", "2,000 vectors of 256", lambda: iter([(256,)] * 2000)),
-        _set("resnet50", "ResNet-50: 161 tensors, 25,557,032 elements", resnet50),
-        _set("gpt2", "GPT-2 small: 148 tensors, 124,439,808 elements", gpt2),
-        _set("tensor", "one tensor of 64 Mi", lambda: iter([(64 * 2**20,)])),
-    ]
-)
+SETS: dict[str, GradientSet] = {
+    "mlp": GradientSet(tuple(mlp())),
+    "lora": GradientSet(tuple(lora())),
+    "vectors": GradientSet(((256,),) * 2000),
+    "resnet50": GradientSet(tuple(resnet50())),
+    "gpt2": GradientSet(tuple(gpt2())),
+    "tensor": GradientSet(((64 * 2**20,),)),
+}
 #: small enough for a run of seconds
-QUICK: dict[str, GradientSet] = dict(
-    [
-        _set("mlp", "a small MLP: 6 tensors, 109,386 elements", mlp),
-        _set("vectors", "200 vectors of 256", lambda: iter([(256,)] * 200)),
-        _set("tensor", "one tensor of 4 Mi", lambda: iter([(4 * 2**20,)])),
-    ]
-)
+QUICK: dict[str, GradientSet] = {
+    "mlp": SETS["mlp"],
+    "vectors": GradientSet(((256,),) * 200),
+    "tensor": GradientSet(((4 * 2**20,),)),
+}
 
 
 def chosen(quick: bool) -> dict[str, GradientSet]:

@@ -88,13 +88,13 @@ def _width(ratios: Sequence[float]) -> float:
     return (high - low) / statistics.median(ratios)
 
 
-def median_time(call: Call, seconds: float, least: int = 5) -> float:
-    """The median time of one function."""
+def median_time(call: Call, seconds: float) -> float:
+    """The median time of one function, of five calls at least."""
     with _undisturbed():
         _once(call, None)
         taken: list[float] = []
         end = time.perf_counter() + seconds
-        while len(taken) < least or time.perf_counter() < end:
+        while len(taken) < 5 or time.perf_counter() < end:
             taken.append(_once(call, None))
     return statistics.median(taken)
 

@@ -25,7 +25,7 @@ def makes_slot(function: Callable[..., Any], operation: str) -> bool:
     )  # an optimizer of Keras: SGD(learning_rate=0.01, ..., **kwargs)
 
 
-def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy", name: str | None = None) -> ComposedTarget:
+def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy") -> ComposedTarget:
     """A target from a function that makes an object for a slot.
 
     Args:
@@ -34,7 +34,6 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy",
             like Paddle's ``grad_clip=``.
         operation: the one that the object claims to be.
         arrays: the name of a framework, or an object with ``make`` and ``read``.
-        name: for the report.
 
     >>> from gradclip.conformance.slots import makes_slot
     >>> makes_slot(lambda max_norm: None, "optax.clip_by_global_norm"), makes_slot(lambda grads, max_norm: grads, "optax.clip")
@@ -48,8 +47,8 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy",
         parameters = arguments.pop("parameters", None)
         return _through(make(**arguments), gradients, parameters, arrays), None
 
-    shown = name or str(getattr(make, "__name__", type(make).__name__))
-    return ComposedTarget(shown, arrays, {operation: claims}, {operation: scoped(arrays, run)})
+    name = str(getattr(make, "__name__", type(make).__name__))
+    return ComposedTarget(name, arrays, {operation: claims}, {operation: scoped(arrays, run)})
 
 
 def _through(slot: Any, gradients: Iterable[Any], parameters: Sequence[Any] | None, arrays: Any) -> Sequence[Any]:

@@ -86,9 +86,9 @@ def derivative_of_the_formula(bench: Bench) -> None:
             require(close, f"the derivative by element {i} of {values}, limit {limit}, is {found!r}, not {exact:.6g}")
 
 
-def _by_differences(bench: Bench, values: list[float], limit: float, step: float = 1e-7) -> list[float]:
+def _by_differences(bench: Bench, values: list[float], limit: float) -> list[float]:
     """The formula's derivative, from differences in float64."""
-    slopes = []
+    slopes, step = [], 1e-7
     for i in range(len(values)):
         ends = [[*values[:i], values[i] + change, *values[i + 1 :]] for change in (step, -step)]
         above, below = (math.fsum(bench.formula.clipped([end], limit)[0]) for end in ends)
