@@ -198,17 +198,21 @@ class Watch(Seen):
                 seconds=min(seconds, own_seconds),
                 other_seconds=other_seconds,
             )
-            if new is None or recorder.stepping is not None:
-                self.settle(params)
-                recorder.add(event)
-            else:
-                place_of = len(recorder.events)
-                recorder.add(event)
-                self._made.update({self.mark(x): Made(x, place_of) for x in new})
+            self._add(event, new)
         self.watch_lines()
         if error is not None:
             raise error
         return result
+
+    def _add(self, event: Clip, new: Sequence[Any] | None) -> None:
+        """Record a clip, and the new gradients that it made; inside of a step the optimizer takes these."""
+        if new is None or self.recorder.stepping is not None:
+            self.settle(event.params)
+            self.recorder.add(event)
+            return
+        place_of = len(self.recorder.events)
+        self.recorder.add(event)
+        self._made.update({self.mark(x): Made(x, place_of) for x in new})
 
     def _culprits(self, request: Request, params: Params, before: Sequence[float]) -> tuple[str, ...]:
         """The names of the parameters whose gradients were not finite."""
