@@ -16,12 +16,12 @@ from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
 from gradclip.conformance.target import OPERATIONS
 from gradclip.errors import ArgumentError
+from gradclip.natives.model import KERAS_BACKENDS
 
 __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
 
 ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
-_KERAS = ("tensorflow", "torch", "jax")  # the backends of Keras
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Specification:
         if kind in ("gradclip", "native") and separator:
             name, at, on = rest.partition("@")
             known = ARRAYS if kind == "gradclip" else NATIVES
-            if name not in known or (at and (name != "keras" or on not in _KERAS)):
+            if name not in known or (at and (name != "keras" or on not in KERAS_BACKENDS)):
                 hint = f"one of {', '.join(f'{kind}:{name}' for name in known)}" + ", native:keras@torch" * (kind == "native")
                 raise ArgumentError("There is no target of this name.", repr(text), f"{hint}.")
             return cls(text, kind, name, on)

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from gradclip.conformance.array import DTYPES
 from gradclip.errors import ArgumentError
 from gradclip.natives import OPERATIONS
 from gradclip.spelling import did_you_mean, nearest, same
@@ -29,10 +30,7 @@ _ALIASES: Mapping[str, str] = {"tf": "tensorflow", "pytorch": "torch", "jax": "o
 
 #: feature -> what a target with the feature supports
 FEATURES: Mapping[str, str] = {
-    **{
-        dtype: f"gradients of {dtype}"
-        for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int32", "int64", "bool")
-    },
+    **{dtype: f"gradients of {dtype}" for dtype in DTYPES},
     "norm_type": "the order of the norm",
     "error_if_nonfinite": "an error if the norm is not finite",
     "axes": "the norm over some of a gradient's axes",

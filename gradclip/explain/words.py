@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 
 from gradclip.errors import GradclipError
 from gradclip.explain.call import Call, with_limit
-from gradclip.natives import Kind, Native
+from gradclip.natives import DIALECTS, Kind, Native
 from gradclip.natives.meaning import dialect_arguments
+from gradclip.natives.model import LOWER, UPPER
 from gradclip.rule import Rule, Scope
 
 __all__ = ["BOUNDS", "EDGES", "bounds", "edges", "epsilon", "formula", "known_norm", "negative", "returns", "scope", "sources"]
@@ -21,7 +23,11 @@ _SCOPES = {
 }
 _UNITS = "each unit of each gradient: a whole vector, a column of a matrix, an output channel"
 #: the parameters that are bounds; every other dialect bounds by the limit and the negated limit
-BOUNDS = {"tensorflow.clip_by_value": ("clip_value_min", "clip_value_max"), "paddle.clip_grad_by_value": ("min", "max")}
+BOUNDS = {
+    dialect: (*LOWER & takes, *UPPER & takes)
+    for dialect, function in DIALECTS.items()
+    if LOWER & (takes := inspect.signature(function).parameters.keys())
+}
 #: the edge cases, each with its departure
 EDGES: Mapping[str, str] = {
     "infinity": "",

@@ -38,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(made, checks)  # the native runs on the written files
         recording = record(options.record, _tolerances(made), options.report)
         problems += [f"not certain: {text}" for text in recording.unsure]
-        problems += _against(recording, made, checks) if options.check else _taken(recording, made, checks)
+        if options.check:
+            problems += _against(recording, made, checks)
+        else:
+            _take(recording, made, checks)
     if options.check:
         problems += _changed(made, checks)
     else:
@@ -52,7 +55,7 @@ def _tolerances(made: dict[str, Json]) -> dict[str, int]:
     return {f"{file['operation']}/{vector['id']}": vector["ulp"] for file in made.values() for vector in file["vectors"]}
 
 
-def _taken(recording: Recording, made: dict[str, Json], checks: dict[str, set[str]]) -> list[str]:
+def _take(recording: Recording, made: dict[str, Json], checks: dict[str, set[str]]) -> None:
     """Put a recording into the files."""
     for file in made.values():
         for vector in file["vectors"]:
@@ -64,7 +67,6 @@ def _taken(recording: Recording, made: dict[str, Json], checks: dict[str, set[st
             versions = {**file["recorded_with"], recording.name: dict(recording.versions)}
             file["recorded_with"] = {name: versions[name] for name in _recorders(file) if name in versions}
     checks[recording.name] = recording.checks
-    return []
 
 
 def _against(recording: Recording, made: dict[str, Json], checks: dict[str, set[str]]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import json
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ def _of(mesh: tuple[int, ...]) -> Iterator[Case]:
     name = "x".join(map(str, mesh))
     for make in (_placed, _beside, _missing, _numbers, _grouped, *((_strided, _on_axes) if len(mesh) > 1 else (_in_one,))):
         for case in make(mesh):
-            yield Case(f"{name}-{case.id}", *(getattr(case, field) for field in list(Case.__dataclass_fields__)[1:]))
+            yield replace(case, id=f"{name}-{case.id}")
 
 
 def _dense(mesh: Sequence[int], **more: Any) -> Held:
