@@ -11,32 +11,24 @@ from typing import Any
 
 from gradclip.errors import ArgumentError, shown
 
-__all__ = ["Declared", "check_cases", "check_targets", "read_xfails", "shipped_xfails", "xfails_of_run"]
+__all__ = ["check_cases", "check_targets", "read_xfails", "reasons_of", "shipped_xfails", "xfails_of_run"]
 
 _FORM = '{"torch *": {"torch.clip_grad_norm_/E2": "the reason"}}.'
 Xfails = Mapping[str, Mapping[str, str]]  #: pattern of target names -> pattern of case ids -> reason
 
 
-class Declared:
-    """The expected failures of one target."""
+def reasons_of(xfails: Xfails, target: str, known: list[str]) -> dict[str, str]:
+    """Case -> the reason for the target's known failure of it.
 
-    def __init__(self, xfails: Xfails, target: str, known: Iterable[str]) -> None:
-        """Find the expected failures of this target.
-
-        Raises:
-            ValueError: for a case that does not exist.
-        """
-        known = list(known)
-        self._reasons: dict[str, str] = {}
-        for pattern, cases in xfails.items():
-            if not fnmatch.fnmatchcase(target, pattern):
-                continue
+    Raises:
+        ValueError: for a case that does not exist.
+    """
+    found: dict[str, str] = {}
+    for pattern, cases in xfails.items():
+        if fnmatch.fnmatchcase(target, pattern):
             for case, reason in cases.items():
-                self._reasons.update(dict.fromkeys(_matching(case, pattern, known), reason))
-
-    def reason(self, case: str) -> str | None:
-        """The reason for the target's known failure of the case; None if it must pass."""
-        return self._reasons.get(case)
+                found.update(dict.fromkeys(_matching(case, pattern, known), reason))
+    return found
 
 
 def _matching(case: str, target: str, known: list[str]) -> list[str]:
@@ -48,13 +40,12 @@ def _matching(case: str, target: str, known: list[str]) -> list[str]:
     return ids
 
 
-def check_cases(xfails: Xfails, known: Iterable[str]) -> None:
+def check_cases(xfails: Xfails, known: list[str]) -> None:
     """Check that each case exists, also for targets that are not tested.
 
     Raises:
         ValueError: for a case that does not exist.
     """
-    known = list(known)
     for target, cases in xfails.items():
         for case in cases:
             _matching(case, target, known)

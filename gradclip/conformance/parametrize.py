@@ -96,7 +96,7 @@ def parametrize_with_checks(
     for name, target in zip(names, targets, strict=True):
         session = Session(target, made, declared, seconds)
         for case in _cases(session, made):
-            reason = session.declared.reason(case.id)
+            reason = session.declared.get(case.id)
             marks = () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
             parameters.append(pytest.param(target, case, marks=marks, id=f"{name}-{case.id}" if targets[1:] else case.id))
     if not parameters:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradclip.commands import children
 from gradclip.conformance.cases import Case, Plan
-from gradclip.conformance.declared import Declared, xfails_of_run
+from gradclip.conformance.declared import reasons_of, xfails_of_run
 from gradclip.conformance.engine import failed, judged, new_report
 from gradclip.conformance.result import Report, Result
 from gradclip.conformance.specification import Specification
@@ -122,7 +122,7 @@ class Run:
 
     def _judged(self, case: Case, finding: Finding) -> Result:
         xfails = xfails_of_run(self.specification.kind == "native", self.task.xfails)
-        return judged(self.name, case, finding, Declared(xfails, self.name, self.task.plan.known))
+        return judged(self.name, case, finding, reasons_of(xfails, self.name, self.task.plan.known))
 
 
 def run_all(specifications: Sequence[Specification], task: Task, changed: Callable[[Run], None]) -> Report:
