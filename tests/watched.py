@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from gradclip.commands import cli
 
 PROGRAMS = Path(__file__).parent / "doctor" / "programs"
+START = "start.py"  #: what the programs of a folder import
 _MARK = re.compile(r"# <- (GD\d+(?:, GD\d+)*)$")
 
 
@@ -29,11 +31,19 @@ class Told:
 
 
 def programs(framework: str) -> list[str]:
-    return sorted(path.stem for path in (PROGRAMS / framework).glob("*.py"))
+    return sorted(path.stem for path in (PROGRAMS / framework).glob("*.py") if path.name != START)
 
 
 def path_of(framework: str, name: str) -> Path:
     return PROGRAMS / framework / f"{name}.py"
+
+
+def written(folder: Path, framework: str, text: str) -> Path:
+    """Write a program into a folder, beside what it imports."""
+    shutil.copy(PROGRAMS / framework / START, folder)
+    path = folder / "train.py"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def marked(path: Path) -> set[tuple[str, int]]:

@@ -299,6 +299,7 @@ class Watch(Seen):
         with self.recorder.quietly():
             held = frozenset(key for key in learned if self.grad(self.known[key]) is not None)
             self._close_made(learned)
+            self.name(learned)  # the model may be gone when the script ends
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
         event = kind(where=place(self.framework), params=held, name=name, optimizer=optimizer)

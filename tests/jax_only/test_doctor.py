@@ -20,9 +20,8 @@ def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 NESTED = """
-import jax
-import jax.numpy as jnp
 import optax
+from start import train
 
 from gradclip.backends.jax import gradient_transformation
 from gradclip.dialects import torch
@@ -30,21 +29,7 @@ from gradclip.dialects import torch
 CLIP = optax.clip_by_global_norm(3.0)
 OWN = gradient_transformation(torch.clip_grad_norm(3.0))
 LABELS, MASK = {"w": "a", "b": "b"}, {"w": True, "b": False}
-optimizer = OPTIMIZER
-x, y = jax.random.normal(jax.random.key(0), (64, 4)), 3 * jax.random.normal(jax.random.key(1), (64,))
-params = {"w": jnp.ones(4), "b": jnp.zeros(())}
-state = optimizer.init(params)
-
-
-@jax.jit
-def step(params, state):
-    grads = jax.grad(lambda p: jnp.mean((x @ p["w"] + p["b"] - y) ** 2))(params)
-    updates, state = optimizer.update(grads, state, params)
-    return optax.apply_updates(params, updates), state
-
-
-for _ in range(6):
-    params, state = jax.block_until_ready(step(params, state))
+state = train(OPTIMIZER)
 CHECK
 """
 #: an optimizer, and what the doctor finds in it
@@ -101,9 +86,8 @@ WRAPPED = {
 @pytest.mark.parametrize("name", WRAPPED)
 def test_links_within_links(name: str, tmp_path: Path) -> None:
     optimizer, found = WRAPPED[name]
-    path = tmp_path / "train.py"
     check = "assert state[1].hyperparams.keys() == {'learning_rate', 'b1', 'b2', 'eps', 'eps_root'}" if "inject" in name else ""
-    path.write_text(NESTED.replace("OPTIMIZER", optimizer).replace("CHECK", check), encoding="utf-8")
+    path = watched.written(tmp_path, "jax", NESTED.replace("OPTIMIZER", optimizer).replace("CHECK", check))
     told = watched.told(path, "--steps", "7")
     assert (told.report["ended"], told.report["steps"]) == ("ended", 6), told.report["said"]
     assert {code for code, _ in told.found} - {"GD301"} == found, told.report  # an update is far smaller than a gradient

@@ -98,8 +98,7 @@ def test_a_script_imports_from_the_current_folder_if_the_path_names_it(tmp_path:
 
 def test_a_script_that_fails_is_shown_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = watched.path_of("torch", "written").read_text().replace("optimizer.step()", "optimizer.step()\n    1 / 0")
-    script = tmp_path / "train.py"
-    script.write_text(text)
+    script = watched.written(tmp_path, "torch", text)
     assert cli.main(["doctor", str(script)]) == 1
     captured = capsys.readouterr()
     assert captured.err.splitlines()[0] == "Traceback (most recent call last):"
@@ -113,7 +112,7 @@ def test_a_script_that_fails_is_shown_and_reported(tmp_path: Path, capsys: pytes
 
 def test_an_interrupt_prints_what_was_seen(tmp_path: Path) -> None:
     text = watched.path_of("torch", "written").read_text()
-    (tmp_path / "train.py").write_text(f"import time\n{text}\nprint('now', flush=True)\ntime.sleep(600)\n")
+    watched.written(tmp_path, "torch", f"import time\n{text}\nprint('now', flush=True)\ntime.sleep(600)\n")
     command = [sys.executable, "-P", "-m", "gradclip", "doctor", "train.py"]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
@@ -154,7 +153,7 @@ def test_the_timeline_and_the_text(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     (line,) = [x for x in out.splitlines() if x.startswith("step ")]
     assert line.startswith("step 5    backward ×4 · clip_grad_norm_ ")
-    assert line.endswith(" → 1.00 (right_accumulation.py:18) · step SGD 4 of 4 parameters")
+    assert line.endswith(" → 1.00 (right_accumulation.py:12) · step SGD 4 of 4 parameters")
     assert "Stopped after enough steps: 5 steps, 5 clips, 0 findings" in out
     assert "The clip takes " in out
     told = watched.told(watched.path_of("torch", "right_scaler"))
@@ -202,7 +201,7 @@ def test_a_picture_without_matplotlib_is_refused_before_the_script_runs(
 def test_what_it_cannot_watch_is_said() -> None:
     (unwatched,) = watched.told(watched.path_of("torch", "right_compiled")).report["unwatched"]
     assert unwatched["what"] == "what a compiled function does inside"
-    assert unwatched["line"] == 15
+    assert unwatched["line"] == 10
 
 
 @pytest.mark.parametrize(

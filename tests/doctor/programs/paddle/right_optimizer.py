@@ -1,16 +1,10 @@
 """Right: the optimizer clips."""
 
 import paddle
+from start import regression
 
-paddle.seed(0)
-model = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 1))
+model, loss = regression()
 optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
-x, y = paddle.randn([64, 4]), 3 * paddle.randn([64, 1])
-
-
-def loss() -> paddle.Tensor:
-    return paddle.nn.functional.mse_loss(model(x), y)
-
 
 for _ in range(6):
     for _ in range(2):

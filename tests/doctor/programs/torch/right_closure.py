@@ -1,15 +1,10 @@
 """Right: LBFGS asks for the gradients several times, and each time they are clipped."""
 
 import torch
+from start import regression
 
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+model, loss = regression()
 optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
-x, y = torch.randn(64, 4), 3 * torch.randn(64, 1)
-
-
-def loss() -> torch.Tensor:
-    return torch.nn.functional.mse_loss(model(x), y)
 
 
 def closure() -> torch.Tensor:

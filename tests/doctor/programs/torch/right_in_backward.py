@@ -1,16 +1,10 @@
 """Right: a hook clips and steps each parameter during the backward pass."""
 
 import torch
+from start import regression
 
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+model, loss = regression()
 optimizers = {p: torch.optim.SGD([p], lr=0.01) for p in model.parameters()}
-x, y = torch.randn(64, 4), 3 * torch.randn(64, 1)
-
-
-def loss() -> torch.Tensor:
-    return torch.nn.functional.mse_loss(model(x), y)
-
 
 for parameter in model.parameters():
 

@@ -1,20 +1,14 @@
 """Right: gradclip's hook clips inside the step."""
 
 import torch
+from start import regression
 
 from gradclip.backends.torch import step_pre_hook
 from gradclip.dialects.torch import clip_grad_norm
 
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+model, loss = regression()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 optimizer.register_step_pre_hook(step_pre_hook(clip_grad_norm(1.0)))
-x, y = torch.randn(64, 4), 3 * torch.randn(64, 1)
-
-
-def loss() -> torch.Tensor:
-    return torch.nn.functional.mse_loss(model(x), y)
-
 
 for _ in range(6):
     optimizer.zero_grad()
