@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 from conformance.mutants.reference import Reference, Wide
-from conformance.mutants.registry import mutant
+from conformance.mutants.registry import Right, changed, mutant, wrong
 from conformance.mutants.rules import RULES, WIDE, Rule, number
 
 F32 = np.float32
 
 
-@mutant("torch.clip_grad_norm_")
-class EpsilonMissing(Reference):
-    """max_norm / norm, without torch's 1e-6."""
+# ---- rules with another field ------------------------------------------------------------------------------------------------
 
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), eps=0.0)
+changed("epsilon_missing", "torch.clip_grad_norm_", "max_norm / norm, without torch's 1e-6.", eps=0.0)
+changed("epsilon_added", "optax.clip_by_global_norm", "torch's 1e-6 in a formula that has none.", eps=1e-6)
+changed("strict_ignored", "torch.clip_grad_norm_", "error_if_nonfinite is accepted, but ignored.", strict=False)
+changed("strict_always", "paddle.clip_grad_norm_", "A norm that is not finite is always an error.", strict=True)
 
 
 @mutant("paddle.clip_grad_norm_")
@@ -33,60 +33,40 @@ class EpsilonInsideTheRoot(Reference):
         return np.sqrt(super().total(rule, wide, held) ** 2 + 1e-6)
 
 
-@mutant("optax.clip_by_global_norm")
-class EpsilonAdded(Reference):
-    """torch's 1e-6 in a formula that has none."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), eps=1e-6)
-
-
-@mutant("torch.clip_grad_norm_")
-class LessOrEqualForLess(Reference):
+@wrong("coefficient", "torch.clip_grad_norm_")
+def less_or_equal_for_less(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """norm <= max_norm clips nothing, but the formula's epsilon clips a norm equal to the limit."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        return WIDE(1) if norm <= limit else super().coefficient(norm, limit, rule)
+    return WIDE(1) if norm <= limit else right(norm, limit, rule)
 
 
-@mutant("optax.clip_by_global_norm")
-class NanSwallowedByWhere(Reference):
+@wrong("coefficient", "optax.clip_by_global_norm")
+def nan_swallowed_by_where(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """where(norm > limit, limit / norm, 1)."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        return np.where(norm > limit, limit / norm, WIDE(1))
+    return np.where(norm > limit, limit / norm, WIDE(1))
 
 
-@mutant("torch.clip_grad_norm_")
-class NanSwallowedByMin(Reference):
+@wrong("coefficient", "torch.clip_grad_norm_")
+def nan_swallowed_by_min(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """Python's min(1.0, c), which is 1.0 for a c of NaN."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        return WIDE(min(1.0, super().coefficient(norm, limit, rule)))
+    return WIDE(min(1.0, right(norm, limit, rule)))
 
 
-@mutant("paddle.ClipGradByGlobalNorm")
-class ScalesUp(Reference):
+@wrong("coefficient", "paddle.ClipGradByGlobalNorm")
+def scales_up(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """limit / norm, without the maximum of 1."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        return super().coefficient(norm, limit, rule) if norm > limit or norm == 0 else limit / norm
+    return right(norm, limit, rule) if norm > limit or norm == 0 else limit / norm
 
 
-@mutant("tensorflow.clip_by_norm")
-class ScaledTwice(Reference):
+@wrong("scaled", "tensorflow.clip_by_norm")
+def scaled_twice(right: Right, x: Wide, c: Any) -> Wide:
     """The gradients are multiplied by the coefficient twice."""
-
-    def scaled(self, x: Wide, c: Any) -> Wide:
-        return super().scaled(super().scaled(x, c), c)
+    return right(right(x, c), c)
 
 
-@mutant("optax.clip_by_global_norm")
-class SquareCompared(Reference):
+@wrong("coefficient", "optax.clip_by_global_norm")
+def square_compared(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """The square of the norm is compared with the limit; the divisor is the norm."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        return limit / norm if norm**2 > limit else WIDE(1)
+    return limit / norm if norm**2 > limit else WIDE(1)
 
 
 @mutant("optax.clip_by_global_norm")
@@ -101,57 +81,43 @@ class WholeDivision(Reference):
         return np.floor(limit / norm) if self.whole and norm > limit else super().coefficient(norm, limit, rule)
 
 
-@mutant("paddle.ClipGradByNorm")
-class ArrayLimitCut(Reference):
+@wrong("rule", "paddle.ClipGradByNorm")
+def array_limit_cut(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """A limit that is an array becomes int(limit) + 1."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return super().rule(operation, {k: int(v) + 1 if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
+    return right(operation, {k: int(v) + 1 if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
 
 
-@mutant("tensorflow.clip_by_global_norm")
-class InfiniteLimitMakesNan(Reference):
+@wrong("coefficient", "tensorflow.clip_by_global_norm")
+def infinite_limit_makes_nan(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """clip_norm * min(1 / norm, 1 / clip_norm), which is inf * 0."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        limit = WIDE(limit)
-        return super().coefficient(norm, limit, rule) if np.isfinite(limit) else limit * np.minimum(1 / norm, 1 / limit)
+    limit = WIDE(limit)
+    return right(norm, limit, rule) if np.isfinite(limit) else limit * np.minimum(1 / norm, 1 / limit)
 
 
-@mutant("torch.clip_grad_norm_")
-class InfinityOverInfinity(Reference):
+@wrong("coefficient", "torch.clip_grad_norm_")
+def infinity_over_infinity(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """min(1, inf / norm), which is NaN for infinite gradients."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        return np.minimum(WIDE(1), limit / (norm + WIDE(rule.eps)))
+    return np.minimum(WIDE(1), limit / (norm + WIDE(rule.eps)))
 
 
-@mutant("tensorflow.clip_by_norm")
-class ZeroOverZero(Reference):
+@wrong("coefficient", "tensorflow.clip_by_norm")
+def zero_over_zero(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """clip_norm / max(norm, clip_norm), which is 0 / 0 for zeros and a limit of 0."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        plain = super().coefficient(norm, limit, rule)
-        return np.where((limit == 0) & (norm == 0), WIDE(math.nan), plain)
+    plain = right(norm, limit, rule)
+    return np.where((limit == 0) & (norm == 0), WIDE(math.nan), plain)
 
 
-@mutant("keras.clipnorm")
-class ZeroIsNotOff(Reference):
+@wrong("rule", "keras.clipnorm")
+def zero_is_not_off(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """A limit of 0 makes zeros; in Keras it turns the clip off."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return (
-            Rule("tensor", number(arguments["clipnorm"])) if arguments["clipnorm"] == 0 else super().rule(operation, arguments)
-        )
+    return Rule("tensor", number(arguments["clipnorm"])) if arguments["clipnorm"] == 0 else right(operation, arguments)
 
 
-@mutant("optax.clip_by_global_norm")
-class NegativeLimitFlips(Reference):
+@wrong("rule", "optax.clip_by_global_norm")
+def negative_limit_flips(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """A negative limit turns the gradients round."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        limit = arguments["max_norm"]
-        return Rule("global", WIDE(limit)) if isinstance(limit, float) and limit < 0 else super().rule(operation, arguments)
+    limit = arguments["max_norm"]
+    return Rule("global", WIDE(limit)) if isinstance(limit, float) and limit < 0 else right(operation, arguments)
 
 
 @mutant("tensorflow.clip_by_norm")
@@ -166,24 +132,20 @@ class NegativeLimitClipsNothing(Reference):
         return super().rule(operation, arguments)
 
 
-@mutant("keras.global_clipnorm")
-class NanLimitClipsNothing(Reference):
+@wrong("rule", "keras.global_clipnorm")
+def nan_limit_clips_nothing(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """A limit of NaN clips nothing."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        limit = arguments["global_clipnorm"]
-        return Rule("global") if isinstance(limit, float) and math.isnan(limit) else super().rule(operation, arguments)
+    limit = arguments["global_clipnorm"]
+    return Rule("global") if isinstance(limit, float) and math.isnan(limit) else right(operation, arguments)
 
 
-@mutant("paddle.ClipGradByValue")
-class NanBoundAccepted(Reference):
+@wrong("rule", "paddle.ClipGradByValue")
+def nan_bound_accepted(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """A bound of NaN makes NaN of every element."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        bound = arguments["max"]
-        if isinstance(bound, float) and math.isnan(bound):
-            return Rule("element", lower=WIDE(bound), upper=WIDE(bound))
-        return super().rule(operation, arguments)
+    bound = arguments["max"]
+    if isinstance(bound, float) and math.isnan(bound):
+        return Rule("element", lower=WIDE(bound), upper=WIDE(bound))
+    return right(operation, arguments)
 
 
 @mutant("tensorflow.clip_by_norm", lacks=("float16", "bfloat16", "float64", "complex64", "complex128"))
@@ -196,13 +158,11 @@ class TimesLimitFirst(Reference):
         return ((x.astype(F32) * limit) / np.maximum(norm, limit)).astype(WIDE)
 
 
-@mutant("keras.clipnorm")
-class NormalisedFirst(Reference):
+@wrong("coefficient", "keras.clipnorm")
+def normalised_first(right: Right, norm: Any, limit: Any, rule: Rule) -> Any:
     """g / norm * min(norm, limit), which is 0 / 0 for zeros."""
-
-    def coefficient(self, norm: Any, limit: Any, rule: Rule) -> Any:
-        plain = super().coefficient(norm, limit, rule)
-        return np.where(norm == 0, WIDE(math.nan), plain)
+    plain = right(norm, limit, rule)
+    return np.where(norm == 0, WIDE(math.nan), plain)
 
 
 @mutant("optax.clip_by_global_norm")
@@ -217,45 +177,23 @@ class RunningMeanOfNorms(Reference):
         return self.before
 
 
-@mutant("paddle.ClipGradByGlobalNorm")
-class InfinityMadeFinite(Reference):
+@wrong("widened", "paddle.ClipGradByGlobalNorm")
+def infinity_made_finite(right: Right, x: Any) -> Wide:
     """Infinities are replaced by the largest number before the norm."""
-
-    def widened(self, x: Any) -> Wide:
-        wide = super().widened(x)
-        return wide if np.iscomplexobj(wide) else np.clip(wide, -1e38, 1e38)
+    wide = right(x)
+    return wide if np.iscomplexobj(wide) else np.clip(wide, -1e38, 1e38)
 
 
-@mutant("optax.clip_by_block_rms")
-class NanMadeZero(Reference):
+@wrong("widened", "optax.clip_by_block_rms")
+def nan_made_zero(right: Right, x: Any) -> Wide:
     """NaN is replaced by 0 before the norm."""
-
-    def widened(self, x: Any) -> Wide:
-        return np.nan_to_num(super().widened(x), nan=0.0, posinf=math.inf, neginf=-math.inf)
+    return np.nan_to_num(right(x), nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
-@mutant("torch.clip_grad_norm_")
-class StrictIgnored(Reference):
-    """error_if_nonfinite is accepted, but ignored."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), strict=False)
-
-
-@mutant("paddle.clip_grad_norm_")
-class StrictAlways(Reference):
-    """A norm that is not finite is always an error."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), strict=True)
-
-
-@mutant("tensorflow.clip_by_global_norm")
-class KnownNormIgnored(Reference):
+@wrong("rule", "tensorflow.clip_by_global_norm")
+def known_norm_ignored(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """use_norm is accepted, but the norm is measured anyway."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return RULES[operation]({**arguments, "use_norm": None})
+    return RULES[operation]({**arguments, "use_norm": None})
 
 
 @mutant("torch.clip_grad_norm_")
@@ -267,68 +205,52 @@ class NormAfterTheClip(Reference):
         return clipped, self.total(rule, clipped, held)
 
 
-@mutant("optax.clip_by_global_norm")
-class ImaginaryPartForgotten(Reference):
+@wrong("scaled", "optax.clip_by_global_norm")
+def imaginary_part_forgotten(right: Right, x: Wide, c: Any) -> Wide:
     """Only the real part of a complex gradient is scaled."""
-
-    def scaled(self, x: Wide, c: Any) -> Wide:
-        return x.real * c + 1j * x.imag if np.iscomplexobj(x) else super().scaled(x, c)
+    return x.real * c + 1j * x.imag if np.iscomplexobj(x) else right(x, c)
 
 
-@mutant("tensorflow.clip_by_value")
-class BoundsSwapped(Reference):
+@wrong("rule", "tensorflow.clip_by_value")
+def bounds_swapped(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """The bounds are exchanged: every element becomes the upper bound."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        rule = super().rule(operation, arguments)
-        return dataclasses.replace(rule, lower=rule.upper, upper=rule.lower)
+    rule = right(operation, arguments)
+    return dataclasses.replace(rule, lower=rule.upper, upper=rule.lower)
 
 
-@mutant("tensorflow.clip_by_value")
-class LowerBoundIgnored(Reference):
+@wrong("rule", "tensorflow.clip_by_value")
+def lower_bound_ignored(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """The lower bound is minus the upper one, whatever the caller passes."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        rule = super().rule(operation, arguments)
-        return dataclasses.replace(rule, lower=-rule.upper)
+    rule = right(operation, arguments)
+    return dataclasses.replace(rule, lower=-rule.upper)
 
 
-@mutant("paddle.ClipGradByValue")
-class OrderOfBoundsSwapped(Reference):
+@wrong("rule", "paddle.ClipGradByValue")
+def order_of_bounds_swapped(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """The bounds come as min, max; Paddle's order is max, min."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        rule = super().rule(operation, arguments)
-        return rule if arguments.get("min") is None else dataclasses.replace(rule, lower=rule.upper, upper=rule.lower)
+    rule = right(operation, arguments)
+    return rule if arguments.get("min") is None else dataclasses.replace(rule, lower=rule.upper, upper=rule.lower)
 
 
-@mutant("torch.clip_grad_value_", "paddle.clip_grad_value_")
-class NanBounded(Reference):
+@wrong("bounded", "torch.clip_grad_value_", "paddle.clip_grad_value_")
+def nan_bounded(right: Right, x: Wide, rule: Rule) -> Wide:
     """fmin and fmax, which turn a NaN into a bound."""
-
-    def bounded(self, x: Wide, rule: Rule) -> Wide:
-        return np.fmax(np.fmin(x, rule.upper), rule.lower)
+    return np.fmax(np.fmin(x, rule.upper), rule.lower)
 
 
-@mutant("optax.clip")
-class SignLost(Reference):
+@wrong("bounded", "optax.clip")
+def sign_lost(right: Right, x: Wide, rule: Rule) -> Wide:
     """Magnitudes are bounded, but the sign is lost."""
-
-    def bounded(self, x: Wide, rule: Rule) -> Wide:
-        return np.where(np.abs(x) > rule.upper, rule.upper, x)
+    return np.where(np.abs(x) > rule.upper, rule.upper, x)
 
 
-@mutant("keras.clipvalue")
-class HalvedInsteadOfBounded(Reference):
+@wrong("bounded", "keras.clipvalue")
+def halved_instead_of_bounded(right: Right, x: Wide, rule: Rule) -> Wide:
     """Elements beyond the bound are halved."""
-
-    def bounded(self, x: Wide, rule: Rule) -> Wide:
-        return np.where(np.abs(x) > rule.upper, x / 2, x)
+    return np.where(np.abs(x) > rule.upper, x / 2, x)
 
 
-@mutant("keras.clipvalue")
-class SubnormalsFlushed(Reference):
+@wrong("bounded", "keras.clipvalue")
+def subnormals_flushed(right: Right, x: Wide, rule: Rule) -> Wide:
     """Numbers below the least normal one become 0."""
-
-    def bounded(self, x: Wide, rule: Rule) -> Wide:
-        return np.where(np.abs(x) < 2.0**-126, WIDE(0), super().bounded(x, rule))
+    return np.where(np.abs(x) < 2.0**-126, WIDE(0), right(x, rule))

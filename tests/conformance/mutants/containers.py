@@ -8,139 +8,113 @@ from typing import Any
 import numpy as np
 from conformance.mutants.arrays import Sparse
 from conformance.mutants.reference import Reference, Wide
-from conformance.mutants.registry import mutant
+from conformance.mutants.registry import Right, mutant, wrong
 from conformance.mutants.rules import Rule
 
 Result = tuple[list[Any], Any]
 
 
-@mutant("torch.clip_grad_norm_", "keras.global_clipnorm")
-class NoneDropped(Reference):
+@wrong("run", "torch.clip_grad_norm_", "keras.global_clipnorm")
+def none_dropped(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """None is dropped, so that later gradients move up."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        clipped, norm = super().run(operation, gradients, arguments)
-        return [x for x in clipped if x is not None], norm
+    clipped, norm = right(operation, gradients, arguments)
+    return [x for x in clipped if x is not None], norm
 
 
-@mutant("tensorflow.clip_by_global_norm")
-class NothingIsAnError(Reference):
+@wrong("held", "tensorflow.clip_by_global_norm")
+def nothing_is_an_error(right: Right, gradients: Iterable[Any]) -> list[Any]:
     """The search for the widest dtype fails without gradients."""
-
-    def held(self, gradients: Iterable[Any]) -> list[Any]:
-        held = list(gradients)
-        max(x.dtype.itemsize for x in held if x is not None)
-        return held
+    held = list(gradients)
+    max(x.dtype.itemsize for x in held if x is not None)
+    return held
 
 
-@mutant("paddle.clip_grad_norm_")
-class IteratorWalkedTwice(Reference):
+@wrong("run", "paddle.clip_grad_norm_")
+def iterator_walked_twice(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """The norm uses up an iterator, and nothing is left to scale."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        if isinstance(gradients, list):
-            return super().run(operation, gradients, arguments)
-        held = list(gradients)
-        return held, super().run(operation, [None if x is None else x.copy() for x in held], arguments)[1]
+    if isinstance(gradients, list):
+        return right(operation, gradients, arguments)
+    held = list(gradients)
+    return held, right(operation, [None if x is None else x.copy() for x in held], arguments)[1]
 
 
-@mutant("optax.clip_by_global_norm")
-class Reversed(Reference):
+@wrong("run", "optax.clip_by_global_norm")
+def in_reverse_order(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """The results come in reverse order."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        clipped, norm = super().run(operation, gradients, arguments)
-        return clipped[::-1], norm
+    clipped, norm = right(operation, gradients, arguments)
+    return clipped[::-1], norm
 
 
-@mutant("torch.clip_grad_norm_")
-class FirstOneOnly(Reference):
+@wrong("written", "torch.clip_grad_norm_")
+def first_one_only(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
     """Only the first gradient is scaled."""
-
-    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
-        super().written(narrowed[:1], held[:1])
-        return held
+    right(narrowed[:1], held[:1])
+    return held
 
 
-@mutant("optax.clip")
-class Promoted(Reference):
+@wrong("rounded", "optax.clip")
+def promoted(right: Right, y: Wide, dtype: np.dtype) -> np.ndarray:
     """Half precision comes back as float32."""
-
-    def rounded(self, y: Wide, dtype: np.dtype) -> np.ndarray:
-        return super().rounded(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)
+    return right(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)
 
 
-@mutant("keras.global_clipnorm")
-class AllInTheWidest(Reference):
+@wrong("run", "keras.global_clipnorm")
+def all_in_the_widest(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """All gradients come back in the widest of their dtypes."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        clipped, norm = super().run(operation, gradients, arguments)
-        plain = [x for x in clipped if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-        widest = max((x.dtype for x in plain), key=lambda dtype: dtype.itemsize, default=None)
-        return [x.astype(widest) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for x in clipped], norm
+    clipped, norm = right(operation, gradients, arguments)
+    plain = [x for x in clipped if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    widest = max((x.dtype for x in plain), key=lambda dtype: dtype.itemsize, default=None)
+    return [x.astype(widest) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for x in clipped], norm
 
 
-@mutant("optax.clip_by_global_norm")
-class Flattened(Reference):
+@wrong("rounded", "optax.clip_by_global_norm")
+def flattened(right: Right, y: Wide, dtype: np.dtype) -> np.ndarray:
     """Gradients come back without their shape."""
-
-    def rounded(self, y: Wide, dtype: np.dtype) -> np.ndarray:
-        return super().rounded(y, dtype).reshape(-1) if y.ndim > 1 else super().rounded(y, dtype)
+    return right(y, dtype).reshape(-1) if y.ndim > 1 else right(y, dtype)
 
 
-@mutant("paddle.ClipGradByNorm")
-class ScalarsGrowAnAxis(Reference):
+@wrong("rounded", "paddle.ClipGradByNorm")
+def scalars_grow_an_axis(right: Right, y: Wide, dtype: np.dtype) -> np.ndarray:
     """A gradient without axes comes back with one."""
-
-    def rounded(self, y: Wide, dtype: np.dtype) -> np.ndarray:
-        return np.atleast_1d(super().rounded(y, dtype))
+    return np.atleast_1d(right(y, dtype))
 
 
-@mutant("optax.clip")
-class OrderOfMemory(Reference):
+@wrong("widened", "optax.clip")
+def order_of_memory(right: Right, x: Any) -> Wide:
     """Elements are read in the order of memory."""
-
-    def widened(self, x: Any) -> Wide:
-        wide = super().widened(x)
-        return wide.ravel(order="K").reshape(wide.shape) if isinstance(x, np.ndarray) else wide
+    wide = right(x)
+    return wide.ravel(order="K").reshape(wide.shape) if isinstance(x, np.ndarray) else wide
 
 
-@mutant("tensorflow.clip_by_value")
-class StridesIgnored(Reference):
+@wrong("widened", "tensorflow.clip_by_value")
+def strides_ignored(right: Right, x: Any) -> Wide:
     """The strides are ignored: consecutive elements in memory count as the gradient."""
-
-    def widened(self, x: Any) -> Wide:
-        if isinstance(x, np.ndarray) and x.ndim and x.size and 0 not in x.strides and x.base is not None:
-            beside = np.lib.stride_tricks.as_strided(x, x.shape, [x.itemsize * n for n in _steps(x.shape)])
-            return super().widened(beside)
-        return super().widened(x)
+    if isinstance(x, np.ndarray) and x.ndim and x.size and 0 not in x.strides and x.base is not None:
+        beside = np.lib.stride_tricks.as_strided(x, x.shape, [x.itemsize * n for n in _steps(x.shape)])
+        return right(beside)
+    return right(x)
 
 
 def _steps(shape: tuple[int, ...]) -> list[int]:
     return [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
 
 
-@mutant("torch.clip_grad_value_", "torch.clip_grad_norm_")
-class OneValueScaledManyTimes(Reference):
+@wrong("written", "torch.clip_grad_value_", "torch.clip_grad_norm_")
+def one_value_scaled_many_times(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
     """Memory that many elements share is scaled once for each of them."""
-
-    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
-        for i, x in enumerate(held):
-            if isinstance(x, np.ndarray) and x.size > 1 and set(x.strides) == {0}:
-                first = narrowed[i].reshape(-1)[0]
-                narrowed[i] = np.full_like(narrowed[i], first * (first / x.reshape(-1)[0]) ** (x.size - 1))
-        return super().written(narrowed, held)
+    for i, x in enumerate(held):
+        if isinstance(x, np.ndarray) and x.size > 1 and set(x.strides) == {0}:
+            first = narrowed[i].reshape(-1)[0]
+            narrowed[i] = np.full_like(narrowed[i], first * (first / x.reshape(-1)[0]) ** (x.size - 1))
+    return right(narrowed, held)
 
 
-@mutant("optax.clip")
-class RestOfABlockForgotten(Reference):
+@wrong("bounded", "optax.clip")
+def rest_of_a_block_forgotten(right: Right, x: Wide, rule: Rule) -> Wide:
     """Full blocks of 8 elements are clipped; the remaining elements are not."""
-
-    def bounded(self, x: Wide, rule: Rule) -> Wide:
-        clipped = super().bounded(x, rule)
-        whole = x.size - x.size % 8 if x.size > 8 else x.size
-        return np.where(np.arange(x.size).reshape(x.shape) < whole, clipped, x)
+    clipped = right(x, rule)
+    whole = x.size - x.size % 8 if x.size > 8 else x.size
+    return np.where(np.arange(x.size).reshape(x.shape) < whole, clipped, x)
 
 
 @mutant("optax.clip_by_global_norm", "optax.clip")
@@ -153,52 +127,42 @@ class InPlaceForFunctional(Reference):
         return self.written(clipped, held), norm
 
 
-@mutant("torch.clip_grad_norm_", "torch.clip_grad_value_")
-class CopyForInPlace(Reference):
+@wrong("written", "torch.clip_grad_norm_", "torch.clip_grad_value_")
+def copy_for_in_place(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
     """The clipped gradients are returned, but the inputs are unchanged."""
-
-    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
-        return narrowed
+    return narrowed
 
 
-@mutant("keras.clipnorm")
-class EqualOnesStoredOnce(Reference):
+@wrong("run", "keras.clipnorm")
+def equal_ones_stored_once(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """Equal results share their memory."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        clipped, norm = super().run(operation, gradients, arguments)
-        plain = {x.tobytes(): x for x in clipped if isinstance(x, np.ndarray)}
-        return [plain[x.tobytes()].reshape(x.shape) if isinstance(x, np.ndarray) else x for x in clipped], norm
+    clipped, norm = right(operation, gradients, arguments)
+    plain = {x.tobytes(): x for x in clipped if isinstance(x, np.ndarray)}
+    return [plain[x.tobytes()].reshape(x.shape) if isinstance(x, np.ndarray) else x for x in clipped], norm
 
 
-@mutant("keras.clipvalue")
-class InputReturned(Reference):
+@wrong("run", "keras.clipvalue")
+def input_returned(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """A gradient that needs no clipping is returned instead of a copy."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        held = list(gradients)
-        clipped, norm = super().run(operation, held, arguments)
-        pairs = zip(clipped, held, strict=True)
-        return [x if isinstance(x, np.ndarray) and np.array_equal(x, y) else y for y, x in pairs], norm
+    held = list(gradients)
+    clipped, norm = right(operation, held, arguments)
+    pairs = zip(clipped, held, strict=True)
+    return [x if isinstance(x, np.ndarray) and np.array_equal(x, y) else y for y, x in pairs], norm
 
 
-@mutant("paddle.ClipGradByGlobalNorm", "torch.clip_grad_value_")
-class HalfDone(Reference):
+@wrong("run", "paddle.ClipGradByGlobalNorm", "torch.clip_grad_value_")
+def half_done(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """Each gradient is written before the next one is checked."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        held = list(gradients)
-        if any(x is not None and not isinstance(x, (np.ndarray, Sparse)) for x in held):
-            super().run(operation, [x for x in held if isinstance(x, np.ndarray)], arguments)
-            raise TypeError("what is no gradient")
-        return super().run(operation, held, arguments)
+    held = list(gradients)
+    if any(x is not None and not isinstance(x, (np.ndarray, Sparse)) for x in held):
+        right(operation, [x for x in held if isinstance(x, np.ndarray)], arguments)
+        raise TypeError("what is no gradient")
+    return right(operation, held, arguments)
 
 
-@mutant("torch.clip_grad_value_")
-class GarbagePassedThrough(Reference):
+@wrong("run", "torch.clip_grad_value_")
+def garbage_passed_through(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """An object that is no gradient comes back unchanged."""
-
-    def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        held = list(gradients)
-        super().run(operation, [x for x in held if isinstance(x, (np.ndarray, Sparse))], arguments)
-        return held, None
+    held = list(gradients)
+    right(operation, [x for x in held if isinstance(x, (np.ndarray, Sparse))], arguments)
+    return held, None

@@ -8,10 +8,25 @@ from typing import Any
 import numpy as np
 from conformance.mutants.arrays import KINDS, Sparse
 from conformance.mutants.reference import Reference, Wide
-from conformance.mutants.registry import mutant
+from conformance.mutants.registry import Right, changed, mutant, wrong
 from conformance.mutants.rules import WIDE, Rule
 
 F32 = np.float32
+
+
+# ---- rules with another field ------------------------------------------------------------------------------------------------
+
+changed("all_by_one_norm", "keras.clipnorm", "One norm over all tensors, instead of one for each.", scope="global")
+changed("order_ignored", "torch.clip_grad_norm_", "norm_type is accepted, but the order is always 2.", order=2.0)
+changed(
+    "axes_ignored", "tensorflow.clip_by_norm", "axes is accepted, but the norm is that of the complete gradient.", axes=None
+)
+changed(
+    "least_norm_forgotten",
+    "optax.adaptive_grad_clip",
+    "A parameter of zeros has a limit of 0: eps is accepted, but ignored.",
+    least=0.0,
+)
 
 
 @mutant("tensorflow.clip_by_global_norm")
@@ -25,55 +40,31 @@ class EachByItsOwnNorm(Reference):
         return [None if x is None else self.scaled(x, self.coefficient(n, rule.limit, rule)) for x, n in pairs], norm
 
 
-@mutant("torch.clip_grad_norm_")
-class ReportedInHalfPrecision(Reference):
+@wrong("reported", "torch.clip_grad_norm_")
+def reported_in_half_precision(right: Right, operation: str, norm: Any, held: list[Any]) -> Any:
     """The norm is returned in the dtype of the gradients: above 65,504 it is infinite."""
-
-    def reported(self, operation: str, norm: Any, held: list[Any]) -> Any:
-        kinds = {x.dtype for x in held if x is not None}
-        found = super().reported(operation, norm, held)
-        return found.astype(np.float16) if kinds == {np.dtype(np.float16)} else found
+    kinds = {x.dtype for x in held if x is not None}
+    found = right(operation, norm, held)
+    return found.astype(np.float16) if kinds == {np.dtype(np.float16)} else found
 
 
-@mutant("keras.clipnorm")
-class AllByOneNorm(Reference):
-    """One norm over all tensors, instead of one for each."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), scope="global")
-
-
-@mutant("paddle.ClipGradByGlobalNorm")
-class MeanForSum(Reference):
+@wrong("total", "paddle.ClipGradByGlobalNorm")
+def mean_for_sum(right: Right, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
     """The root of the mean of the squares, instead of their sum."""
-
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
-        count = sum(x.size for x in wide if x is not None)
-        return super().total(rule, wide, held) / np.sqrt(max(count, 1))
+    count = sum(x.size for x in wide if x is not None)
+    return right(rule, wide, held) / np.sqrt(max(count, 1))
 
 
-@mutant("torch.clip_grad_norm_")
-class OrderIgnored(Reference):
-    """norm_type is accepted, but the order is always 2."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), order=2.0)
-
-
-@mutant("keras.clipnorm", lacks=("large",))
-class FirstBlockAlone(Reference):
+@wrong("norm", "keras.clipnorm", lacks=("large",))
+def first_block_alone(right: Right, x: Wide, order: float) -> Any:
     """Only the first 4096 elements of a tensor count."""
-
-    def norm(self, x: Wide, order: float) -> Any:
-        return super().norm(x.reshape(-1)[:4096], order)
+    return right(x.reshape(-1)[:4096], order)
 
 
-@mutant("paddle.ClipGradByNorm")
-class GreatestForNorm(Reference):
+@wrong("norm", "paddle.ClipGradByNorm")
+def greatest_for_norm(right: Right, x: Wide, order: float) -> Any:
     """The greatest magnitude instead of the Euclidean norm."""
-
-    def norm(self, x: Wide, order: float) -> Any:
-        return super().norm(x, np.inf) if x.size else WIDE(0)
+    return right(x, np.inf) if x.size else WIDE(0)
 
 
 @mutant("keras.global_clipnorm")
@@ -84,20 +75,16 @@ class SumOfNorms(Reference):
         return sum((self.norm(x, 2.0) for x in wide if x is not None), WIDE(0))
 
 
-@mutant("paddle.ClipGradByNorm")
-class ByValueForByNorm(Reference):
+@wrong("by_itself", "paddle.ClipGradByNorm")
+def by_value_for_by_norm(right: Right, rule: Rule, x: Wide, place: int) -> Wide:
     """Each element is bounded, instead of the norm."""
-
-    def by_itself(self, rule: Rule, x: Wide, place: int) -> Wide:
-        return x if np.iscomplexobj(x) else np.clip(x, -rule.limit, rule.limit)
+    return x if np.iscomplexobj(x) else np.clip(x, -rule.limit, rule.limit)
 
 
-@mutant("optax.clip_by_global_norm")
-class RealPartCounts(Reference):
+@wrong("norm", "optax.clip_by_global_norm")
+def real_part_counts(right: Right, x: Wide, order: float) -> Any:
     """The norm of the real parts only."""
-
-    def norm(self, x: Wide, order: float) -> Any:
-        return super().norm(x.real if np.iscomplexobj(x) else x, order)
+    return right(x.real if np.iscomplexobj(x) else x, order)
 
 
 class Plain(Reference):
@@ -166,21 +153,17 @@ class Float32RunningSum(Plain):
         return np.sqrt(np.add.accumulate(np.square(x / unit).reshape(-1))[-1]) * unit
 
 
-@mutant("keras.clipnorm")
-class Float64InFloat32(Reference):
+@wrong("widened", "keras.clipnorm")
+def float64_in_float32(right: Right, x: Any) -> Wide:
     """Gradients of float64 are measured and scaled in float32."""
-
-    def widened(self, x: Any) -> Wide:
-        wide = super().widened(x)
-        return wide.astype(F32).astype(WIDE) if x.dtype == np.float64 else wide
+    wide = right(x)
+    return wide.astype(F32).astype(WIDE) if x.dtype == np.float64 else wide
 
 
-@mutant("optax.clip_by_global_norm")
-class FirstOnesCounted(Reference):
+@wrong("total", "optax.clip_by_global_norm")
+def first_ones_counted(right: Right, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
     """A fixed table of norms: those after the 64th tensor do not count."""
-
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
-        return super().total(rule, wide[:64], held[:64])
+    return right(rule, wide[:64], held[:64])
 
 
 @mutant("optax.clip_by_global_norm")
@@ -192,12 +175,10 @@ class LastNormWins(Reference):
         return self.norm(present[-1], 2.0) if present else WIDE(0)
 
 
-@mutant("optax.clip_by_block_rms")
-class MeanForgotten(Reference):
+@wrong("root_mean", "optax.clip_by_block_rms")
+def mean_forgotten(right: Right, norm: Any, size: int) -> Any:
     """The norm instead of the root mean square."""
-
-    def root_mean(self, norm: Any, size: int) -> Any:
-        return norm
+    return norm
 
 
 @mutant("optax.clip_by_block_rms")
@@ -209,22 +190,12 @@ class MeanOverFirstAxis(Reference):
         return self.scaled(x, self.coefficient(norm, rule.limit, rule))
 
 
-@mutant("optax.clip_by_block_rms")
-class MeanOfNothing(Reference):
+@wrong("clipped", "optax.clip_by_block_rms")
+def mean_of_nothing(right: Right, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
     """0 / 0 for a gradient without elements makes every gradient NaN."""
-
-    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
-        clipped, norm = super().clipped(rule, wide, held)
-        empty = any(x is not None and x.size == 0 for x in wide)
-        return [None if x is None else x * np.nan if empty else x for x in clipped], norm
-
-
-@mutant("tensorflow.clip_by_norm")
-class AxesIgnored(Reference):
-    """axes is accepted, but the norm is that of the complete gradient."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), axes=None)
+    clipped, norm = right(rule, wide, held)
+    empty = any(x is not None and x.size == 0 for x in wide)
+    return [None if x is None else x * np.nan if empty else x for x in clipped], norm
 
 
 @mutant("tensorflow.clip_by_norm")
@@ -237,37 +208,23 @@ class AxesNotKept(Reference):
         return self.scaled(x, self.coefficient(norms, rule.limit, rule))
 
 
-@mutant("tensorflow.clip_by_norm")
-class NegativeAxesCountFromTheFront(Reference):
+@wrong("rule", "tensorflow.clip_by_norm")
+def negative_axes_count_from_the_front(right: Right, operation: str, arguments: dict[str, Any]) -> Rule:
     """A negative axis counts from the front: -1 is the first one."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        rule = super().rule(operation, arguments)
-        return dataclasses.replace(rule, axes=rule.axes and tuple(abs(axis + 1) if axis < 0 else axis for axis in rule.axes))
+    rule = right(operation, arguments)
+    return dataclasses.replace(rule, axes=rule.axes and tuple(abs(axis + 1) if axis < 0 else axis for axis in rule.axes))
 
 
-@mutant("optax.adaptive_grad_clip")
-class LeastNormForgotten(Reference):
-    """A parameter of zeros has a limit of 0: eps is accepted, but ignored."""
-
-    def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
-        return dataclasses.replace(super().rule(operation, arguments), least=0.0)
-
-
-@mutant("optax.adaptive_grad_clip")
-class UnitsAreRows(Reference):
+@wrong("unit_axes", "optax.adaptive_grad_clip")
+def units_are_rows(right: Right, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The units are rows instead of columns."""
-
-    def unit_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return (len(shape) - 1,) if len(shape) in (2, 3) else super().unit_axes(shape)
+    return (len(shape) - 1,) if len(shape) in (2, 3) else right(shape)
 
 
-@mutant("optax.adaptive_grad_clip")
-class ParameterIgnored(Reference):
+@wrong("relative", "optax.adaptive_grad_clip")
+def parameter_ignored(right: Right, ratio: Any, own: Any) -> Any:
     """The limit is the ratio itself, without the norm of the parameter."""
-
-    def relative(self, ratio: Any, own: Any) -> Any:
-        return ratio + 0 * own
+    return ratio + 0 * own
 
 
 @mutant("optax.per_example_global_norm_clip")
@@ -281,12 +238,10 @@ class ExamplesOverTheLastAxis(Reference):
         return [c if x is None or x.ndim != 2 else x.sum(axis=0) for c, x in zip(clipped, rows, strict=True)]
 
 
-@mutant("optax.per_example_global_norm_clip")
-class MeanOverExamples(Reference):
+@wrong("summed", "optax.per_example_global_norm_clip")
+def mean_over_examples(right: Right, y: Wide, c: Any) -> Wide:
     """The mean of the clipped examples instead of their sum."""
-
-    def summed(self, y: Wide, c: Any) -> Wide:
-        return super().summed(y, c) / max(len(y), 1)
+    return right(y, c) / max(len(y), 1)
 
 
 @mutant("optax.per_example_global_norm_clip")
@@ -316,16 +271,14 @@ class TwiceCountsTwice(Reference):
         return self.norm(np.array(norms, WIDE), 2.0) if norms else WIDE(0)
 
 
-@mutant("torch.clip_grad_norm_")
-class TiedScaledTwice(Reference):
+@wrong("written", "torch.clip_grad_norm_")
+def tied_scaled_twice(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
     """A gradient that is listed twice is scaled each time."""
-
-    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
-        seen: dict[int, Any] = {}
-        for i, x in enumerate(held):
-            if isinstance(x, np.ndarray) and id(x) in seen:
-                with np.errstate(all="ignore"):
-                    narrowed[i] = (x * np.where(x == 0, 1, seen[id(x)] / x)).astype(x.dtype)
-            elif isinstance(x, np.ndarray):
-                seen[id(x)] = np.where(x == 0, 0, narrowed[i] / x) * narrowed[i]
-        return super().written(narrowed, held)
+    seen: dict[int, Any] = {}
+    for i, x in enumerate(held):
+        if isinstance(x, np.ndarray) and id(x) in seen:
+            with np.errstate(all="ignore"):
+                narrowed[i] = (x * np.where(x == 0, 1, seen[id(x)] / x)).astype(x.dtype)
+        elif isinstance(x, np.ndarray):
+            seen[id(x)] = np.where(x == 0, 0, narrowed[i] / x) * narrowed[i]
+    return right(narrowed, held)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from conformance.mutants.reference import Reference
 
 MUTANTS: list[type[Reference]] = []
+Right = Callable[..., Any]  #: a step as the reference takes it
 
 
 def mutant(*operations: str, lacks: tuple[str, ...] = (), large: bool = False) -> Callable[[type[Reference]], type[Reference]]:
@@ -25,3 +28,26 @@ def mutant(*operations: str, lacks: tuple[str, ...] = (), large: bool = False) -
         return kind
 
     return add
+
+
+def wrong(step: str, *operations: str, **options: Any) -> Callable[[Callable[..., Any]], type[Reference]]:
+    """Add a mutant with one wrong step: a function of the right step, and of the step's arguments."""
+
+    def add(function: Callable[..., Any]) -> type[Reference]:
+        def mistaken(self: Reference, *arguments: Any) -> Any:
+            return function(getattr(super(kind, self), step), *arguments)
+
+        kind = type(function.__name__, (Reference,), {"__doc__": function.__doc__, step: mistaken})
+        return mutant(*operations, **options)(kind)
+
+    return add
+
+
+def changed(name: str, operation: str, mistake: str, **fields: Any) -> None:
+    """Add a mutant whose rule has other values in these fields."""
+
+    def rule(right: Right, *arguments: Any) -> Any:
+        return dataclasses.replace(right(*arguments), **fields)
+
+    rule.__name__, rule.__doc__ = name, mistake
+    wrong("rule", operation)(rule)
