@@ -23,18 +23,16 @@ def framework(pytestconfig: pytest.Config) -> str:
 
 
 def test_there_are_programs_of_both_kinds(framework: str) -> None:
-    names = watched.programs(framework)
-    right = [name for name in names if name.startswith("right_")]
+    marks = {name: bool(marked) for name, (_, marked) in watched.programs(framework).items()}
     least_right, least_wrong = LEAST[framework]
-    assert len(right) >= least_right
-    assert len(names) - len(right) >= least_wrong
-    assert all(bool(watched.marked(watched.path_of(framework, name))) == (name not in right) for name in names)
+    assert sum(marks.values()) >= least_wrong
+    assert sum(name.startswith("right_") for name in marks) >= least_right
+    assert all(is_wrong != name.startswith("right_") for name, is_wrong in marks.items())
 
 
 def test_the_findings(framework: str, name: str) -> None:
-    path = watched.path_of(framework, name)
-    told = watched.told(path)
+    told = watched.ran(framework, name)
     assert told.report["ended"] in ("stopped", "ended"), told.report["said"]
-    assert told.found == watched.marked(path), told.report["findings"]
+    assert told.found == watched.programs(framework)[name][1], told.report["findings"]
     assert told.status == int(bool(told.found))
     assert told.report["steps"] == 6 or (told.report["steps"] > 6 and name in SEVERAL)

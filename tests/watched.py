@@ -1,7 +1,8 @@
-"""Runs the programs of a folder under ``gradclip doctor`` in this process. ``# <- GD104`` marks the line of each finding."""
+"""Runs the programs of ``tests/doctor`` under ``gradclip doctor`` in this process."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -13,9 +14,10 @@ from typing import Any
 
 from gradclip.commands import cli
 
-PROGRAMS = Path(__file__).parent / "doctor" / "programs"
-START = "start.py"  #: what the programs of a folder import
+FOLDER = Path(__file__).parent / "doctor"
 _MARK = re.compile(r"# <- (GD\d+(?:, GD\d+)*)$")
+
+Findings = set[tuple[str, int]]  #: codes and lines
 
 
 @dataclass
@@ -26,34 +28,46 @@ class Told:
     report: dict[str, Any]
 
     @property
-    def found(self) -> set[tuple[str, int]]:
+    def found(self) -> Findings:
         return {(x["code"], x["line"]) for x in self.report["findings"]}
 
 
-def programs(framework: str) -> list[str]:
-    return sorted(path.stem for path in (PROGRAMS / framework).glob("*.py") if path.name != START)
+def programs(framework: str) -> dict[str, tuple[Path, Findings]]:
+    """The functions without arguments in the framework's files, each with its file and the findings that it is marked with."""
+    found = {}
+    for path in sorted(FOLDER.glob(f"*on_{framework}.py")):
+        text = path.read_text("utf-8")
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef) and not ast.unparse(node.args):
+                lines = enumerate(text.splitlines()[node.lineno : node.end_lineno], node.lineno + 1)
+                marks = {(code, k) for k, line in lines if (mark := _MARK.search(line)) for code in mark[1].split(", ")}
+                found[node.name] = path, marks
+    return found
 
 
-def path_of(framework: str, name: str) -> Path:
-    return PROGRAMS / framework / f"{name}.py"
+def command(framework: str, name: str, *options: str) -> list[str]:
+    """The command for one program."""
+    return ["doctor", str(programs(framework)[name][0]), *options, "--", name]
+
+
+def ran(framework: str, name: str, *options: str) -> Told:
+    return _told(command(framework, name, "--steps", "6", "--json", *options))
 
 
 def written(folder: Path, framework: str, text: str) -> Path:
-    """Write a program into a folder, beside what it imports."""
-    shutil.copy(PROGRAMS / framework / START, folder)
+    """Write a script into a folder, beside the framework's programs, which it may import."""
+    shutil.copy(FOLDER / f"on_{framework}.py", folder)
     path = folder / "train.py"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def marked(path: Path) -> set[tuple[str, int]]:
-    """The findings that a program is marked with."""
-    lines = enumerate(path.read_text("utf-8").splitlines(), 1)
-    return {(code, k) for k, line in lines if (mark := _MARK.search(line)) for code in mark[1].split(", ")}
-
-
 def told(path: Path, *options: str) -> Told:
+    return _told(["doctor", str(path), "--steps", "6", "--json", *options])
+
+
+def _told(words: list[str]) -> Told:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        status = cli.main(["doctor", str(path), "--steps", "6", "--json", *options])
+        status = cli.main(words)
     return Told(status, json.loads(out.getvalue()))

@@ -12,7 +12,7 @@ from gradclip.commands import cli
 
 def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     """The last step ends the script from within JAX's callback, which JAX would log as a failure."""
-    status = cli.main(["doctor", str(watched.path_of("jax", "right_own")), "--steps", "3"])
+    status = cli.main(watched.command("jax", "right_own", "--steps", "3"))
     out = capfd.readouterr()
     assert status == 0
     assert "3 steps, 3 clips, 0 findings" in out.out
@@ -21,7 +21,7 @@ def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
 
 NESTED = """
 import optax
-from start import train
+from on_jax import train
 
 from gradclip.backends.jax import gradient_transformation
 from gradclip.dialects import torch

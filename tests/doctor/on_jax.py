@@ -1,0 +1,74 @@
+"""Programs of JAX and optax for ``gradclip doctor``: the last argument names one. ``# <- GD104`` marks a finding's line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import gradclip
+from gradclip.backends.jax import gradient_transformation
+from gradclip.dialects import torch
+
+
+def train(optimizer: optax.GradientTransformation, change: Callable[[Any], Any] = lambda grads: grads) -> Any:
+    """Train a small model in compiled steps, and return the state of the optimizer."""
+    x, y = jax.random.normal(jax.random.key(0), (64, 4)), 3 * jax.random.normal(jax.random.key(1), (64,))
+    params = {"w": jnp.ones(4), "b": jnp.zeros(())}
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params: Any, state: Any) -> Any:
+        grads = jax.grad(lambda p: jnp.mean((x @ p["w"] + p["b"] - y) ** 2))(params)
+        updates, state = optimizer.update(change(grads), state, params)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(6):
+        params, state = jax.block_until_ready(step(params, state))
+    return state
+
+
+def after_adam() -> None:
+    """The clip comes after the optimizer, in a compiled step."""
+    train(optax.chain(optax.adam(1.0), optax.clip_by_global_norm(1.0)))  # <- GD110
+
+
+def no_clip() -> None:
+    """Nothing clips, in a compiled step."""
+    train(optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.01)))  # <- GD101
+
+
+def own_after_adam() -> None:
+    """gradclip's link comes after the optimizer, in a compiled step."""
+    train(optax.chain(optax.adam(1.0), gradient_transformation(torch.clip_grad_norm(1.0))))  # <- GD110
+
+
+def right_chain() -> None:
+    """Right: a clip, then the optimizer, in a compiled step."""
+    train(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.01)))
+
+
+def right_injected() -> None:
+    """Right: a clip whose limit is a hyperparameter, then the optimizer, in a compiled step."""
+    train(optax.chain(optax.inject_hyperparams(optax.clip_by_global_norm)(max_norm=1.0), optax.adam(0.01)))
+
+
+def right_own() -> None:
+    """Right: gradclip's link, then the optimizer, in a compiled step."""
+    train(optax.chain(gradient_transformation(torch.clip_grad_norm(1.0)), optax.adam(0.01)))
+
+
+def right_own_function() -> None:
+    """Right: a clip of the gradients, then a chain that has none, in a compiled step."""
+    train(
+        optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.01)),
+        lambda grads: gradclip.clip(grads, torch.clip_grad_norm(1.0)).grads,
+    )
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[-1]]()

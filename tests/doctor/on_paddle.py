@@ -1,0 +1,159 @@
+"""Programs of Paddle for ``gradclip doctor``: the last argument names one. ``# <- GD104`` marks a finding's line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import paddle
+
+import gradclip
+from gradclip.backends.paddle import grad_clip
+from gradclip.dialects.torch import clip_grad_norm
+
+
+def regression(noise: float = 3) -> tuple[paddle.nn.Sequential, paddle.optimizer.SGD, Callable[[], paddle.Tensor]]:
+    """Return a small model, an optimizer of its parameters, and its loss."""
+    paddle.seed(0)
+    model = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 1))
+    x, y = paddle.randn([64, 4]), noise * paddle.randn([64, 1])
+    optimizer = paddle.optimizer.SGD(0.01, model.parameters())
+    return model, optimizer, lambda: paddle.nn.functional.mse_loss(model(x), y)
+
+
+def after_step() -> None:
+    """The clip comes after the step."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD107
+        optimizer.clear_grad()
+
+
+def always() -> None:
+    """Each step is clipped to less than a tenth."""
+    model, _, loss = regression(noise=1000)
+    optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()  # <- GD302
+        optimizer.clear_grad()
+
+
+def frozen_out() -> None:
+    """The head is stepped and not clipped."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model[0].parameters(), 1.0)  # <- GD103
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def never() -> None:
+    """The limit is far above every norm."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1e4)  # <- GD301
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def no_clip() -> None:
+    """No step is clipped."""
+    _, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()  # <- GD101
+        optimizer.clear_grad()
+
+
+def not_finite() -> None:
+    """A gradient is not a number."""
+    model, optimizer, loss = regression()
+    for step in range(6):
+        (loss() * (float("nan") if step == 3 else 1.0)).backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD201
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def twice() -> None:
+    """The optimizer clips too."""
+    model, _, loss = regression()
+    optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5))
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()  # <- GD106
+        optimizer.clear_grad()
+
+
+def written() -> None:
+    """Something writes the gradients after the clip."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for parameter in model.parameters():
+            parameter.grad.set_value(parameter.grad * 3.0)  # <- GD104
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def right_each() -> None:
+    """Right: a norm for each gradient; minimize."""
+    model, _, loss = regression()
+    optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByNorm(1.0))
+    for _ in range(6):
+        value = loss()
+        value.backward()
+        optimizer.minimize(value)
+        model.clear_gradients()
+
+
+def right_loop() -> None:
+    """Right: a backward pass, a clip, a step."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def right_optimizer() -> None:
+    """Right: the optimizer clips."""
+    model, _, loss = regression()
+    optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
+    for _ in range(6):
+        for _ in range(2):
+            loss().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def right_own() -> None:
+    """Right: gradclip's object in the optimizer."""
+    model, _, loss = regression()
+    optimizer = paddle.optimizer.SGD(0.01, model.parameters(), grad_clip=grad_clip(clip_grad_norm(1.0)))
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def right_own_function() -> None:
+    """Right: gradclip's function."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        gradclip.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[-1]]()

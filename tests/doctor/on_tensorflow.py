@@ -1,0 +1,147 @@
+"""Programs of TensorFlow for ``gradclip doctor``: the last argument names one. ``# <- GD104`` marks a finding's line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+import gradclip
+from gradclip.backends.keras import clipped
+from gradclip.dialects.tensorflow import clip_by_global_norm
+
+
+def regression(noise: float = 3) -> tuple[keras.Model, Callable[[], list[tf.Tensor]]]:
+    """Return a small model, and a function that computes its gradients. A clip of data is not one of gradients."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    x, y = tf.random.normal([64, 4]), noise * tf.random.normal([64, 1])
+
+    def gradients() -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - tf.clip_by_value(y, -1e6, 1e6)) ** 2)
+        return tape.gradient(loss, model.trainable_variables)
+
+    return model, gradients
+
+
+def always() -> None:
+    """Each step is clipped to less than a tenth."""
+    model, gradients = regression(noise=1000)
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)  # <- GD302
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def dropped() -> None:
+    """The clipped gradients are dropped."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = gradients()
+        tf.clip_by_global_norm(grads, 1.0)  # <- GD109
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def frozen_out() -> None:
+    """The last layer is stepped and not clipped."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = gradients()
+        clipped, _ = tf.clip_by_global_norm(grads[:2], 1.0)  # <- GD103
+        grads = [*clipped, *grads[2:]]
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def never() -> None:
+    """The limit is far above every norm."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1e5)
+    for _ in range(6):
+        grads = gradients()
+        optimizer.apply(grads, model.trainable_variables)  # <- GD301
+
+
+def no_clip() -> None:
+    """No step is clipped."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = gradients()
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GD101
+
+
+def not_finite() -> None:
+    """A gradient is not a number."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for step in range(6):
+        grads = gradients()
+        grads[0] = grads[0] * (float("nan") if step == 3 else 1.0)
+        grads, _ = tf.clip_by_global_norm(grads, 1.0)  # <- GD201
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def twice() -> None:
+    """The optimizer clips too."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.Adam(0.01, clipnorm=0.5)
+    for _ in range(6):
+        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GD106
+
+
+def right_clipped() -> None:
+    """Right: gradclip inside of a Keras optimizer."""
+    model, _ = regression()
+    optimizer = clipped(keras.optimizers.Adam(0.01), clip_by_global_norm(1.0))
+    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
+    model.compile(optimizer, "mse", run_eagerly=True)
+    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+
+
+def right_each() -> None:
+    """Right: a norm for each gradient, and then a clip by value."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = [tf.clip_by_norm(grad, 1.0) for grad in gradients()]
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def right_fit() -> None:
+    """Right: the optimizer clips inside of fit."""
+    model, _ = regression()
+    optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1.0)
+    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
+    model.compile(optimizer, "mse", run_eagerly=True)
+    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+
+
+def right_global() -> None:
+    """Right: one norm over all gradients."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def right_own() -> None:
+    """Right: gradclip's functions."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for step in range(6):
+        if step % 2:
+            grads, _ = gradclip.clip_by_global_norm(gradients(), 1.0)
+        else:
+            grads = gradclip.clip(gradients(), clip_by_global_norm(1.0)).grads
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[-1]]()

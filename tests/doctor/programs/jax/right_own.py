@@ -1,9 +1,0 @@
-"""Right: gradclip's link, then the optimizer, in a compiled step."""
-
-import optax
-from start import train
-
-from gradclip.backends.jax import gradient_transformation
-from gradclip.dialects import torch
-
-train(optax.chain(gradient_transformation(torch.clip_grad_norm(1.0)), optax.adam(0.01)))

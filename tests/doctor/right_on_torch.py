@@ -1,0 +1,166 @@
+"""Right programs of PyTorch for ``gradclip doctor``: the last argument names one."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import torch
+from on_torch import regression
+
+import gradclip
+from gradclip.backends.torch import step_pre_hook
+from gradclip.dialects.torch import clip_grad_norm
+
+
+def right_accumulation() -> None:
+    """Right: one clip after four backward passes."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        for _ in range(4):
+            (loss() / 4).backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+        assert norm > 0
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def right_by_hand() -> None:
+    """Right: the usual clip, written out; it writes only where the norm is above the limit."""
+    model, optimizer, loss = regression()
+    for step in range(6):
+        optimizer.zero_grad()
+        (loss() * (0.001 if step % 2 else 1.0)).backward()
+        total = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model.parameters()]))
+        if total > 1.0:
+            for parameter in model.parameters():
+                parameter.grad.mul_(1.0 / total)
+        optimizer.step()
+
+
+def right_closure() -> None:
+    """Right: LBFGS asks for the gradients several times, and each time they are clipped."""
+    model, _, loss = regression()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        return value
+
+    for _ in range(6):
+        optimizer.step(closure)
+
+
+def right_compiled() -> None:
+    """Right: a compiled function clips, and the doctor cannot see it."""
+    model, optimizer, loss = regression()
+
+    @torch.compile(backend="eager")
+    def backward_and_clip() -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        backward_and_clip()
+        optimizer.step()
+
+
+def right_in_backward() -> None:
+    """Right: a hook clips and steps each parameter during the backward pass."""
+    model, _, loss = regression()
+    optimizers = {p: torch.optim.SGD([p], lr=0.01) for p in model.parameters()}
+    for parameter in model.parameters():
+
+        def clip_and_step(p: torch.Tensor) -> None:
+            torch.nn.utils.clip_grad_norm_([p], 1.0)
+            optimizers[p].step()
+            optimizers[p].zero_grad()
+
+        parameter.register_post_accumulate_grad_hook(clip_and_step)
+    for _ in range(6):
+        loss().backward()
+
+
+def right_loop() -> None:
+    """Right: a backward pass, a clip, a step."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def right_measured() -> None:
+    """Right: an infinite limit only measures."""
+    model, optimizer, loss = regression()
+    norms = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf")))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def right_own() -> None:
+    """Right: gradclip's functions, in place and with new gradients."""
+    model, optimizer, loss = regression()
+    for step in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        if step % 2:
+            gradclip.clip_(model.parameters(), clip_grad_norm(1.0))
+        else:
+            grads = gradclip.clip([p.grad for p in model.parameters()], clip_grad_norm(1.0)).grads
+            for parameter, grad in zip(model.parameters(), grads, strict=True):
+                parameter.grad = grad
+        optimizer.step()
+
+
+def right_scaler() -> None:
+    """Right: unscale, clip, step; a step with an infinite gradient is left out."""
+    model, optimizer, loss = regression()
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(6):
+        optimizer.zero_grad()
+        scaler.scale(loss() * (float("inf") if step == 2 else 1.0)).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def right_slot() -> None:
+    """Right: gradclip's hook clips inside the step."""
+    _, optimizer, loss = regression()
+    optimizer.register_step_pre_hook(step_pre_hook(clip_grad_norm(1.0)))
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def right_two_optimizers() -> None:
+    """Right: two networks with an optimizer each, as in a GAN."""
+    model, optimizer, loss = regression()
+    critic, real = torch.nn.Linear(1, 1), 3 * torch.randn(64, 1)
+    other = torch.optim.Adam(critic.parameters(), lr=0.01)
+    fake = functools.partial(model, torch.randn(64, 4))
+    for _ in range(6):
+        other.zero_grad()
+        (critic(fake()) - critic(real)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(critic.parameters(), 1.0)
+        other.step()
+        optimizer.zero_grad()
+        (-critic(fake()).mean() + loss()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[-1]]()
