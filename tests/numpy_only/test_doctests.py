@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import pkgutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,15 +13,19 @@ import pytest
 from oracle import ulps
 
 import gradclip
-from gradclip import commands, conformance, dialects, dropins, limits, monitor
 
-PACKAGES = (gradclip, commands, conformance, dialects, dropins, limits, monitor)
-CORE = [module.name for package in PACKAGES for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+FOLDER = Path(gradclip.__file__).parent
+SOURCES = [
+    path.relative_to(FOLDER).with_suffix("") for path in sorted(FOLDER.rglob("*.py")) if ">>>" in path.read_text("utf-8")
+]
+MODULES = [".".join(("gradclip", *path.parts)).removesuffix(".__init__") for path in SOURCES if path.parts[0] != "backends"]
 
 
-@pytest.mark.parametrize("module", [name for name in CORE if name not in ("gradclip.__main__", "gradclip.backends")])
+@pytest.mark.parametrize("module", MODULES)
 def test_the_examples_of_the_core(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(module)).failed == 0
+    found = doctest.testmod(importlib.import_module(module.removesuffix(".__init__")))
+    assert found.failed == 0
+    assert found.attempted > 0
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/dialects.md"])
@@ -44,3 +48,4 @@ def test_the_examples_of_the_page(page: str) -> None:
 
 def test_the_examples_are_found() -> None:
     assert doctest.testmod(importlib.import_module("gradclip.clip")).attempted > 10
+    assert len(MODULES) > 60
