@@ -40,34 +40,6 @@ def norm_of(x: Any, count: Callable[[], int] = threads_of_three) -> float:
     return math.sqrt(kernels.squares([x], None, kernels.KINDS["float32"], count)[0])
 
 
-BLOCK = 1 << 13
-
-
-def fits(x: Any, lower: float, upper: float, count: Callable[[], int] = threads_of_three) -> bool:
-    pieces = [x.view(np.uint16)] if str(x.dtype) == "bfloat16" else [x]
-    return kernels.fit(pieces, None, kernels.KINDS[str(x.dtype)], lower, upper, count)[0]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("place", [0, BLOCK, 2 * BLOCK - 1])
-@pytest.mark.parametrize("value", [2.0, -4.0, math.nan, math.inf])
-def test_what_does_not_fit(value: float, place: int, dtype: str) -> None:
-    values = np.random.default_rng(1).uniform(-3, 1, size=2 * BLOCK)
-    for shape in ((-1,), (LARGE, -1), (8, 2, -1)):
-        for count in (threads_of_three, threads.one):
-            x = framework.make(values.reshape(shape), dtype)
-            assert fits(x, -3.0, 1.0, count)
-            x.reshape(-1)[place] = value
-            assert not fits(x, -3.0, 1.0, count)
-            assert fits(x, -math.inf, math.inf, count) == (value == value)
-
-
-def test_what_fits_bounds_of_0_and_of_no_elements() -> None:
-    assert fits(np.array([-0.0, 0.0]), 0.0, 0.0)
-    assert not fits(np.array([-0.0, 5e-324]), 0.0, 0.0)
-    assert fits(np.zeros((0, 3), np.float32), -1.0, 1.0)
-
-
 def test_as_many_threads_as_the_environment_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in threads._LIMITS:
         monkeypatch.delenv(name, raising=False)

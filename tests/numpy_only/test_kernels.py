@@ -135,12 +135,20 @@ def test_which_halves_fit(dtype: str, bounds: tuple[float, float]) -> None:
 @pytest.mark.parametrize("size", LENGTHS[1:])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_that_does_not_fit_wherever_it_is(dtype: str, size: int) -> None:
-    x = np.random.default_rng(size).uniform(-0.5, 0.25, size).astype(DTYPES[dtype])
+    kind, x = kernels.KINDS[dtype], np.random.default_rng(size).uniform(-0.5, 0.25, size).astype(DTYPES[dtype])
     for place in {0, size // 2, size - 1}:
-        for value, fits in ((0.25, True), (-0.5, True), (0.26, False), (-0.6, False), (math.nan, False), (-math.inf, False)):
+        for value in (0.25, -0.5, 0.26, -0.6, math.nan, -math.inf, math.inf):
+            fits = -0.5 <= value <= 0.25
             kept, x[place] = x[place], value
-            assert _kernels.fit([buffer(x)] * 2, None, kernels.KINDS[dtype], -0.5, 0.25) == [fits, fits], (place, value)
+            for sharing in ((), (three, 1, 1000)):
+                assert _kernels.fit([buffer(x)] * 2, None, kind, -0.5, 0.25, *sharing) == [fits, fits], (place, value)
+                assert _kernels.fit([buffer(x)], None, kind, -math.inf, math.inf, *sharing) == [not math.isnan(value)]
             x[place] = kept
+
+
+def test_what_fits_bounds_of_0_and_of_no_elements() -> None:
+    for values, fits in (([-0.0, 0.0], True), ([-0.0, 5e-324], False), ([], True)):
+        assert _kernels.fit([np.array(values)], None, kernels.KINDS["float64"], 0.0, 0.0) == [fits]
 
 
 @pytest.mark.parametrize("offset", range(1, 8))
