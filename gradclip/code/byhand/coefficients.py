@@ -106,7 +106,7 @@ def _is_over(sides: object, limit: Form, norm: Form, sign: int) -> bool:
     """Whether the larger side of a comparison over the smaller one is the norm over the limit; the inverse for a sign of 1."""
     assert isinstance(sides, tuple)
     larger, smaller = sides
-    return product((_without(larger), 1), (_without(smaller), -1)) == product((limit, sign), (norm, -sign))
+    return product((_without(larger), 1), (_without(smaller), -1)) == product((_without(limit), sign), (norm, -sign))
 
 
 def _without(form: Form) -> Form:

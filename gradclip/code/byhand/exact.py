@@ -119,6 +119,10 @@ class Exact:
             return self._item(holder.iter)
         if isinstance(holder, cst.AugAssign):
             return self._total(place, holder) or self._opaque(node)
+        return self._value(place) or self._opaque(node)
+
+    def _value(self, place: cst.CSTNode) -> Form | None:
+        """The form of the value that a binding has, if it says more than the name."""
         value = self.reaching.value(place)
         known = len(self.opaque), set(self.read)
         made = self.of(value) if value is not None and not isinstance(value, cst.Name) else None
@@ -127,7 +131,7 @@ class Exact:
             return made
         del self.opaque[known[0] :]
         self.read = known[1]
-        return self._opaque(node)
+        return None
 
     def _unpacked(self, element: cst.Element) -> Form | None:
         """The leaves in ``leaves, tree = tree_flatten(grads)``."""
@@ -182,7 +186,8 @@ class Exact:
         inner = self.of(node.value) if isinstance(node.value, (cst.Name, cst.Attribute)) else None
         if inner is not None and inner.op == "item" and node.attr.value == "grad":
             return Form("item", inner.parts, "grad")
-        return self._opaque(node)
+        target = self.reaching.stored(node)
+        return (self._value(target) if target is not None else None) or self._opaque(node)
 
     def _subscript(self, node: cst.Subscript) -> Form:
         """``tree_flatten(grads)[0]``, or a part that is opaque."""
@@ -290,7 +295,8 @@ class Exact:
         if not given or told.keys() - {"dtype", "p", "ord"} or any(literal(order) not in (2, 2.0) for order in orders):
             return None
         if (name in _GLOBAL or qualified.startswith("optax.tree")) and len(given) == 1:
-            return norm(every(self._collection(given[0]))) if name in _GLOBAL | {"norm"} else None
+            over = self._collection(given[0])
+            return norm(over if over.op == "list" else every(over)) if name in _GLOBAL | {"norm"} else None
         if name in _NORMS and (len(given) == 1 or (len(given) == 2 and literal(given[1]) in (2, 2.0))):
             inner = self.of(given[0])
             spectral = (len(given) == 2 or bool(orders)) and qualified.endswith("linalg.norm")  # of a matrix

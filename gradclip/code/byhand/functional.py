@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.byhand.algebra import ONE, Form, product
+from gradclip.code.byhand.algebra import Form, product
 from gradclip.code.byhand.coefficients import Clipped, Coefficients, is_short
 from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.measures import is_tensor
+from gradclip.code.byhand.measures import is_tensor, none_test
 from gradclip.code.byhand.quotients import leaves
 from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.source import last_name
 
-__all__ = ["Exactly", "Functional"]
+__all__ = ["Exactly", "Functional", "without_guard"]
 
 _METHODS = {"mul_": 1.0, "div_": -1.0, "multiply_": 1.0, "divide_": -1.0, "set_value": 0.0, "copy_": 0.0}
 _EXPRESSIONS = (cst.Call, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp, cst.IfExp)
-_SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr)
+_SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr, cst.Continue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Exactly:
     site: cst.CSTNode  #: the expression or the statement that is the whole clip
     tensors: str
     clip: Clipped
+    framework: str
     keeps: bool  #: whether it leaves its arguments as they are
     to: str = ""  #: what it is assigned to
 
@@ -43,16 +44,17 @@ class Exactly:
 class Functional:
     """The clips of one source."""
 
-    def __init__(self, context: Context) -> None:
-        self._context, self._source, self._resolver = context, context.source, context.resolver
+    def __init__(self, context: Context, framework: str) -> None:
+        """Read the clips of arrays of a framework, and those of torch's parameters where the source imports torch."""
+        self._framework, self._source, self._resolver = framework, context.source, context.resolver
         self.exact = Exact(context)
         self._coefficients = Coefficients(context, self.exact)
 
-    def clips(self, places: Sequence[cst.CSTNode], framework: str) -> Iterator[Exactly]:
+    def clips(self, places: Sequence[cst.CSTNode]) -> Iterator[Exactly]:
         """The clips whose quotient reaches some places; nothing where a value is not certain."""
         for place in (*places, *self._nested(places)):
             for site in self._sites(place):
-                if (made := self._read(site, framework)) is not None:
+                if (made := self._read(site)) is not None:
                     yield made
 
     def _nested(self, places: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
@@ -101,12 +103,12 @@ class Functional:
             if isinstance(call, cst.Call):
                 yield call
 
-    def _read(self, site: cst.CSTNode, framework: str) -> Exactly | None:
+    def _read(self, site: cst.CSTNode) -> Exactly | None:
         if isinstance(site, cst.BaseExpression):
             return self._expression(site)
         if isinstance(site, (cst.For, cst.If)):
-            return self._block(site, framework)
-        return self._in_place(site, site, None, framework) if isinstance(site, (cst.AugAssign, cst.Expr)) else None
+            return self._block(site)
+        return self._in_place(site, site, None) if isinstance(site, (cst.AugAssign, cst.Expr)) else None
 
     def _expression(self, site: cst.BaseExpression) -> Exactly | None:
         form = self.exact.again(site)
@@ -121,7 +123,7 @@ class Functional:
             )
             if clip is None or clip.norm.value == "one" or not is_short(over):
                 return None
-            return Exactly(site, self._source.one_line(over), clip, keeps=True)
+            return Exactly(site, self._source.one_line(over), clip, self._framework, keeps=True)
         for leaf in leaves(form):
             if (
                 leaf.op == "norm"
@@ -129,28 +131,32 @@ class Functional:
                 and (clip := self._coefficients.clip(form, leaf.parts[0], site)) is not None
             ):
                 shown = self._shown(leaf.parts[0], site)
-                return Exactly(site, shown, clip, keeps=True) if shown else None
+                return Exactly(site, shown, clip, self._framework, keeps=True) if shown else None
         return None
 
-    def _block(self, site: cst.For | cst.If, framework: str) -> Exactly | None:
+    def _block(self, site: cst.For | cst.If) -> Exactly | None:
         """A loop that scales each gradient in place, or an ``if`` around it or around an assignment."""
         if isinstance(self._source.parents[site], cst.If):
             return None  # an `elif`
-        inner: cst.CSTNode | None = site
-        test = site.test if isinstance(site, cst.If) else None
-        if isinstance(site, cst.If):
-            inner = _only(site.body) if site.orelse is None or self._is_idle(site.orelse) else None
+        if isinstance(site, cst.For):
+            return self._scaling(site, site, None)
+        if site.orelse is not None and not self._is_idle(site.orelse):
+            return None
+        *before, last = site.body.body
+        made = self._scaling(site, last, site.test)
+        read = {self._source.statement(place) for place in self.exact.read}
+        return made if read.issuperset(before) else None
+
+    def _scaling(self, site: cst.CSTNode, inner: cst.CSTNode | None, test: cst.BaseExpression | None) -> Exactly | None:
         if isinstance(inner, cst.With) and all(_is_no_grad(one.item) for one in inner.items):
             inner = _only(inner.body)
         if isinstance(inner, cst.For):
-            loop, inner = inner, _only(inner.body)
-            if isinstance(inner, cst.If) and inner.orelse is None and self.exact.chosen(inner.test, ONE, ONE) == ONE:
-                inner = _only(inner.body)  # if p.grad is not None
-            small = _small(inner)
-            return self._in_place(site, small, loop, framework, test) if small is not None and loop.orelse is None else None
+            loop, lines = inner, without_guard(inner.body)
+            small = _small(lines[0] if len(lines) == 1 else None)
+            return self._in_place(site, small, loop, test) if small is not None and loop.orelse is None else None
         small = _small(inner)
         if isinstance(small, (cst.AugAssign, cst.Expr)):
-            return self._in_place(site, small, None, framework, test)
+            return self._in_place(site, small, None, test)
         if not isinstance(small, cst.Assign) or len(small.targets) != 1 or test is None:
             return None
         target = small.targets[0].target
@@ -163,7 +169,7 @@ class Functional:
         else:
             tensor = Form("name", value=shown)
             clip = self._coefficients.clip(self.exact.chosen(test, form, tensor), tensor, site)
-        return Exactly(site, shown, clip, keeps=True, to=shown) if clip is not None else None
+        return Exactly(site, shown, clip, self._framework, keeps=True, to=shown) if clip is not None else None
 
     def _is_idle(self, branch: cst.If | cst.Else) -> bool:
         """Whether an ``else`` does nothing: ``grads = grads``."""
@@ -172,12 +178,7 @@ class Functional:
         return bool(same) and isinstance(small, cst.Assign) and same == [self._source.code(small.value)]
 
     def _in_place(
-        self,
-        site: cst.CSTNode,
-        small: cst.CSTNode,
-        loop: cst.For | None,
-        framework: str,
-        test: cst.BaseExpression | None = None,
+        self, site: cst.CSTNode, small: cst.CSTNode, loop: cst.For | None, test: cst.BaseExpression | None = None
     ) -> Exactly | None:
         """``g *= ...`` or ``p.grad.mul_(...)``, alone or in a loop over the gradients."""
         scaled = self._scaled(small)
@@ -195,15 +196,16 @@ class Functional:
             return None
         if listed is not None:  # the elements of a list are replaced
             shown = self._source.code(listed)
-            return Exactly(site, shown, clip, keeps=True, to=f"{shown}[:]")
+            return Exactly(site, shown, clip, self._framework, keeps=True, to=f"{shown}[:]")
         new = isinstance(small, cst.Assign) and not of_parameters  # `g = g * c` in a loop changes nothing
+        framework = "torch" if of_parameters and "torch" in self._resolver.modules else self._framework
         if new or framework in ("jax", "tensorflow") or (framework == "numpy") == of_parameters:
             return None
         over = target if loop is None else loop.iter
         shown = self._source.code(over)
         if of_parameters and loop is None:
             shown = shown.removesuffix(".data").removesuffix(".grad")
-        return Exactly(site, shown, clip, keeps=False) if is_short(over) else None
+        return Exactly(site, shown, clip, framework, keeps=False) if is_short(over) else None
 
     def _listed(self, target: cst.BaseExpression, loop: cst.For | None) -> cst.BaseExpression | None:
         """The list in ``for i, g in enumerate(grads): grads[i] = ...``."""
@@ -255,6 +257,16 @@ def _collection_of(form: Form, value: cst.BaseExpression) -> cst.BaseExpression 
 def _only(block: cst.BaseSuite) -> cst.CSTNode | None:
     """The only statement of a block."""
     return block.body[0] if len(block.body) == 1 else None
+
+
+def without_guard(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+    """The statements of a loop for the gradients that there are: below ``if p.grad is not None``, after ``... is None``."""
+    first = block.body[0]
+    if not isinstance(first, cst.If) or first.orelse is not None or not (test := none_test(first.test)):
+        return block.body
+    if test == "is not":
+        return first.body.body if len(block.body) == 1 else block.body
+    return block.body[1:] if isinstance(_small(_only(first.body)), cst.Continue) else block.body
 
 
 def _small(node: cst.CSTNode | None) -> cst.CSTNode | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -64,25 +64,78 @@ class Reaching:
         last = places[number]
         if isinstance(last, (cst.FunctionDef, cst.ClassDef, cst.Import, cst.ImportFrom)):
             return len(places) == 1
-        holder = self._source.parents.get(last)
-        if isinstance(holder, cst.CompFor) or isinstance(last, cst.Param):
-            block: cst.CSTNode | None = None
-        elif isinstance(holder, cst.For):
-            block = holder.body
-        elif isinstance(holder, cst.AugAssign):  # a total: its loop has ended, or it is no total
-            loop = self._source.within(last, *LOOPS)
-            block = self._source.within(loop if loop is not None else last, *_BLOCKS)
-        else:
-            block = self._source.within(last, *_BLOCKS)
-        if block is not None and block not in around:
-            return False
-        inside = {last, *self._source.ancestors(last)}
-        return not any(self._binds(one, starts) for one in around if isinstance(one, LOOPS) and one not in inside)
+        return self._has_run(last, around) and not any(True for _ in self._again(last, around, places, starts))
 
-    def _binds(self, loop: cst.CSTNode, starts: Sequence[int]) -> bool:
-        """Whether one of some places lies within a loop."""
-        first = bisect.bisect_left(starts, self._source.start(loop))
-        return first < len(starts) and starts[first] < self._source.end(loop)
+    def _has_run(self, place: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
+        """Whether a binding has run wherever a later place of the text, with these nodes around it, runs."""
+        holder = self._source.parents.get(place)
+        if isinstance(holder, cst.CompFor) or isinstance(place, cst.Param):
+            return True
+        if isinstance(holder, cst.For):
+            return holder.body in around
+        loop = self._source.within(place, *LOOPS) if isinstance(holder, cst.AugAssign) else None
+        return self._source.within(loop or place, *_BLOCKS) in around  # of a total: its loop has ended, or it is no total
+
+    def _again(
+        self, place: cst.CSTNode, around: set[cst.CSTNode], places: Sequence[cst.CSTNode], starts: Sequence[int]
+    ) -> Iterator[cst.CSTNode]:
+        """The bindings in the loops that begin between a binding and a use: they reach the use in a later pass."""
+        inside = {place, *self._source.ancestors(place)}
+        for loop in around:
+            if isinstance(loop, LOOPS) and loop not in inside:
+                first, last = (bisect.bisect_left(starts, at) for at in self._source.span(loop))
+                yield from places[first:last]
+
+    def readers(self, place: cst.CSTNode) -> Sequence[cst.Name]:
+        """The uses of its name that a binding may reach."""
+        name = place.name if isinstance(place, cst.FunctionDef) else place
+        if not isinstance(name, cst.Name):
+            return ()
+        found: Mapping[cst.CSTNode, list[cst.Name]] = self._source.once(
+            (Reaching.readers, name.value), lambda: self._readers(name.value)
+        )
+        return found.get(place, ())
+
+    def _readers(self, name: str) -> Mapping[cst.CSTNode, list[cst.Name]]:
+        found: dict[cst.CSTNode, list[cst.Name]] = defaultdict(list)
+        for use in self._resolver.uses.get(name, ()):
+            for place in self._may_reach(use):
+                found[place].append(use)
+        return found
+
+    def _may_reach(self, use: cst.Name) -> Iterator[cst.CSTNode]:
+        """The bindings that a use may read: back to one that has certainly run, or all of them."""
+        parent = self._source.parents[use]
+        places, starts = self._ordered(self._resolver.assigned_at(use))
+        number = bisect.bisect_left(starts, self._source.start(use))
+        binds = number < len(places) and places[number] is use and not isinstance(parent, cst.AugAssign)
+        if binds or (isinstance(parent, (cst.Param, cst.FunctionDef, cst.ClassDef)) and parent.name is use):
+            return iter(())
+        around = {use, *self._source.ancestors(use)}
+        found = []
+        for place in reversed(places[:number]):
+            if self._source.function(place) is not self._source.function(use) or use.value in self._shared:
+                break
+            if not self._is_of(place, around):
+                found.append(place)
+                if self._has_run(place, around):
+                    return iter((*found, *self._again(place, around, places, starts)))
+        return iter(places)
+
+    def stored(self, node: cst.Attribute) -> cst.CSTNode | None:
+        """The place in the line just above where an attribute gets its value: further away, other code may change it."""
+        inner: cst.CSTNode = node
+        for outer in self._source.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                break
+            if isinstance(outer, (cst.IndentedBlock, cst.Module)):
+                above = self._source.once((Reaching.stored, outer), functools.partial(_above, outer.body)).get(inner)
+                last = above.body[-1] if isinstance(above, cst.SimpleStatementLine) else None
+                target = last.targets[0].target if isinstance(last, cst.Assign) else None
+                if target is not None and self._source.code(target) == self._source.code(node):
+                    return target
+            inner = outer
+        return None
 
     def before(self, loop: cst.For, place: cst.CSTNode) -> cst.CSTNode | None:
         """The binding that reaches a loop, for a name that the loop binds only at ``place``."""
@@ -150,6 +203,10 @@ class Reaching:
         for one in self._source.any(cst.Return):
             found[self._source.function(one)].append(one)
         return found
+
+
+def _above(body: Sequence[cst.CSTNode]) -> Mapping[cst.CSTNode, cst.CSTNode]:
+    return dict(zip(body[1:], body, strict=False))
 
 
 def _is_simple(parameters: cst.Parameters) -> bool:

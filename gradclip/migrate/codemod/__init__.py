@@ -6,6 +6,7 @@ stays. ``applied``, ``byvalue`` and ``bynorm`` decide, ``rewrite`` and ``imports
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,11 +69,14 @@ def _decide(found: ApiCall | ByValue | ByNorm) -> list[Decision]:
 def _apart(decisions: Sequence[Decision], source: Source) -> list[Decision]:
     """Drop a decision that lies within the text that the rewrite of a clip by norm replaces."""
     whole = [one for one in decisions if isinstance(one, Rewrite) and one.code == "GM402"]
-    return [
-        decision
-        for decision in decisions
-        if not any(one.edits[0].start <= source.start(decision.node) < one.edits[0].end for one in whole if one is not decision)
-    ]
+    replaced = sorted(((edit.start, edit.end, one) for one in whole for edit in one.edits), key=lambda span: span[0])
+
+    def is_replaced(decision: Decision) -> bool:
+        at = source.start(decision.node)
+        number = bisect.bisect_right(replaced, at, key=lambda span: span[0]) - 1
+        return number >= 0 and at < replaced[number][1] and replaced[number][2] is not decision
+
+    return [decision for decision in decisions if not is_replaced(decision)]
 
 
 def _site(decision: Decision, source: Source) -> Site:

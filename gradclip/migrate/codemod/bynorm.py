@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from gradclip.code.byhand.coefficients import EPSILON, Clipped
+from gradclip.code.byhand.exact import Exact
 from gradclip.code.byhand.functional import Exactly, Functional
 from gradclip.code.byhand.norms import ByNorm
 from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit
-from gradclip.migrate.codemod import canonical
-from gradclip.migrate.codemod.canonical import comments
 from gradclip.migrate.codemod.decision import Need, Rewrite
-from gradclip.migrate.codemod.imports import spell
+from gradclip.migrate.codemod.imports import beside_torch, spell
 from gradclip.migrate.codemod.legacy import is_legacy
-from gradclip.migrate.codemod.remains import remains
+from gradclip.migrate.codemod.remains import comments, remains
 
 __all__ = ["rewritten"]
 
 _RULES = {"jax": "optax.clip_by_global_norm", "tensorflow": "tensorflow.clip_by_global_norm"}
+_NUMBER = re.compile(r"\.item\(|float\(|math\.|np\.|numpy\.")
 _TOPS = {
     "jax": "jax",
     "optax": "jax",
@@ -34,16 +36,13 @@ _TOPS = {
 
 def rewritten(found: ByNorm) -> Rewrite | None:
     """The call of gradclip; None if the clip's value is not certain, or no dialect has it."""
-    context = found.context
-    made = canonical.rewritten(found.node, context)
-    if made is not None:
-        return made
-    framework, options = _framework(context), context.options
-    if not framework or options.to != "gradclip" or (options.sources and framework not in options.sources):
+    context, options = found.context, found.context.options
+    framework = _framework(context)
+    if not framework or options.to != "gradclip":
         return None
-    functional: Functional = context.source.once(rewritten, lambda: Functional(context))
-    exactly = functional.clips(found.places, framework)
-    return next((made for one in exactly if (made := _call(one, found, framework, functional)) is not None), None)
+    functional: Functional = context.source.once(rewritten, lambda: Functional(context, framework))
+    made = (_call(one, found, functional.exact) for one in functional.clips(found.places))
+    return next((one for one in made if one is not None), None)
 
 
 def _framework(context: Context) -> str:
@@ -54,37 +53,47 @@ def _framework(context: Context) -> str:
     return next((_TOPS[one] for one in _TOPS if one in modules), "")
 
 
-def _call(one: Exactly, found: ByNorm, framework: str, functional: Functional) -> Rewrite | None:
+def _call(one: Exactly, found: ByNorm, exact: Exact) -> Rewrite | None:
     """The call in place of an expression or a statement; None if a part may have another value there."""
-    site, clip, source = one.site, one.clip, found.context.source
-    left = remains(site, f"{one.tensors} {clip.limit}", functional.exact, found.context)
-    if left is None:
+    site, clip, source, sources = one.site, one.clip, found.context.source, found.context.options.sources
+    returns_norm = one.framework == "torch" and not one.keeps
+    left = remains(site, f"{one.tensors} {clip.limit}", clip.norm if returns_norm else None, exact, found.context)
+    if left is None or (sources and one.framework not in sources):
         return None
-    line, needs = _line(one, framework, found.context)
+    line, needs = _line(one, found.context)
     line = f"{one.to} = {line}" if one.to else line
     span = source.outer_span(site) if isinstance(site, cst.BaseExpression) else source.span(site)
     if not isinstance(site, cst.BaseExpression):
         indent = source.data[source.line_start(span[0]) : span[0]].decode()
         replaced = source.data[span[0] - len(indent) : span[1]].decode()
+        if left.norm:
+            line = f"{left.norm} = {line}{_of_norm(clip, left.text + replaced)}"
         line = "".join(f"{comment}{source.newline}{indent}" for comment in comments(replaced)) + line
+    whose = "a" if not returns_norm else "torch's" if clip.epsilon == EPSILON else "Paddle's"
     said = "the norm of each gradient" if clip.norm.value == "one" else "one norm over all gradients"
     return Rewrite(
         found.node,
         "GM402",
         Outcome.REWRITTEN,
-        f"It is a clip by {said}, written out.",
-        edits=(Edit(*span, line), *left),
-        needs=needs,
-        assumption=_assumed(clip),
+        f"It is {whose} clip by {said}, written out.",
+        edits=(Edit(*span, line), *left.edits),
+        needs=beside_torch(needs, found.context) if returns_norm else needs,
+        assumption=_assumed(clip, by_if=returns_norm),
     )
 
 
-def _assumed(clip: Clipped) -> str:
-    assumed = "finite gradients: those with a NaN may come out otherwise"
+def _of_norm(clip: Clipped, replaced: str) -> str:
+    """How to take the norm from what the call returns: a number where the replaced lines made it one."""
+    return ("" if clip.epsilon == EPSILON else ".norm") + (".item()" if _NUMBER.search(replaced) else "")
+
+
+def _assumed(clip: Clipped, *, by_if: bool) -> str:
+    nans = "if the norm is NaN, an `if` clips nothing, and gradclip makes every gradient NaN"
+    assumed = f"finite gradients: {nans if by_if else 'those with a NaN may come out otherwise'}"
     return f"{assumed}; a limit far above its epsilon, {clip.epsilon:g}" if 0 < clip.epsilon < EPSILON else assumed
 
 
-def _line(one: Exactly, framework: str, context: Context) -> tuple[str, tuple[Need, ...]]:
+def _line(one: Exactly, context: Context) -> tuple[str, tuple[Need, ...]]:
     """gradclip's call, and what it needs to be imported."""
     at = between(context.source, cst.Name, *context.source.span(one.site))[0]
     needs: tuple[Need, ...] = ()
@@ -95,7 +104,7 @@ def _line(one: Exactly, framework: str, context: Context) -> tuple[str, tuple[Ne
         needs = (*needs, *made.needs)
         return made.text
 
-    tensors, limit = one.tensors, one.clip.limit
+    tensors, limit, framework = one.tensors, one.clip.limit, one.framework
     own, torchs = one.clip.norm.value == "one", one.clip.epsilon == EPSILON
     if own and one.keeps and not torchs:
         return f"{spelled('clip_by_norm')}({tensors}, {limit})", needs

@@ -11,9 +11,8 @@ from gradclip.code.byhand.values import ByValue
 from gradclip.code.gradients import mentions_norm
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit, last_name
-from gradclip.migrate.codemod.canonical import beside_torch
 from gradclip.migrate.codemod.decision import Rewrite
-from gradclip.migrate.codemod.imports import spell
+from gradclip.migrate.codemod.imports import beside_torch, spell
 
 __all__ = ["rewritten"]
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from gradclip.code.found import Context
 from gradclip.code.resolve import Resolver, module_of
 from gradclip.code.source import Edit, Import, Source, dotted
 from gradclip.migrate.codemod.decision import Need
 
-__all__ = ["Spelling", "added", "spell"]
+__all__ = ["Spelling", "added", "beside_torch", "spell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,13 @@ def _native(qualified: str, anchor: cst.CSTNode | None, at: cst.BaseExpression, 
         return Spelling(qualified, (Need(f"import {top}", anchor, at),))
     alias = _free(f"{top}_", resolver)
     return Spelling(f"{alias}.{rest}", (Need(f"import {top} as {alias}", anchor, at),))
+
+
+def beside_torch(needs: Sequence[Need], context: Context) -> tuple[Need, ...]:
+    """The same imports, placed beside the import of torch."""
+    torch = (one for one in context.resolver.bindings if one.qualified.partition(".")[0] == "torch")
+    anchor = min((one.node for one in torch), key=context.source.start, default=None)
+    return tuple(replace(need, anchor=anchor) for need in needs)
 
 
 # ---- the places of new imports -------------------------------------------------------------------------------------------

@@ -2,36 +2,68 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import textwrap
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 
+from gradclip.code.byhand.algebra import Form
 from gradclip.code.byhand.exact import Exact
+from gradclip.code.byhand.functional import without_guard
 from gradclip.code.byhand.reaching import LOOPS
 from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.source import Edit, Source, last_name
 
-__all__ = ["remains"]
+__all__ = ["Remains", "comments", "remains"]
 
 
-def remains(site: cst.CSTNode, call: str, exact: Exact, context: Context) -> list[Edit] | None:
-    """The edits that remove what was read for a site and is read no more; None if a part may have changed before the site.
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a rewrite removes beside its site."""
 
-    ``call`` is the text that stands at the site afterwards: what it reads stays.
+    edits: Sequence[Edit]
+    norm: str  #: what gets the norm from the call, since something reads it later; "" for nothing
+    text: str  #: the removed lines
+
+
+def remains(site: cst.CSTNode, call: str, norm: Form | None, exact: Exact, context: Context) -> Remains | None:
+    """What goes because it was read for a site and is read no more; None if a part may have changed before the site.
+
+    Args:
+        site: the clip.
+        call: the text that stands at the site afterwards: what it reads stays.
+        norm: the norm, if the call can return it.
+        exact: it has just read the site.
+        context: the source.
     """
-    source = context.source
+    source, reaching = context.source, exact.reaching
     around = {site, *source.ancestors(site)}
-    here = [place for place in exact.read if source.function(place) in around]
+    inner = [place for place in exact.read if site in source.ancestors(place)] + _targets(site, source)
+    if any(not _is_in(use, [source.span(site)], source) for place in inner for use in reaching.readers(place)):
+        return None
+    here = [place for place in exact.read if source.function(place) in around and place not in inner]
     loop = next((one for one in source.ancestors(site) if isinstance(one, LOOPS)), None)
     if loop is not None and any(loop not in source.ancestors(place) for place in here):
         return None
     begin = min(map(source.start, here), default=source.start(site))
     if any(_is_bound_again(node, site, context) for node in exact.opaque) or _is_written(begin, site, here, exact, context):
         return None
-    return _removed(site, [place for place in here if not _reads(call, place)], exact, context)
+    return _removed(site, [place for place in here if not _reads(call, place)], norm, exact, source)
+
+
+def _is_in(node: cst.CSTNode, spans: Sequence[tuple[int, int]], source: Source) -> bool:
+    return any(start <= source.start(node) < end for start, end in spans)
+
+
+def _targets(site: cst.CSTNode, source: Source) -> list[cst.CSTNode]:
+    """The variables of a loop that is, or is in, a statement."""
+    loops = between(source, cst.For, *source.span(site))
+    return [one for loop in loops for one in between(source, cst.Name, *source.span(loop.target))]
 
 
 def _reads(call: str, place: cst.CSTNode) -> bool:
@@ -85,70 +117,88 @@ def _may_write(node: cst.CSTNode, names: set[str], source: Source) -> bool:
     return any(one.value in names for one in between(source, cst.Name, *source.span(call)))
 
 
-def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, context: Context) -> list[Edit]:
-    """The edits that remove the lines whose names nothing reads any more."""
-    source = context.source
-    spans = [source.span(site)]
-    by_name: dict[str, list[cst.CSTNode]] = {}
-    for place in here:
-        if (named := _name(place)) is not None:
-            by_name.setdefault(named.value, []).append(place)
-    edits: dict[tuple[int, int], Edit] = {}
+def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], norm: Form | None, exact: Exact, source: Source) -> Remains:
+    """Remove the lines whose names nothing reads any more, but their comments; the norm may be read from the call."""
+    spans, left = [source.span(site)], _by_name(here, source)
+    edits, wanted = [], ""
     again = True
     while again:
         again = False
-        for name, places in list(by_name.items()):
-            units = _units(name, places, spans, exact, context)
-            if units is None:
+        for name, places in list(left.items()):
+            units = _units(places, here, exact, source)
+            inside = [*spans, *((source.start(one), source.end(one)) for one in units or ())]
+            uses = [one for place in places for one in exact.reaching.readers(place) if not _is_in(one, inside, source)]
+            read = bool(uses) or isinstance(places[-1], cst.Attribute)
+            if units is None or (read and (wanted or not _is_last(places[-1], uses, norm, site, exact, source))):
                 continue
-            del by_name[name]
+            wanted = name if read else wanted
+            del left[name]
             again = True
             for unit in units:
-                start, end = source.line_start(source.start(unit)), source.next_line(source.end(unit))
-                spans.append((start, end))
-                edits[start, end] = Edit(start, end, "")
-    return list(edits.values())
+                if not _is_in(unit, spans, source):
+                    start, end = source.line_start(source.start(unit)), source.next_line(source.end(unit))
+                    spans.append((start, end))
+                    edits.append(Edit(start, end, _comments(start, end, source)))
+    return Remains(edits, wanted, "".join(source.data[edit.start : edit.end].decode() for edit in edits))
 
 
-def _units(
-    name: str, places: Sequence[cst.CSTNode], spans: Sequence[tuple[int, int]], exact: Exact, context: Context
-) -> list[cst.CSTNode] | None:
-    """The lines that bind a name, if nothing outside of some spans reads it."""
-    source, resolver = context.source, context.resolver
-    named = _name(places[0])
-    bound = resolver.assigned_at(named) if named is not None else ()
-    if len(bound) != len(places):
-        return None
-    units = {place: unit for place in bound if (unit := _unit(place, exact, source)) is not None}
-    if len(units) < len(bound) or not set(bound) <= set(places):
-        return None
-    inside = [*spans, *((source.start(unit), source.end(unit)) for unit in units.values())]
-    by_binding: Mapping[int, list[int]] = source.once((_units, name), lambda: _uses(name, context))
-    if any(not any(one <= use < other for one, other in inside) for use in by_binding.get(id(bound), ())):
-        return None
-    return list(dict.fromkeys(units.values()))
-
-
-def _uses(name: str, context: Context) -> Mapping[int, list[int]]:
-    """Where the uses of a name start: a list for each list of bindings that they may have."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for use in context.resolver.uses.get(name, ()):
-        found[id(context.resolver.assigned_at(use))].append(context.source.start(use))
+def _by_name(places: Sequence[cst.CSTNode], source: Source) -> dict[str, list[cst.CSTNode]]:
+    found: dict[str, list[cst.CSTNode]] = {}
+    for place in sorted(places, key=source.start):
+        named = _name(place)
+        if named is not None or isinstance(place, cst.Attribute):
+            found.setdefault(source.code(place if named is None else named), []).append(place)
     return found
+
+
+def _is_last(
+    place: cst.CSTNode, uses: Sequence[cst.CSTNode], norm: Form | None, site: cst.CSTNode, exact: Exact, source: Source
+) -> bool:
+    """Whether a binding is of the norm, and nothing reads it between the binding and the site."""
+    value = exact.reaching.value(place)
+    if norm is None or value is None or exact.of(value) != norm:
+        return False
+    return not any(source.start(place) <= source.start(use) < source.start(site) for use in uses)
+
+
+def _comments(start: int, end: int, source: Source) -> str:
+    text = source.data[start:end].decode()
+    indent = text[: len(text) - len(text.lstrip())]
+    return "".join(f"{indent}{comment}{source.newline}" for comment in comments(text))
+
+
+def comments(text: str) -> Iterator[str]:
+    """The comments in the replaced text; the rewrite preserves them."""
+    for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(text)).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 def _name(place: cst.CSTNode) -> cst.Name | None:
     return place.name if isinstance(place, cst.FunctionDef) else place if isinstance(place, cst.Name) else None
 
 
-def _unit(place: cst.CSTNode, exact: Exact, source: Source) -> cst.CSTNode | None:
+def _units(
+    places: Sequence[cst.CSTNode], here: Sequence[cst.CSTNode], exact: Exact, source: Source
+) -> list[cst.CSTNode] | None:
+    """The lines of some bindings, if all of them can go."""
+    units = [_unit(place, here, exact, source) for place in places]
+    return None if None in units else list(dict.fromkeys(unit for unit in units if unit is not None))
+
+
+def _unit(place: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, source: Source) -> cst.CSTNode | None:
     """The lines of a binding that can go: ``n = ...``, or the loop of a total that does nothing else."""
     if isinstance(place, cst.FunctionDef):
         return place if isinstance(source.function(place), cst.FunctionDef) else None  # others may import it
-    if isinstance(source.parents.get(place), cst.AugAssign):
-        loop = source.within(place, cst.For)
-        body: cst.CSTNode | None = loop
-        while isinstance(body, (cst.For, cst.If)):
-            body = body.body.body[0] if len(body.body.body) == 1 and body.orelse is None else None
-        return loop if isinstance(body, cst.SimpleStatementLine) and len(body.body) == 1 else None
-    return exact.reaching.statement(place)
+    if not isinstance(source.parents.get(place), cst.AugAssign):
+        return exact.reaching.statement(place)
+    loop = source.within(place, cst.For)
+    lines: Sequence[cst.CSTNode] = [loop] if loop is not None else []
+    while len(lines) == 1 and isinstance(one := lines[0], (cst.For, cst.If)) and one.orelse is None:
+        lines = without_guard(one.body)
+    bound = [one for one in here if loop is not None and loop in source.ancestors(one)]
+    if loop is None or not {source.within(one, cst.SimpleStatementLine) for one in bound}.issuperset(lines):
+        return None
+    names = [*_targets(loop, source), *(one for one in bound if one is not place)]
+    read = (use for one in names for use in exact.reaching.readers(one) if not _is_in(use, [source.span(loop)], source))
+    return loop if all(len(line.body) == 1 for line in lines) and next(read, None) is None else None  # type: ignore[attr-defined]

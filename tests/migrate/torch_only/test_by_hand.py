@@ -89,7 +89,7 @@ def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
     assert migrate(code).source == code
 
 
-#: further from the templates: what a function returns, a limit in a tensor, a divisor that is chosen
+#: further away: what a function returns, a limit in a tensor, a divisor that is chosen
 FARTHER = {
     "a function of the source": "n = total(params).add_(1e-8)\nh = min(limit / n, 1.0)\nfor p in params:\n    p.grad.mul_(h)",
     "a divisor that is chosen": "n = total(params)\nm = torch.tensor(limit)\nd = torch.where(n > m, n / m, torch.ones(()))\n"
@@ -98,6 +98,10 @@ FARTHER = {
     "for p in params:\n    p.grad.mul_(c)",
     "a guard in the loop": "n = total(params)\nc = min(1.0, limit / n)\nfor p in params:\n    if p.grad is not None:\n"
     "        p.grad.detach().mul_(c)",
+    "a coefficient within the if": "n = total(params)\nif n > limit:\n    c = limit / n\n"
+    "    for p in params:\n        p.grad.mul_(c)",
+    "a limit on the device of the norm": "n = total(params)\nc = torch.tensor(limit, device=n.device) / (n + 1e-6)\n"
+    "if c < 1:\n    for p in params:\n        p.grad.mul_(c)",
 }
 TOTAL = "import torch\n\n\ndef total(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
 
@@ -110,6 +114,24 @@ def test_a_clip_is_followed_through_names_and_functions(kind: str) -> None:
     for limit in (0.5, 100.0):
         for one, other in zip(clipped(migrated.source, limit), clipped(code, limit), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+
+
+def test_two_clips_with_the_same_names_leave_nothing_behind() -> None:
+    once = f"n = torch.stack([p.grad.norm() for p in PARAMS]).norm()\n{SCALES['an if'].replace('params', 'PARAMS')}"
+    body = textwrap.indent(f"{once.replace('PARAMS', 'some')}\nprint(n)\n{once.replace('PARAMS', 'others')}", "    ")
+    migrated = migrate(f"import torch\n\n\ndef clip(some, others, limit):\n{body}\n")
+    assert rewritten(migrated) == ["GM402", "GM402"]
+    assert migrated.source.endswith(
+        "    n = gradclip.clip_(some, paddle_rules.clip_grad_by_global_norm(limit)).norm\n    print(n)\n"
+        "    gradclip.clip_(others, paddle_rules.clip_grad_by_global_norm(limit))\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["c", "p"])
+def test_a_name_within_the_clip_that_is_read_later_stays(name: str) -> None:
+    body = "n = total(params)\nif n > limit:\n    c = limit / n\n    for p in params:\n        p.grad.mul_(c)\nprint(NAME)"
+    code = f"{TOTAL}\n\ndef clip(params, limit):\n{textwrap.indent(body.replace('NAME', name), '    ')}\n"
+    assert migrate(code).source == code
 
 
 @pytest.mark.parametrize("norm", ["torch.linalg.norm(p.grad, 2)", "torch.linalg.matrix_norm(p.grad)", "torch.norm(p.grad, 1)"])
