@@ -1,6 +1,6 @@
-"""Relations between the files of one run: which files may make gradients sparse, and which names star imports bind.
+"""Relations between the files of one run: which make gradients sparse, and which names they import from each other.
 
-It scans the texts, because most files are not migrated. A module lies in the nearest folder around the importing file that has
+A module lies in the nearest folder around the importing file that has
 it; else in the nearest place of the run. A name that a package re-exports leads to the file that defines it.
 """
 
@@ -8,33 +8,16 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradclip.code.files import Found, scanned
-from gradclip.code.model import SourceError
-from gradclip.code.notebook import code_cells
+from gradclip.code.files import Found
+from gradclip.code.outline import File, outlined, text_of
 
 __all__ = ["About", "survey"]
 
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|(?:[^\n\\]|\\\n)*)|import[ \t]+([\w., \t]+))", re.MULTILINE
-)
-_COMMENT = re.compile(r"#[^\n]*")
-_CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
-_STAR = re.compile(r"^from[ \t]+([.\w]+)[ \t]+import[ \t]+\*", re.MULTILINE)
-_SPARSE = re.compile(
-    r"(?<!def )\b((?:\w{1,60}+\.){0,9}+(?:(?:safe_)?embedding_lookup(?:_sparse)?|embed_sequence|embedding_column"
-    r"|shared_embeddings|SelectedRows))\s*\("
-    r"|\b((?:\w{1,60}+\.){0,9}(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
-    r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
-)
-_LOOK_UP = ("mbed", "gather", "SelectedRows")  #: each match of the two patterns contains one of these
-_LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
-_ATTRIBUTE = re.compile(r"\b[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,6}")
 _MOST = 50  #: places anywhere in a run to look for a module
 
 
@@ -44,29 +27,7 @@ class About:
 
     sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
     stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Import:
-    """A name that an import statement binds."""
-
-    module: str  #: as written, with the dots of a relative import
-    name: str  #: the name in that module; "" for the module itself, "*" for all
-    local: str  #: the name here
-
-
-@dataclass(slots=True, eq=False)
-class _File:
-    path: str  #: absolute
-    given: str  #: as found
-    is_entry: bool  #: it can re-export the contents of its folder
-    imports: tuple[_Import, ...] = ()
-    attributes: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  #: an imported module's local name -> what is read from it
-    sparse: str = ""
-    stars: tuple[str, ...] = ()
-    clips: bool = False
+    kept: frozenset[str] = frozenset()  #: the names that they import from the file; "*" for all
 
 
 def survey(found: Iterable[Found]) -> Mapping[str, About]:
@@ -76,84 +37,57 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
         The facts about the files that clip; a file without facts is missing.
     """
     files = [
-        _read(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
+        outlined(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
     ]
     modules = _Modules(files)
     any_sparse = any(file.sparse for file in files)
-    imported: dict[_File, list[_File]] = {}
-    users: dict[_File, list[_File]] = defaultdict(list)
+    imported: dict[File, list[File]] = {}
+    users: dict[File, list[File]] = defaultdict(list)
     for file in files if any_sparse else ():
         imported[file] = list(modules.imported(file))
         for other in imported[file]:
             users[other].append(file)
+    wanted = _wanted(files)
     about = {}
     for file in files:
         if file.clips:
             sparse = _evidence(file, imported, users) if any_sparse else ""
             stars = {module: names for module in file.stars if (names := modules.bound(module, file)) is not None}
-            if sparse or stars:
-                about[file.given] = About(sparse, stars)
+            kept = frozenset().union(*(wanted[name] for name in _last_names(file) if name in wanted))
+            if sparse or stars or kept:
+                about[file.given] = About(sparse, stars, kept)
     return about
 
 
-def _read(given: str) -> _File:
-    path = os.path.abspath(given)
-    name = os.path.basename(path)
-    text = _COMMENT.sub("", _text(given))
-    imports = tuple(dict.fromkeys(one for found in _IMPORT.findall(text) for one in _imports(*found)))
-    entry = os.path.splitext(name)[0] == "__init__"
-    stars = tuple(dict.fromkeys(_STAR.findall(text)))
-    sparse = _sparse(text, name) if any(word in text for word in _LOOK_UP) else ""
-    return _File(path, given, entry, imports, _attributes(text, imports), sparse, stars, _CLIPS.search(text) is not None)
+def _wanted(files: Iterable[File]) -> Mapping[str, set[str]]:
+    """The names that sources import from each module, by its last name; there may be too many."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        if file.path.endswith(".ipynb"):
+            continue
+        aliases = {one.local: one.name or one.last for one in file.imports}
+        for one in file.imports:
+            if one.name:
+                found[one.last].add(one.name)
+        for owner, name in file.reads:
+            found[owner].add(name)
+            found[aliases.get(owner, owner)].add(name)
+    return found
 
 
-def _imports(module: str, names: str, modules: str) -> Iterator[_Import]:
-    """The names that one statement binds."""
-    for item in (names.strip("() \t\n") or modules).replace("\\", " ").split(","):
-        match item.split():
-            case [name] | [name, "as", _] as words:
-                local = words[-1] if module or len(words) == 3 else name
-                yield _Import(module, name, local) if module else _Import(name, "", local)
+def _last_names(file: File) -> tuple[str, ...]:
+    """The last names by which other files can import a file: for a package, the name of its folder, or a dot."""
+    folder, name = os.path.split(file.path)
+    return (".", os.path.basename(folder)) if file.is_entry else (os.path.splitext(name)[0],)
 
 
-def _attributes(text: str, imports: Iterable[_Import]) -> Mapping[str, Sequence[str]]:
-    """What a text reads from the modules that it imports."""
-    found: dict[str, dict[str, None]] = defaultdict(dict)
-    locals_ = {one.local for one in imports}
-    for match in _ATTRIBUTE.finditer(text):
-        parts = match[0].split(".")
-        for count in range(1, len(parts)):
-            if (local := ".".join(parts[:count])) in locals_:
-                found[local][parts[count]] = None
-    return {local: tuple(names) for local, names in found.items()}
-
-
-def _text(path: str) -> str:
-    text = scanned(path)
-    if not path.endswith(".ipynb"):
-        return text
-    try:
-        return "\n".join(source for _, source in code_cells(text))
-    except SourceError:
-        return ""
-
-
-def _sparse(text: str, name: str) -> str:
-    match = _SPARSE.search(text)
-    if match is None:
-        return f"`Embedding` in {name}" if _LAYER.search(text) else ""
-    if match[2] is not None and "keras" not in text and "tensorflow" not in text:
-        return ""
-    return f"`{match[1] or match[2] or match[3]}` in {name}"
-
-
-def _evidence(file: _File, imported: Mapping[_File, list[_File]], users: Mapping[_File, list[_File]]) -> str:
+def _evidence(file: File, imported: Mapping[File, list[File]], users: Mapping[File, list[File]]) -> str:
     """The code that makes gradients sparse in the programs that use a file; another check reads the file itself."""
     programs = [one for one in _all([file], users) if one is file or not one.is_entry]
     return next((part.sparse for part in _all(programs, imported) if part is not file and part.sparse), "")
 
 
-def _all(first: Sequence[_File], following: Mapping[_File, list[_File]]) -> Iterator[_File]:
+def _all(first: Sequence[File], following: Mapping[File, list[File]]) -> Iterator[File]:
     """The first files, and all files reachable from them."""
     started = set(first)
     seen = set(first)
@@ -172,8 +106,8 @@ def _all(first: Sequence[_File], following: Mapping[_File, list[_File]]) -> Iter
 class _Modules:
     """Finds the files of a run that an import names."""
 
-    def __init__(self, files: Sequence[_File]) -> None:
-        self._files: dict[str, _File] = {}  #: by path without extension; a package by its folder
+    def __init__(self, files: Sequence[File]) -> None:
+        self._files: dict[str, File] = {}  #: by path without extension; a package by its folder
         self._roots: dict[str, list[str]] = defaultdict(list)  #: first part of a module's name -> the folders that have it
         for file in files:
             base = os.path.dirname(file.path) if file.is_entry else os.path.splitext(file.path)[0]
@@ -183,11 +117,11 @@ class _Modules:
             folder, name = os.path.split(base)
             self._roots[name].append(folder)
         self._found: dict[tuple[str, str], Sequence[str]] = {}
-        self._bound: dict[_File, dict[str, str] | None] = {}
+        self._bound: dict[File, dict[str, str] | None] = {}
 
     # ---- files -----------------------------------------------------------------------------------------------------------
 
-    def imported(self, file: _File) -> Iterator[_File]:
+    def imported(self, file: File) -> Iterator[File]:
         """The files that define what a file imports: not the packages that only re-export it."""
         seen: set[tuple[str, str]] = set()
         for one in file.imports:
@@ -196,7 +130,7 @@ class _Modules:
                 for name in names or [""]:
                     yield from self._defining(base, name, seen, file.attributes.get(one.local, ()))
 
-    def _defining(self, base: str, name: str, seen: set[tuple[str, str]], read: Iterable[str] = ()) -> Iterator[_File]:
+    def _defining(self, base: str, name: str, seen: set[tuple[str, str]], read: Iterable[str] = ()) -> Iterator[File]:
         """The files that define a name of a module."""
         if (base, name) in seen:
             return
@@ -246,7 +180,7 @@ class _Modules:
 
     # ---- star imports ----------------------------------------------------------------------------------------------------
 
-    def bound(self, module: str, file: _File) -> dict[str, str] | None:
+    def bound(self, module: str, file: File) -> dict[str, str] | None:
         """The names that ``from module import *`` binds; None if unknown."""
         bases = [base for base in self._bases(module, file.path) if base in self._files]
         if len(bases) != 1:
@@ -257,11 +191,11 @@ class _Modules:
             self._bound[one] = self._exports(one)
         return self._bound[one]
 
-    def _exports(self, one: _File) -> dict[str, str] | None:
+    def _exports(self, one: File) -> dict[str, str] | None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = ast.parse(_text(one.given)).body
+                body = ast.parse(text_of(one.given)).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         names: dict[str, str] = {}
@@ -273,7 +207,7 @@ class _Modules:
         listed = _listed(body)
         return None if listed is None else {name: value for name, value in names.items() if name in listed}
 
-    def _collect(self, statement: ast.stmt, names: dict[str, str], file: _File) -> bool:
+    def _collect(self, statement: ast.stmt, names: dict[str, str], file: File) -> bool:
         """Add the names that a statement binds; return whether all of them are known."""
         if isinstance(statement, ast.Import):
             for alias in statement.names:

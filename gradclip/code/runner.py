@@ -18,7 +18,6 @@ from itertools import chain, islice
 from gradclip.code import disk
 from gradclip.code.codes import CODES, wanted
 from gradclip.code.files import SETTINGS, Found, harmless
-from gradclip.code.importers import kept
 from gradclip.code.interrupts import held, raise_lost
 from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
 from gradclip.code.notebook import Notebook, Unread
@@ -44,8 +43,7 @@ class Request:
     options: Options
     write: bool = False
     diff: bool = True  #: make a diff of the changes
-    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: the names that the files import from each other
-    about: Mapping[str, About] = field(default_factory=dict)  #: other facts about a file from the other files
+    about: Mapping[str, About] = field(default_factory=dict)  #: facts about a file from the other files
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
         about = request.about.get(path, About())
-        options = replace(request.options, kept=kept(path, request.wanted), sparse=about.sparse, stars=about.stars)
+        options = replace(request.options, kept=about.kept, sparse=about.sparse, stars=about.stars)
         text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw

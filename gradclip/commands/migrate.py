@@ -148,15 +148,11 @@ def _check_codes(arguments: argparse.Namespace) -> None:
 
 
 def _files(arguments: argparse.Namespace, request: Request) -> int:
-    from gradclip.code import files, importers, project, runner
+    from gradclip.code import files, project, runner
     from gradclip.migrate import codemod, output
 
     try:
-        request = replace(
-            request,
-            wanted=importers.wanted(files.discover(arguments.paths, arguments.exclude)),
-            about=project.survey(files.discover(arguments.paths, arguments.exclude)),
-        )
+        request = replace(request, about=project.survey(files.discover(arguments.paths, arguments.exclude)))
         found = files.discover(arguments.paths, arguments.exclude)
     except files.PatternError as error:
         raise MigrateError("The pattern of --exclude is invalid.", str(error), "it is a pattern as in a .gitignore.") from None

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from migrate.codemods import manual, migrate, rewritten
 
-from gradclip.code import importers
 from gradclip.code.codes import CODES
 from gradclip.code.files import Found
 from gradclip.code.model import Options, Outcome, SourceError
+from gradclip.code.project import survey
 from gradclip.commands import cli
 from gradclip.migrate import codemod
 
@@ -56,9 +56,9 @@ def test_a_package_is_imported_by_the_name_of_its_folder_or_a_dot(tmp_path: Path
     paths = [tmp_path / "pkg" / "__init__.py", tmp_path / "pkg" / "a.py", tmp_path / "b.py"]
     for path, text in zip(paths, [BASE, "from . import one\n", "from pkg import two\n"], strict=True):
         path.write_text(text)
-    names = importers.wanted([Found(str(path)) for path in paths])
-    assert importers.kept(str(paths[0]), names) == {"one", "two"}
-    assert importers.kept(str(paths[2]), names) == frozenset()
+    about = survey([Found(str(path)) for path in paths])
+    assert about[str(paths[0])].kept == {"one", "two"}
+    assert str(paths[2]) not in about
 
 
 @pytest.mark.parametrize("package", [True, False])
