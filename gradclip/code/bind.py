@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.code.source import last_name
 
-__all__ = ["BindError", "bind", "literal", "number"]
+__all__ = ["BindError", "bind", "keywords", "literal", "number"]
 
 
 class BindError(ValueError):
@@ -29,13 +29,18 @@ def bind(call: cst.Call, signature: inspect.Signature) -> Mapping[str, cst.Arg]:
     if any(argument.star for argument in call.args):
         raise BindError("It is called with * or **, so that its arguments cannot be read here.", starred=True)
     positional = [argument for argument in call.args if argument.keyword is None]
-    keywords = {argument.keyword.value: argument for argument in call.args if argument.keyword is not None}
+    named = {argument.keyword.value: argument for argument in call.args if argument.keyword is not None}
     try:
-        arguments = signature.bind(*positional, **keywords).arguments
+        arguments = signature.bind(*positional, **named).arguments
     except TypeError as error:
         raise BindError(f"Its arguments do not fit {signature}: {error}.") from None
     names = {id(argument): name for name, argument in arguments.items()}
     return {names[id(argument)]: argument for argument in call.args if id(argument) in names}
+
+
+def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
+    """The arguments of a call that have keywords."""
+    return {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
 
 
 def literal(node: cst.BaseExpression) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
@@ -96,12 +96,6 @@ class Flow:
             (Flow.optimizers, function), lambda: frozenset(self._source.code(e.of) for e in steps if e.of is not None)
         )
         return found
-
-    def calls_between(self, start: int, end: int) -> Sequence[cst.Call]:
-        """The calls that begin between two places of the text, in order."""
-        calls: list[cst.Call] = self._source.once(Flow.calls_between, lambda: self._source.all(cst.Call))
-        first, last = (bisect.bisect_left(calls, place, key=self._source.start) for place in (start, end))
-        return calls[first:last]
 
     def _events_near(self, node: cst.CSTNode, kinds: tuple[str, ...]) -> list[Event]:
         """The events of the function of a node, in order."""

@@ -10,6 +10,7 @@ import libcst as cst
 from gradclip.code.flow import Flow
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Options
+from gradclip.code.reaching import Reaching
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source
 from gradclip.natives import Kind, Native
@@ -24,6 +25,7 @@ class Context:
 
     source: Source
     resolver: Resolver
+    reaching: Reaching
     gradients: Gradients
     flow: Flow
     options: Options

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import libcst as cst
 
+from gradclip.code.bind import keywords
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source, dotted, last_name, target_names, words
 
@@ -196,21 +195,13 @@ class Gradients:
             return False
         names = [param.name.value for param in function.params.params]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
-        for call in self._calls.get(function.name.value, ()):
-            given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        for call in self._source.calls.get(function.name.value, ()):
+            given = keywords(call)
             given.update(zip(names, (a.value for a in call.args if a.keyword is None and not a.star), strict=False))
             value = given.get(place.name.value)
             if value is not None and self.is_gradient(value, depth - 1):
                 return True
         return False
-
-    @functools.cached_property
-    def _calls(self) -> Mapping[str, list[cst.Call]]:
-        """The calls by name."""
-        found: dict[str, list[cst.Call]] = defaultdict(list)
-        for call in self._source.any(cst.Call):
-            found[last_name(call.func)].append(call)
-        return found
 
     def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
         """Whether a place is the parameter of a lambda in ``map(lambda g: ..., grads)``, or of a function with a known name."""

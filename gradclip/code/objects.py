@@ -8,10 +8,11 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from gradclip.code.bind import keywords
 from gradclip.code.found import Context
 from gradclip.code.source import Source, last_name
 
-__all__ = ["first_of", "maker", "owners", "receiver", "updates"]
+__all__ = ["first_of", "maker", "owners", "receiver", "target", "updates", "uses"]
 
 _OPTIMIZER = re.compile(r"(torch\.optim|paddle\.optimizer)\.(\w+\.)*[A-Z]\w*")
 _LISTS = frozenset({"list", "tuple", "filter"})
@@ -22,7 +23,7 @@ def maker(node: cst.BaseExpression, context: Context) -> cst.Call | None:
     if isinstance(node, cst.Call):
         return node
     if isinstance(node, cst.Name):
-        value = context.resolver.value_of(node)
+        value = context.reaching.value_of(node)
     elif isinstance(node, cst.Attribute):
         values = _attributes(context.source).get((_class(node, context.source), context.source.code(node)), ())
         value = values[0] if len(values) == 1 else None
@@ -56,9 +57,9 @@ def owners(call: cst.Call | None, context: Context) -> frozenset[str]:
     """``{"actor"}`` for ``torch.optim.Adam(actor.parameters())``; empty for all but an optimizer of one module."""
     if call is None or not _OPTIMIZER.fullmatch(context.resolver.name(call.func)):
         return frozenset()
-    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    told = keywords(call)
     positional = [a.value for a in call.args if a.keyword is None and not a.star]
-    params = keywords.get("params", keywords.get("parameters", positional[0] if positional else None))
+    params = told.get("params", told.get("parameters", positional[0] if positional else None))
     return frozenset() if params is None else _modules(params, context)
 
 
@@ -76,6 +77,19 @@ def receiver(node: cst.BaseExpression, method: str) -> cst.BaseExpression | None
     return None
 
 
+def target(node: cst.CSTNode, source: Source) -> cst.BaseExpression | None:
+    """``x`` of ``x = node``; None for another statement, and for several targets."""
+    holder = source.parents[node]
+    return holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+
+
+def uses(call: cst.Call, context: Context) -> list[cst.BaseExpression]:
+    """The uses of the name that the result of a call gets."""
+    name = target(call, context.source)
+    named = context.resolver.uses.get(name.value, ()) if isinstance(name, cst.Name) else ()
+    return [use for use in named if context.reaching.value_of(use) is call]
+
+
 def updates(made: cst.Call, context: Context) -> list[cst.Call]:
     """The calls of ``clip.update(...)`` for the object that a call made, by its name or its attribute."""
     found = []
@@ -90,14 +104,10 @@ def first_of(node: cst.BaseExpression, context: Context) -> cst.Call | None:
     """The call whose result, or whose first result, a name has: ``updates, state = optimizer.update(...)``."""
     if not isinstance(node, cst.Name):
         return None
-    source = context.source
-    around = (node, *source.ancestors(node))  # the target of its own statement is not yet bound
-    places = (place for place in context.resolver.assigned_at(node) if source.start(place) < source.start(node))
-    last = max((p for p in places if source.within(p, cst.Assign) not in around), key=source.start, default=None)
-    target = source.parents.get(last) if last is not None else None
-    if isinstance(target, cst.Element):
-        pair = source.parents[target]
-        first = isinstance(pair, cst.Tuple) and pair.elements[0] is target
-        target = source.parents[pair] if first else None
-    statement = source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
-    return statement.value if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call) else None
+    place, source = context.reaching.last(node), context.source
+    element = source.parents.get(place) if place is not None else None
+    pair = source.parents[element] if isinstance(element, cst.Element) else None
+    if isinstance(pair, cst.Tuple) and pair.elements[0] is element:
+        place = pair
+    value = context.reaching.value(place) if place is not None else None
+    return value if isinstance(value, cst.Call) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import builtins
 import functools
 from collections import defaultdict
@@ -15,7 +14,7 @@ from gradclip.code.scopes import Assigned, Scopes
 from gradclip.code.source import Source, dotted
 from gradclip.natives import BY_NAME, KEYWORDS
 
-__all__ = ["Binding", "Names", "Resolver", "module_of"]
+__all__ = ["Binding", "Names", "Resolver", "assigned", "module_of"]
 
 # the parents of a name that the source certainly reads and does not bind
 _READERS = (
@@ -108,7 +107,7 @@ class Resolver:
         bindings, others = self._source.once(key, lambda: self._meanings(assignments, parts[0]))
         qualified = {binding.qualified + rest for binding in bindings}
         if not qualified and len(others) == 1 and depth:
-            value = self._value(others[0].node)
+            value = assigned(others[0].node, self._source)
             if value is not None:
                 renamed = self.names(value, depth - 1)
                 names = frozenset(name + rest for name in renamed.qualified)
@@ -242,41 +241,8 @@ class Resolver:
 
     def _is_none(self, assignment: Assigned) -> bool:
         """Whether it is an assignment like ``torch = None``: None has no functions to call."""
-        value = self._value(assignment.node)
+        value = assigned(assignment.node, self._source)
         return isinstance(value, cst.Name) and value.value == "None"
-
-    def _value(self, node: cst.CSTNode | None) -> cst.BaseExpression | None:
-        """The right side of ``name = value``."""
-        target = self._source.parents.get(node) if node is not None else None
-        statement = self._source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
-        return statement.value if isinstance(statement, cst.Assign) else None
-
-    def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
-        """The value assigned to a name: by its only assignment, or by the last one before it in the same function."""
-        if not isinstance(node, cst.Name):
-            return None
-        places, source = self.assigned_at(node), self._source
-        if len(places) < 2:
-            return self._value(places[0]) if places else None
-        around = (node, *source.ancestors(node))  # an assignment binds only after its own right side
-        by_function: Mapping[cst.CSTNode, list[cst.CSTNode]] = source.once(
-            (Resolver.value_of, id(places)), lambda: self._ordered(places)
-        )
-        function = source.function(node)
-        while isinstance(function, cst.Lambda) and function not in by_function:
-            function = source.function(function)
-        ordered = by_function.get(function, [])
-        end = bisect.bisect_left(ordered, source.start(node), key=source.start)
-        before = (ordered[number] for number in range(end - 1, -1, -1))
-        last = next((place for place in before if source.within(place, cst.Assign) not in around), None)
-        return self._value(last) if last is not None else None
-
-    def _ordered(self, places: Sequence[cst.CSTNode]) -> Mapping[cst.CSTNode, list[cst.CSTNode]]:
-        """The places by function, in the order of the text."""
-        found: dict[cst.CSTNode, list[cst.CSTNode]] = defaultdict(list)
-        for place in sorted(places, key=self._source.start):
-            found[self._source.function(place)].append(place)
-        return found
 
     def assigned_at(self, node: cst.Name) -> Sequence[cst.CSTNode]:
         """The nodes that bind a name where it is read: the same list each time."""
@@ -290,3 +256,10 @@ def module_of(node: cst.ImportFrom) -> str:
     """``torch.nn`` for ``from torch.nn import utils``, with the dots of a relative import."""
     parts = () if node.module is None else dotted(node.module) or ()
     return "." * len(node.relative) + ".".join(parts)
+
+
+def assigned(place: cst.CSTNode | None, source: Source) -> cst.BaseExpression | None:
+    """The right side of ``name = value``."""
+    target = source.parents.get(place) if place is not None else None
+    statement = source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+    return statement.value if isinstance(statement, cst.Assign) else None

@@ -10,16 +10,15 @@ import bisect
 import dataclasses
 import functools
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
 
+from gradclip.code import parsing
 from gradclip.code.hidden import hide
 from gradclip.code.model import SourceError
-from gradclip.code.nesting import is_too_deep
 from gradclip.code.places import Places
 
 __all__ = ["Edit", "Import", "Source", "dotted", "last_name", "root", "target_names", "words"]
@@ -38,7 +37,6 @@ _LAYOUT = (
     "header",
     "footer",
 )
-_DEEP = "nested too deeply to be read"
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
 
@@ -69,13 +67,13 @@ class Source:
             SourceError: if the source is not Python 3, or its nesting is too deep to parse.
         """
         self.text = text
-        tree = _tree(text)
+        tree = parsing.tree(text)
         self.data = text.encode("utf-8")
         self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
         if re.search(r"\r(?!\n)", text):
             raise SourceError("Its lines end in a carriage return alone.")
         shown, self._hidden = hide(tree, self.data, self._lines)
-        self.module = _parse(shown.decode())
+        self.module = parsing.module(shown.decode())
         self.newline = self.module.default_newline
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._of_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)
@@ -101,6 +99,12 @@ class Source:
         """Every node of these types, in any order: cheaper, because it computes no position."""
         found: list[Any] = [node for kind in types for node in self._of_type.get(kind, ())]
         return found
+
+    def between(self, kind: type[Node], start: int, stop: int) -> Sequence[Node]:
+        """The nodes of a type that start in a part of the text, in order."""
+        ordered: list[Node] = self.once((Source.between, kind), lambda: self.all(kind))
+        first, last = (bisect.bisect_left(ordered, at, key=self.start) for at in (start, stop))
+        return ordered[first:last]
 
     @functools.cached_property
     def calls(self) -> Mapping[str, Sequence[cst.Call]]:
@@ -298,39 +302,6 @@ def target_names(node: cst.BaseExpression) -> frozenset[str]:
         return frozenset({node.value})
     elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()
     return frozenset(name for element in elements for name in target_names(element.value))
-
-
-def _parse(text: str) -> cst.Module:
-    try:
-        return cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
-        # Python's own parser has accepted it: it is too long or too new for LibCST
-        message = "LibCST, which reads it for gradclip, cannot parse it."
-        raise SourceError(message, error.raw_line, error.raw_column + 1) from None
-    except UnicodeEncodeError:
-        raise SourceError("It has characters that are not text (lone surrogates).") from None
-
-
-def _tree(text: str) -> ast.Module:
-    """The tree from Python's own parser: LibCST is more lenient and has no positions of its own.
-
-    It also rejects nesting that would crash LibCST's parser, and syntax newer than the running Python.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in the source's strings do not matter here
-            tree = ast.parse(text)
-    except (RecursionError, MemoryError):
-        raise SourceError(_DEEP) from None
-    except SyntaxError as error:
-        deep = "too many nested" in error.msg
-        message = _DEEP if deep else f"It is not Python 3: {error.msg}."
-        raise SourceError(message, error.lineno or 0, error.offset or 0) from None
-    except ValueError as error:  # a null byte, a lone surrogate
-        raise SourceError(f"It is not Python 3: {error}.") from None
-    if is_too_deep(tree):
-        raise SourceError(_DEEP)
-    return tree
 
 
 def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

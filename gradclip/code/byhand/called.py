@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from gradclip.code.bind import keywords
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import last_name, words
 
@@ -21,7 +22,7 @@ def read(node: cst.Call, resolver: Resolver) -> tuple[str, list[cst.BaseExpressi
     if any(argument.star for argument in node.args):
         return "", [], {}
     given = [argument.value for argument in node.args if argument.keyword is None]
-    told = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
+    told = keywords(node)
     if not given:
         given = [told.pop(name) for name in [*told][:1] if name in FIRST]
     name = resolver.name(node.func)

@@ -11,7 +11,6 @@ from gradclip.code.bind import number
 from gradclip.code.byhand.algebra import ONE, Form, product
 from gradclip.code.byhand.exact import Exact
 from gradclip.code.byhand.quotients import text
-from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.source import root
 
@@ -71,13 +70,13 @@ class Coefficients:
     def _number(self, form: Form) -> float | None:
         if form.op == "number":
             return form.number
-        place = self._exact.reaching.place(form.node) if isinstance(form.node, cst.Name) else None
+        place = self._exact.reaching.certain(form.node) if isinstance(form.node, cst.Name) else None
         value = self._exact.reaching.value(place) if place is not None else None
         return number(value) if value is not None else None
 
     def _is_meant(self, node: cst.CSTNode, site: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
         """Whether an expression means the same at the site: it is in its scope, or reads a name of this scope."""
-        names = [one for one in (node, *between(self._source, cst.Name, *self._source.span(node))) if isinstance(one, cst.Name)]
+        names = [one for one in (node, *self._source.between(cst.Name, *self._source.span(node))) if isinstance(one, cst.Name)]
         bound = [place for one in names for place in self._resolver.assigned_at(one)]
         if any(site in self._source.ancestors(place) for place in bound):
             return False  # another value for each item

@@ -31,7 +31,7 @@ class Conditions:
     """The conditions in one source."""
 
     def __init__(self, context: Context, forms: Forms) -> None:
-        self._source, self._resolver, self._forms = context.source, context.resolver, forms
+        self._source, self._reaching, self._forms = context.source, context.reaching, forms
 
     def bound(self, node: cst.CSTNode, clip: Clip) -> bool:
         """Whether a place runs only for norms over the limit."""
@@ -76,7 +76,7 @@ class Conditions:
             side = self._side(test.expression, clip)
             return -side if side is not None else None
         if isinstance(test, cst.Name):
-            value = self._resolver.value_of(test)
+            value = self._reaching.value_of(test)
             if value is None:
                 return _EITHER if has_limit(clip.limit) else None  # a flag from elsewhere
             return self._side(value, clip) if not isinstance(value, cst.Name) else None

@@ -15,6 +15,7 @@ from gradclip.code.bind import literal, number
 from gradclip.code.byhand.algebra import ONE, Form, product
 from gradclip.code.byhand.called import adds, read
 from gradclip.code.byhand.comparisons import larger_first
+from gradclip.code.byhand.guards import is_unguarded, none_test
 from gradclip.code.byhand.measures import (
     added,
     bare,
@@ -23,12 +24,10 @@ from gradclip.code.byhand.measures import (
     extreme,
     flat,
     is_tensor,
-    none_test,
     norm,
     says_more,
     summed,
 )
-from gradclip.code.byhand.reaching import Reaching
 from gradclip.code.found import Context
 from gradclip.code.source import last_name, words
 
@@ -59,7 +58,7 @@ class Exact:
 
     def __init__(self, context: Context) -> None:
         self._source, self._resolver = context.source, context.resolver
-        self.reaching = Reaching(context)
+        self.reaching = context.reaching
         self._given: dict[cst.CSTNode, Form] = {}  #: the values of parameters while a body is read
         self._depth = 0
         self.read: set[cst.CSTNode] = set()  #: the bindings whose values it has followed
@@ -107,7 +106,7 @@ class Exact:
     # ---- names -----------------------------------------------------------------------------------------------------------
 
     def _name(self, node: cst.Name) -> Form:
-        place = self.reaching.place(node)
+        place = self.reaching.certain(node)
         if place is None:
             return self._opaque(node)
         if place in self._given:
@@ -156,7 +155,7 @@ class Exact:
         return Form("item", (self._collection(iterable),))
 
     def _collection(self, node: cst.BaseExpression) -> Form:
-        place = self.reaching.place(node) if isinstance(node, cst.Name) else None
+        place = self.reaching.certain(node) if isinstance(node, cst.Name) else None
         value = self.reaching.value(place) if place is not None and place not in self._given else None
         leaves = isinstance(value, cst.Call) and read(value, self._resolver)[0] in _LEAVES and len(value.args) == 1
         made = self.of(value if leaves and value is not None else node)
@@ -169,7 +168,7 @@ class Exact:
         if loop is None or not isinstance(holder.operator, cst.AddAssign) or not isinstance(loop.target, cst.Name):
             return None
         first = self.reaching.before(loop, place)
-        if first is None or not self.reaching.is_unguarded(holder, loop):
+        if first is None or not is_unguarded(holder, loop, self._source):
             return None
         value = self.reaching.value(first)
         start = number(value) if value is not None else None
@@ -229,7 +228,7 @@ class Exact:
         return None if sides is None else (self.of(sides[0]), self.of(sides[1]))
 
     def _followed(self, name: cst.Name) -> cst.BaseExpression | None:
-        place = self.reaching.place(name)
+        place = self.reaching.certain(name)
         if place is None:
             return None
         self.read.add(place)
@@ -324,7 +323,7 @@ class Exact:
         parameters, body = inner
         if len(parameters) != 1:
             return self._opaque(node)
-        if isinstance(function, cst.Name) and (place := self.reaching.place(function)) is not None:
+        if isinstance(function, cst.Name) and (place := self.reaching.certain(function)) is not None:
             self.read.add(place)
         return Form("list", (self._within(parameters, [Form("item", (collection,))], body), collection), node=node)
 

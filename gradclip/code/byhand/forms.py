@@ -50,7 +50,7 @@ class Forms:
     """The normal forms of one source's expressions."""
 
     def __init__(self, context: Context) -> None:
-        self._context, self._source, self._resolver = context, context.source, context.resolver
+        self._source, self._resolver, self._reaching = context.source, context.resolver, context.reaching
         self._made: dict[cst.CSTNode, Form] = {}
 
     def of(self, node: cst.BaseExpression, depth: int = _DEPTH) -> Form:
@@ -99,26 +99,18 @@ class Forms:
         return Form("name", value=text, node=node)
 
     def _name(self, node: cst.Name, depth: int) -> Form:
-        value = self._resolver.value_of(node)
+        place = self._reaching.last(node)
+        value = self._reaching.value(place) if place is not None else None
         if value is not None and self._is_before(value, node):
             made = self.of(value, depth)
             keeps = made.op == "number" and _LIMITS.match(
                 last_word(node.value)
             )  # the name of a limit says more than its number
             return self._named(node) if keeps or (made.op == "name" and self._named(node).op == "norm") else made
-        places = self._resolver.assigned_at(node)
-        ordered: list[cst.CSTNode] = self._source.once(
-            (Forms._name, id(places)), lambda: sorted(places, key=self._source.start)
-        )
-        before = bisect.bisect_left(ordered, self._source.start(node), key=self._source.start)
-        last = ordered[before - 1] if before else None
-        holder = self._source.parents.get(last) if last is not None else None
-        if isinstance(holder, cst.AssignTarget) and self._source.parents[holder] in self._source.ancestors(node):
-            last = ordered[before - 2] if before > 1 else None  # `n = n ** 0.5` after a loop of sums
-            holder = self._source.parents.get(last) if last is not None else None
+        holder = self._source.parents.get(place) if place is not None else None
         if isinstance(holder, cst.AugAssign) and isinstance(holder.operator, cst.AddAssign):
             return self._total(holder.value, "l2", depth)
-        if isinstance(last, cst.Param) and (given := self.given(last)) is not None and last.name.value != "self":
+        if isinstance(place, cst.Param) and (given := self.given(place)) is not None and place.name.value != "self":
             made = self.of(given, depth)
             return made if made.op in ("norm", "product", "min") else self._named(node)
         return self._named(node)
@@ -269,7 +261,7 @@ class Forms:
         """What a lambda, or a function of this source, returns."""
         if isinstance(node, cst.Lambda):
             return node.body
-        if isinstance(node, cst.Name) and isinstance(value := self._resolver.value_of(node), cst.Lambda):
+        if isinstance(node, cst.Name) and isinstance(value := self._reaching.value_of(node), cst.Lambda):
             return value.body
         returned: Mapping[str, list[cst.BaseExpression]] = self._source.once(Forms._function, self._returned)
         own = isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and last_name(node.value) == "self")

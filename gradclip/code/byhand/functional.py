@@ -16,17 +16,17 @@ import libcst as cst
 from gradclip.code.byhand.algebra import Form, product
 from gradclip.code.byhand.coefficients import Clipped, Coefficients, is_short
 from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.measures import is_tensor, none_test
+from gradclip.code.byhand.guards import without_guard
+from gradclip.code.byhand.measures import is_tensor
 from gradclip.code.byhand.quotients import leaves
-from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.source import last_name
 
-__all__ = ["Exactly", "Functional", "without_guard"]
+__all__ = ["Exactly", "Functional"]
 
 _METHODS = {"mul_": 1.0, "div_": -1.0, "multiply_": 1.0, "divide_": -1.0, "set_value": 0.0, "copy_": 0.0}
 _EXPRESSIONS = (cst.Call, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp, cst.IfExp)
-_SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr, cst.Continue)
+_SMALL = (cst.Assign, cst.AugAssign, cst.Return, cst.Expr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +237,8 @@ class Functional:
     def _shown(self, tensor: Form, site: cst.BaseExpression) -> str:
         """The code of a tensor in an expression."""
         begin, end = self._source.span(site)
-        nodes: list[cst.BaseExpression] = [*between(self._source, cst.Attribute, begin, end)]
-        nodes += between(self._source, cst.Name, begin, end)
+        nodes: list[cst.BaseExpression] = [*self._source.between(cst.Attribute, begin, end)]
+        nodes += self._source.between(cst.Name, begin, end)
         return next((self._source.code(one) for one in nodes if self.exact.of(one) == tensor), "")
 
 
@@ -257,16 +257,6 @@ def _collection_of(form: Form, value: cst.BaseExpression) -> cst.BaseExpression 
 def _only(block: cst.BaseSuite) -> cst.CSTNode | None:
     """The only statement of a block."""
     return block.body[0] if len(block.body) == 1 else None
-
-
-def without_guard(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    """The statements of a loop for the gradients that there are: below ``if p.grad is not None``, after ``... is None``."""
-    first = block.body[0]
-    if not isinstance(first, cst.If) or first.orelse is not None or not (test := none_test(first.test)):
-        return block.body
-    if test == "is not":
-        return first.body.body if len(block.body) == 1 else block.body
-    return block.body[1:] if isinstance(_small(_only(first.body)), cst.Continue) else block.body
 
 
 def _small(node: cst.CSTNode | None) -> cst.CSTNode | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from gradclip.code.byhand.algebra import Form, is_tiny, power_of_norm, product
-from gradclip.code.source import last_name, words
+from gradclip.code.source import words
 
-__all__ = ["added", "bare", "cast", "every", "extreme", "flat", "is_tensor", "none_test", "norm", "says_more", "summed"]
+__all__ = ["added", "bare", "cast", "every", "extreme", "flat", "is_tensor", "norm", "says_more", "summed"]
 
 _KEEPS = words("detach clone stop_gradient copy")  #: of these the values, the shape and the dtype stay
 
@@ -25,16 +23,6 @@ def says_more(form: Form) -> bool:
 def every(collection: Form) -> Form:
     """The list of the items of a collection."""
     return Form("list", (Form("item", (collection,)), collection))
-
-
-def none_test(test: cst.BaseExpression) -> str:
-    """ "is not" or "is" for a test against None; "" for any other."""
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return ""
-    one = test.comparisons[0]
-    if last_name(one.comparator) != "None":
-        return ""
-    return "is not" if isinstance(one.operator, cst.IsNot) else "is" if isinstance(one.operator, cst.Is) else ""
 
 
 def added(left: Form, right: Form) -> Form:

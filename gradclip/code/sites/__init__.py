@@ -17,6 +17,7 @@ from gradclip.code.flow import Flow
 from gradclip.code.found import ApiCall, Context
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Migrated, Options, Site, SourceError
+from gradclip.code.reaching import Reaching
 from gradclip.code.replaced import replacements
 from gradclip.code.resolve import Resolver
 from gradclip.code.settings import KEYS
@@ -84,7 +85,15 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
 def _context(source: Source, options: Options) -> Context:
     resolver = Resolver(source, options.stars)
     gradients = Gradients(source, resolver)
-    return Context(source, resolver, gradients, Flow(source, gradients), options, replacements(source, resolver))
+    return Context(
+        source,
+        resolver,
+        Reaching(source, resolver),
+        gradients,
+        Flow(source, gradients),
+        options,
+        replacements(source, resolver),
+    )
 
 
 def decided(

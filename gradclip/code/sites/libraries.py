@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.bind import literal
+from gradclip.code.bind import keywords, literal
 from gradclip.code.decision import Decision, manual
 from gradclip.code.found import Context, Finding
 from gradclip.code.resolve import module_of
@@ -130,10 +130,9 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     if _COMPOSER.fullmatch(name):
         yield manual(node, Finding("GM505", *_composer(node, context)))
         return
-    for pattern, (keywords, made) in _MADE.items():
+    for pattern, (given, made) in _MADE.items():
         if pattern.fullmatch(name):
-            given = (a for a in node.args if a.keyword is not None and a.keyword.value in keywords)
-            if any(literal(argument.value) is not None for argument in given):
+            if any(literal(value) is not None for keyword, value in keywords(node).items() if keyword in given):
                 yield manual(node, Finding("GM505", f"{made.does}.", made.advice))
             return
     library = next((library for pattern, library in _KNOWN.items() if pattern.fullmatch(name)), None)
@@ -142,7 +141,7 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
 
 
 def _mode(node: cst.Call, context: Context) -> str:
-    given = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
+    given = keywords(node)
     mode = literal(given["mode"]) if "mode" in given else "norm" if len(node.args) < 3 else literal(node.args[2].value)
     form = _MODES.get(mode) if isinstance(mode, str) else None
     if form is None:
@@ -153,7 +152,7 @@ def _mode(node: cst.Call, context: Context) -> str:
 def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
     """The effect of Composer's algorithm or function for its type, and the replacement."""
     source = context.source
-    given = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
+    given = keywords(node)
     is_function = last_name(node.func) == "apply_gradient_clipping"
     names = (*(["model"] if is_function else []), "clipping_type", "clipping_threshold", "fsdp_enabled")
     given.update(zip(names, (argument.value for argument in node.args if argument.keyword is None), strict=False))

@@ -64,7 +64,7 @@ def _scaler(backward: cst.Call, found: ApiCall) -> str:
     """The scaler of the loss on which ``backward`` is called; "" if there is none."""
     assert isinstance(backward.func, cst.Attribute)
     loss = backward.func.value
-    value = loss if isinstance(loss, cst.Call) else found.context.resolver.value_of(loss)
+    value = loss if isinstance(loss, cst.Call) else found.context.reaching.value_of(loss)
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "scale":
         return found.context.source.code(value.func.value)
     return ""

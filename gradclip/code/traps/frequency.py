@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from gradclip.code.bind import number
+from gradclip.code.bind import keywords, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.source import last_name
 from gradclip.natives import Kind
@@ -66,6 +66,6 @@ def under_accumulate(context: Context) -> Iterator[tuple[cst.CSTNode, Finding]]:
 
 def _accumulates(made: cst.Call) -> bool:
     """``Accelerator(gradient_accumulation_steps=8)``."""
-    given = {a.keyword.value: a.value for a in made.args if a.keyword is not None}
+    given = keywords(made)
     steps = given.get("gradient_accumulation_steps")
     return steps is not None and number(steps) != 1

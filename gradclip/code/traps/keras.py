@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradclip.code.bind import literal, number
+from gradclip.code.bind import keywords, literal, number
 from gradclip.code.elsewhere import rule
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.source import last_name
@@ -21,7 +21,7 @@ def check(found: ApiCall) -> Finding | None:
         return None
     keyword = found.api.keyword
     module = next((module for module in _MODULES if found.name.startswith(module)), None)
-    given = {argument.keyword.value for argument in found.call.args if argument.keyword is not None}
+    given = {*keywords(found.call)}
     old = _old(found, given)
     if old and keyword == "clipnorm":
         reason = f"{old}: on Keras 2.3.1 and before, clipnorm was one norm over all gradients."

@@ -55,11 +55,11 @@ def bounds_a_norm(limit: cst.BaseExpression, context: Context) -> bool:
 
 def _compared(context: Context) -> Iterator[tuple[cst.CSTNode, str]]:
     """The text of everything with which a norm is compared, by function."""
-    source, resolver = context.source, context.resolver
+    source, reaching = context.source, context.reaching
     for node in source.any(cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         for side in sides:
-            value = resolver.value_of(side) or side
+            value = reaching.value_of(side) or side
             measures = isinstance(value, cst.Call) and last_name(value.func).endswith("norm")
             if measures or _IS_NORM.search(last_name(side)):
                 yield from ((source.function(node), source.one_line(other)) for other in sides if other is not side)
@@ -96,13 +96,13 @@ def _poisons(found: ApiCall) -> bool:
 
 def _is_negated(found: ApiCall, node: cst.BaseExpression) -> bool:
     """Whether a node is a negation such as ``-cfg.clip``, or a name for one."""
-    expression = found.context.resolver.value_of(node) or node
+    expression = found.context.reaching.value_of(node) or node
     return isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus)
 
 
 def _value(found: ApiCall, node: cst.BaseExpression) -> object:
     """The number of a limit, written directly or by the only assignment to its name; ``...`` if unknown."""
-    assigned = found.context.resolver.value_of(node)
+    assigned = found.context.reaching.value_of(node)
     for expression in (node, assigned):
         if expression is not None:
             value = number(expression)

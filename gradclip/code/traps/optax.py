@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.objects import first_of, maker, receiver, updates
+from gradclip.code.objects import first_of, maker, receiver, updates, uses
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -23,7 +23,7 @@ def check(found: ApiCall) -> Finding | None:
     """A clip that follows a transformation from gradients to updates: it clips updates."""
     if found.api.framework != "optax" or found.api.kind is not Kind.OBJECT or found.api.dialect.endswith("block_rms"):
         return None
-    for node in _mentions(found):
+    for node in (found.call, *uses(found.call, found.context)):
         before = _in_chain(node, found)
         if before:
             reason = f"{before} comes before the clip in the chain: it clips updates, not gradients."
@@ -38,16 +38,6 @@ def check(found: ApiCall) -> Finding | None:
             reason = f"{shown(made)} has made updates of the gradients, and {shown(call)} clips these."
             return Finding("GM108", reason, "Clip the gradients before that.")
     return None
-
-
-def _mentions(found: ApiCall) -> list[cst.BaseExpression]:
-    """The call, and the uses of the name that it is assigned to."""
-    source, resolver = found.context.source, found.context.resolver
-    holder = source.parents[found.call]
-    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
-    if not isinstance(target, cst.Name):
-        return [found.call]
-    return [use for use in resolver.uses.get(target.value, ()) if resolver.value_of(use) is found.call]
 
 
 def _makes_updates(call: cst.Call, context: Context) -> bool:

@@ -95,7 +95,7 @@ def _is_straight(first: cst.CSTNode, second: cst.CSTNode, found: ApiCall) -> boo
         if isinstance(there, (cst.For, cst.While, cst.FunctionDef, cst.Lambda)):
             return False
     start, end = source.end(first), source.start(source.statement(second))
-    return all(last_name(call.func) in _HARMLESS for call in found.context.flow.calls_between(start, end)) and not (
+    return all(last_name(call.func) in _HARMLESS for call in found.context.source.between(cst.Call, start, end)) and not (
         re.search(r"\.grad\b[^=\n]*=", source.data[start:end].decode())
     )
 
@@ -112,7 +112,7 @@ def _before_last_backward(found: ApiCall) -> Finding | None:
     if step is None or len(flow.optimizers(call)) > 1:
         return None
     zero = next(flow.after(call, "zero"), None)
-    again = any("clip" in last_name(one.func) for one in flow.calls_between(later.start, step.start))
+    again = any("clip" in last_name(one.func) for one in source.between(cst.Call, later.start, step.start))
     if again or (zero is not None and zero.start < step.start):
         return None
     reason = f"{source.shown(later.call)} adds to the gradients after the clip."

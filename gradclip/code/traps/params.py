@@ -118,7 +118,7 @@ def _other_model(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
         return None
     backward = next(flow.before(found.call, "backward"), None)
     start = source.start(found.call) if backward is None else backward.start
-    clips = (call for call in flow.calls_between(start, steps[-1].start) if "clip" in last_name(call.func))
+    clips = (call for call in source.between(cst.Call, start, steps[-1].start) if "clip" in last_name(call.func))
     if any(clip is not found.call for clip in clips):
         return None
     other = min(stepped[0])

@@ -7,6 +7,7 @@ import re
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Finding
+from gradclip.code.objects import uses
 from gradclip.code.source import last_name, target_names
 from gradclip.natives import Kind
 
@@ -22,7 +23,7 @@ def check_ignored(found: ApiCall) -> Finding | None:
     holder = source.parents[found.call]
     target = _target(found)
     if found.api.kind is Kind.IN_PLACE and isinstance(target, cst.Name):
-        if found.context.gradients.is_named(target.value) and _is_for_gradients(target, found):
+        if found.context.gradients.is_named(target.value) and _is_for_gradients(found):
             reason = f"It clips in place and returns no gradients, but `{target.value}` is named as if it did."
             return Finding("GM105", reason, "Ignore the result: the call has clipped the gradients of the parameters.")
         return None
@@ -40,12 +41,10 @@ def check_ignored(found: ApiCall) -> Finding | None:
     return Finding("GM105", advice=advice, changes=bool(prefix), prefix=prefix)
 
 
-def _is_for_gradients(name: cst.Name, found: ApiCall) -> bool:
+def _is_for_gradients(found: ApiCall) -> bool:
     """Whether code takes a norm for gradients: it pairs, loops over or assigns them; a norm that is logged is no mistake."""
-    source, resolver = found.context.source, found.context.resolver
-    for use in resolver.uses.get(name.value, ()):
-        if resolver.value_of(use) is not found.call:
-            continue
+    source = found.context.source
+    for use in uses(found.call, found.context):
         outer = source.parents[use]
         call = source.parents[outer] if isinstance(outer, cst.Arg) else None
         if isinstance(call, cst.Call) and last_name(call.func) in ("zip", "apply_gradients", "enumerate"):
@@ -70,7 +69,7 @@ def check_norm(found: ApiCall) -> Finding | None:
         advice = f"For the norm after it, take min({target.value}, {shown}); or rename it."
         return Finding("GM106", f"The returned norm is the norm before clipping, but it is called `{target.value}`.", advice)
     known = found.arguments.get("use_norm")
-    measured = found.context.resolver.value_of(known.value) if known is not None else None
+    measured = found.context.reaching.value_of(known.value) if known is not None else None
     if known is not None and isinstance(measured, cst.Call) and last_name(measured.func) == "global_norm" and measured.args:
         code = found.context.source.code
         of, tensors = code(measured.args[0].value), found.tensors

@@ -60,7 +60,7 @@ def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -
 
 def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
     """The parts that an expression of parameters joins, each with whether it is a collection, not a single parameter."""
-    value = context.resolver.value_of(node)
+    value = context.reaching.value_of(node)
     if isinstance(node, cst.Name) and value is not None and depth:
         node = value if isinstance(value, _JOINED) else node
     if isinstance(node, (cst.List, cst.Tuple)) and depth:

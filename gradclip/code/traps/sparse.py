@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from gradclip.code.bind import literal
+from gradclip.code.bind import keywords, literal
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.source import Source, last_name, target_names, words
 from gradclip.natives import Kind
@@ -119,23 +119,23 @@ def _gathers(call: cst.Call, found: ApiCall) -> bool:
     if not call.args or not context.resolver.name(call.func).startswith("tensorflow."):
         return False
     table = call.args[0].value
-    value = context.resolver.value_of(table)
+    value = context.reaching.value_of(table)
     if isinstance(value, cst.Call):
         return last_name(value.func) in ("get_variable", "Variable", "add_weight")
     return re.search(r"embed|table|lookup|emb$|vocab", last_name(table), re.IGNORECASE) is not None
 
 
 def _is_sparse(call: cst.Call) -> bool:
-    keywords = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
-    return any(literal(keywords[name]) is True for name in ("sparse", "is_sparse") if name in keywords)
+    told = keywords(call)
+    return any(literal(told[name]) is True for name in ("sparse", "is_sparse") if name in told)
 
 
 def _dropped(found: ApiCall) -> Finding | None:
     """``tf.clip_by_global_norm([g for g in grads if g is not None], c)``, and a later zip with all variables."""
     if found.api.kind is not Kind.RETURNED or found.tensors is None:
         return None
-    source, resolver = found.context.source, found.context.resolver
-    listed = resolver.value_of(found.tensors) or found.tensors
+    source, reaching = found.context.source, found.context.reaching
+    listed = reaching.value_of(found.tensors) or found.tensors
     if not isinstance(listed, cst.ListComp) or not isinstance(listed.elt, cst.Name):
         return None
     if not any("is not None" in source.code(condition.test) for condition in listed.for_in.ifs):

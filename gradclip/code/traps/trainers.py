@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
+from gradclip.code.bind import keywords, literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker
 from gradclip.code.source import Source, last_name, words
@@ -137,11 +137,11 @@ def _under_deepspeed(context: Context) -> Iterator[tuple[cst.CSTNode, Finding]]:
         made = maker(call.func.value, context) if isinstance(call.func, cst.Attribute) else None
         if made is None or not _ACCELERATOR.fullmatch(context.resolver.name(made.func)):
             continue
-        given = {a.keyword.value: a.value for a in made.args if a.keyword is not None}
+        given = keywords(made)
         plugin = maker(given["deepspeed_plugin"], context) if "deepspeed_plugin" in given else None
         if plugin is None or not _PLUGIN.fullmatch(context.resolver.name(plugin.func)) or any(a.star for a in plugin.args):
             continue
-        names = {a.keyword.value for a in plugin.args if a.keyword is not None}
+        names = {*keywords(plugin)}
         if names.isdisjoint({"gradient_clipping", "hf_ds_config"}):
             reason = "Under DeepSpeed Accelerate ignores this limit: the engine clips by gradient_clipping of its plugin."
             yield call, Finding("GM121", reason, "Write: DeepSpeedPlugin(gradient_clipping=...).")

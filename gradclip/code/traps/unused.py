@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.objects import updates
+from gradclip.code.objects import target, updates, uses
 from gradclip.code.source import last_name, words
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.model import Applied
@@ -37,25 +37,24 @@ def _dropped(found: ApiCall) -> Finding | None:
         outer = source.parents[outer]
     if not isinstance(outer, cst.Assign) or len(outer.targets) != 1:
         return None
-    target: cst.BaseExpression = outer.targets[0].target
+    name: cst.BaseExpression = outer.targets[0].target
     applied = next(found.context.flow.after(found.call, "step"), None)
-    if isinstance(target, cst.Tuple) and found.api.returns_pair and applied is not None:
-        target = target.elements[0].value
-    if not isinstance(target, cst.Name) or target.value.startswith("_") or _is_read(target, found):
+    if isinstance(name, cst.Tuple) and found.api.returns_pair and applied is not None:
+        name = name.elements[0].value
+    if not isinstance(name, cst.Name) or name.value.startswith("_") or _is_read(name, found):
         return None
-    if applied is None and source.function(target) is source.module:
+    if applied is None and source.function(name) is source.module:
         return None
     taken = "" if applied is None else f"; {source.shown(applied.call)} takes others"
-    return Finding("GM105", f"No code reads the clipped gradients, `{target.value}`{taken}.", "Pass them to the optimizer.")
+    return Finding("GM105", f"No code reads the clipped gradients, `{name.value}`{taken}.", "Pass them to the optimizer.")
 
 
 def _update(call: cst.Call, found: ApiCall) -> Finding | None:
     """``clipped, state = clip.update(grads, state)``, and no code reads ``clipped``."""
     source = found.context.source
-    holder = source.parents[call]
-    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
-    first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
-    dropped = isinstance(holder, cst.Expr) or (isinstance(first, cst.Name) and not _is_read(first, found))
+    pair = target(call, source)
+    first = pair.elements[0].value if isinstance(pair, cst.Tuple) and pair.elements else None
+    dropped = isinstance(source.parents[call], cst.Expr) or (isinstance(first, cst.Name) and not _is_read(first, found))
     reason = f"No code reads the gradients that {source.shown(call)} returns."
     return Finding("GM105", reason, "Pass them to the optimizer.") if dropped else None
 
@@ -80,15 +79,10 @@ def _reads(name: cst.Name, function: cst.CSTNode, context: Context) -> bool:
 
 def _zipped(found: ApiCall) -> Finding | None:
     """``zip(tf.clip_by_global_norm(grads, 1.0), variables)``: the call returns the gradients and their norm."""
-    source, resolver = found.context.source, found.context.resolver
+    source = found.context.source
     if not found.api.returns_pair:
         return None
-    uses: list[cst.BaseExpression] = [found.call]
-    holder = source.parents[found.call]
-    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
-    if isinstance(target, cst.Name):
-        uses += [use for use in resolver.uses.get(target.value, ()) if resolver.value_of(use) is found.call]
-    for use in uses:
+    for use in (found.call, *uses(found.call, found.context)):
         argument = source.parents[use]
         outer = source.parents.get(argument) if isinstance(argument, cst.Arg) and not argument.star else None
         if isinstance(outer, cst.Call) and last_name(outer.func) == "zip":
@@ -100,15 +94,14 @@ def _zipped(found: ApiCall) -> Finding | None:
 def _object(found: ApiCall) -> Finding | None:
     """``clip = paddle.nn.ClipGradByNorm(1.0)``, and no optimizer gets ``clip``."""
     context = found.context
-    holder = context.source.parents[found.call]
-    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
-    if not isinstance(target, cst.Name) or target.value.startswith("_") or _is_read(target, found):
+    name = target(found.call, context.source)
+    if not isinstance(name, cst.Name) or name.value.startswith("_") or _is_read(name, found):
         return None
-    if isinstance(context.source.within(target, cst.ClassDef, cst.FunctionDef), cst.ClassDef):
+    if isinstance(context.source.within(name, cst.ClassDef, cst.FunctionDef), cst.ClassDef):
         return None  # an attribute of a class
-    if context.source.function(target) is context.source.module and not _makes_optimizers(found):
+    if context.source.function(name) is context.source.module and not _makes_optimizers(found):
         return None  # a module of settings
-    return Finding("GM105", f"No code reads `{target.value}`: nothing is clipped.", "Pass it to the optimizer.")
+    return Finding("GM105", f"No code reads `{name.value}`: nothing is clipped.", "Pass it to the optimizer.")
 
 
 def _makes_optimizers(found: ApiCall) -> bool:

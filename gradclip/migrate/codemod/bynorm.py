@@ -10,7 +10,6 @@ from gradclip.code.byhand.coefficients import EPSILON, Clipped
 from gradclip.code.byhand.exact import Exact
 from gradclip.code.byhand.functional import Exactly, Functional
 from gradclip.code.byhand.norms import ByNorm
-from gradclip.code.byhand.spans import between
 from gradclip.code.found import Context
 from gradclip.code.model import Outcome
 from gradclip.code.source import Edit
@@ -95,7 +94,7 @@ def _assumed(clip: Clipped, *, by_if: bool) -> str:
 
 def _line(one: Exactly, context: Context) -> tuple[str, tuple[Need, ...]]:
     """gradclip's call, and what it needs to be imported."""
-    at = between(context.source, cst.Name, *context.source.span(one.site))[0]
+    at = context.source.between(cst.Name, *context.source.span(one.site))[0]
     needs: tuple[Need, ...] = ()
 
     def spelled(name: str) -> str:

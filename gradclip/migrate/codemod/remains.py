@@ -13,10 +13,9 @@ import libcst as cst
 
 from gradclip.code.byhand.algebra import Form
 from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.functional import without_guard
-from gradclip.code.byhand.reaching import LOOPS
-from gradclip.code.byhand.spans import between
+from gradclip.code.byhand.guards import without_guard
 from gradclip.code.found import Context
+from gradclip.code.reaching import LOOPS
 from gradclip.code.source import Edit, Source, last_name
 
 __all__ = ["Remains", "comments", "remains"]
@@ -62,8 +61,8 @@ def _is_in(node: cst.CSTNode, spans: Sequence[tuple[int, int]], source: Source) 
 
 def _targets(site: cst.CSTNode, source: Source) -> list[cst.CSTNode]:
     """The variables of a loop that is, or is in, a statement."""
-    loops = between(source, cst.For, *source.span(site))
-    return [one for loop in loops for one in between(source, cst.Name, *source.span(loop.target))]
+    loops = source.between(cst.For, *source.span(site))
+    return [one for loop in loops for one in source.between(cst.Name, *source.span(loop.target))]
 
 
 def _reads(call: str, place: cst.CSTNode) -> bool:
@@ -75,14 +74,14 @@ def _is_bound_again(node: cst.BaseExpression, site: cst.CSTNode, context: Contex
     """Whether a name in a part is bound between the part and the site, or an attribute is assigned to."""
     source, resolver = context.source, context.resolver
     start, stop, end = source.start(node), source.start(site), source.end(node)
-    for name in between(source, cst.Name, start, end):
+    for name in source.between(cst.Name, start, end):
         statement = source.statement(site)
         for place in resolver.assigned_at(name):
             at = source.start(place)
             if end <= at < stop and statement not in source.ancestors(place):
                 return True
     code = source.code(node)
-    targets = between(source, cst.AssignTarget, start, stop)
+    targets = source.between(cst.AssignTarget, start, stop)
     return isinstance(node, cst.Attribute) and any(source.code(one.target) == code for one in targets)
 
 
@@ -93,13 +92,13 @@ def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exac
 
     around = {site, *source.ancestors(site)}
     read = {source.within(place, cst.SimpleStatementLine) for place in here}
-    written: list[cst.CSTNode] = [*between(source, cst.AugAssign, begin, stop)]
-    written += [one for one in between(source, cst.AssignTarget, begin, stop) if isinstance(one.target, cst.Subscript)]
-    written += [one for one in between(source, cst.Call, begin, stop) if last_name(one.func).endswith("_")]
-    names = {one.value for part in exact.opaque for one in between(source, cst.Name, *source.span(part))}
-    calls: list[cst.CSTNode] = [*between(source, cst.Expr, begin, stop), *between(source, cst.Del, begin, stop)]
+    written: list[cst.CSTNode] = [*source.between(cst.AugAssign, begin, stop)]
+    written += [one for one in source.between(cst.AssignTarget, begin, stop) if isinstance(one.target, cst.Subscript)]
+    written += [one for one in source.between(cst.Call, begin, stop) if last_name(one.func).endswith("_")]
+    names = {one.value for part in exact.opaque for one in source.between(cst.Name, *source.span(part))}
+    calls: list[cst.CSTNode] = [*source.between(cst.Expr, begin, stop), *source.between(cst.Del, begin, stop)]
     if not {"jax", "tensorflow"} & context.resolver.modules:  # their arrays never change
-        calls += [one for one in between(source, cst.Assign, begin, stop) if _is_own(one.value, context)]
+        calls += [one for one in source.between(cst.Assign, begin, stop) if _is_own(one.value, context)]
     written += [one for one in calls if _may_write(one, names, source)]
     return any(source.function(one) in around and source.within(one, cst.SimpleStatementLine) not in read for one in written)
 
@@ -114,7 +113,7 @@ def _may_write(node: cst.CSTNode, names: set[str], source: Source) -> bool:
     call = node.value if isinstance(node, (cst.Expr, cst.Assign)) else node
     if not isinstance(call, (cst.Call, cst.Del)) or (isinstance(call, cst.Call) and last_name(call.func) == "print"):
         return False
-    return any(one.value in names for one in between(source, cst.Name, *source.span(call)))
+    return any(one.value in names for one in source.between(cst.Name, *source.span(call)))
 
 
 def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], norm: Form | None, exact: Exact, source: Source) -> Remains:

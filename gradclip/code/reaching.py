@@ -1,4 +1,4 @@
-"""Which assignment reaches a name: the one that certainly ran last, or none."""
+"""Which binding reaches a name, and its value: the one that certainly ran last, or the last one in the text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
-from gradclip.code.byhand.measures import none_test
-from gradclip.code.found import Context
+from gradclip.code.resolve import Resolver, assigned
+from gradclip.code.source import Source
 
 __all__ = ["LOOPS", "Reaching"]
 
@@ -21,10 +21,10 @@ _BLOCKS = (cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite)
 class Reaching:
     """The values that reach the names of one source."""
 
-    def __init__(self, context: Context) -> None:
-        self._source, self._resolver = context.source, context.resolver
+    def __init__(self, source: Source, resolver: Resolver) -> None:
+        self._source, self._resolver = source, resolver
 
-    def place(self, name: cst.Name) -> cst.CSTNode | None:
+    def certain(self, name: cst.Name) -> cst.CSTNode | None:
         """The node whose binding of a name certainly reaches it."""
         if name.value in self._shared:
             return None
@@ -36,6 +36,27 @@ class Reaching:
         if number < 0 and len(places) == 1 and isinstance(self._source.parents.get(places[0]), cst.CompFor):
             return places[0]  # `g` in `[g * 2 for g in grads]`
         return places[number] if number >= 0 and self._certain(number, around, places, starts) else None
+
+    def last(self, name: cst.Name) -> cst.CSTNode | None:
+        """The node that binds a name: the only one, or the last one before it in the same function."""
+        places, starts = self._ordered(self._resolver.assigned_at(name))
+        if len(places) < 2:
+            return places[0] if places else None
+        around = (name, *self._source.ancestors(name))
+        before = reversed(places[: bisect.bisect_left(starts, self._source.start(name))])
+        function = self._source.function(name)
+        binding: frozenset[cst.CSTNode] = self._source.once(
+            (Reaching.last, id(places)), lambda: frozenset(map(self._source.function, places))
+        )
+        while isinstance(function, cst.Lambda) and function not in binding:
+            function = self._source.function(function)
+        here = (place for place in before if self._source.function(place) is function)
+        return next((place for place in here if self._source.within(place, cst.Assign) not in around), None)
+
+    def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """The value that the :meth:`last` binding gives to a name."""
+        place = self.last(node) if isinstance(node, cst.Name) else None
+        return self.value(place) if place is not None else None
 
     @functools.cached_property
     def _shared(self) -> frozenset[str]:
@@ -147,41 +168,20 @@ class Reaching:
         last = places[number - 1] if number and inside == 1 else None
         return last if last is not None and self._source.within(last, *_BLOCKS) is self._source.within(loop, *_BLOCKS) else None
 
-    def is_unguarded(self, node: cst.CSTNode, loop: cst.For) -> bool:
-        """Whether a statement runs in each pass of a loop in which there is a gradient."""
-        for outer in self._source.ancestors(node):
-            if outer is loop:
-                return not any(self._leaves(one) for one in loop.body.body)
-            if isinstance(outer, cst.If) and (none_test(outer.test) != "is not" or outer.orelse is not None):
-                return False
-            if isinstance(outer, (cst.For, cst.While, cst.Try, cst.Else, cst.FunctionDef)):
-                return False
-        return False
-
-    @staticmethod
-    def _leaves(statement: cst.CSTNode) -> bool:
-        """Whether a statement of a loop may skip the rest; ``if p.grad is None: continue`` skips nothing that counts."""
-        if isinstance(statement, cst.If):
-            return not none_test(statement.test)
-        return isinstance(statement, (cst.For, cst.While, cst.Try, cst.With, cst.Match))
-
     def value(self, place: cst.CSTNode) -> cst.BaseExpression | None:
-        """The value that ``name = value`` binds; of ``leaves, tree = tree_flatten(x)``, the first part."""
-        holder = self._source.parents.get(place)
-        statement = self._source.parents.get(holder) if isinstance(holder, cst.AssignTarget) else None
-        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-            return statement.value
-        return None
+        """The value that ``name = value`` binds."""
+        return assigned(place, self._source)
 
     def statement(self, place: cst.CSTNode) -> cst.SimpleStatementLine | None:
         """The line of ``name = value``, if it has nothing else."""
         line = self._source.within(place, cst.SimpleStatementLine)
-        return line if line is not None and len(line.body) == 1 and self.value(place) is not None else None
+        only = line.body[0] if line is not None and len(line.body) == 1 else None
+        return line if isinstance(only, cst.Assign) and len(only.targets) == 1 and self.value(place) is only.value else None
 
     def function(self, node: cst.BaseExpression) -> tuple[Sequence[cst.Param], cst.BaseExpression] | None:
         """The parameters and the returned value of a lambda, or of a function with one ``return``, at its end."""
         if isinstance(node, cst.Name):
-            place = self.place(node)
+            place = self.certain(node)
             if place is None:
                 return None
             value = place if isinstance(place, cst.FunctionDef) else self.value(place)
