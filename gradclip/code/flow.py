@@ -92,16 +92,13 @@ class Flow:
         """The text of everything that the function of a node steps."""
         function = self._source.function(node)
         steps = self._events_near(node, ("step",))
-        found: frozenset[str] = self._source.once(
-            (Flow.optimizers, function), lambda: frozenset(self._source.code(e.of) for e in steps if e.of is not None)
-        )
-        return found
+        stepped = (self._source.code(step.of) for step in steps if step.of is not None)
+        return self._source.once((Flow.optimizers, function), lambda: frozenset(stepped))
 
     def _events_near(self, node: cst.CSTNode, kinds: tuple[str, ...]) -> list[Event]:
         """The events of the function of a node, in order."""
         function = self._source.function(node)
-        found: list[Event] = self._source.once((Flow, function, kinds), lambda: self._of_kinds(function, kinds))
-        return found
+        return self._source.once((Flow, function, kinds), lambda: self._of_kinds(function, kinds))
 
     def _of_kinds(self, function: cst.CSTNode, kinds: tuple[str, ...]) -> list[Event]:
         found = (event for event in self._events.get(function, ()) if event.kind in kinds)
@@ -109,8 +106,7 @@ class Flow:
 
     def _conditions(self, node: cst.CSTNode) -> frozenset[tuple[str, bool]]:
         """The tests of the ``if``s that enclose a node, each with its value at the node."""
-        found: frozenset[tuple[str, bool]] = self._source.once((Flow._conditions, node), lambda: self._tests(node))
-        return found
+        return self._source.once((Flow._conditions, node), lambda: self._tests(node))
 
     def _tests(self, node: cst.CSTNode) -> frozenset[tuple[str, bool]]:
         found = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -74,7 +75,7 @@ class Gradients:
                     return True
                 uses = self._resolver.uses.get(first.value, ())
                 key = (Gradients.is_taken, first.value)
-                return bool(self._source.once(key, lambda: any(self._is_applied(use) for use in uses)))
+                return self._source.once(key, lambda: any(self._is_applied(use) for use in uses))
             return isinstance(first, cst.Attribute) and self.is_named(first.attr.value)
         return self._is_applied(call)
 
@@ -86,12 +87,12 @@ class Gradients:
                 return True
             if isinstance(outer, cst.Assign):
                 names = {name for target in outer.targets for name in target_names(target.target)}
-                applied: set[tuple[str, cst.CSTNode]] = self._source.once(Gradients._is_applied, self._applied)
-                return any((name, function) in applied for name in names)
+                return any((name, function) in self._applied for name in names)
             if outer is function:
                 break
         return False
 
+    @functools.cached_property
     def _applied(self) -> set[tuple[str, cst.CSTNode]]:
         """The names in the calls that apply gradients, each with its function."""
         return {

@@ -10,9 +10,9 @@ import libcst as cst
 
 from gradclip.code.bind import keywords
 from gradclip.code.found import Context
-from gradclip.code.source import Source, last_name
+from gradclip.code.source import Source, last_name, once
 
-__all__ = ["first_of", "maker", "owners", "receiver", "target", "updates", "uses"]
+__all__ = ["entered", "first_of", "maker", "owners", "receiver", "target", "updates", "uses"]
 
 _OPTIMIZER = re.compile(r"(torch\.optim|paddle\.optimizer)\.(\w+\.)*[A-Z]\w*")
 _LISTS = frozenset({"list", "tuple", "filter"})
@@ -36,14 +36,9 @@ def _class(node: cst.CSTNode, source: Source) -> cst.CSTNode:
     return source.within(node, cst.ClassDef) or source.module
 
 
+@once
 def _attributes(source: Source) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
     """The values that assignments give to each attribute, by its class and its text; None switches off, and is left out."""
-    key = _attributes
-    found: Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = source.once(key, lambda: _assigned(source))
-    return found
-
-
-def _assigned(source: Source) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
     found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
     for target in source.any(cst.AssignTarget):
         statement = source.parents[target]
@@ -81,6 +76,17 @@ def target(node: cst.CSTNode, source: Source) -> cst.BaseExpression | None:
     """``x`` of ``x = node``; None for another statement, and for several targets."""
     holder = source.parents[node]
     return holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+
+
+def entered(node: cst.CSTNode, name: str, source: Source) -> cst.Call | None:
+    """The innermost ``with name(...):`` around a node, in its function."""
+    for outer in source.ancestors(node):
+        for item in outer.items if isinstance(outer, cst.With) else ():
+            if isinstance(item.item, cst.Call) and last_name(item.item.func) == name:
+                return item.item
+        if isinstance(outer, cst.FunctionDef):
+            break
+    return None
 
 
 def uses(call: cst.Call, context: Context) -> list[cst.BaseExpression]:

@@ -45,9 +45,7 @@ class Reaching:
         around = (name, *self._source.ancestors(name))
         before = reversed(places[: bisect.bisect_left(starts, self._source.start(name))])
         function = self._source.function(name)
-        binding: frozenset[cst.CSTNode] = self._source.once(
-            (Reaching.last, id(places)), lambda: frozenset(map(self._source.function, places))
-        )
+        binding = self._source.once((Reaching.last, id(places)), lambda: frozenset(map(self._source.function, places)))
         while isinstance(function, cst.Lambda) and function not in binding:
             function = self._source.function(function)
         here = (place for place in before if self._source.function(place) is function)
@@ -71,8 +69,7 @@ class Reaching:
             ordered = sorted(places, key=self._source.start)
             return ordered, [self._source.start(one) for one in ordered]
 
-        found: tuple[list[cst.CSTNode], list[int]] = self._source.once((Reaching._ordered, id(places)), made)
-        return found
+        return self._source.once((Reaching._ordered, id(places)), made)
 
     def _is_of(self, place: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
         """Whether a place is a target of the assignment that contains the name: it binds after its value."""
@@ -112,10 +109,7 @@ class Reaching:
         name = place.name if isinstance(place, cst.FunctionDef) else place
         if not isinstance(name, cst.Name):
             return ()
-        found: Mapping[cst.CSTNode, list[cst.Name]] = self._source.once(
-            (Reaching.readers, name.value), lambda: self._readers(name.value)
-        )
-        return found.get(place, ())
+        return self._source.once((Reaching.readers, name.value), lambda: self._readers(name.value)).get(place, ())
 
     def _readers(self, name: str) -> Mapping[cst.CSTNode, list[cst.Name]]:
         found: dict[cst.CSTNode, list[cst.Name]] = defaultdict(list)
@@ -191,13 +185,13 @@ class Reaching:
             return (value.params.params, value.body) if _is_simple(value.params) else None
         if not isinstance(value, cst.FunctionDef) or not _is_simple(value.params) or value.decorators:
             return None
-        by_function: Mapping[cst.CSTNode, list[cst.Return]] = self._source.once(Reaching.function, self._returns)
-        returns = by_function.get(value, [])
+        returns = self._returns.get(value, [])
         last = value.body.body[-1] if isinstance(value.body, cst.IndentedBlock) else None
         if len(returns) != 1 or self._source.parents[returns[0]] is not last or returns[0].value is None:
             return None
         return value.params.params, returns[0].value
 
+    @functools.cached_property
     def _returns(self) -> Mapping[cst.CSTNode, list[cst.Return]]:
         found: dict[cst.CSTNode, list[cst.Return]] = defaultdict(list)
         for one in self._source.any(cst.Return):

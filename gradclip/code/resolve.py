@@ -248,8 +248,7 @@ class Resolver:
         """The nodes that bind a name where it is read: the same list each time."""
         assignments = self._assignments(node, node.value)
         key = (Resolver.assigned_at, id(assignments))  # the scopes keep the list
-        found: Sequence[cst.CSTNode] = self._source.once(key, lambda: [a.node for a in assignments if a.node is not None])
-        return found
+        return self._source.once(key, lambda: [a.node for a in assignments if a.node is not None])
 
 
 def module_of(node: cst.ImportFrom) -> str:

@@ -12,7 +12,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import libcst as cst
 
@@ -21,9 +21,11 @@ from gradclip.code.hidden import hide
 from gradclip.code.model import SourceError
 from gradclip.code.places import Places
 
-__all__ = ["Edit", "Import", "Source", "dotted", "last_name", "root", "target_names", "words"]
+__all__ = ["Edit", "Import", "Source", "dotted", "last_name", "once", "root", "target_names", "words"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
+T = TypeVar("T")
+P = ParamSpec("P")
 _LAYOUT = (
     "whitespace",
     "lpar",
@@ -102,7 +104,7 @@ class Source:
 
     def between(self, kind: type[Node], start: int, stop: int) -> Sequence[Node]:
         """The nodes of a type that start in a part of the text, in order."""
-        ordered: list[Node] = self.once((Source.between, kind), lambda: self.all(kind))
+        ordered = self.once((Source.between, kind), lambda: self.all(kind))
         first, last = (bisect.bisect_left(ordered, at, key=self.start) for at in (start, stop))
         return ordered[first:last]
 
@@ -123,11 +125,12 @@ class Source:
             found[last_name(node)].append(node)
         return found
 
-    def once(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """A fact about the whole source, computed for the first clip that asks."""
         if key not in self._facts:
             self._facts[key] = compute()
-        return self._facts[key]
+        fact: T = self._facts[key]
+        return fact
 
     # ---- places ----------------------------------------------------------------------------------------------------------
 
@@ -217,15 +220,11 @@ class Source:
     def branches(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """The ``if``, ``match`` and ``try`` that contain a node; without them, no other node excludes it."""
         kinds = (cst.If, cst.IfExp, cst.Match, cst.Try, cst.TryStar)
-        found: tuple[cst.CSTNode, ...] = self.once(
-            (node, "branches"), lambda: tuple(o for o in self.ancestors(node) if isinstance(o, kinds))
-        )
-        return found
+        return self.once((node, "branches"), lambda: tuple(o for o in self.ancestors(node) if isinstance(o, kinds)))
 
     def sides(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, cst.CSTNode]:
         """The side on which a node is in each of its branches; the test of an ``if`` and the body of a ``try`` exclude none."""
-        found: Mapping[cst.CSTNode, cst.CSTNode] = self.once((node, "sides"), lambda: dict(self._sides(node)))
-        return found
+        return self.once((node, "sides"), lambda: dict(self._sides(node)))
 
     def _sides(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
         for branch in self.ancestors(node):
@@ -266,6 +265,25 @@ class Source:
             parts += [self.data[position : edit.start], edit.text.encode("utf-8")]
             position = edit.end
         return b"".join([*parts, self.data[position:stop]]).decode()
+
+
+class _HasSource(Protocol):
+    @property
+    def source(self) -> Source: ...
+
+
+Of = TypeVar("Of", bound="Source | _HasSource")
+
+
+def once(function: Callable[Concatenate[Of, P], T]) -> Callable[Concatenate[Of, P], T]:
+    """Make a function of a source, or of what has one, compute each fact once; its other arguments can be hashed."""
+
+    @functools.wraps(function)
+    def asked(of: Of, /, *args: P.args, **named: P.kwargs) -> T:
+        source = of if isinstance(of, Source) else of.source
+        return source.once((function, *args), lambda: function(of, *args, **named))
+
+    return asked
 
 
 def dotted(node: cst.CSTNode) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ coefficient is at least one: it scales up, and clips nothing.
 from __future__ import annotations
 
 import bisect
+import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -104,36 +105,26 @@ class Conditions:
             return None
         return sign * int(found[1])
 
-    @property
+    @functools.cached_property
     def _masks(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
         """The indices by their statement."""
+        found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
+        for one in self._source.any(cst.Index):
+            line = self._source.within(one, *_LINES)
+            if line is not None and isinstance(one.value, (cst.Comparison, cst.Name, cst.UnaryOperation)):
+                found[line].append(one.value)
+        return found
 
-        def made() -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
-            found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
-            for one in self._source.any(cst.Index):
-                line = self._source.within(one, *_LINES)
-                if line is not None and isinstance(one.value, (cst.Comparison, cst.Name, cst.UnaryOperation)):
-                    found[line].append(one.value)
-            return found
-
-        masks: Mapping[cst.CSTNode, list[cst.BaseExpression]] = self._source.once("masks of clips", made)
-        return masks
-
-    @property
+    @functools.cached_property
     def _guards(self) -> Mapping[cst.CSTNode, list[tuple[cst.If, int]]]:
         """Each ``if`` that leaves, by function, with -1; with 1 where its ``else`` leaves. In the order of their ends."""
-
-        def made() -> Mapping[cst.CSTNode, list[tuple[cst.If, int]]]:
-            found: dict[cst.CSTNode, list[tuple[cst.If, int]]] = defaultdict(list)
-            for one in [*self._source.any(cst.Return), *self._source.any(cst.Continue)]:
-                block = self._source.within(one, cst.If, cst.Else)
-                branch = self._source.parents.get(block) if isinstance(block, cst.Else) else block
-                if isinstance(branch, cst.If):
-                    found[self._source.function(branch)].append((branch, -1 if block is branch else 1))
-            return {function: sorted(ones, key=lambda one: self._source.end(one[0])) for function, ones in found.items()}
-
-        guards: Mapping[cst.CSTNode, list[tuple[cst.If, int]]] = self._source.once("guards of clips", made)
-        return guards
+        found: dict[cst.CSTNode, list[tuple[cst.If, int]]] = defaultdict(list)
+        for one in [*self._source.any(cst.Return), *self._source.any(cst.Continue)]:
+            block = self._source.within(one, cst.If, cst.Else)
+            branch = self._source.parents.get(block) if isinstance(block, cst.Else) else block
+            if isinstance(branch, cst.If):
+                found[self._source.function(branch)].append((branch, -1 if block is branch else 1))
+        return {function: sorted(ones, key=lambda one: self._source.end(one[0])) for function, ones in found.items()}
 
 
 def _both(one: int | None, other: int | None) -> int | None:

@@ -8,6 +8,7 @@ and calls of the source's own functions for what these return. A minimum and a m
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -128,13 +129,13 @@ class Forms:
 
     def _stored(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """The value that the function has assigned to an attribute before."""
-        stored: Mapping[tuple[cst.CSTNode, str], list[cst.Assign]] = self._source.once(Forms._stored, self._assigned)
         around = {node, *self._source.ancestors(node)}
-        ordered = stored.get((self._source.function(node), self._source.code(node)), ())
+        ordered = self._assigned.get((self._source.function(node), self._source.code(node)), ())
         before = bisect.bisect_left(ordered, self._source.start(node), key=self._source.start)
         last = next((one for one in reversed(ordered[max(0, before - 2) : before]) if one not in around), None)
         return last.value if last is not None else None
 
+    @functools.cached_property
     def _assigned(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.Assign]]:
         found: dict[tuple[cst.CSTNode, str], list[cst.Assign]] = defaultdict(list)
         for one in self._source.any(cst.Assign):
@@ -263,11 +264,11 @@ class Forms:
             return node.body
         if isinstance(node, cst.Name) and isinstance(value := self._reaching.value_of(node), cst.Lambda):
             return value.body
-        returned: Mapping[str, list[cst.BaseExpression]] = self._source.once(Forms._function, self._returned)
         own = isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and last_name(node.value) == "self")
-        values = returned.get(last_name(node), ()) if own else ()
+        values = self._returned.get(last_name(node), ()) if own else ()
         return values[0] if len(values) == 1 else None
 
+    @functools.cached_property
     def _returned(self) -> Mapping[str, list[cst.BaseExpression]]:
         """The values that each function returns, by its name."""
         found: dict[str, list[cst.BaseExpression]] = defaultdict(list)

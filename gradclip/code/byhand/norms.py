@@ -22,7 +22,7 @@ from gradclip.code.byhand.forms import Forms
 from gradclip.code.byhand.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
 from gradclip.code.decision import Decision, manual
 from gradclip.code.found import Context, Finding
-from gradclip.code.source import last_name, words
+from gradclip.code.source import Source, last_name, once, words
 from gradclip.natives import BY_CODE
 
 __all__ = ["ByNorm", "clips"]
@@ -297,14 +297,7 @@ class _Matcher:
         around = [outer for outer in self._source.ancestors(node) if isinstance(outer, cst.FunctionDef)]
         if not around:
             return False
-        function = around[-1]
-
-        def asked() -> bool:
-            code = self._source.code(function).replace("no_grad", "")
-            return re.search(r"clip|grad|update|\b\w?g\b", code, re.IGNORECASE) is None
-
-        found: bool = self._source.once(("without gradients", function), asked)
-        return found
+        return not _mentions_gradients(self._source, around[-1])
 
 
 _USES = 20  #: uses of a name to follow
@@ -314,6 +307,12 @@ _CALLS = (
     r"|div_no_nan|clip_by_value|where|select|cond|float|cast|item|to|detach|astype|tensor|as_tensor|asarray|array|convert_to_tensor"
     r"|stop_gradient|type_as|float32|stack|squeeze|reshape|view"
 )
+
+
+@once
+def _mentions_gradients(source: Source, function: cst.FunctionDef) -> bool:
+    code = source.code(function).replace("no_grad", "")
+    return re.search(r"clip|grad|update|\b\w?g\b", code, re.IGNORECASE) is not None
 
 
 def _epsilon(node: cst.BaseExpression, context: Context) -> str:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.found import Context, Finding, family
-from gradclip.code.source import Source, last_name, root, words
+from gradclip.code.source import Source, last_name, once, root, words
 from gradclip.natives import BY_NAME, KEYWORDS, NATIVES, Kind
 from gradclip.natives.targets import OWN_NAMES, targets
 
@@ -83,7 +83,7 @@ def _from_nowhere(written: str, name: str, context: Context) -> Finding:
 def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) -> Decision:
     """Decide on ``accelerator.clip_grad_norm_(...)``, ``self.clip_gradients(...)``, ``model.clip_grad_norm_(1.0)``."""
     receiver = context.source.code(func.value)
-    if last_name(func.value) == "self" and name in context.source.once(_methods, lambda: _methods(context.source)):
+    if last_name(func.value) == "self" and name in _methods(context.source):
         return unchanged(node, "GM207", f"`{receiver}.{name}` is a method that this source defines.")
     who = next((text for word, text in _WHO.items() if word in receiver.lower()), None)
     if who is None and name == "clip_gradients" and receiver == "self":
@@ -97,6 +97,7 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
     return manual(node, Finding("GM208", f"`{receiver}.{name}` is a method of an object whose class cannot be seen here."))
 
 
+@once
 def _methods(source: Source) -> frozenset[str]:
     """The names of the methods that a source defines."""
     parents = source.parents
@@ -109,9 +110,10 @@ def _is_for_fsdp(node: cst.Call, context: Context) -> bool:
     tests = (outer.test for outer in context.source.ancestors(node) if isinstance(outer, cst.If))
     if any("fsdp" in context.source.code(test).lower() for test in tests):
         return True
-    return bool(context.source.once(_is_for_fsdp, lambda: _wraps(context)))
+    return _wraps(context)
 
 
+@once
 def _wraps(context: Context) -> bool:
     """Whether a source wraps models with FSDP."""
     return any("FullyShardedDataParallel" in binding.qualified for binding in context.resolver.bindings)

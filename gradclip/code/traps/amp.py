@@ -7,8 +7,8 @@ import re
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Finding
-from gradclip.code.objects import maker
-from gradclip.code.source import Source, last_name
+from gradclip.code.objects import entered, maker
+from gradclip.code.source import Source, last_name, once
 from gradclip.code.traps.order import check_moment
 from gradclip.natives import Kind
 
@@ -29,7 +29,7 @@ def check(found: ApiCall) -> Finding | None:
         if scaler and unscale.start <= backward.start:
             reason = f"{source.shown(backward.call)} makes gradients of a scaled loss, and they are still scaled."
             return Finding("GM107", reason, f"Call `{scaler}.unscale_(optimizer)` before the clip.")
-        if _within_apex(found):
+        if entered(found.call, "scale_loss", source) is not None:  # apex
             reason = f"apex unscales the gradients of {source.shown(backward.call)} at the end of the `with`, after the clip."
             advice = "Clip after the `with`: torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), max_norm)."
             return Finding("GM107", reason, advice)
@@ -46,12 +46,13 @@ def check(found: ApiCall) -> Finding | None:
 def _stepping(found: ApiCall) -> str:
     """The scaler whose ``step`` comes after the clip, if the file never calls ``unscale_``."""
     source = found.context.source
-    scaled: frozenset[cst.Call] = source.once(_scaled_steps, lambda: _scaled_steps(source))
+    scaled = _scaled_steps(source)
     steps = found.context.flow.after(found.call, "step") if scaled else ()
     functions = (event.call.func for event in steps if event.call in scaled)
     return next((source.code(function.value) for function in functions if isinstance(function, cst.Attribute)), "")
 
 
+@once
 def _scaled_steps(source: Source) -> frozenset[cst.Call]:
     """The calls of ``scaler.step``, if the file never calls ``unscale_``."""
     if any(name.startswith("unscale_") for name in source.calls):
@@ -70,18 +71,11 @@ def _scaler(backward: cst.Call, found: ApiCall) -> str:
     return ""
 
 
-def _within_apex(found: ApiCall) -> bool:
-    """Whether the clip is inside ``with amp.scale_loss(...) as scaled:``."""
-    withs = (outer for outer in found.context.source.ancestors(found.call) if isinstance(outer, cst.With))
-    items = (item.item for outer in withs for item in outer.items)
-    return any(isinstance(item, cst.Call) and last_name(item.func) == "scale_loss" for item in items)
-
-
 def _of_the_class(found: ApiCall) -> str:
     """The ``GradScaler`` of the clip's class that scales losses and steps in other methods, if the file never unscales."""
     source = found.context.source
     owner = source.within(found.call, cst.ClassDef)
-    scaled = source.once(_scaled_steps, lambda: _scaled_steps(source)) if owner is not None else ()
+    scaled = _scaled_steps(source) if owner is not None else ()
     conditions = (outer.test for outer in source.ancestors(found.call) if isinstance(outer, cst.If))
     if any(_PRECISION.search(source.code(test)) for test in conditions):
         return ""

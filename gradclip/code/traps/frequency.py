@@ -10,7 +10,7 @@ import libcst as cst
 
 from gradclip.code.bind import keywords, number
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.source import last_name
+from gradclip.code.objects import entered
 from gradclip.natives import Kind
 
 __all__ = ["check", "under_accumulate"]
@@ -55,9 +55,8 @@ def under_accumulate(context: Context) -> Iterator[tuple[cst.CSTNode, Finding]]:
     if not calls or not any(_accumulates(call) for call in source.calls.get("Accelerator", ())):
         return
     for call in sorted(calls, key=source.start):
-        around = [*takewhile(lambda outer: not isinstance(outer, cst.FunctionDef), source.ancestors(call))]
-        items = (item.item for outer in around if isinstance(outer, cst.With) for item in outer.items)
-        accumulate = next((one for one in items if isinstance(one, cst.Call) and last_name(one.func) == "accumulate"), None)
+        accumulate = entered(call, "accumulate", source)
+        around = takewhile(lambda outer: not isinstance(outer, cst.FunctionDef), source.ancestors(call))
         tests = [source.code(outer.test) for outer in around if isinstance(outer, cst.If)]
         if accumulate is not None and not any(_EVERY.search(test) for test in tests):
             reason = f"Inside {source.shown(accumulate)} it clips in each micro-batch, and the step comes after several."

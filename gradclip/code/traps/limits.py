@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
 from gradclip.code.bind import literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.gradients import mentions_norm
-from gradclip.code.source import last_name
+from gradclip.code.source import last_name, once
 from gradclip.natives import Kind
 
 __all__ = ["bounds_a_norm", "called_a_norm", "check_bound", "check_norm", "check_value"]
@@ -49,20 +48,22 @@ def check_bound(found: ApiCall) -> Finding | None:
 def bounds_a_norm(limit: cst.BaseExpression, context: Context) -> bool:
     """Whether the function of a limit compares a norm with it: ``if norm > max_norm: clip_by_value(g, max_norm)``."""
     source = context.source
-    compared: Mapping[tuple[cst.CSTNode, str], None] = source.once(bounds_a_norm, lambda: dict.fromkeys(_compared(context)))
-    return (source.function(limit), source.one_line(limit).lstrip("- ")) in compared
+    return (source.function(limit), source.one_line(limit).lstrip("- ")) in _compared(context)
 
 
-def _compared(context: Context) -> Iterator[tuple[cst.CSTNode, str]]:
+@once
+def _compared(context: Context) -> set[tuple[cst.CSTNode, str]]:
     """The text of everything with which a norm is compared, by function."""
     source, reaching = context.source, context.reaching
+    found: set[tuple[cst.CSTNode, str]] = set()
     for node in source.any(cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         for side in sides:
             value = reaching.value_of(side) or side
             measures = isinstance(value, cst.Call) and last_name(value.func).endswith("norm")
             if measures or _IS_NORM.search(last_name(side)):
-                yield from ((source.function(node), source.one_line(other)) for other in sides if other is not side)
+                found.update((source.function(node), source.one_line(other)) for other in sides if other is not side)
+    return found
 
 
 def check_value(found: ApiCall) -> Finding | None:

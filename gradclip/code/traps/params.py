@@ -11,7 +11,7 @@ import libcst as cst
 from gradclip.code.bind import literal
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import maker, owners, receiver
-from gradclip.code.source import Source, last_name, target_names, words
+from gradclip.code.source import Source, last_name, once, target_names, words
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -36,7 +36,7 @@ def _object(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
         return Finding("GM118", f"{shown} are not parameters, but hold them.", "Pass the parameters themselves.")
     if not isinstance(tensors, (cst.Name, cst.Attribute)):
         return None
-    used: set[str] = _methods(found.context.source).get(found.context.source.code(tensors), set())
+    used = _methods(found.context.source).get(found.context.source.code(tensors), set())
     if not _OF_A_MODULE.isdisjoint(used):  # a module has a zero_grad too
         return Finding("GM118", f"{shown} is a module, not its parameters.", f"Pass {shown.strip('`')}.parameters().")
     if not _OF_AN_OPTIMIZER.isdisjoint(used):
@@ -44,13 +44,9 @@ def _object(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     return None
 
 
+@once
 def _methods(source: Source) -> Mapping[str, set[str]]:
     """The methods that a source calls of each object, by the object's text."""
-    found: Mapping[str, set[str]] = source.once(_methods, lambda: _called(source))
-    return found
-
-
-def _called(source: Source) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for name in _OF_A_MODULE | _OF_AN_OPTIMIZER:
         for call in source.calls.get(name, ()):
@@ -88,12 +84,10 @@ def _key(node: cst.Subscript) -> object:
     return literal(index.value) if isinstance(index, cst.Index) else ...
 
 
+@once
 def _loops(source: Source) -> list[cst.For]:
     """The loops over an optimizer's groups."""
-    found: list[cst.For] = source.once(
-        _loops, lambda: [loop for loop in source.any(cst.For) if "param_groups" in source.code(loop.iter)]
-    )
-    return found
+    return [loop for loop in source.any(cst.For) if "param_groups" in source.code(loop.iter)]
 
 
 def _groups(made: cst.Call | None) -> int:
@@ -108,8 +102,7 @@ def _other_model(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     context, flow = found.context, found.context.flow
     source = context.source
     module = receiver(tensors, "parameters")
-    everyone: frozenset[str] = source.once(_owned, lambda: _owned(context))
-    if module is None or source.code(module) not in everyone:
+    if module is None or source.code(module) not in _owned(context):
         return None
     steps = list(takewhile(lambda event: event.kind == "step", islice(flow.after(found.call, "step", "backward"), _MOST)))
     clipped = source.code(module)
@@ -131,6 +124,7 @@ def _overlap(one: str, other: str) -> bool:
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
+@once
 def _owned(context: Context) -> frozenset[str]:
     """The modules that have an optimizer of their own."""
     calls = (call for call in context.source.any(cst.Call) if call.args)

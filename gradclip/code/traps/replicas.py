@@ -6,8 +6,8 @@ import libcst as cst
 
 from gradclip.code.bind import literal
 from gradclip.code.found import ApiCall, Finding
-from gradclip.code.objects import first_of, updates
-from gradclip.code.source import Source, last_name, words
+from gradclip.code.objects import entered, first_of, updates
+from gradclip.code.source import Source, last_name, once, words
 from gradclip.natives import Kind
 
 __all__ = ["check", "not_synchronised"]
@@ -62,14 +62,14 @@ def _in_replica(found: ApiCall) -> Finding | None:
     step = next(flow.after(found.call, "step"), None)
     if not isinstance(function, cst.FunctionDef) or step is None or last_name(step.call.func) != "apply_gradients":
         return None
-    runs: dict[str, cst.Call] = source.once(_in_replica, lambda: _replicated(source))
-    run = runs.get(function.name.value)
+    run = _replicated(source).get(function.name.value)
     if run is None or any(flow.before(found.call, "reduce")) or any(_keeps_apart(argument) for argument in step.call.args):
         return None
     reason = f"{source.shown(run)} runs `{function.name.value}` on each replica, and {source.shown(step.call)} sums over them."
     return Finding("GM122", f"{reason} Each replica clips its own part of the gradients before the sum.", _ADVICE)
 
 
+@once
 def _replicated(source: Source) -> dict[str, cst.Call]:
     """The functions that a strategy runs on each replica, by name."""
     calls = (call for name in _RUNS for call in source.calls.get(name, ()) if call.args)
@@ -92,11 +92,8 @@ def _keeps_apart(argument: cst.Arg) -> bool:
 def not_synchronised(found: ApiCall) -> Finding | None:
     """A clip inside ``with model.no_sync():``: the gradients are those of this process alone."""
     source = found.context.source
-    for outer in source.ancestors(found.call):
-        for item in outer.items if isinstance(outer, cst.With) else ():
-            if isinstance(item.item, cst.Call) and last_name(item.item.func) == "no_sync":
-                reason = f"Inside {source.shown(item.item)} the gradients are those of this process, not yet summed over all."
-                return Finding("GM122", reason, "Clip after the backward pass that synchronises, outside of the `with`.")
-        if isinstance(outer, cst.FunctionDef):
-            break
-    return None
+    inside = entered(found.call, "no_sync", source)
+    if inside is None:
+        return None
+    reason = f"Inside {source.shown(inside)} the gradients are those of this process, not yet summed over all."
+    return Finding("GM122", reason, "Clip after the backward pass that synchronises, outside of the `with`.")

@@ -7,8 +7,8 @@ import re
 import libcst as cst
 
 from gradclip.code.bind import keywords, literal
-from gradclip.code.found import ApiCall, Finding
-from gradclip.code.source import Source, last_name, target_names, words
+from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.source import Source, last_name, once, target_names, words
 from gradclip.natives import Kind
 
 __all__ = ["assumption", "check"]
@@ -39,8 +39,7 @@ def _sparse(found: ApiCall) -> Finding | None:
         return None
     if found.clips_by_value or _is_dense(found):
         return None
-    key = (_evidence, found.api.framework == "paddle")
-    own = _found_sparse(found) or found.context.source.once(key, lambda: _evidence(found))
+    own = _found_sparse(found) or _evidence(found.context, found.api.framework == "paddle")
     where = f"`{own}`" if own is not None else found.context.options.sparse if found.api.framework != "paddle" else ""
     if not where:
         return None
@@ -85,11 +84,12 @@ def _asks(test: cst.BaseExpression, shown: str, source: Source) -> bool:
     return source.code(test.args[0].value) == shown and last_name(test.args[1].value) == "IndexedSlices"
 
 
-def _evidence(found: ApiCall) -> str | None:
+@once
+def _evidence(context: Context, paddle: bool) -> str | None:
     """The code in the source that makes gradients sparse, if any."""
-    source, resolver = found.context.source, found.context.resolver
+    source, resolver = context.source, context.resolver
     for binding in resolver.bindings:
-        if re.match(r"transformers\.TF[A-Z][a-z]", binding.qualified) and found.api.framework != "paddle":  # all embed words
+        if re.match(r"transformers\.TF[A-Z][a-z]", binding.qualified) and not paddle:  # all embed words
             return binding.local
     for node in (*source.any(cst.Attribute), *source.any(cst.Name)):
         name = last_name(node)
@@ -97,11 +97,11 @@ def _evidence(found: ApiCall) -> str | None:
         whole = not (isinstance(parent, cst.Attribute) and parent.attr is node)
         if name in _SPARSE and whole and (name != "IndexedSlices" or not _is_asked(node, source)):
             return source.code(node)
-        if name == "gather" and isinstance(parent, cst.Call) and parent.func is node and _gathers(parent, found):
+        if name == "gather" and isinstance(parent, cst.Call) and parent.func is node and _gathers(parent, context):
             return source.code(node)
         if name == "Embedding" and isinstance(parent, cst.Call) and parent.func is node:
             qualified = resolver.name(node)
-            dense = found.api.framework == "paddle" and not _is_sparse(parent)
+            dense = paddle and not _is_sparse(parent)
             if qualified.partition(".")[0] in ("tensorflow", "keras", "paddle") and not dense:
                 return source.code(node)
     return None
@@ -113,9 +113,8 @@ def _is_asked(node: cst.CSTNode, source: Source) -> bool:
     return isinstance(outer, cst.Call) and last_name(outer.func) == "isinstance"
 
 
-def _gathers(call: cst.Call, found: ApiCall) -> bool:
+def _gathers(call: cst.Call, context: Context) -> bool:
     """Whether it is ``tf.gather(table, ids)`` of a variable; any other argument has a dense gradient."""
-    context = found.context
     if not call.args or not context.resolver.name(call.func).startswith("tensorflow."):
         return False
     table = call.args[0].value

@@ -10,7 +10,7 @@ import libcst as cst
 from gradclip.code.bind import keywords, literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker
-from gradclip.code.source import Source, last_name, words
+from gradclip.code.source import Source, last_name, once, words
 
 __all__ = ["ignored", "that_clips"]
 
@@ -54,19 +54,17 @@ def _settings(name: str, source: Source) -> list[cst.BaseExpression]:
     return found
 
 
+@once
 def _of_lightning(context: Context) -> list[cst.Arg]:
     """``gradient_clip_val=1.0`` of ``Trainer(...)``."""
-    found: list[cst.Arg] = context.source.once(_of_lightning, lambda: [*_clip_values(context)])
-    return found
-
-
-def _clip_values(context: Context) -> Iterator[cst.Arg]:
+    found = []
     for call in context.source.calls.get("Trainer", ()):
         if _LIGHTNING.fullmatch(context.resolver.name(call.func)):
             for argument in call.args:
                 name = "" if argument.keyword is None else argument.keyword.value
                 if name == "gradient_clip_val" and number(argument.value):
-                    yield argument
+                    found.append(argument)
+    return found
 
 
 def _is_manual(owner: cst.ClassDef, source: Source) -> bool:

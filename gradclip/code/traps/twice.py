@@ -11,7 +11,7 @@ import libcst as cst
 from gradclip.code.bind import literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker, updates
-from gradclip.code.source import Source, last_name, words
+from gradclip.code.source import Source, last_name, once, words
 from gradclip.code.traps import trainers
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
 
@@ -79,7 +79,7 @@ def _again(found: ApiCall) -> Finding | None:
     last = next(flow.before(found.call, "backward", "step", "zero"), None)
     if last is None:
         return None
-    clips: list[cst.Call] = source.once(_again, lambda: _clips(source))
+    clips = _clips(source)
     number = bisect.bisect_left(clips, source.start(found.call), key=source.start)
     for other in clips[max(0, number - _NEAR) : number]:
         if source.start(other) < last.start or not flow.meets(other, found.call) or not _is_inside(other, found):
@@ -92,6 +92,7 @@ def _again(found: ApiCall) -> Finding | None:
     return None
 
 
+@once
 def _clips(source: Source) -> list[cst.Call]:
     """The calls with the name of a clip in place, in order."""
     return sorted((call for name in _CLIPS for call in source.calls.get(name, ())), key=source.start)

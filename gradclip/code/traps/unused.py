@@ -8,7 +8,7 @@ import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import target, updates, uses
-from gradclip.code.source import last_name, words
+from gradclip.code.source import last_name, once, words
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.model import Applied
 
@@ -99,19 +99,13 @@ def _object(found: ApiCall) -> Finding | None:
         return None
     if isinstance(context.source.within(name, cst.ClassDef, cst.FunctionDef), cst.ClassDef):
         return None  # an attribute of a class
-    if context.source.function(name) is context.source.module and not _makes_optimizers(found):
+    if context.source.function(name) is context.source.module and not _makes_optimizers(context):
         return None  # a module of settings
     return Finding("GM105", f"No code reads `{name.value}`: nothing is clipped.", "Pass it to the optimizer.")
 
 
-def _makes_optimizers(found: ApiCall) -> bool:
+@once
+def _makes_optimizers(context: Context) -> bool:
     """Whether the source makes an optimizer."""
-    source, resolver = found.context.source, found.context.resolver
-    made: bool = source.once(
-        _makes_optimizers,
-        lambda: any(
-            _OPTIMIZER.fullmatch(name) is not None and name not in BY_NAME
-            for name in (resolver.name(call.func) for call in source.any(cst.Call))
-        ),
-    )
-    return made
+    names = (context.resolver.name(call.func) for call in context.source.any(cst.Call))
+    return any(_OPTIMIZER.fullmatch(name) is not None and name not in BY_NAME for name in names)

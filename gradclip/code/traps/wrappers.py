@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.source import Source, last_name
+from gradclip.code.source import Source, last_name, once
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -37,13 +37,13 @@ def check(found: ApiCall) -> Finding | None:
     if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE:
         return None
     context = found.context
-    clips: Mapping[cst.CSTNode, set[cst.CSTNode]] = context.source.once(check, lambda: _clipping_sides(context.source))
+    clips = _clipping_sides(context.source)
     if any(
         len(clips.get(branch, ())) > (side in clips.get(branch, ()))
         for branch, side in context.source.sides(found.call).items()
     ):
         return None
-    used: set[str] = context.source.once(_used, lambda: _used(context))
+    used = _used(context)
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
             if "shards" in whose and (found.clips_by_value or _is_left_over(found)):
@@ -52,6 +52,7 @@ def check(found: ApiCall) -> Finding | None:
     return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
 
 
+@once
 def _clipping_sides(source: Source) -> Mapping[cst.CSTNode, set[cst.CSTNode]]:
     """The sides that contain a clip by a method or a function of a module, by branch."""
     found: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
@@ -63,6 +64,7 @@ def _clipping_sides(source: Source) -> Mapping[cst.CSTNode, set[cst.CSTNode]]:
     return found
 
 
+@once
 def _used(context: Context) -> set[str]:
     """The qualified names that a source imports or mentions."""
     nodes = (node for name in _LAST_NAMES for node in context.source.named.get(name, ()) if isinstance(node, cst.Attribute))
@@ -72,11 +74,11 @@ def _used(context: Context) -> set[str]:
 def _is_left_over(found: ApiCall) -> bool:
     """Whether the call comes after a branch for FSDP that clips with the model's own method and returns."""
     source = found.context.source
-    ends: Mapping[cst.CSTNode, int] = source.once(_is_left_over, lambda: _returns_of_fsdp(source))
-    end = ends.get(source.function(found.call))
+    end = _returns_of_fsdp(source).get(source.function(found.call))
     return end is not None and end <= source.start(found.call)
 
 
+@once
 def _returns_of_fsdp(source: Source) -> Mapping[cst.CSTNode, int]:
     """The end of the first branch for FSDP that returns the result of a clip, by function."""
     found: dict[cst.CSTNode, int] = {}
@@ -98,10 +100,11 @@ def _finding(whose: str, own: str, found: ApiCall) -> Finding:
 def _is_accelerated(found: ApiCall) -> bool:
     """Whether an ``accelerator.backward(loss)`` can make the gradients: in another function, or before the clip."""
     source, flow = found.context.source, found.context.flow
-    calls: list[cst.Call] = source.once(_is_accelerated, lambda: _accelerators(source))
+    calls = _accelerators(source)
     return any(source.function(call) is not source.function(found.call) or flow.meets(call, found.call) for call in calls)
 
 
+@once
 def _accelerators(source: Source) -> list[cst.Call]:
     """The calls of ``accelerator.backward``."""
     calls = source.calls.get("backward", ())

@@ -52,7 +52,7 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
 def _migrated(context: Context) -> Migrated:
     source = context.source
-    decisions = legacy.once(_apart(decided(context, _decide), source), source)
+    decisions = legacy.warned_once(_apart(decided(context, _decide), source), source)
     rewrites = [decision for decision in decisions if isinstance(decision, Rewrite)]
     edits = [edit for decision in rewrites for edit in decision.edits]
     edits += (_imports(rewrites, context) if rewrites else []) + _comments(decisions, context)

@@ -39,7 +39,7 @@ def rewritten(found: ByNorm) -> Rewrite | None:
     framework = _framework(context)
     if not framework or options.to != "gradclip":
         return None
-    functional: Functional = context.source.once(rewritten, lambda: Functional(context, framework))
+    functional = context.source.once(rewritten, lambda: Functional(context, framework))
     made = (_call(one, found, functional.exact) for one in functional.clips(found.places))
     return next((one for one in made if one is not None), None)
 

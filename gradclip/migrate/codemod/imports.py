@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from gradclip.code.found import Context
 from gradclip.code.resolve import Resolver, module_of
-from gradclip.code.source import Edit, Import, Source, dotted
+from gradclip.code.source import Edit, Import, Source, dotted, once
 from gradclip.migrate.codemod.decision import Need
 
 __all__ = ["Spelling", "added", "beside_torch", "spell"]
@@ -192,8 +192,12 @@ def _number(node: cst.CSTNode, source: Source) -> int:
     """The index of the module's statement that contains a node."""
     while not isinstance(source.parents[node], cst.Module):
         node = source.parents[node]
-    numbers: dict[cst.CSTNode, int] = source.once(_number, lambda: {one: i for i, one in enumerate(source.module.body)})
-    return numbers[node]
+    return _numbers(source)[node]
+
+
+@once
+def _numbers(source: Source) -> Mapping[cst.CSTNode, int]:
+    return {one: number for number, one in enumerate(source.module.body)}
 
 
 def _block(body: Sequence[cst.CSTNode], number: int) -> list[cst.SimpleStatementLine]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from gradclip.code.source import Edit, Source
+from gradclip.code.source import Edit, Source, once
 
 __all__ = ["aligned", "fits", "indent"]
 
@@ -24,8 +24,12 @@ def fits(node: cst.CSTNode, growth: int, source: Source) -> bool:
     """Whether the last line of a node can grow by ``growth`` characters."""
     start = source.line_start(source.end(node))
     line = source.data[start : source.next_line(start)].decode().rstrip()
-    longest: int = source.once(fits, lambda: max((len(other) for other in source.text.splitlines()), default=0))
-    return len(line) + growth <= max(_SHORTEST, min(longest, _LONGEST))
+    return len(line) + growth <= max(_SHORTEST, min(_longest(source), _LONGEST))
+
+
+@once
+def _longest(source: Source) -> int:
+    return max((len(line) for line in source.text.splitlines()), default=0)
 
 
 def aligned(call: cst.Call, growth: int, edits: Iterable[Edit], source: Source) -> list[Edit]:

@@ -12,10 +12,10 @@ from gradclip.code.codes import CODES
 from gradclip.code.decision import Decision
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.model import Outcome
-from gradclip.code.source import Source, last_name, words
+from gradclip.code.source import Source, last_name, once, words
 from gradclip.code.traps.paddle import fluid
 
-__all__ = ["check", "is_legacy", "once"]
+__all__ = ["check", "is_legacy", "warned_once"]
 
 _CODE = "GM117"
 #: names that TensorFlow 2 has only in tf.compat.v1, or lacks
@@ -38,7 +38,7 @@ def check(found: ApiCall) -> Finding | None:
     family = "paddle" if found.api.framework == "paddle" else "tensorflow"
     if found.api.framework not in ("tensorflow", "keras", "paddle"):
         return None
-    what = found.context.source.once((is_legacy, family), lambda: is_legacy(found.context, family))
+    what = is_legacy(found.context, family)
     if not what:
         return None
     name = f"`{what}` of paddle.fluid" if family == "paddle" else f"`{what}` of TensorFlow 1"
@@ -48,6 +48,7 @@ def check(found: ApiCall) -> Finding | None:
     return Finding(_CODE, f"The file uses {name}, which cannot run beside gradclip: no clip in it is rewritten.", advice)
 
 
+@once
 def is_legacy(context: Context, family: str) -> str:
     """The part of a source that uses an obsolete framework; "" if there is none."""
     source, resolver = context.source, context.resolver
@@ -63,7 +64,7 @@ def is_legacy(context: Context, family: str) -> str:
     return ""
 
 
-def once(decisions: Sequence[Decision], source: Source) -> list[Decision]:
+def warned_once(decisions: Sequence[Decision], source: Source) -> list[Decision]:
     """Warn once per file: after the first such call or re-exported function, only list the others."""
     seen: set[str] = set()
     found = []
