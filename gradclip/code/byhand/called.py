@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
@@ -11,9 +11,10 @@ from gradclip.code.bind import keywords
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import last_name, words
 
-__all__ = ["FIRST", "adds", "read"]
+__all__ = ["FIRST", "adds", "bounds", "read"]
 
 _KNOWN = re.compile(r"(numpy|jax|tensorflow|torch|paddle|keras|optax|math|builtins|cupy|operator|functools)\b")
+_LOW, _HIGH = words("min a_min min_value clip_value_min"), words("max a_max max_value clip_value_max")
 FIRST = words("input_tensor input x a tensor inputs t_list")  #: the names of a first argument
 
 
@@ -31,6 +32,15 @@ def read(node: cst.Call, resolver: Resolver) -> tuple[str, list[cst.BaseExpressi
     if isinstance(node.func, cst.Attribute) and not resolver.names(node.func.value).qualified:
         return node.func.attr.value, [node.func.value, *given], told
     return "", given, told
+
+
+def bounds(
+    given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]
+) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    """The lower and the upper bound of a clamp, whose first argument is the tensor; None for one that it does not get."""
+    low = next((value for name, value in told.items() if name in _LOW), given[1] if len(given) > 1 else None)
+    high = next((value for name, value in told.items() if name in _HIGH), given[2] if len(given) > 2 else None)
+    return low, high
 
 
 def adds(node: cst.BaseExpression, resolver: Resolver) -> bool:

@@ -13,7 +13,7 @@ import libcst as cst
 
 from gradclip.code.bind import literal, number
 from gradclip.code.byhand.algebra import ONE, Form, product
-from gradclip.code.byhand.called import adds, read
+from gradclip.code.byhand.called import adds, bounds, read
 from gradclip.code.byhand.comparisons import larger_first
 from gradclip.code.byhand.guards import is_unguarded, none_test
 from gradclip.code.byhand.measures import (
@@ -278,10 +278,7 @@ class Exact:
 
     def _clamped(self, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
         """A coefficient with an upper bound, and with no lower bound over 0."""
-        low = next((told[key] for key in ("min", "a_min", "clip_value_min") if key in told), None)
-        high = next((told[key] for key in ("max", "a_max", "clip_value_max") if key in told), None)
-        low = given[1] if len(given) > 1 else low
-        high = given[2] if len(given) > 2 else high
+        low, high = bounds(given, told)
         least = number(low) if low is not None else None
         open_ = low is None or literal(low) is None or (least is not None and least <= 0)
         return extreme("min", self.of(given[0]), self.of(high)) if open_ and high is not None else None

@@ -17,7 +17,7 @@ import libcst as cst
 
 from gradclip.code.bind import literal, number
 from gradclip.code.byhand.algebra import ONE, Form, is_tiny, last_word, power_of_norm, product
-from gradclip.code.byhand.called import FIRST
+from gradclip.code.byhand.called import FIRST, bounds
 from gradclip.code.found import Context
 from gradclip.code.source import dotted, last_name, words
 
@@ -238,11 +238,7 @@ class Forms:
 
     def _clamp(self, name: str, given: Sequence[tuple[str, cst.BaseExpression]], depth: int) -> Form:
         values = [value for key, value in given if not key]
-        told = dict(given)
-        low = next((told[key] for key in ("min", "a_min", "min_value", "clip_value_min") if key in told), None)
-        high = next((told[key] for key in ("max", "a_max", "max_value", "clip_value_max") if key in told), None)
-        low = low if low is not None or len(values) < 2 else values[1]
-        high = high if high is not None or len(values) < 3 else values[2]
+        low, high = bounds(values, dict(given))
         made = self.of(values[0], depth)
         if low is not None and literal(low) is not None:
             made = self._most(made, self.of(low, depth))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
+from gradclip.code.bind import keywords, literal, number
+from gradclip.code.byhand.called import bounds
 from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.found import Context, Finding
 from gradclip.code.source import last_name, target_names, words
@@ -41,6 +42,11 @@ class ByValue:
     def limits(self) -> list[cst.Arg]:
         """The bounds, in the order of the call."""
         return [one for one in (self.node.args if self.function is None else self.node.args[1:]) if _is_limit(one)]
+
+    @property
+    def bounds(self) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+        """The lower and the upper bound; None for one that the call does not give."""
+        return _bounds(self.node, self.function)
 
     @property
     def out(self) -> str:
@@ -80,18 +86,18 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision | ByValue]:
 
 def _is_rectified(node: cst.Call, function: str | None) -> bool:
     """Whether it is ``grads.clamp(0)``, ``clamp(min=0)``, ``np.clip(grads, 0, None)``: no bound from above."""
-    limits = node.args[1:] if function is not None else node.args
-    told = {
-        a.keyword.value if a.keyword is not None else ("min", "max")[k] if k < 2 else "": a.value for k, a in enumerate(limits)
-    }
-    upper = told.get("max", told.get("a_max"))
-    lower = told.get("min", told.get("a_min"))
+    lower, upper = _bounds(node, function)
     return (
         "min" not in last_name(node.func)
         and lower is not None
         and number(lower) == 0
         and (upper is None or literal(upper) is None)
     )
+
+
+def _bounds(node: cst.Call, function: str | None) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    given = [argument.value for argument in node.args if argument.keyword is None]
+    return bounds(given if function is not None else [node.func, *given], keywords(node))
 
 
 def _nested(node: cst.Call, context: Context) -> Iterator[Decision]:

@@ -66,11 +66,11 @@ def _bounded(found: ByValue) -> Rewrite | None:
         return None
     if found.finding.code != "GM401" or any(literal(limit.value) is None for limit in limits):
         return None
-    told = {
-        a.keyword.value if a.keyword is not None else ("min", "max")[k]: source.one_line(a.value) for k, a in enumerate(limits)
-    }
-    low, high = told.get("min", told.get("a_min")), told.get("max", told.get("a_max"))
-    if low is None or high is None or not (low == f"-{high}" or _ascend(*limits)):
+    lower, upper = found.bounds
+    if lower is None or upper is None:
+        return None
+    low, high = source.one_line(lower), source.one_line(upper)
+    if not (low == f"-{high}" or _ascend(*limits)):
         return None
     spelled = spell("gradclip.clip_by_value", node.func if function is not None else clipped, source, context.resolver)
     edit = Edit(*source.outer_span(node), f"{spelled.text}({source.one_line(clipped)}, {low}, {high})")
