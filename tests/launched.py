@@ -23,6 +23,18 @@ def environment(**own: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"} | own
 
 
+def start(module: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Return the output and the exit status of a module; its framework has one thread."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        env=environment(OMP_NUM_THREADS="1", **variables),
+        check=False,
+    )
+
+
 def free_ports(many: int) -> list[int]:
     """Return free ports of this host."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(many)]

@@ -1,6 +1,6 @@
 """A process dies before a clip: the error that the other gets, and when.
 
-``python -m paddle.distributed.launch --nproc_per_node 2 dying.py results.json``
+``python -m forked 2 paddle_only.distributed.dying results.json``
 """
 
 from __future__ import annotations
@@ -35,7 +35,3 @@ def main() -> None:
     results = {"told": told, "took": time.monotonic() - began, "gradient": gradient.tolist()}
     Path(sys.argv[1]).write_text(json.dumps(results), encoding="utf-8")
     os._exit(0)  # the usual shutdown would wait for the dead process
-
-
-if __name__ == "__main__":
-    main()

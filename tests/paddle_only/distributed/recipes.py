@@ -1,6 +1,6 @@
 """Runs the recipes of ``docs/distributed.md`` one after the other, each on its own models.
 
-``python -m paddle.distributed.launch --nproc_per_node 4 recipes.py docs/distributed.md``
+``python -m forked 4 paddle_only.distributed.recipes docs/distributed.md``
 """
 
 from __future__ import annotations
@@ -44,7 +44,3 @@ def main() -> None:
     dist.barrier()  # if one process exits while another still sends, the other aborts
     if dist.get_rank() == 0:
         print(f"{len(recipes)} recipes")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Real processes on gloo, started by ``python -m paddle.distributed.launch``, as users start them."""
+"""Real processes on gloo: Paddle's ``launch`` starts the example, as users do, and the checks' are forked after the imports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launched import TESTS, TIME_LIMIT, environment
+from launched import TESTS, TIME_LIMIT, environment, start
 from paddle_only.distributed import worker
 
 EXAMPLE = TESTS.parent / "examples" / "paddle_data_parallel.py"
 DOCS = TESTS.parent / "docs" / "distributed.md"
 COSTS = DOCS.with_name("collectives.md")
+
+
+def forked(processes: int, module: str, *arguments: str) -> str:
+    """Run a module in several processes; return what they print if all exit normally."""
+    done = start("forked", str(processes), f"paddle_only.distributed.{module}", *arguments)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-10000:]
+    return said
 
 
 def launch(processes: int, *arguments: str) -> str:
@@ -37,7 +45,7 @@ def launch(processes: int, *arguments: str) -> str:
 def failures(processes: int) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
-        launch(processes, str(Path(worker.__file__)), str(path))
+        forked(processes, "worker", str(path))
         found: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
         return found
 
@@ -53,7 +61,7 @@ def test_a_process_that_dies() -> None:
     """The engine raises its own error at once, and no gradient is partly scaled."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
-        launch(2, str(Path(worker.__file__).with_name("dying.py")), str(path))
+        forked(2, "dying", str(path))
         found = json.loads(path.read_text("utf-8"))
     assert found["told"].startswith("RuntimeError: ")
     assert "gloo" in found["told"]
@@ -62,7 +70,7 @@ def test_a_process_that_dies() -> None:
 
 
 def test_the_recipes() -> None:
-    said = launch(4, str(Path(worker.__file__).with_name("recipes.py")), str(DOCS))
+    said = forked(4, "recipes", str(DOCS))
     section = DOCS.read_text("utf-8").partition("## Paddle")[2].partition("\n## ")[0]
     blocks = len(re.findall(r"^```python$", section, re.MULTILINE))
     assert blocks > 1

@@ -1,6 +1,6 @@
-"""Runs in each process of a launch: all checks one after the other; their failures go to a file.
+"""Runs in each of several processes: all checks one after the other; their failures go to a file.
 
-``python -m paddle.distributed.launch --nproc_per_node 2 worker.py results.json``
+``python -m forked 2 paddle_only.distributed.worker results.json``
 """
 
 from __future__ import annotations
@@ -47,7 +47,3 @@ def main() -> None:
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(failures), encoding="utf-8")
     dist.barrier()  # if one process exits while another still sends, the other aborts
-
-
-if __name__ == "__main__":
-    main()

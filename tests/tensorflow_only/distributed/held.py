@@ -1,7 +1,4 @@
-"""The topologies of ``tests/topologies.py`` that replicas can hold: addends and copies, dense or sparse.
-
-``python -m tensorflow_only.distributed.held`` checks a ``MirroredStrategy`` of four logical devices.
-"""
+"""The topologies of ``tests/topologies.py`` that replicas can hold: addends and copies, dense or sparse."""
 
 from __future__ import annotations
 
@@ -76,9 +73,3 @@ def check(strategy: tf.distribute.Strategy) -> None:
                 check_one(case, strategy)
         except Exception as error:
             raise AssertionError(str(case)) from error
-
-
-if __name__ == "__main__":
-    devices = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 4)
-    check(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(4)]))

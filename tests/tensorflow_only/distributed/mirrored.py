@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -306,11 +308,39 @@ def run_recipes(path: Path) -> None:
     assert len(recipes) >= 3
 
 
-def main() -> None:
-    warnings.simplefilter("error")
+def logical_devices(count: int) -> list[str]:
     devices = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-    found = {check.__name__: check for check in CHECKS} | {"the_recipes": lambda: run_recipes(Path(sys.argv[2]))}
+    tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * count)
+    return [f"CPU:{i}" for i in range(count)]
+
+
+def four_replicas() -> None:
+    held.check(tf.distribute.MirroredStrategy(logical_devices(4)))
+
+
+def apart(check: Callable[[], None]) -> Callable[[], None]:
+    """Run a check in a copy of this process, which has not used TensorFlow yet; return what waits for it."""
+    file = tempfile.TemporaryFile("w+")  # noqa: SIM115 - the two processes read and write it
+    child = os.fork()
+    if not child:
+        file.write(failure(check))
+        file.flush()
+        os._exit(0)
+
+    def wait() -> None:
+        assert os.waitpid(child, 0)[1] == 0
+        file.seek(0)
+        assert not (text := file.read()), text
+
+    return wait
+
+
+def main() -> None:
+    four = apart(four_replicas)
+    warnings.simplefilter("error")
+    logical_devices(2)
+    found = {check.__name__: check for check in CHECKS}
+    found |= {"four_replicas": four, "the_recipes": lambda: run_recipes(Path(sys.argv[2]))}
     failures = {name: failure(check) for name, check in found.items()}
     Path(sys.argv[1]).write_text(json.dumps(failures), "utf-8")
 

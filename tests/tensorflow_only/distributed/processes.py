@@ -1,7 +1,7 @@
 """Runs in each of two processes of a ``MultiWorkerMirroredStrategy``: a monitor and a following limit see the summed gradient.
 
 Then it checks the topologies of ``held``.
-``TF_CONFIG=... python -m tensorflow_only.distributed.processes`` prints their values as JSON.
+``python -m forked 2 tensorflow_only.distributed.processes`` prints their values as JSON.
 """
 
 from __future__ import annotations
@@ -60,7 +60,3 @@ def main() -> None:
     held.check(strategy)
     monitor.merge(states[0])
     print(json.dumps({"traced": monitor.report(), "eager": told.report(), "limits": used}))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launched import TESTS, TIME_LIMIT, environment, free_ports, together
-from tensorflow_only.distributed import mirrored
+from launched import TESTS, TIME_LIMIT, environment, start
+from tensorflow_only.distributed import mirrored, processes
 from tensorflow_only.distributed.processes import SIZES
 
 import gradclip
@@ -19,7 +19,7 @@ from gradclip import limits
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
 COSTS = DOCS.with_name("collectives.md")
-NAMES = [*(check.__name__ for check in mirrored.CHECKS), "the_recipes"]
+NAMES = [*(check.__name__ for check in mirrored.CHECKS), "four_replicas", "the_recipes"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -65,18 +65,11 @@ def test_the_example_trains() -> None:
     assert float(last) < float(first) / 3
 
 
-def test_every_topology_of_four_replicas() -> None:
-    done = run("-m", "tensorflow_only.distributed.held")
-    assert done.returncode == 0, done.stderr[-5000:]
-
-
 def test_two_processes() -> None:
     """A monitor and a limit that follows the run agree on both, and with those of one process; the topologies are right."""
-    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
-    config = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": i}} for i in range(2)]
-    command = [sys.executable, "-m", "tensorflow_only.distributed.processes"]
-    own = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    printed = together([(command, environment(TF_CONFIG=json.dumps(task), **own)) for task in config])
+    done = start("forked", "2", processes.__name__, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
+    assert done.returncode == 0, done.stderr[-5000:]
+    printed = [line for line in done.stdout.splitlines() if line.startswith("{")]
     one, other = map(json.loads, printed)
     assert one == other
     alone = gradclip.Adaptive(limits.quantile(0.5, warmup=3))

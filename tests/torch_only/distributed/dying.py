@@ -1,6 +1,6 @@
 """One process misses the collective, then dies: the error that the other gets, and when.
 
-``python -m torch_only.distributed.forked 2 dying results.json``
+``python -m forked 2 torch_only.distributed.dying results.json``
 """
 
 from __future__ import annotations

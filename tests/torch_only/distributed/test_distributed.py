@@ -13,28 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from launched import TESTS, TIME_LIMIT, environment
+from launched import TESTS, TIME_LIMIT, environment, start
 from torch_only.distributed import common, dying, worker
 
 import gradclip
 from gradclip import norms
 from gradclip.dialects import torch as dialect
-
-
-def start(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Return the output and the exit status of a module."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", module, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        env=environment(OMP_NUM_THREADS="1"),
-        check=False,
-    )
-
-
-def forked(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return start("torch_only.distributed.forked", str(processes), *arguments)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
@@ -46,7 +30,7 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 def failures(processes: int) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
-        done = forked(processes, "worker", str(path))
+        done = start("forked", str(processes), worker.__name__, str(path))
         assert done.returncode == 0, said(done)
         found: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
         return found
@@ -86,7 +70,7 @@ def alone() -> dict[str, dict[str, Any]]:
     """Return one process's results if the other is absent, and if it is dead."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
-        done = forked(2, "dying", str(path))
+        done = start("forked", "2", dying.__name__, str(path))
         assert path.exists(), said(done)
         found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
         return found

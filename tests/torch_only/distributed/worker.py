@@ -1,6 +1,6 @@
 """Runs in each of several processes: all checks one after the other; their failures go to a file.
 
-``python -m torch_only.distributed.forked 2 worker results.json``
+``python -m forked 2 torch_only.distributed.worker results.json``
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from torch_only.distributed import (
     trainers,
     training,
 )
+
+torch.compiler.reset()  # imports what torch imports late: once, before the processes are forked
 
 MODULES = (recipes, norms, axes, meshes, reducing, shards, groups, following, skipping, training, trainers, faults)
 
