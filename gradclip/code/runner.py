@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -23,7 +24,7 @@ from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
 from gradclip.code.notebook import Notebook, Unread
 from gradclip.code.project import About
 from gradclip.code.settings import report_settings
-from gradclip.code.workers import Answer, Killed, Unstarted, Workers
+from gradclip.code.workers import Killed, Unstarted, Workers, waited
 from gradclip.errors import more
 
 __all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrate_file", "run"]
@@ -294,26 +295,26 @@ def _migrated(found: Iterable[Found], request: Request, jobs: int, migrate: Migr
         yield from map(one, chain(few, found))
         return
     workers = Workers(one, jobs)
-    pending: deque[Answer] = deque()
+    pending: deque[tuple[Found, Future[FileResult]]] = deque()
     try:
         for file in chain(few, found):
-            pending.append(workers.submit(file))
+            pending.append((file, workers.submit(file)))
             if len(pending) == _AHEAD * jobs:
-                yield _result(pending.popleft(), one)
+                yield _result(*pending.popleft(), one)
         while pending:
-            yield _result(pending.popleft(), one)
+            yield _result(*pending.popleft(), one)
     finally:
         workers.close()
 
 
-def _result(answer: Answer, one: Callable[[Found], FileResult]) -> FileResult:
+def _result(file: Found, answer: Future[FileResult], one: Callable[[Found], FileResult]) -> FileResult:
     try:
-        result: FileResult = answer.get()
+        result: FileResult = waited(answer)
         return result
     except Killed:
-        return FileResult(answer.task.path, error="the process that read it was killed: too large, or nested too deeply")
+        return FileResult(file.path, error="the process that read it was killed: too large, or nested too deeply")
     except Unstarted:
-        return one(answer.task)
+        return one(file)
 
 
 def _one(found: Found, request: Request, migrate: Migrate) -> FileResult:

@@ -13,12 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any
 
 from gradclip.code.interrupts import held
 
-__all__ = ["Answer", "Killed", "Unstarted", "Workers"]
+__all__ = ["Killed", "Unstarted", "Workers", "waited"]
 
 #: the process imports gradclip from the parent's file, and looks for other packages first in its own folders
 _BOOT = """
@@ -46,31 +47,16 @@ class Unstarted(Exception):
     """No process can be started, for the reason in the message; no process has seen the task."""
 
 
-class Answer:
-    """The result of one task, later."""
+def waited(answer: Future[Any]) -> Any:
+    """Wait for the result of a task.
 
-    def __init__(self, task: Any) -> None:
-        self.task = task
-        self._done = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def give(self, value: Any = None, error: BaseException | None = None) -> None:
-        self._value, self._error = value, error
-        self._done.set()
-
-    def get(self) -> Any:
-        """Wait for the value.
-
-        Raises:
-            Killed: if the task has killed a process, and another one, or none could be started for it.
-            Unstarted: if no process can be started.
-        """
-        while not self._done.wait(1.0):  # on Windows, Ctrl-C cannot end a wait
-            pass
-        if self._error is not None:
-            raise self._error
-        return self._value
+    Raises:
+        Killed: if the task has killed a process, and another one, or none could be started for it.
+        Unstarted: if no process can be started.
+    """
+    while not answer.done():
+        wait([answer], 1.0)  # on Windows, Ctrl-C cannot end a wait
+    return answer.result()
 
 
 class Workers:
@@ -83,7 +69,7 @@ class Workers:
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
         self._function = pickle.dumps(function)
-        self._tasks: SimpleQueue[Answer | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[Future[Any], Any] | None] = SimpleQueue()
         self._processes: list[_Process | None] = [None] * count
         self._closed = False
         self._works = False  #: whether any process could be started
@@ -92,9 +78,9 @@ class Workers:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, task: Any) -> Answer:
-        answer = Answer(task)
-        self._tasks.put(answer)
+    def submit(self, task: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        self._tasks.put((answer, task))
         return answer
 
     def close(self) -> None:
@@ -109,11 +95,12 @@ class Workers:
             thread.join()
 
     def _serve(self, number: int) -> None:
-        while (answer := self._tasks.get()) is not None and not self._closed:
+        while (asked := self._tasks.get()) is not None and not self._closed:
+            answer, task = asked
             try:
-                answer.give(self._asked(number, answer.task))
+                answer.set_result(self._asked(number, task))
             except (Killed, Unstarted) as error:
-                answer.give(error=error)
+                answer.set_exception(error)
         if (process := self._processes[number]) is not None:
             process.end()
 

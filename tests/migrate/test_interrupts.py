@@ -306,9 +306,9 @@ def test_a_file_that_has_killed_a_process_is_never_read_by_the_parent(tmp_path: 
     pool = workers.Workers(partial(stand_in.killed, options=Options()), 1)
     try:
         with pytest.raises(workers.Killed):
-            pool.submit("always").get()
+            pool.submit("always").result()
         with pytest.raises(workers.Unstarted, match="no more processes"):
-            pool.submit("old").get()
+            pool.submit("old").result()
     finally:
         pool.close()
 
@@ -329,7 +329,7 @@ def test_where_no_process_can_load_the_function_this_one_reads_the_files(
         for _ in range(3):
             said = "the function cannot be loaded: ModuleNotFoundError: .*only_in_this_process"
             with pytest.raises(workers.Unstarted, match=said):
-                pool.submit("old").get()
+                pool.submit("old").result()
     finally:
         pool.close()
     assert len(count) == 1
