@@ -279,6 +279,16 @@ def test_error_if_nonfinite_lets_finite_gradients_pass(backend: Framework) -> No
         gradclip.clip(backend.make(values), torch.clip_grad_norm(1.0, error_if_nonfinite=True))
 
 
+@pytest.mark.needs("jits")
+@pytest.mark.needs("compiles")
+def test_error_if_nonfinite_cannot_be_traced(backend: Framework) -> None:
+    rule = torch.clip_grad_norm(1.0, error_if_nonfinite=True)
+    for how in backend.jits:
+        if not how.startswith("to_static"):  # there gradclip may run as plain Python
+            with pytest.raises(Exception, match="error_if_nonfinite must read the norm, which is impossible while tracing"):
+                backend.jit(how, lambda grads: list(gradclip.clip(grads, rule).grads))([backend.make([3.0, 4.0])])
+
+
 def test_nothing_to_clip_warns(backend: Framework) -> None:
     spent = iter([backend.make([3.0])])
     list(spent)

@@ -34,6 +34,7 @@ class Framework:
     holds_gradients = False  #: whether a parameter holds its gradient
     has_sparse = False  #: whether it has sparse gradients
     trains = True  #: whether it has an autograd
+    compiles = True  #: whether a traced clip is a graph of its own
     flushes_subnormals = False  #: whether its arithmetic turns subnormal numbers into zeros
     ulps = 4  #: the tolerance of a norm, in ulp
     packages: tuple[str, ...] = ()  #: the distributions of the framework and its natives

@@ -180,67 +180,6 @@ def test_text_of_tensorflow_1() -> None:
     assert 100 < clipped < 200
 
 
-DERIVED = {
-    "torch": (torch.clip_grad_norm, {}),
-    "torch 1": (torch.clip_grad_norm, {"norm_type": 1.0}),
-    "torch 3": (torch.clip_grad_norm, {"norm_type": 3.0}),
-    "tensor": (tensorflow.clip_by_norm, {}),
-    "axes 0": (tensorflow.clip_by_norm, {"axes": [0]}),
-    "axes 1": (tensorflow.clip_by_norm, {"axes": [1]}),
-    "global": (tensorflow.clip_by_global_norm, {}),
-    "rms": (optax.clip_by_block_rms, {}),
-}
-
-
-def weights() -> list[np.ndarray]:
-    return [np.random.default_rng(9 + i).normal(size=(2, 3)) for i in range(2)]
-
-
-def projected(rule: gradclip.Rule) -> Callable[[list[Any]], Any]:
-    """Reduce the clipped gradients to one number that depends on every element."""
-
-    def project(grads: list[Any]) -> Any:
-        clipped = gradclip.clip(grads, rule).grads
-        return tf.add_n([tf.reduce_sum(c * w) for c, w in zip(clipped, weights(), strict=True)])
-
-    return project
-
-
-WRAPS = {"eager": lambda f: f, "function": tf.function, "xla": lambda f: tf.function(f, jit_compile=True)}
-
-
-@pytest.mark.drawn(12)
-@pytest.mark.parametrize(("wrap", "limit"), [("eager", 0.5), ("eager", 100.0), ("function", 0.5), ("xla", 0.5)])
-@pytest.mark.parametrize("name", DERIVED)
-def test_derivative(name: str, limit: float, wrap: str) -> None:
-    """They equal finite differences of the fourth order, whose own error is about 1e-12."""
-    make, arguments = DERIVED[name]
-    function = projected(make(limit, **arguments))
-    points = [np.random.default_rng(i).normal(size=(2, 3)) + 3 for i in range(2)]
-    got = framework.derivative(WRAPS[wrap](function), [tf.constant(p) for p in points])
-    step = 2.0**-9
-    for i, index in ((0, (0, 0)), (0, (1, 2)), (1, (0, 1))):
-
-        def at(k: int, i: int = i, index: tuple[int, int] = index) -> float:
-            moved = [p.copy() for p in points]
-            moved[i][index] += k * step
-            return float(function([tf.constant(p) for p in moved]))
-
-        difference = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
-        assert abs(got[i][index] - difference) < 1e-9
-
-
-@pytest.mark.drawn(8)
-@pytest.mark.parametrize("wrap", ["eager", "xla"])
-@pytest.mark.parametrize("name", DERIVED)
-def test_derivative_at_zero(name: str, wrap: str) -> None:
-    make, arguments = DERIVED[name]
-    zeros = [tf.zeros((2, 3), tf.float64), tf.zeros((2, 3), tf.float64)]
-    first, second = framework.derivative(WRAPS[wrap](projected(make(1.0, **arguments))), zeros)
-    assert np.array_equal(first, weights()[0])  # such a small gradient is not clipped
-    assert np.array_equal(second, weights()[1])
-
-
 def test_forward_derivative() -> None:
     point, direction = tf.constant([3.0, 4.0], tf.float64), tf.constant([1.0, 0.0], tf.float64)
     with tf.autodiff.ForwardAccumulator(point, direction) as accumulator:
