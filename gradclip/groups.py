@@ -185,7 +185,20 @@ def check_groups(given: object, *, keeps_shape: bool = False) -> tuple[Group, ..
         check_rule(group.rule, keeps_shape=keeps_shape)
     if not groups:
         raise ArgumentError("There must be a group.", f"rule={given!r}", "gradclip.Group(rule) is one of all gradients.")
+    _check_limits(groups)
     return groups
+
+
+def _check_limits(groups: Sequence[Group]) -> None:
+    """Refuse a limit that would follow the norms of two groups."""
+    seen: list[tuple[int, Any]] = []
+    for k, group in enumerate(groups):
+        own = [x for x in (group.rule.limit, group.rule.skip_above) if follows_run(x)]
+        for i, x in seen:
+            if any(x is y for y in own):
+                what, hint = "A limit that follows the run is for one group.", "make one for each group: adaptive.copy()."
+                raise ArgumentError(what, f"{x} in groups {i} and {k}", hint)
+        seen += [(k, x) for x in own]
 
 
 def following(rules: Iterable[Rule]) -> dict[int, Any]:

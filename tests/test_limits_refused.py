@@ -94,10 +94,27 @@ def test_a_refused_call_moves_no_limit(backend: Framework, why: str) -> None:
     assert float(first.state["count"]) == 2
 
 
-def test_one_limit_of_two_groups_counts_both_norms(backend: Framework) -> None:
-    shared, grads = following(), [backend.make(np.array([2.0])), backend.make(np.array([3.0]))]
-    gradclip.clip(grads, [gradclip.Group(dialect.clip_grad_norm(shared), "0"), gradclip.Group(dialect.clip_grad_norm(shared))])
-    assert float(shared.state["count"]) == 2
+SHARED: dict[str, Any] = {
+    "as the limit of both": lambda x: (dialect.clip_grad_norm(x), dialect.clip_grad_norm(x)),
+    "as a limit, and to skip above": lambda x: (dialect.clip_grad_norm(x), above(x)),
+    "to skip above in both": lambda x: (above(x), above(x)),
+}
+
+
+@pytest.mark.parametrize("rules", SHARED.values(), ids=SHARED)
+def test_a_limit_is_for_one_group(rules: Any, backend: Framework) -> None:
+    """Each group has its own limit; one in two groups would follow the norms of both."""
+    shared = following()
+    before = shared.state_dict()
+    groups = [gradclip.Group(rule, name) for rule, name in zip(rules(shared), "01", strict=True)]
+    grads = [backend.make(np.array([x])) for x in (3.0, 40.0)]
+    for call in (lambda: gradclip.clip(grads, groups), lambda: gradclip.Step(groups)):
+        with pytest.raises(GradclipError, match=r"for one group.*\n.*in groups 0 and 1.*\n.*for each group") as caught:
+            call()
+        assert isinstance(caught.value, ValueError)
+    assert shared.state_dict() == before
+    own = [gradclip.Group(rule, name) for rule, name in zip((rules(shared)[0], rules(shared.copy())[1]), "01", strict=True)]
+    assert len(gradclip.clip(grads, own).norm) == 2
 
 
 @pytest.mark.parametrize("each", [False, True])
