@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection, forkserver
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = ["run_on_ranks"]
 
 _STARTING = 300.0  # seconds for the import of the framework
 _GRACE = 5.0  # seconds for the other ranks after one has failed
+_METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # Windows has no fork, and on macOS it is not safe
 _OPTIONAL = ("norm_type", "shards", "group")  # the features that a function's signature shows; it has all others
 
 
@@ -87,15 +88,14 @@ class Group:
 
 @contextmanager
 def _starting() -> Iterator[Any]:
-    """What starts the processes. On Linux a server imports the framework once, which takes seconds, and forks each rank."""
-    context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    """What starts the processes. A server imports the framework once, which takes seconds, and forks each rank."""
+    context: Any = multiprocessing.get_context(_METHOD)
     before = dict(os.environ)
     os.environ.update(children.variables_of({"OMP_NUM_THREADS": "1"}))
     try:
-        if sys.platform == "linux":
+        if _METHOD == "forkserver":
             context.set_forkserver_preload(["gradclip.conformance.ranks.preload"])
-            forkserver.ensure_running()
-        yield context
+        yield context  # the first process starts the server, with these variables
     finally:
         for name in os.environ.keys() - before.keys():
             del os.environ[name]

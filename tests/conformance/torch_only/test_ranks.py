@@ -17,6 +17,7 @@ from launched import TESTS, TIME_LIMIT, environment
 from gradclip.commands import cli
 from gradclip.conformance import Report
 from gradclip.conformance.load import SHIPPED, load_vectors
+from gradclip.conformance.ranks import runs
 from gradclip.conformance.report import lay_out
 
 WRONG = TESTS.parent / "examples" / "ranks" / "wrong.py"
@@ -41,6 +42,13 @@ def test_gradclip_passes_every_vector(tmp_path: Path, ranks: int, count: int) ->
     found = results(tmp_path, 0, "gradclip:torch", "--ranks", str(ranks))
     assert len(found) == count
     assert {result["status"] for result in found.values()} == {"pass"}
+
+
+def test_ranks_that_are_not_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS and Windows each rank imports torch itself."""
+    monkeypatch.setattr(runs, "_METHOD", "spawn")
+    found = results(tmp_path, 0, "gradclip:torch", "--ranks", "2", "--select", "*/2-S0-even")
+    assert {name: result["status"] for name, result in found.items()} == {"2-S0-even": "pass"}
 
 
 #: example -> a vector that it passes, and those that show its mistake: the reason, a flag, and a part of the message
