@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from launched import free_ports
+from launched import TIME_LIMIT, free_ports
 
 
 def environments(count: int) -> list[dict[str, str]]:
@@ -40,6 +40,7 @@ def main() -> int:
     for own in environments(count):
         child = os.fork()
         if not child:
+            signal.alarm(TIME_LIMIT)  # it ends, too, if nobody waits for it any more
             os.environ.update(own)
             module.main()
             return 0
