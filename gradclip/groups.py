@@ -122,6 +122,8 @@ def _check_selection(name: str, given: Any, depth: int = 0) -> None:
         hint = "a pattern for names, an re.compile(...), a function of name and tensor, a parameter, or a list of these."
         if isinstance(given, Iterator) or _is_module(given):
             hint = "list(module.parameters()) selects those of a module, and so does a pattern: 'encoder.*'."
+        elif isinstance(getattr(given, "path", None), str):  # a variable of Keras
+            hint = "select by paths, in gradclip.clipped(optimizer, rule): [variable.path for variable in variables]."
         raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={shown(given)}", hint)
 
 

@@ -180,6 +180,18 @@ def test_some_of_the_gradients_and_parameters() -> None:
     np.testing.assert_allclose([read(v)[0] for v in same], [0.4, 0.2], rtol=1e-5)
 
 
+def test_variables_select_by_their_paths() -> None:
+    variables = made(1, 2)
+    for selection in (variables[1:], variables[1]):
+        with pytest.raises(TypeError, match=r"must select gradients\.(.|\n)*Hint: select by paths, .*variable\.path for"):
+            gradclip.Group(RULE, selection)
+    optimizer = gradclip.clipped(keras.optimizers.SGD(1.0), gradclip.Group(RULE, [v.path for v in variables[1:]]))
+    optimizer.build(variables)
+    optimizer.apply([keras.ops.convert_to_tensor(x) for x in ([5.0], [3.0, 4.0])])
+    np.testing.assert_allclose(read(variables[0]), [-4.0])
+    np.testing.assert_allclose(read(variables[1]), [0.4, 0.2], rtol=1e-5)
+
+
 if ON == "tensorflow":  # on other frameworks a step has no replicas
 
     def test_several_replicas_do_not_skip() -> None:
