@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, overload
 
 from gradclip.engine import Options, run
-from gradclip.gradients import Container, open_
+from gradclip.gradients import Container, Gradients, open_
 from gradclip.groups import Rules, Shards, names_of
 from gradclip.result import ClipResult, public
 from gradclip.rule import Rule, Scope
@@ -252,5 +252,13 @@ def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) ->
 
 @untraced
 def _run(grads: Any, rule: Rules, options: Options) -> ClipResult[Any]:
-    opened = open_(grads)
+    return _run_opened(open_(grads), rule, options)
+
+
+def _run_opened(opened: Gradients, rule: Rules, options: Options) -> ClipResult[Any]:
     return public(opened, run(opened, rule, options), is_list=isinstance(rule, (list, tuple)))
+
+
+def clip_opened(opened: Gradients, rule: Rules, *, params: Any, reduce: Any, shards: Shards) -> ClipResult[Any]:
+    """:func:`clip` for gradients that have been opened: an iterator can be opened only once."""
+    return _run_opened(opened, rule, Options(params=params, reduce=reduce, shards=shards))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
-from gradclip.clip import clip
+from gradclip.clip import clip_opened
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups, exchanged, following
@@ -17,6 +17,7 @@ from gradclip.mistakes import not_an_optimizer
 from gradclip.monitor import Monitor, observed
 from gradclip.monitor.pure import loaded_state
 from gradclip.monitor.stored import Stored
+from gradclip.monitor.values import leaves
 from gradclip.registry import find, resolve
 from gradclip.result import ClipResult
 from gradclip.rule import Rule
@@ -101,15 +102,27 @@ class Step:
 
         Args:
             grads: as for :func:`gradclip.clip`.
-            state: from :meth:`init`, this function or :meth:`load_state_dict`.
+            state: from :meth:`init`, this function or :meth:`load_state_dict`. One of numbers, or of another framework's
+                tensors, is moved to that of the gradients.
             params: as for :func:`gradclip.clip`.
 
         Returns:
             The result of :func:`gradclip.clip`, and the state for the next step: of the same structure, shapes and dtypes.
         """
+        opened = open_(grads)
+        state = self._moved(state, opened)
         rule, limits = self.at(state)
-        result = clip(grads, rule, params=params, reduce=self.reduce, shards=self.shards)
+        result = clip_opened(opened, rule, params=params, reduce=self.reduce, shards=self.shards)
         return result, self.after(state, limits, result)
+
+    def _moved(self, state: Mapping[str, Any], opened: Gradients) -> Mapping[str, Any]:
+        """The state in the framework of the gradients: some checkpoints restore it as arrays of NumPy, or as numbers."""
+        if opened.backend is None or not self._fits(state):
+            return state
+        held = leaves([state[name] for name in self._names])
+        if any((own := find(x)) is opened.backend or not (own is None or own.can_read(x)) for x in held):
+            return state
+        return self.load_state_dict(self.state_dict(state), opened.container.tree)
 
     def at(self, state: Mapping[str, Any]) -> tuple[Rules, list[Adaptive]]:
         """For a slot with its own clip: the rule with its limits in this state, and these limits.
@@ -226,7 +239,8 @@ def _plain(tree: Any) -> Any:
         return {name: _plain(x) for name, x in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [_plain(x) for x in tree]
-    return _backend(tree).tolist(tree)
+    backend = find(tree)
+    return tree if backend is None else backend.tolist(tree)
 
 
 # ---- in an optimizer -----------------------------------------------------------------------------------------------------

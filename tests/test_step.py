@@ -102,6 +102,30 @@ def test_a_run_goes_on_in_another_framework(backend: Framework) -> None:
     }
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_update_moves_a_state_of_another_framework(backend: Framework, is_watched: bool) -> None:
+    """Some checkpoints restore tensors as arrays of NumPy, or as numbers."""
+    step = gradclip.Step(rule(), gradclip.Monitor() if is_watched else None)
+    own, arrays = grads(backend, 3.0), [np.array([1.8]), np.array([2.4])]
+    want = read(step.state_dict(step.update(own, step.init(own))[1]))
+    for state, given in (
+        (step.init(arrays), own),
+        (step.state_dict(step.init(arrays)), own),
+        (step.init(arrays), iter(own)),
+        (step.init(own), arrays),
+    ):
+        result, after = step.update(given, state)
+        assert isinstance(result.grads[0], np.ndarray if given is arrays else type(own[0]))
+        assert type(after["limits"][0]["count"]) is type(step.init(arrays if given is arrays else own)["limits"][0]["count"])
+        found = read(step.state_dict(after))
+        assert found["skips"] == want["skips"]
+        np.testing.assert_allclose(found["limits"][0]["count"], want["limits"][0]["count"])
+        assert not is_watched or found["monitor"]["sections"][0]["steps"] == 1
+    wrong = step.state_dict(step.init(arrays)) | {"skips": {"skipped": -1, "in_a_row": 0}}
+    with pytest.raises(ValueError, match=r"must be a whole number from 0 on"):
+        step.update(own, wrong)
+
+
 def test_groups_and_a_limit_for_each_gradient(backend: Framework) -> None:
     each = gradclip.Adaptive(limits.adagc(warmup=3))
     groups = [gradclip.Group(keras.clipnorm(each), "a*"), gradclip.Group(optax.clip_by_global_norm(1.0))]
