@@ -72,9 +72,9 @@ class Group:
     Raises:
         TypeError: for an object that is not a rule, or not a selection.
         ValueError: for ``counted`` with a rule without one norm over all gradients. In a clip: for a gradient that two groups
-            would scale, and for a pattern without a match. For gradients that are sharded over processes such a pattern is a
-            :class:`gradclip.errors.GradclipWarning`, because another process may have the match; with ``reduce=`` it is
-            allowed.
+            would scale, for an ``Adaptive`` of two groups, and for a pattern without a match. For gradients that are sharded
+            over processes such a pattern is a :class:`gradclip.errors.GradclipWarning`, because another process may have the
+            match; with ``reduce=`` it is allowed.
 
     Example:
         >>> import gradclip, numpy as np

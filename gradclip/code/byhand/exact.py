@@ -15,7 +15,7 @@ from gradclip.code.bind import literal, number
 from gradclip.code.byhand.algebra import ONE, Form, product
 from gradclip.code.byhand.called import adds, bounds, read
 from gradclip.code.byhand.comparisons import larger_first
-from gradclip.code.byhand.guards import is_unguarded, none_test
+from gradclip.code.byhand.guards import guard, is_unguarded, items, none_test
 from gradclip.code.byhand.measures import (
     added,
     bare,
@@ -237,7 +237,7 @@ class Exact:
     def _list(self, node: cst.ListComp | cst.GeneratorExp) -> Form:
         loop = node.for_in
         plain = isinstance(loop.target, cst.Name) and loop.inner_for_in is None and loop.asynchronous is None
-        if not plain or not all(none_test(one.test) == "is not" for one in loop.ifs):
+        if not plain or not all(guard(one.test, items(loop)) == "is not" for one in loop.ifs):
             return self._opaque(node)
         return Form("list", (self.of(node.elt), self._collection(loop.iter)), bool(loop.ifs), node)
 

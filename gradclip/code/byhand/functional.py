@@ -151,7 +151,7 @@ class Functional:
         if isinstance(inner, cst.With) and all(_is_no_grad(one.item) for one in inner.items):
             inner = _only(inner.body)
         if isinstance(inner, cst.For):
-            loop, lines = inner, without_guard(inner.body)
+            loop, lines = inner, without_guard(inner)
             small = _small(lines[0] if len(lines) == 1 else None)
             return self._in_place(site, small, loop, test) if small is not None and loop.orelse is None else None
         small = _small(inner)

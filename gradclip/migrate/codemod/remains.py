@@ -194,7 +194,7 @@ def _unit(place: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, source:
     loop = source.within(place, cst.For)
     lines: Sequence[cst.CSTNode] = [loop] if loop is not None else []
     while len(lines) == 1 and isinstance(one := lines[0], (cst.For, cst.If)) and one.orelse is None:
-        lines = without_guard(one.body)
+        lines = without_guard(one) if isinstance(one, cst.For) else one.body.body
     bound = [one for one in here if loop is not None and loop in source.ancestors(one)]
     if loop is None or not {source.within(one, cst.SimpleStatementLine) for one in bound}.issuperset(lines):
         return None

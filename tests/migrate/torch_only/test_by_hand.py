@@ -79,6 +79,9 @@ OTHERS = {
     "other gradients": "for p in params[1:]:\n    p.grad.mul_(min(1.0, limit / n))",
     "a factor more": "if n > limit:\n    for p in params:\n        p.grad = p.grad * limit / n / 2",
     "a square": "if n > limit:\n    for p in params:\n        p.grad = p.grad * p.grad * limit / n",
+    "another guard": "c = min(1.0, limit / n)\nfor p in params:\n    if mask is not None:\n        p.grad.mul_(c)",
+    "the guard of another": "c = min(1.0, limit / n)\nfor p in params:\n    if p.mask is None:\n"
+    "        continue\n    p.grad.mul_(c)",
 }
 
 
@@ -87,6 +90,18 @@ OTHERS = {
 def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
     code = f"import torch\n\n\ndef clip(params, limit):\n{textwrap.indent(NORMS[norm] + chr(10) + OTHERS[scale], '    ')}\n"
     assert migrate(code).source == code
+
+
+@pytest.mark.parametrize("guard", ["p.grad is not None", "g is not None", "mask is not None", "p.mask is not None"])
+def test_a_norm_counts_every_gradient(guard: str) -> None:
+    """A test of a gradient leaves out what is missing; any other test leaves out gradients."""
+    loop = f"n = 0\nfor p in params:\n    g = p.grad\n    if {guard}:\n        n += g.norm() ** 2\nn = n ** 0.5"
+    listed = f"n = torch.stack([p.grad.norm() for p in params if {guard}]).norm()"
+    scale = "c = min(1.0, limit / n)\nfor p in params:\n    p.grad.mul_(c)"
+    for norm in (loop,) if guard.startswith("g ") else (loop, listed):
+        body = textwrap.indent(f"{norm}\n{scale}", "    ")
+        migrated = migrate(f"import torch\n\n\ndef clip(params, limit):\n{body}\n")
+        assert rewritten(migrated) == ([] if "mask" in guard else ["GM402"]), norm
 
 
 #: further away: what a function returns, a limit in a tensor, a divisor that is chosen
