@@ -71,7 +71,8 @@ class Slot:
         """The state as numbers, lists and dicts; without a monitor it is that of :meth:`gradclip.Step.state_dict`."""
         skips = {"skipped": self.skipped, "in_a_row": self.skipped_in_a_row}
         state = {"version": 1, "limits": [numbers(limit.state) for limit in self.limits], "skips": skips}
-        return state if self.monitor is None else {**state, "monitor": self.monitor.state_dict()}
+        groups = len(self.rule) if isinstance(self.rule, (list, tuple)) else None
+        return state if self.monitor is None else {**state, "monitor": self.monitor.state_in_slot(groups)}
 
     def checked(self, saved: Any) -> dict[str, Any]:
         """A state to load, checked: nothing has changed."""

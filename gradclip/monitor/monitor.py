@@ -308,6 +308,13 @@ class Monitor:
             "culprits": dict.fromkeys(*self._each.culprits) if self._each.culprits else {},
         }
 
+    def state_in_slot(self, groups: int | None) -> dict[str, Any]:
+        """The state, with empty sections before the first step: a distributed checkpoint loads into this structure."""
+        state = self.state_dict()
+        if not state["sections"]:
+            state |= {"is_list": groups is not None, "sections": [Section().state_dict() for _ in range(groups or 1)]}
+        return state
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state; the monitor's own counts are lost.
 
@@ -322,6 +329,8 @@ class Monitor:
         sections = [Section.loaded(section) for section in stored["sections"].entries()]
         if len(sections) > 1 and not is_list:
             raise stored["sections"].wrong("one rule has one section")
+        if not any(section.steps for section in sections):
+            is_list, sections = False, []
         each = Each.loaded(*(stored[name] if name in state else Stored({}, "monitor") for name in ("each", "culprits")))
         self.every, self._is_list, self._sections, self._each, self._waiting = every, is_list, sections, each, []
 

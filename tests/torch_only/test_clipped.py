@@ -121,6 +121,27 @@ def test_a_checkpoint_that_keeps_only_the_optimizers_own_part(tmp_path: Path) ->
     assert other.state_dict() == hook.state_dict()
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_checkpoint_loads_into_an_optimizer_before_its_first_step(tmp_path: Path, groups: bool) -> None:
+    """``torch.distributed.checkpoint`` loads into the structure of the state that it is given."""
+
+    def rule() -> Any:
+        return [gradclip.Group(follows(), "0"), gradclip.Group(RULE)] if groups else follows()
+
+    (weight, saved), (_, fresh), (other, unused) = (made(rule(), monitor=gradclip.Monitor()) for _ in range(3))
+    train(weight, saved, NORMS[:15])
+    checkpoint.save({"optimizer": saved.state_dict()}, checkpoint_id=tmp_path, no_dist=True)
+    state = {"optimizer": fresh.state_dict()}
+    checkpoint.load(state, checkpoint_id=tmp_path, no_dist=True)
+    fresh.load_state_dict(state["optimizer"])
+    assert fresh.state_dict()["gradclip"] == saved.state_dict()["gradclip"]
+    assert fresh.state_dict()["gradclip"]["monitor"]["sections"][-1]["steps"] == 15
+    unused.load_state_dict(unused.state_dict())  # an empty section is none
+    train(other, unused, NORMS[:2])
+    assert vars(unused)["gradclip"].monitor.sections[0].steps == 2
+
+
 def test_it_can_be_taken_out() -> None:
     weight, optimizer = made(follows())
     hook: Any = vars(optimizer)["gradclip"]
