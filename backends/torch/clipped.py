@@ -31,7 +31,9 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     if isinstance(before, StepPreHook):
         hint = "clip it once, by groups if there are several rules; optimizer.gradclip.remove() takes the first clip out."
         raise clips_already(f"rule={before.rule}", hint)
-    _attach(inner, StepPreHook(step, patience))
+    hook = StepPreHook(step, patience)
+    hook.know(inner, sum(len(group["params"]) for group in inner.param_groups))
+    _attach(inner, hook)
     return optimizer
 
 

@@ -44,9 +44,10 @@ class StepPreHook(Slot):
         self.handles: list[Any] = []  # of clipped_by
         self._left_out: list[tuple[Any, Any]] = []  # parameters of a skipped step, with their gradients
         self._restores: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # which optimizers call _restore
+        self._known: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()  # their parameters
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: x for name, x in vars(self).items() if name not in ("handles", "_left_out", "_restores")}
+        return {name: x for name, x in vars(self).items() if name not in ("handles", "_left_out", "_restores", "_known")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -172,9 +173,17 @@ class StepPreHook(Slot):
         """Clip the gradients of the optimizer's parameters, in place."""
         self._run(self._opened(optimizer), Options("place", reduce=self.step.reduce, shards=self.step.shards))
 
+    def know(self, optimizer: torch.optim.Optimizer, count: int) -> None:
+        """Let the limits follow the parameters that ``add_param_group`` has added; it adds them at the end."""
+        before = self._known.get(optimizer, count)
+        self._known[optimizer] = count
+        for limit in self.limits if before < count else ():
+            limit.grow(before, count)
+
     def _opened(self, optimizer: torch.optim.Optimizer) -> Gradients:
         """The gradients of the optimizer's parameters, with the optimizer's names if names are needed."""
         parameters: Any = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self.know(optimizer, len(parameters))
         if self.step.needs_names or self.monitor is not None:
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):

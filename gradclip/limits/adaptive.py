@@ -135,6 +135,13 @@ class Adaptive:
         self.last = limits
         return [None if n is None else ratio[i, ...] for i, n in enumerate(norms)]
 
+    def grow(self, before: int, count: int) -> None:
+        """Let a limit that follows each gradient follow more: those after the first ``before`` begin anew."""
+        first = initial(self.rule_of)
+        for name, x in numbers(self.state).items() if self.is_each else ():
+            if isinstance(x, list) and len(x) == before and not isinstance(first[name], (list, tuple)):
+                self.state = {**self.state, name: [*x, *[float(first[name])] * (count - before)]}
+
     def _observed(self, state: Mapping[str, Any], norm: Any) -> dict[str, Any]:
         """The state with this norm; of a limit that is not gradclip's it may be anything."""
         observed = self.rule_of.observe(state, norm)

@@ -20,6 +20,7 @@ from torch.distributed.checkpoint import state_dict
 
 import gradclip
 from gradclip import limits
+from gradclip.dialects import keras
 from gradclip.dialects import torch as dialect
 from gradclip.errors import GradclipWarning
 
@@ -140,6 +141,27 @@ def test_a_checkpoint_loads_into_an_optimizer_before_its_first_step(tmp_path: Pa
     unused.load_state_dict(unused.state_dict())  # an empty section is none
     train(other, unused, NORMS[:2])
     assert vars(unused)["gradclip"].monitor.sections[0].steps == 2
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_limit_for_each_gradient_follows_added_parameters(is_loaded: bool) -> None:
+    weight, optimizer = made(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=2))))
+    train(weight, optimizer, NORMS[:5])
+    if is_loaded:
+        saved = optimizer.state_dict()
+        weight, optimizer = made(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=2))))
+        optimizer.load_state_dict(saved)
+    before = optimizer.state_dict()["gradclip"]["limits"][0]
+    added = torch.nn.Parameter(torch.zeros(2))
+    optimizer.add_param_group({"params": [added]})
+    added.grad = torch.ones(2)
+    train(weight, optimizer, NORMS[5:6])
+    after = optimizer.state_dict()["gradclip"]["limits"][0]
+    assert after["count"] == [*(n + 1 for n in before["count"]), 1]
+    alone = made(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=2))))
+    train(*alone, NORMS[:6])
+    assert after["average"][:1] == alone[1].state_dict()["gradclip"]["limits"][0]["average"]
+    assert len(after["average"]) == 2
 
 
 def test_it_can_be_taken_out() -> None:
