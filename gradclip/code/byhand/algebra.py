@@ -37,6 +37,10 @@ class Form:
         assert isinstance(self.value, tuple)
         return self.value
 
+    def contains(self, other: Form) -> bool:
+        """Whether another form is this one or a part of it."""
+        return self == other or any(part.contains(other) for part in self.parts)
+
 
 ONE = Form("number", value=1.0)
 

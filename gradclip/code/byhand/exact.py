@@ -213,11 +213,13 @@ class Exact:
         return self._opaque(node)
 
     def chosen(self, test: cst.BaseExpression, one: Form, other: Form) -> Form:
-        """The first form where a test holds, the other elsewhere. A test for None chooses the form that is not None."""
+        """The first form where a test holds, the other elsewhere. A missing gradient stays None, and chooses the other."""
         none = none_test(test)
         if none:
+            assert isinstance(test, cst.Comparison)
             kept, left = (one, other) if none == "is not" else (other, one)
-            return kept if left == kept or left == Form("name", value="None") else self._opaque(test)
+            is_missing = left == Form("name", value="None") and kept.contains(self.of(test.left))
+            return kept if left == kept or is_missing else self._opaque(test)
         sides = self._compared(test)
         if sides is None:
             return self._opaque(test)

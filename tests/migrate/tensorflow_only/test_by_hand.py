@@ -68,6 +68,8 @@ OTHERS = {
     "another list": "new = list(grads)\nfor i, g in enumerate(grads):\n    new[i] = g * tf.minimum(1.0, limit / n)\nreturn new",
     "another element": "for i, g in enumerate(grads):\n    grads[i - 1] = g * tf.minimum(1.0, limit / n)\nreturn grads",
     "the other extreme": "return [g * tf.maximum(1.0, limit / n) for g in grads]",
+    "None for another reason": "c = tf.minimum(1.0, limit / n)\nmask = None\n"
+    "return [g * c if mask is not None else None for g in grads]",
     "another limit": "return [g * limit / tf.maximum(n, 2 * limit) for g in grads]",
     "another bound": "return [g * tf.minimum(2.0, limit / n) for g in grads]",
     "other gradients": "return [g * tf.minimum(1.0, limit / n) for g in reversed(grads)]",
