@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.torch_only.test_ranks import results
-from torch_only.distributed.test_distributed import said, torchrun
+from launched import start
+from torch_only.distributed.test_distributed import said
 
 
 def test_accelerate_clips_plain_tensors_beside_dtensors_and_waits_for_a_missing_gradient(tmp_path: Path) -> None:
@@ -21,6 +22,7 @@ def test_accelerate_clips_plain_tensors_beside_dtensors_and_waits_for_a_missing_
 
 def test_accelerate_clips_a_model_that_it_wraps_with_fsdp2() -> None:
     """Natively, and with gradclip in the place of torch's function: the norm and the gradients are those of the whole model."""
-    done = torchrun(2, str(Path(__file__).with_name("accelerate_fsdp2.py")))
+    script = Path(__file__).with_name("accelerate_fsdp2.py")
+    done = start("torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script))
     assert done.returncode == 0, said(done)
     assert "4 steps" in done.stdout
