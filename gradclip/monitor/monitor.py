@@ -311,7 +311,7 @@ class Monitor:
     def state_in_slot(self, groups: int | None) -> dict[str, Any]:
         """The state, with empty sections before the first step: a distributed checkpoint loads into this structure."""
         state = self.state_dict()
-        if not state["sections"]:
+        if not state["sections"] and self.each is None:  # no structure has the gradients' names: they would be lost unseen
             state |= {"is_list": groups is not None, "sections": [Section().state_dict() for _ in range(groups or 1)]}
         return state
 

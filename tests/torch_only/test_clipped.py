@@ -138,6 +138,9 @@ def test_a_checkpoint_loads_into_an_optimizer_before_its_first_step(tmp_path: Pa
     fresh.load_state_dict(state["optimizer"])
     assert fresh.state_dict()["gradclip"] == saved.state_dict()["gradclip"]
     assert fresh.state_dict()["gradclip"]["monitor"]["sections"][-1]["steps"] == 15
+    _, each = made(rule(), monitor=gradclip.Monitor(each=1))
+    with pytest.raises(checkpoint.CheckpointException, match="Missing key"):  # rather than lose what it knows of each gradient
+        checkpoint.load({"optimizer": each.state_dict()}, checkpoint_id=tmp_path, no_dist=True)
     unused.load_state_dict(unused.state_dict())  # an empty section is none
     train(other, unused, NORMS[:2])
     assert vars(unused)["gradclip"].monitor.sections[0].steps == 2
