@@ -32,7 +32,7 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
         hint = "clip it once, by groups if there are several rules; optimizer.gradclip.remove() takes the first clip out."
         raise clips_already(f"rule={before.rule}", hint)
     hook = StepPreHook(step, patience)
-    hook.know(inner, sum(len(group["params"]) for group in inner.param_groups))
+    hook.know(inner, _count(inner))
     _attach(inner, hook)
     return optimizer
 
@@ -63,7 +63,7 @@ class _Attributes:
         optimizer = self.optimizer()
         kind: Any = type(optimizer)
         made, args, *state = kind.__reduce_ex__(optimizer, protocol)
-        return (_copied, (self.hook, made, *args), *state)
+        return (_copied, (self.hook, _count(optimizer), made, *args), *state)
 
     def remove(self) -> None:
         """Take the attributes away."""
@@ -71,12 +71,17 @@ class _Attributes:
             vars(self.optimizer()).pop(name, None)
 
 
-def _copied(hook: StepPreHook, made: Any, *args: Any) -> Any:
-    """A copy of an optimizer before it has its state, with the hook of the copy."""
-    optimizer = made(*args)
+def _copied(hook: StepPreHook, count: int, made: Any, *args: Any) -> Any:
+    """A copy of an optimizer of so many parameters before it has its state, with the hook of the copy."""
+    optimizer, own = made(*args), copy.copy(hook)
     versions.make_room_for_hooks(optimizer)
-    _attach(optimizer, copy.copy(hook))
+    own.know(optimizer, count)
+    _attach(optimizer, own)
     return optimizer
+
+
+def _count(optimizer: Any) -> int:
+    return sum(len(group["params"]) for group in optimizer.param_groups)
 
 
 class _Saved:

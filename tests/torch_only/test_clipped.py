@@ -146,11 +146,13 @@ def test_a_checkpoint_loads_into_an_optimizer_before_its_first_step(tmp_path: Pa
     assert vars(unused)["gradclip"].monitor.sections[0].steps == 2
 
 
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_a_limit_for_each_gradient_follows_added_parameters(is_loaded: bool) -> None:
+@pytest.mark.parametrize("by", ["", "a state", "a copy"])
+def test_a_limit_for_each_gradient_follows_added_parameters(by: str) -> None:
     weight, optimizer = made(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=2))))
     train(weight, optimizer, NORMS[:5])
-    if is_loaded:
+    if by == "a copy":
+        weight, optimizer = copy.deepcopy((weight, optimizer))
+    elif by == "a state":
         saved = optimizer.state_dict()
         weight, optimizer = made(keras.clipnorm(gradclip.Adaptive(limits.adagc(warmup=2))))
         optimizer.load_state_dict(saved)
