@@ -29,12 +29,13 @@ def guard(test: cst.BaseExpression, names: Collection[str]) -> str:
 
 def items(loop: cst.For | cst.CompFor) -> frozenset[str]:
     """The names of a loop's items, and of their gradients: ``p``, and ``g`` after ``g = p.grad``."""
-    found = target_names(loop.target)
+    names = target_names(loop.target)
+    grads = {(name, "grad") for name in names}
     for line in loop.body.body if isinstance(loop, cst.For) else ():
         for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
-            if isinstance(small, cst.Assign) and last_name(small.value) == "grad":
-                found = found.union(*(target_names(one.target) for one in small.targets))
-    return found
+            if isinstance(small, cst.Assign) and dotted(small.value) in grads:
+                names = names.union(*(target_names(one.target) for one in small.targets))
+    return names
 
 
 def without_guard(loop: cst.For) -> Sequence[cst.CSTNode]:

@@ -95,7 +95,8 @@ def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
 @pytest.mark.parametrize("guard", ["p.grad is not None", "g is not None", "mask is not None", "p.mask is not None"])
 def test_a_norm_counts_every_gradient(guard: str) -> None:
     """A test of a gradient leaves out what is missing; any other test leaves out gradients."""
-    loop = f"n = 0\nfor p in params:\n    g = p.grad\n    if {guard}:\n        n += g.norm() ** 2\nn = n ** 0.5"
+    lines = f"    g = p.grad\n    mask = limit.grad\n    if {guard}:\n        n += g.norm() ** 2"
+    loop = f"n = 0\nfor p in params:\n{lines}\nn = n ** 0.5"
     listed = f"n = torch.stack([p.grad.norm() for p in params if {guard}]).norm()"
     scale = "c = min(1.0, limit / n)\nfor p in params:\n    p.grad.mul_(c)"
     for norm in (loop,) if guard.startswith("g ") else (loop, listed):
