@@ -83,7 +83,7 @@ def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, sha
         >>> result.grads["w"].round(3), float(result.norm)
         (array([0.6, 0.8]), 5.0)
     """
-    return _run(grads, rule, Options(params=params, reduce=reduce, shards=shards))
+    return clip_opened(open_(grads), rule, Options(params=params, reduce=reduce, shards=shards))
 
 
 @overload
@@ -126,7 +126,7 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, sh
         >>> gradient.round(3)
         array([0.6, 0.8])
     """
-    return _run(grads, rule, Options("place", params=params, reduce=reduce, shards=shards))
+    return clip_opened(open_(grads), rule, Options("place", params=params, reduce=reduce, shards=shards))
 
 
 @untraced
@@ -150,7 +150,7 @@ def norm(grads: Grads, rule: Rules, *, reduce: Any = None, shards: Shards = None
         >>> gradclip.norm([np.array([3.0]), np.array([4.0])], torch.clip_grad_norm(max_norm=1.0))
         np.float64(5.0)
     """
-    return _run(grads, rule, Options(until="norm", reduce=reduce, shards=shards)).norm
+    return clip_opened(open_(grads), rule, Options(until="norm", reduce=reduce, shards=shards)).norm
 
 
 @untraced
@@ -215,7 +215,7 @@ def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> 
         >>> gradclip.scale_by_norm(np.array([3.0, 4.0]), rule, norm=10.0).grads.round(3)
         array([0.3, 0.4])
     """
-    return _run(grads, rule, Options(norm=norm, params=params))
+    return clip_opened(open_(grads), rule, Options(norm=norm, params=params))
 
 
 @overload
@@ -247,18 +247,10 @@ def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) ->
         >>> gradient.round(3)
         array([0.3, 0.4])
     """
-    return _run(grads, rule, Options("place", norm=norm, params=params))
+    return clip_opened(open_(grads), rule, Options("place", norm=norm, params=params))
 
 
 @untraced
-def _run(grads: Any, rule: Rules, options: Options) -> ClipResult[Any]:
-    return _run_opened(open_(grads), rule, options)
-
-
-def _run_opened(opened: Gradients, rule: Rules, options: Options) -> ClipResult[Any]:
+def clip_opened(opened: Gradients, rule: Rules, options: Options) -> ClipResult[Any]:
+    """The clip of gradients that have been opened: an iterator can be opened only once."""
     return public(opened, run(opened, rule, options), is_list=isinstance(rule, (list, tuple)))
-
-
-def clip_opened(opened: Gradients, rule: Rules, *, params: Any, reduce: Any, shards: Shards) -> ClipResult[Any]:
-    """:func:`clip` for gradients that have been opened: an iterator can be opened only once."""
-    return _run_opened(opened, rule, Options(params=params, reduce=reduce, shards=shards))

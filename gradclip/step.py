@@ -8,6 +8,7 @@ from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.clip import clip_opened
+from gradclip.engine import Options
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups, exchanged, following
@@ -112,7 +113,7 @@ class Step:
         opened = open_(grads)
         state = self._moved(state, opened)
         rule, limits = self.at(state)
-        result = clip_opened(opened, rule, params=params, reduce=self.reduce, shards=self.shards)
+        result = clip_opened(opened, rule, Options(params=params, reduce=self.reduce, shards=self.shards))
         return result, self.after(state, limits, result)
 
     def _moved(self, state: Mapping[str, Any], opened: Gradients) -> Mapping[str, Any]:

@@ -106,8 +106,8 @@ CORE: dict[str, set[str]] = {
         *("result", "rule", "tracing", "typed"),
     },
     "step": {
-        *("backend", "clip", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry", "result"),
-        *("rule", "tracing", "typed"),
+        *("backend", "clip", "engine", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry"),
+        *("result", "rule", "tracing", "typed"),
     },
     "slot": {"errors", "groups", "limits", "result", "step"},
     "__init__": {
