@@ -11,7 +11,7 @@ from typing import Any
 from gradclip.containers import DEEPEST
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients
-from gradclip.mistakes import not_a_rule
+from gradclip.mistakes import is_keras_variable, not_a_rule
 from gradclip.names import dotted, matching, own_name
 from gradclip.registry import find
 from gradclip.rule import EXAMPLE, Rule, Scope, follows_run
@@ -118,11 +118,11 @@ def _check_selection(name: str, given: Any, depth: int = 0) -> None:
             if part is None:
                 raise ArgumentTypeError("None is no part of a selection.", f"{name}={shown(given)}", "leave it out.")
             _check_selection(name, part, depth + 1)
-    elif not (given is None or _is_selection(given)):
+    elif given is not None and not _is_selection(given):
         hint = "a pattern for names, an re.compile(...), a function of name and tensor, a parameter, or a list of these."
         if isinstance(given, Iterator) or _is_module(given):
             hint = "list(module.parameters()) selects those of a module, and so does a pattern: 'encoder.*'."
-        elif isinstance(getattr(given, "path", None), str):  # a variable of Keras
+        elif is_keras_variable(type(given)):
             hint = "select by paths, in gradclip.clipped(optimizer, rule): [variable.path for variable in variables]."
         raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={shown(given)}", hint)
 
@@ -130,6 +130,8 @@ def _check_selection(name: str, given: Any, depth: int = 0) -> None:
 def _is_selection(given: Any) -> bool:
     if isinstance(given, re.Pattern):
         return isinstance(given.pattern, str)
+    if is_keras_variable(type(given)):  # an optimizer knows the path of its gradient, and no call the variable
+        return False
     if isinstance(given, (str, _Chosen)) or find(given) is not None:
         return True
     return callable(given) and not isinstance(given, type) and not _is_module(given)
