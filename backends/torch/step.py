@@ -183,7 +183,8 @@ class StepPreHook(Slot):
     def _opened(self, optimizer: torch.optim.Optimizer) -> Gradients:
         """The gradients of the optimizer's parameters, with the optimizer's names if names are needed."""
         parameters: Any = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self.know(optimizer, len(parameters))
+        if self.limits:
+            self.know(optimizer, len(parameters))
         if self.step.needs_names or self.monitor is not None:
             names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
             if len(set(names)) == len(parameters):
