@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 import fnmatch
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -105,5 +107,6 @@ def matches(key: Key | str, patterns: Sequence[str]) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """An exception in one line, as the failure of a case."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    """An exception in one line, as the failure of a case, with the paths of this project's files from its root."""
+    message = str(error).replace(f"{Path(__file__).parent.parent}{os.sep}", "")
+    return f"{type(error).__name__}: {' '.join(message.split())[:300]}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from benchmarks import accuracy, exact
+from benchmarks import accuracy, case, exact
 from benchmarks.bench import Bench, moves
-from benchmarks.case import CLIPPED, EAGER, UNCLIPPED, Function, Key, Kind, limit
+from benchmarks.case import CLIPPED, EAGER, UNCLIPPED, Function, Key, Kind, limit, said
 from benchmarks.machine import Moves, Rates
 from benchmarks.subjects.base import NoDeviceError, Sample, Subject
 from benchmarks.subjects.natives import kind
@@ -175,3 +177,9 @@ def test_errors_of_norms(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_framework_without_such_a_device() -> None:
     with pytest.raises(NoDeviceError, match="has no cuda"):
         Subject("cuda")
+
+
+def test_a_failure_names_files_from_the_root_of_the_project() -> None:
+    root = Path(case.__file__).parent.parent
+    error = TypeError(f'In transformed code:\n  File "{root / "benchmarks" / "case.py"}", line 1')
+    assert said(error) == 'TypeError: In transformed code: File "benchmarks/case.py", line 1'.replace("/", os.sep)
