@@ -276,12 +276,12 @@ Of = TypeVar("Of", bound="Source | _HasSource")
 
 
 def once(function: Callable[Concatenate[Of, P], T]) -> Callable[Concatenate[Of, P], T]:
-    """Make a function of a source, or of what has one, compute each fact once; its other arguments can be hashed."""
+    """Decorate a function of a source, or of an object with one: it computes each fact once. Other arguments have hashes."""
 
     @functools.wraps(function)
     def asked(of: Of, /, *args: P.args, **named: P.kwargs) -> T:
         source = of if isinstance(of, Source) else of.source
-        return source.once((function, *args), lambda: function(of, *args, **named))
+        return source.once((function, *args, *named.items()), lambda: function(of, *args, **named))
 
     return asked
 

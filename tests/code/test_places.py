@@ -7,7 +7,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from gradclip.code.source import Source
+from gradclip.code.source import Source, once
 
 PAIRS = Path(__file__).parents[1] / "migrate" / "pairs"
 
@@ -52,3 +52,16 @@ def test_a_name_in_any_block_lies_where_its_text_is() -> None:
     names = {name.value: source.data[slice(*source.span(name))].decode() for name in source.any(cst.Name)}
     assert len(names) > 25
     assert all(text == name for name, text in names.items())
+
+
+def test_a_fact_is_computed_once_for_each_of_its_arguments() -> None:
+    asked: list[int] = []
+
+    @once
+    def fact(source: Source, number: int, factor: int = 1) -> int:
+        asked.append(number * factor)
+        return number * factor
+
+    source = Source("x = 1")
+    assert [fact(source, 2), fact(source, 2), fact(source, 2, factor=3), fact(source, 2, factor=5)] == [2, 2, 6, 10]
+    assert asked == [2, 6, 10]
