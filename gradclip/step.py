@@ -111,14 +111,15 @@ class Step:
             The result of :func:`gradclip.clip`, and the state for the next step: of the same structure, shapes and dtypes.
         """
         opened = open_(grads)
+        self._check(state)
         state = self._moved(state, opened)
-        rule, limits = self.at(state)
+        rule, limits = self._at(state)
         result = clip_opened(opened, rule, Options(params=params, reduce=self.reduce, shards=self.shards))
         return result, self.after(state, limits, result)
 
     def _moved(self, state: Mapping[str, Any], opened: Gradients) -> Mapping[str, Any]:
         """The state in the framework of the gradients: some checkpoints restore it as arrays of NumPy, or as numbers."""
-        if opened.backend is None or not self._fits(state):
+        if opened.backend is None:
             return state
         held = leaves([state[name] for name in self._names])
         if any((own := find(x)) is opened.backend or not (own is None or own.can_read(x)) for x in held):
@@ -131,13 +132,19 @@ class Step:
         Raises:
             ValueError: for a state of other rules, as in a checkpoint from before a change.
         """
-        if not self._fits(state):
-            given: object = state
-            received = f"entries {', '.join(map(str, given))}" if isinstance(given, Mapping) else shown(given)
-            hint = "step.init(grads) makes a state, and step.load_state_dict(saved, grads) makes one of saved numbers."
-            raise ArgumentError("This is no state of this step, or one of other rules.", received, hint)
+        self._check(state)
+        return self._at(state)
+
+    def _at(self, state: Mapping[str, Any]) -> tuple[Rules, list[Adaptive]]:
         limits = [limit.at(seen) for limit, seen in zip(self.adaptives, state["limits"], strict=True)]
         return exchanged(self.rule, dict(zip(map(id, self.adaptives), limits, strict=True))) if limits else self.rule, limits
+
+    def _check(self, state: object) -> None:
+        """Refuse what is no state of this step."""
+        if not self._fits(state):
+            received = f"entries {', '.join(map(str, state))}" if isinstance(state, Mapping) else shown(state)
+            hint = "step.init(grads) makes a state, and step.load_state_dict(saved, grads) makes one of saved numbers."
+            raise ArgumentError("This is no state of this step, or one of other rules.", received, hint)
 
     def _fits(self, state: Any) -> bool:
         """Whether this has the entries of a state of this step."""
