@@ -1,4 +1,4 @@
-"""The command line of what is measured in a process of each framework: ``python -m benchmarks.NAME [--frameworks A,B]``."""
+"""The command line ``python -m benchmarks.NAME [--frameworks A,B]``, which measures each framework in a process of its own."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.apart import command
@@ -168,9 +169,9 @@ def of_torch() -> dict[str, Callable[[GradientSet], Steps]]:
 
 FRAMEWORKS: dict[str, Callable[[], dict[str, Callable[[GradientSet], Steps]]]] = {
     "torch": of_torch,
-    "jax": lambda: {f"optax {name}": lambda gradients, name=name: jax(name, gradients) for name in ("adam", "adamw")},  # type: ignore[misc]
-    "keras": lambda: {f"Keras {name}": lambda gradients, name=name: keras(name, gradients) for name in ("Adam", "AdamW")},  # type: ignore[misc]
-    "paddle": lambda: {"Paddle AdamW": lambda gradients: paddle("AdamW", gradients)},
+    "jax": lambda: {f"optax {name}": partial(jax, name) for name in ("adam", "adamw")},
+    "keras": lambda: {f"Keras {name}": partial(keras, name) for name in ("Adam", "AdamW")},
+    "paddle": lambda: {"Paddle AdamW": partial(paddle, "AdamW")},
 }
 
 

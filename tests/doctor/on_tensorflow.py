@@ -27,6 +27,13 @@ def regression(noise: float = 3) -> tuple[keras.Model, Callable[[], list[tf.Tens
     return model, gradients
 
 
+def fitted(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
+    """Fit a model eagerly."""
+    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
+    model.compile(optimizer, "mse", run_eagerly=True)
+    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+
+
 def always() -> None:
     """Each step is clipped to less than a tenth."""
     model, gradients = regression(noise=1000)
@@ -98,10 +105,7 @@ def twice() -> None:
 def right_clipped() -> None:
     """Right: gradclip inside of a Keras optimizer."""
     model, _ = regression()
-    optimizer = clipped(keras.optimizers.Adam(0.01), clip_by_global_norm(1.0))
-    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
-    model.compile(optimizer, "mse", run_eagerly=True)
-    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+    fitted(model, clipped(keras.optimizers.Adam(0.01), clip_by_global_norm(1.0)))
 
 
 def right_each() -> None:
@@ -116,10 +120,7 @@ def right_each() -> None:
 def right_fit() -> None:
     """Right: the optimizer clips inside of fit."""
     model, _ = regression()
-    optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1.0)
-    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
-    model.compile(optimizer, "mse", run_eagerly=True)
-    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+    fitted(model, keras.optimizers.Adam(0.01, global_clipnorm=1.0))
 
 
 def right_global() -> None:

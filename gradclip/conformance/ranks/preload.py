@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from contextlib import suppress
 
-from gradclip.conformance.ranks import worker  # noqa: F401
+from gradclip.conformance.ranks import worker  # noqa: F401 - each rank runs it
 
 __all__: list[str] = []
 
