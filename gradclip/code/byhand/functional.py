@@ -197,6 +197,8 @@ class Functional:
         if listed is not None:  # the elements of a list are replaced
             shown = self._source.code(listed)
             return Exactly(site, shown, clip, self._framework, keeps=True, to=f"{shown}[:]")
+        if loop is not None and not isinstance(loop.target, cst.Name):
+            return None  # zip and enumerate give pairs, and zip may end early
         new = isinstance(small, cst.Assign) and not of_parameters  # `g = g * c` in a loop changes nothing
         framework = "torch" if of_parameters and "torch" in self._resolver.modules else self._framework
         if new or framework in ("jax", "tensorflow") or (framework == "numpy") == of_parameters:

@@ -79,6 +79,10 @@ OTHERS = {
     "other gradients": "for p in params[1:]:\n    p.grad.mul_(min(1.0, limit / n))",
     "a factor more": "if n > limit:\n    for p in params:\n        p.grad = p.grad * limit / n / 2",
     "a square": "if n > limit:\n    for p in params:\n        p.grad = p.grad * p.grad * limit / n",
+    "pairs": "c = min(1.0, limit / n)\nfor p, m in zip(params, masks):\n    p.grad.mul_(c)",
+    "a guard of the other in a pair": "c = min(1.0, limit / n)\nfor p, m in zip(params, masks):\n    if m is not None:\n"
+    "        p.grad.mul_(c)",
+    "numbers": "c = min(1.0, limit / n)\nfor i, p in enumerate(params):\n    p.grad.mul_(c)",
     "another guard": "c = min(1.0, limit / n)\nfor p in params:\n    if mask is not None:\n        p.grad.mul_(c)",
     "the guard of another": "c = min(1.0, limit / n)\nfor p in params:\n    if p.mask is None:\n"
     "        continue\n    p.grad.mul_(c)",
