@@ -319,7 +319,7 @@ def listed(prefix: str) -> Mapping[str, str]:
     return {code: title for code, title in sorted(titles.items()) if code.startswith(prefix)}
 
 
-def wanted(code: str, options: Options) -> bool:
-    """Whether the user selected a code."""
-    chosen = not options.select or code.startswith(tuple(options.select))
-    return chosen and not (options.ignore and code.startswith(tuple(options.ignore)))
+def wanted(options: Options, *codes: str) -> bool:
+    """Whether the user selected a place with these codes: any of them, and ignored none."""
+    chosen = not options.select or any(code.startswith(tuple(options.select)) for code in codes)
+    return chosen and not any(code.startswith(tuple(options.ignore)) for code in codes)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.scopes import Assigned, Scopes
+from gradclip.code.scopes import Scopes
 from gradclip.code.source import Source, dotted
 from gradclip.natives import BY_NAME, KEYWORDS
 
@@ -98,35 +98,38 @@ class Resolver:
         rest = "".join(f".{part}" for part in parts[1:])
         if parts[0] not in self._scoped:
             return self._unscoped(parts[0], rest)
-        assignments = self._assignments(first, parts[0])
-        if not assignments:
-            return self._by_star(parts[0], rest) or Names(unbound=True)
-        if assignments[0].is_builtin:
-            return Names(frozenset({f"builtins.{parts[0]}{rest}"}))
-        key = (Resolver._of, id(assignments))  # the scopes keep the list
-        bindings, others = self._source.once(key, lambda: self._meanings(assignments, parts[0]))
+        places = self._scopes.assigned(first, parts[0])
+        if not places:
+            return self._outside(parts[0], rest)
+        key = (Resolver._of, id(places))  # the scopes keep the list
+        bindings, others = self._source.once(key, lambda: self._meanings(places, parts[0]))
         qualified = {binding.qualified + rest for binding in bindings}
         if not qualified and len(others) == 1 and depth:
-            value = assigned(others[0].node, self._source)
+            value = assigned(others[0], self._source)
             if value is not None:
                 renamed = self.names(value, depth - 1)
                 names = frozenset(name + rest for name in renamed.qualified)
                 return Names(names, renamed.local, renamed.unbound, renamed.bound_at, renamed=bool(names))
         return Names(frozenset(qualified), bool(others) or parts[0] in self._matched, bound_at=bindings)
 
-    def _meanings(self, assignments: list[Assigned], name: str) -> tuple[tuple[Binding, ...], list[Assigned]]:
-        """The imports among the assignments of a name, and the other assignments."""
-        bindings = tuple(binding for assignment in assignments for binding in self._bindings(assignment, name))
-        others = [assignment for assignment in assignments if not assignment.is_import]
+    def _meanings(self, places: Sequence[cst.CSTNode], name: str) -> tuple[tuple[Binding, ...], list[cst.CSTNode]]:
+        """The imports among the bindings of a name, and the other bindings."""
+        imports = [place for place in places if isinstance(place, (cst.Import, cst.ImportFrom))]
+        bindings = tuple(binding for node in imports for binding in self.bindings_of(node) if binding.local == name)
+        others = [place for place in places if place not in imports]
         return bindings, [other for other in others if not self._is_none(other)] if bindings else others
 
     def _unscoped(self, name: str, rest: str) -> Names:
         """The meanings of a name that only imports at the module's top level may bind: the meaning is the same everywhere."""
         bindings = tuple(binding for binding in self.bindings if binding.local == name)
         if not bindings:
-            builtin = Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
-            return self._by_star(name, rest) or builtin
+            return self._outside(name, rest)
         return Names(frozenset(binding.qualified + rest for binding in bindings), bound_at=bindings)
+
+    def _outside(self, name: str, rest: str) -> Names:
+        """The meaning of a name that this source does not bind."""
+        builtin = Names(frozenset({f"builtins.{name}{rest}"})) if hasattr(builtins, name) else Names(unbound=True)
+        return self._by_star(name, rest) or builtin
 
     def _by_star(self, name: str, rest: str) -> Names | None:
         """The meaning from a star import: from the last one that binds the name, if no later one may bind it."""
@@ -164,13 +167,6 @@ class Resolver:
     def taken(self) -> frozenset[str]:
         """Every name that this source reads or binds."""
         return frozenset(self.uses) | self._matched | self._source.hidden_names | {b.local for b in self.bindings}
-
-    def _assignments(self, node: cst.CSTNode, name: str) -> list[Assigned]:
-        return self._scopes.assigned(node, name)
-
-    def _bindings(self, assignment: Assigned, local: str) -> Iterator[Binding]:
-        if isinstance(assignment.node, (cst.Import, cst.ImportFrom)):
-            yield from (binding for binding in self.bindings_of(assignment.node) if binding.local == local)
 
     def bindings_of(self, node: cst.Import | cst.ImportFrom) -> list[Binding]:
         """The names that one import statement binds, without a star."""
@@ -239,16 +235,14 @@ class Resolver:
         patterns += [node.rest for node in self._source.any(cst.MatchMapping)]
         return frozenset(name.value for name in patterns if name is not None)
 
-    def _is_none(self, assignment: Assigned) -> bool:
+    def _is_none(self, place: cst.CSTNode) -> bool:
         """Whether it is an assignment like ``torch = None``: None has no functions to call."""
-        value = assigned(assignment.node, self._source)
+        value = assigned(place, self._source)
         return isinstance(value, cst.Name) and value.value == "None"
 
     def assigned_at(self, node: cst.Name) -> Sequence[cst.CSTNode]:
         """The nodes that bind a name where it is read: the same list each time."""
-        assignments = self._assignments(node, node.value)
-        key = (Resolver.assigned_at, id(assignments))  # the scopes keep the list
-        return self._source.once(key, lambda: [a.node for a in assignments if a.node is not None])
+        return self._scopes.assigned(node, node.value)
 
 
 def module_of(node: cst.ImportFrom) -> str:
@@ -257,8 +251,8 @@ def module_of(node: cst.ImportFrom) -> str:
     return "." * len(node.relative) + ".".join(parts)
 
 
-def assigned(place: cst.CSTNode | None, source: Source) -> cst.BaseExpression | None:
+def assigned(place: cst.CSTNode, source: Source) -> cst.BaseExpression | None:
     """The right side of ``name = value``."""
-    target = source.parents.get(place) if place is not None else None
+    target = source.parents.get(place)
     statement = source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
     return statement.value if isinstance(statement, cst.Assign) else None

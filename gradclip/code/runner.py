@@ -163,7 +163,7 @@ def _places(sites: Iterable[Site], text: str, options: Options) -> tuple[Place, 
 
 def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:
     notebook = Notebook(text)
-    places = [Place(_in_magic(unread), unread.cell) for unread in notebook.unread if wanted(_MAGIC.code, options)]
+    places = [Place(_in_magic(unread), unread.cell) for unread in notebook.unread if wanted(options, _MAGIC.code)]
     if not notebook.program:
         return text, tuple(places)
     try:

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import libcst as cst
 
 from gradclip.code.source import Source
 
-__all__ = ["Assigned", "Scopes"]
+__all__ = ["Scopes"]
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 _PARTS = (cst.Element, cst.StarredElement, cst.Tuple, cst.List)  # the parts of an assignment target
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """One binding of a name."""
-
-    node: cst.CSTNode | None  #: the name, parameter, function, class or import statement; None for a builtin
-
-    @property
-    def is_builtin(self) -> bool:
-        return self.node is None
-
-    @property
-    def is_import(self) -> bool:
-        return isinstance(self.node, (cst.Import, cst.ImportFrom))
 
 
 class Scopes:
@@ -39,18 +22,18 @@ class Scopes:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._grouped: dict[str, Mapping[cst.CSTNode, list[Assigned]]] = {}  # by name, then by scope
-        self._found: dict[tuple[cst.CSTNode, str], list[Assigned]] = {}
+        self._grouped: dict[str, Mapping[cst.CSTNode, list[cst.CSTNode]]] = {}  # by name, then by scope
+        self._found: dict[tuple[cst.CSTNode, str], list[cst.CSTNode]] = {}
 
-    def assigned(self, node: cst.CSTNode, name: str) -> list[Assigned]:
-        """The bindings of a name that are visible at a node; an empty list if there are none."""
+    def assigned(self, node: cst.CSTNode, name: str) -> list[cst.CSTNode]:
+        """The nodes that bind a name for a place: names, parameters, functions, classes, imports. The same list each time."""
         first = self._scope(node)
         key = (first, name)
         if key not in self._found:
             self._found[key] = self._assigned(first, name)
         return self._found[key]
 
-    def _assigned(self, first: cst.CSTNode, name: str) -> list[Assigned]:
+    def _assigned(self, first: cst.CSTNode, name: str) -> list[cst.CSTNode]:
         scope = first
         places = self._by_scope(name)
         while True:
@@ -58,14 +41,14 @@ class Scopes:
             if visible and (found := places.get(scope)):
                 return found
             if scope is self._source.module:
-                return [Assigned(None)] if hasattr(builtins, name) else []
-            scope = self._outer(scope)
+                return []
+            scope = self._scope(scope)
 
-    def _by_scope(self, name: str) -> Mapping[cst.CSTNode, list[Assigned]]:
+    def _by_scope(self, name: str) -> Mapping[cst.CSTNode, list[cst.CSTNode]]:
         if name not in self._grouped:
-            found: dict[cst.CSTNode, list[Assigned]] = defaultdict(list)
+            found: dict[cst.CSTNode, list[cst.CSTNode]] = defaultdict(list)
             for place in self._places.get(name, ()):
-                found[self._owner(place, name)].append(Assigned(place))
+                found[self._owner(place, name)].append(place)
             self._grouped[name] = found
         return self._grouped[name]
 
@@ -114,16 +97,16 @@ class Scopes:
         scope = self._scope(place)
         if isinstance(self._source.parents[place], cst.NamedExpr):
             while isinstance(scope, _COMPREHENSIONS):
-                scope = self._outer(scope)
+                scope = self._scope(scope)
         while not isinstance(scope, cst.Module):
             kind = self._declared.get((scope, name))
             if kind is None:
                 return scope
             if kind is cst.Global:
                 return self._source.module
-            scope = self._outer(scope)
+            scope = self._scope(scope)
             while not isinstance(scope, (*_FUNCTIONS, cst.Module)):
-                scope = self._outer(scope)
+                scope = self._scope(scope)
         return scope
 
     @functools.cached_property
@@ -135,9 +118,6 @@ class Scopes:
             for item in statement.names:
                 found[self._scope(statement), item.name.value] = type(statement)
         return found
-
-    def _outer(self, scope: cst.CSTNode) -> cst.CSTNode:
-        return self._scope(scope)
 
     def _scope(self, node: cst.CSTNode) -> cst.CSTNode:
         """The function, class, comprehension or module in whose scope a node is evaluated."""

@@ -39,7 +39,7 @@ def report_settings(text: str, options: Options) -> tuple[Site, ...]:
     >>> report_settings("trainer:\n  gradient_clip_val: 0.5  # or 1\n", Options())[0].text
     'gradient_clip_val: 0.5'
     """
-    return tuple(site for site in _sites(text) if wanted(site.code, options))
+    return tuple(site for site in _sites(text) if wanted(options, site.code))
 
 
 def _sites(text: str) -> Iterator[Site]:

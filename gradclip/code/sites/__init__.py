@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import libcst as cst
 
 from gradclip.code.byhand import norms, values
+from gradclip.code.codes import wanted
 from gradclip.code.decision import Decision, manual
 from gradclip.code.flow import Flow
 from gradclip.code.found import ApiCall, Context
@@ -105,7 +106,8 @@ def decided(
     for found in _found(context):
         decisions = [found] if isinstance(found, Decision) else decide(found)
         mistakes += [one for one in decisions if one.node not in named]
-    kept = _outermost([one for one in mistakes if _selected(one, context.options)], context.source)
+    chosen = [one for one in mistakes if wanted(context.options, one.code, *([one.api.code] if one.api is not None else ()))]
+    kept = _outermost(chosen, context.source)
     return sorted(kept, key=lambda one: context.source.start(one.node))
 
 
@@ -116,14 +118,6 @@ def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
     outer = {decision.node for decision in decisions if decision.api is not None and decision.api.kind is Kind.GLOBAL_STATE}
     kept = [decision for decision in decisions if decision.code != "GM112" or decision.node not in around]
     return [one for one in kept if not outer or outer.isdisjoint(source.ancestors(one.node))]
-
-
-def _selected(decision: Decision, options: Options) -> bool:
-    """Whether the user selected a decision, by its code or by the code of its function."""
-    codes = [decision.code, *([decision.api.code] if decision.api is not None else [])]
-    ignored = any(code.startswith(prefix) for code in codes for prefix in options.ignore)
-    chosen = not options.select or any(code.startswith(prefix) for code in codes for prefix in options.select)
-    return chosen and not ignored
 
 
 def site(decision: Decision, source: Source) -> Site:

@@ -12,7 +12,7 @@ from gradclip.code.resolve import Resolver, module_of
 from gradclip.code.source import Edit, Import, Source, dotted, once
 from gradclip.migrate.codemod.decision import Need
 
-__all__ = ["Spelling", "added", "beside_torch", "spell"]
+__all__ = ["added", "beside_torch", "spell"]
 
 
 @dataclass(frozen=True, slots=True)
