@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.flow import Flow
+from gradclip.code.functions import Functions
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Options
 from gradclip.code.reaching import Reaching
@@ -26,6 +27,7 @@ class Context:
     source: Source
     resolver: Resolver
     reaching: Reaching
+    functions: Functions
     gradients: Gradients
     flow: Flow
     options: Options

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
 
 import libcst as cst
 
-from gradclip.code.bind import keywords
+from gradclip.code.functions import Functions
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source, dotted, last_name, target_names, words
 
@@ -39,8 +38,8 @@ _PARAMETER = re.compile(
 class Gradients:
     """Finds gradients by the names and the values in one source."""
 
-    def __init__(self, source: Source, resolver: Resolver) -> None:
-        self._source, self._resolver = source, resolver
+    def __init__(self, source: Source, resolver: Resolver, functions: Functions) -> None:
+        self._source, self._resolver, self._functions = source, resolver, functions
 
     def is_gradient(self, node: cst.BaseExpression, depth: int = 6) -> bool:
         """Whether ``node`` is a gradient or several gradients, by name or by value."""
@@ -145,91 +144,22 @@ class Gradients:
         return isinstance(statement, cst.Assign) and statement.value in (name, *self._source.ancestors(name))
 
     def _binds_gradient(self, place: cst.CSTNode, depth: int) -> bool:
-        parents = self._source.parents
-        outer, first = place, True
-        while isinstance(parents.get(outer), (cst.Element, cst.Tuple, cst.List, cst.StarredElement)):
-            outer = parents[outer]
-            if isinstance(outer, (cst.Tuple, cst.List)):
-                first = first and outer.elements[0].value in (place, *self._source.ancestors(place))
-        holder = parents.get(outer)
-        if isinstance(holder, (cst.For, cst.CompFor)):
-            return self._iterates(holder.iter, place, depth)
-        if isinstance(holder, cst.AssignTarget):
-            statement = parents[holder]
-            value = statement.value if isinstance(statement, cst.Assign) else None
-            if value is None:
-                return False
-            is_pair = isinstance(value, cst.Call) and isinstance(value.func, cst.Call)  # loss, grads = value_and_grad(...)(...)
-            return self.is_gradient(value, depth - 1) and (first or is_pair)
-        if isinstance(holder, cst.Lambda) or isinstance(place, cst.Param):
-            return self._is_mapped(place, depth) or self._is_passed(place, depth)
-        return False
-
-    def _iterates(self, iterable: cst.BaseExpression, place: cst.CSTNode, depth: int) -> bool:
-        """Whether a place is a loop's target: over gradients, ``zip(grads, variables)``, or ``(gradient, variable)`` pairs."""
-        if isinstance(iterable, cst.Call) and last_name(iterable.func) == "items":
-            return self.is_gradient(iterable, depth - 1) and self._place_in_pair(place) == 1
-        if not isinstance(iterable, cst.Call) or last_name(iterable.func) not in ("zip", "enumerate"):
-            return self.is_gradient(iterable, depth - 1) and self._place_in_pair(place) != 1
-        if last_name(iterable.func) == "enumerate":
-            return (
-                bool(iterable.args) and self.is_gradient(iterable.args[0].value, depth - 1) and self._place_in_pair(place) != 1
-            )
-        number = self._place_in_pair(place)
-        if number is None or number >= len(iterable.args):
+        if isinstance(place, cst.Param):
+            return self._is_hook(place) or any(self.is_gradient(one, depth - 1) for one in self._functions.given(place))
+        given = self._resolver.given(place)
+        if given is None:
             return False
-        return self.is_gradient(iterable.args[number].value, depth - 1)
+        call = given.value if isinstance(given.value, cst.Call) else None
+        if not given.each:
+            is_pair = call is not None and isinstance(call.func, cst.Call)  # loss, grads = value_and_grad(...)(...)
+            return self.is_gradient(given.value, depth - 1) and (is_pair or not any(given.part))
+        named = call is not None and last_name(call.func) == "items"  # (name, gradient); all others give (gradient, variable)
+        return (given.part[-1:] == (1,)) == named and self.is_gradient(given.value, depth - 1)
 
-    def _place_in_pair(self, place: cst.CSTNode) -> int | None:
-        """The index in the innermost tuple of targets; None for a target outside of a tuple."""
-        element = self._source.parents.get(place)
-        pair = self._source.parents.get(element) if isinstance(element, cst.Element) else None
-        if not isinstance(pair, (cst.Tuple, cst.List)):
-            return None
-        return next((number for number, item in enumerate(pair.elements) if item is element), None)
-
-    def _is_passed(self, place: cst.CSTNode, depth: int) -> bool:
-        """Whether a place is a parameter of a function that this source calls with gradients."""
-        parameters = self._source.parents.get(place)
-        function = self._source.parents.get(parameters) if isinstance(parameters, cst.Parameters) else None
-        if not isinstance(place, cst.Param) or not isinstance(function, cst.FunctionDef):
-            return False
-        names = [param.name.value for param in function.params.params]
-        names = names[1:] if names[:1] in (["self"], ["cls"]) else names
-        for call in self._source.calls.get(function.name.value, ()):
-            given = keywords(call)
-            given.update(zip(names, (a.value for a in call.args if a.keyword is None and not a.star), strict=False))
-            value = given.get(place.name.value)
-            if value is not None and self.is_gradient(value, depth - 1):
-                return True
-        return False
-
-    def _is_mapped(self, place: cst.CSTNode, depth: int) -> bool:
-        """Whether a place is the parameter of a lambda in ``map(lambda g: ..., grads)``, or of a function with a known name."""
-        function = self._source.within(place, cst.Lambda, cst.FunctionDef)
-        if not isinstance(function, (cst.Lambda, cst.FunctionDef)):
-            return False
-        index = next((number for number, one in enumerate(function.params.params) if one is place), 0)
-        arguments = [self._source.parents.get(function), *map(self._source.parents.get, self._named_uses(function))]
-        for argument in arguments:
-            call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
-            if not isinstance(call, cst.Call) or call.args[0] is not argument:
-                continue
-            if last_name(call.func) == "register_hook":  # torch calls a tensor's hook with the gradient
-                return True
-            if "map" in last_name(call.func) and any(
-                self.is_gradient(a.value, depth - 1) for a in call.args[1 + index : 2 + index]
-            ):
-                return True
-        return False
-
-    def _named_uses(self, function: cst.Lambda | cst.FunctionDef) -> Sequence[cst.Name]:
-        """The places that read the name of a function, or of a lambda: ``f`` after ``f = lambda g: ...``."""
-        if isinstance(function, cst.FunctionDef):
-            return self._resolver.uses.get(function.name.value, ())
-        holder = self._source.parents.get(function)
-        names = target_names(holder.targets[0].target) if isinstance(holder, cst.Assign) else ()
-        return [use for name in names for use in self._resolver.uses.get(name, ())]
+    def _is_hook(self, place: cst.Param) -> bool:
+        """Whether torch calls a function with the gradient: ``tensor.register_hook(lambda g: ...)``."""
+        function = self._source.function(place)
+        return any(last_name(call.func) == "register_hook" for call in self._functions.takers(function))
 
 
 def mentions_norm(text: str) -> bool:

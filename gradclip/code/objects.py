@@ -110,10 +110,8 @@ def first_of(node: cst.BaseExpression, context: Context) -> cst.Call | None:
     """The call whose result, or whose first result, a name has: ``updates, state = optimizer.update(...)``."""
     if not isinstance(node, cst.Name):
         return None
-    place, source = context.reaching.last(node), context.source
-    element = source.parents.get(place) if place is not None else None
-    pair = source.parents[element] if isinstance(element, cst.Element) else None
-    if isinstance(pair, cst.Tuple) and pair.elements[0] is element:
-        place = pair
-    value = context.reaching.value(place) if place is not None else None
-    return value if isinstance(value, cst.Call) else None
+    place = context.reaching.last(node)
+    given = context.resolver.given(place) if place is not None else None
+    if given is None or given.each or given.part not in ((), (0,)):
+        return None
+    return given.value if isinstance(given.value, cst.Call) else None

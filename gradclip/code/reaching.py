@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
-from gradclip.code.resolve import Resolver, assigned
+from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source
 
 __all__ = ["LOOPS", "Reaching"]
@@ -24,8 +24,10 @@ class Reaching:
     def __init__(self, source: Source, resolver: Resolver) -> None:
         self._source, self._resolver = source, resolver
 
-    def certain(self, name: cst.Name) -> cst.CSTNode | None:
-        """The node whose binding of a name certainly reaches it."""
+    def certain(self, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
+        """The node whose binding of a name certainly reaches it; of an attribute, only in the line just above."""
+        if isinstance(name, cst.Attribute):
+            return self._above(name)
         if name.value in self._shared:
             return None
         places, starts = self._ordered(self._resolver.assigned_at(name))
@@ -37,8 +39,10 @@ class Reaching:
             return places[0]  # `g` in `[g * 2 for g in grads]`
         return places[number] if number >= 0 and self._certain(number, around, places, starts) else None
 
-    def last(self, name: cst.Name) -> cst.CSTNode | None:
+    def last(self, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
         """The node that binds a name: the only one, or the last one before it in the same function."""
+        if isinstance(name, cst.Attribute):
+            return self._before(name)
         places, starts = self._ordered(self._resolver.assigned_at(name))
         if len(places) < 2:
             return places[0] if places else None
@@ -52,9 +56,8 @@ class Reaching:
         return next((place for place in here if self._source.within(place, cst.Assign) not in around), None)
 
     def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
-        """The value that the :meth:`last` binding gives to a name."""
-        place = self.last(node) if isinstance(node, cst.Name) else None
-        return self.value(place) if place is not None else None
+        """The value that the :meth:`last` binding gives to a name or an attribute."""
+        return self.value(self.last(node)) if isinstance(node, (cst.Name, cst.Attribute)) else None
 
     @functools.cached_property
     def _shared(self) -> frozenset[str]:
@@ -137,14 +140,30 @@ class Reaching:
                     return iter((*found, *self._again(place, around, places, starts)))
         return iter(places)
 
-    def stored(self, node: cst.Attribute) -> cst.CSTNode | None:
-        """The place in the line just above where an attribute gets its value: further away, other code may change it."""
+    def _before(self, node: cst.Attribute) -> cst.CSTNode | None:
+        """The target to which the function has assigned the value of an attribute before."""
+        places = self._attributes.get((self._source.function(node), self._source.code(node)), ())
+        number = bisect.bisect_left(places, self._source.start(node), key=self._source.start)
+        around = (node, *self._source.ancestors(node))
+        return next((one for one in reversed(places[:number]) if self._source.within(one, cst.Assign) not in around), None)
+
+    @functools.cached_property
+    def _attributes(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
+        """The attributes to which the source assigns, by the function and their text."""
+        found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
+        for one in self._source.all(cst.AssignTarget):
+            if isinstance(one.target, cst.Attribute):
+                found[self._source.function(one), self._source.code(one.target)].append(one.target)
+        return found
+
+    def _above(self, node: cst.Attribute) -> cst.CSTNode | None:
+        """The target in the line just above that gives an attribute its value: further away, other code may change it."""
         inner: cst.CSTNode = node
         for outer in self._source.ancestors(node):
             if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
                 break
             if isinstance(outer, (cst.IndentedBlock, cst.Module)):
-                above = self._source.once((Reaching.stored, outer), functools.partial(_above, outer.body)).get(inner)
+                above = self._source.once((Reaching._above, outer), functools.partial(_above, outer.body)).get(inner)
                 last = above.body[-1] if isinstance(above, cst.SimpleStatementLine) else None
                 target = last.targets[0].target if isinstance(last, cst.Assign) else None
                 if target is not None and self._source.code(target) == self._source.code(node):
@@ -162,9 +181,9 @@ class Reaching:
         last = places[number - 1] if number and inside == 1 else None
         return last if last is not None and self._source.within(last, *_BLOCKS) is self._source.within(loop, *_BLOCKS) else None
 
-    def value(self, place: cst.CSTNode) -> cst.BaseExpression | None:
+    def value(self, place: cst.CSTNode | None) -> cst.BaseExpression | None:
         """The value that ``name = value`` binds."""
-        return assigned(place, self._source)
+        return self._resolver.value(place)
 
     def statement(self, place: cst.CSTNode) -> cst.SimpleStatementLine | None:
         """The line of ``name = value``, if it has nothing else."""
@@ -172,38 +191,6 @@ class Reaching:
         only = line.body[0] if line is not None and len(line.body) == 1 else None
         return line if isinstance(only, cst.Assign) and len(only.targets) == 1 and self.value(place) is only.value else None
 
-    def function(self, node: cst.BaseExpression) -> tuple[Sequence[cst.Param], cst.BaseExpression] | None:
-        """The parameters and the returned value of a lambda, or of a function with one ``return``, at its end."""
-        if isinstance(node, cst.Name):
-            place = self.certain(node)
-            if place is None:
-                return None
-            value = place if isinstance(place, cst.FunctionDef) else self.value(place)
-        else:
-            value = node
-        if isinstance(value, cst.Lambda):
-            return (value.params.params, value.body) if _is_simple(value.params) else None
-        if not isinstance(value, cst.FunctionDef) or not _is_simple(value.params) or value.decorators:
-            return None
-        returns = self._returns.get(value, [])
-        last = value.body.body[-1] if isinstance(value.body, cst.IndentedBlock) else None
-        if len(returns) != 1 or self._source.parents[returns[0]] is not last or returns[0].value is None:
-            return None
-        return value.params.params, returns[0].value
-
-    @functools.cached_property
-    def _returns(self) -> Mapping[cst.CSTNode, list[cst.Return]]:
-        found: dict[cst.CSTNode, list[cst.Return]] = defaultdict(list)
-        for one in self._source.any(cst.Return):
-            found[self._source.function(one)].append(one)
-        return found
-
 
 def _above(body: Sequence[cst.CSTNode]) -> Mapping[cst.CSTNode, cst.CSTNode]:
     return dict(zip(body[1:], body, strict=False))
-
-
-def _is_simple(parameters: cst.Parameters) -> bool:
-    others = (parameters.kwonly_params, parameters.posonly_params, parameters.star_kwarg)
-    plain = not any(others) and not isinstance(parameters.star_arg, cst.Param)
-    return plain and all(one.default is None for one in parameters.params)

@@ -14,7 +14,7 @@ from gradclip.code.scopes import Scopes
 from gradclip.code.source import Source, dotted
 from gradclip.natives import BY_NAME, KEYWORDS
 
-__all__ = ["Binding", "Names", "Resolver", "assigned", "module_of"]
+__all__ = ["Binding", "Given", "Names", "Resolver", "module_of"]
 
 # the parents of a name that the source certainly reads and does not bind
 _READERS = (
@@ -69,6 +69,15 @@ class Names:
         return next(iter(self.qualified)) if len(self.qualified) == 1 and not self.local else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a statement gives to a name or an attribute: a value, or each item of it; the whole or a part."""
+
+    value: cst.BaseExpression
+    each: bool = False  #: whether it is each item: of a loop
+    part: tuple[int, ...] = ()  #: (1,) for ``v`` of ``g, v = value``; () for the whole
+
+
 class Resolver:
     """Resolves names by Python's scopes to an import, a local object, several of them, or nothing."""
 
@@ -105,7 +114,7 @@ class Resolver:
         bindings, others = self._source.once(key, lambda: self._meanings(places, parts[0]))
         qualified = {binding.qualified + rest for binding in bindings}
         if not qualified and len(others) == 1 and depth:
-            value = assigned(others[0], self._source)
+            value = self.value(others[0])
             if value is not None:
                 renamed = self.names(value, depth - 1)
                 names = frozenset(name + rest for name in renamed.qualified)
@@ -237,22 +246,47 @@ class Resolver:
 
     def _is_none(self, place: cst.CSTNode) -> bool:
         """Whether it is an assignment like ``torch = None``: None has no functions to call."""
-        value = assigned(place, self._source)
+        value = self.value(place)
         return isinstance(value, cst.Name) and value.value == "None"
 
     def assigned_at(self, node: cst.Name) -> Sequence[cst.CSTNode]:
         """The nodes that bind a name where it is read: the same list each time."""
         return self._scopes.assigned(node, node.value)
 
+    # ---- what a statement gives to a name --------------------------------------------------------------------------------
+
+    def value(self, place: cst.CSTNode | None) -> cst.BaseExpression | None:
+        """The right side of ``name = value``."""
+        given = self.given(place) if place is not None else None
+        return given.value if given is not None and not given.each and not given.part else None
+
+    def given(self, place: cst.CSTNode) -> Given | None:
+        """What an assignment or a loop gives to one of its targets; None for a parameter, an import, ``+=``."""
+        parents = self._source.parents
+        part: tuple[int, ...] = ()
+        while isinstance(element := parents.get(place), (cst.Element, cst.StarredElement)):
+            place = parents[element]
+            part = (list(place.elements).index(element), *part) if isinstance(place, (cst.Tuple, cst.List)) else part
+        if isinstance(element, cst.AssignTarget):
+            element = parents[element]
+        if isinstance(element, (cst.For, cst.CompFor)):
+            return self._item(element.iter, part)
+        is_value = isinstance(element, (cst.Assign, cst.AnnAssign, cst.NamedExpr)) and element.value is not None
+        return Given(element.value, part=part) if is_value else None  # type: ignore[union-attr]
+
+    def _item(self, iterable: cst.BaseExpression, part: tuple[int, ...]) -> Given | None:
+        """A part of each item: that of ``zip(grads, variables)`` or ``enumerate(grads)`` is an item of ``grads``."""
+        if isinstance(iterable, cst.Call) and part and not any(one.star for one in iterable.args):
+            name = self.name(iterable.func).rpartition(".")[2]
+            given = [one.value for one in iterable.args if one.keyword is None]
+            if name == "zip" and part[0] < len(given):
+                return self._item(given[part[0]], part[1:])
+            if name == "enumerate" and given:
+                return self._item(given[0], part[1:]) if part[0] else None  # the first part is the number
+        return Given(iterable, True, part)
+
 
 def module_of(node: cst.ImportFrom) -> str:
     """``torch.nn`` for ``from torch.nn import utils``, with the dots of a relative import."""
     parts = () if node.module is None else dotted(node.module) or ()
     return "." * len(node.relative) + ".".join(parts)
-
-
-def assigned(place: cst.CSTNode, source: Source) -> cst.BaseExpression | None:
-    """The right side of ``name = value``."""
-    target = source.parents.get(place)
-    statement = source.parents.get(target) if isinstance(target, cst.AssignTarget) else None
-    return statement.value if isinstance(statement, cst.Assign) else None

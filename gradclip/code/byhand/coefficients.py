@@ -71,7 +71,7 @@ class Coefficients:
         if form.op == "number":
             return form.number
         place = self._exact.reaching.certain(form.node) if isinstance(form.node, cst.Name) else None
-        value = self._exact.reaching.value(place) if place is not None else None
+        value = self._exact.reaching.value(place)
         return number(value) if value is not None else None
 
     def _is_meant(self, node: cst.CSTNode, site: cst.CSTNode, around: set[cst.CSTNode]) -> bool:

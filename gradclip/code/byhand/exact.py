@@ -8,6 +8,7 @@ of ``algebra``: an "item" of a collection, a "flat" tensor, a "cast" one, and a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -58,7 +59,7 @@ class Exact:
 
     def __init__(self, context: Context) -> None:
         self._source, self._resolver = context.source, context.resolver
-        self.reaching = context.reaching
+        self.reaching, self._functions = context.reaching, context.functions
         self._given: dict[cst.CSTNode, Form] = {}  #: the values of parameters while a body is read
         self._depth = 0
         self.read: set[cst.CSTNode] = set()  #: the bindings whose values it has followed
@@ -112,12 +113,14 @@ class Exact:
         if place in self._given:
             return self._given[place]
         holder = self._source.parents.get(place)
-        if isinstance(holder, cst.Element):
-            return self._unpacked(holder) or self._opaque(node)
-        if isinstance(holder, (cst.For, cst.CompFor)):
-            return self._item(holder.iter)
         if isinstance(holder, cst.AugAssign):
             return self._total(place, holder) or self._opaque(node)
+        given = self._resolver.given(place)
+        if given is not None and given.each and not given.part:
+            return Form("item", (self._collection(given.value),))
+        if given is not None and given.part == (0,) and not given.each:  # `leaves, tree = tree_flatten(grads)`
+            call = given.value
+            return self._first(call) if self._is_parted(call) else self._opaque(node)
         return self._value(place) or self._opaque(node)
 
     def _value(self, place: cst.CSTNode) -> Form | None:
@@ -132,31 +135,9 @@ class Exact:
         self.read = known[1]
         return None
 
-    def _unpacked(self, element: cst.Element) -> Form | None:
-        """The leaves in ``leaves, tree = tree_flatten(grads)``."""
-        target = self._source.parents[element]
-        loop = self._source.parents.get(target)
-        if isinstance(loop, (cst.For, cst.CompFor)) and isinstance(loop.iter, cst.Call) and isinstance(target, cst.Tuple):
-            return self._of_pair(target.elements.index(element), loop.iter)
-        statement = self._source.within(target, cst.Assign)
-        call = statement.value if statement is not None else None
-        first = isinstance(target, cst.Tuple) and target.elements[0] is element
-        known = isinstance(call, cst.Call) and read(call, self._resolver)[0] in _PARTED
-        return self._first(call) if first and known and isinstance(call, cst.Call) and call.args else None
-
-    def _of_pair(self, number: int, call: cst.Call) -> Form | None:
-        """``g`` of ``for i, g in enumerate(grads)`` or ``for g, v in zip(grads, variables)``."""
-        name, given, told = read(call, self._resolver)
-        if name == "enumerate" and number == 1 and len(given) == 1:
-            return self._item(given[0])
-        return self._item(given[number]) if name == "zip" and number < len(given) and not told else None
-
-    def _item(self, iterable: cst.BaseExpression) -> Form:
-        return Form("item", (self._collection(iterable),))
-
     def _collection(self, node: cst.BaseExpression) -> Form:
         place = self.reaching.certain(node) if isinstance(node, cst.Name) else None
-        value = self.reaching.value(place) if place is not None and place not in self._given else None
+        value = self.reaching.value(place) if place not in self._given else None
         leaves = isinstance(value, cst.Call) and read(value, self._resolver)[0] in _LEAVES and len(value.args) == 1
         made = self.of(value if leaves and value is not None else node)
         self.read |= {place} if leaves and place is not None else set()
@@ -185,16 +166,17 @@ class Exact:
         inner = self.of(node.value) if isinstance(node.value, (cst.Name, cst.Attribute)) else None
         if inner is not None and inner.op == "item" and node.attr.value == "grad":
             return Form("item", inner.parts, "grad")
-        target = self.reaching.stored(node)
+        target = self.reaching.certain(node)
         return (self._value(target) if target is not None else None) or self._opaque(node)
 
     def _subscript(self, node: cst.Subscript) -> Form:
         """``tree_flatten(grads)[0]``, or a part that is opaque."""
-        value = node.value
-        first = isinstance(value, cst.Call) and value.args and self._source.one_line(node).endswith("[0]")
-        if first and isinstance(value, cst.Call) and read(value, self._resolver)[0] in _PARTED:
-            return self._first(value)
+        if self._source.one_line(node).endswith("[0]") and self._is_parted(node.value):
+            return self._first(node.value)
         return self._opaque(node)
+
+    def _is_parted(self, node: cst.BaseExpression) -> TypeGuard[cst.Call]:
+        return isinstance(node, cst.Call) and bool(node.args) and read(node, self._resolver)[0] in _PARTED
 
     def _first(self, call: cst.Call) -> Form:
         made = self._collection(call.args[0].value)
@@ -231,9 +213,7 @@ class Exact:
 
     def _followed(self, name: cst.Name) -> cst.BaseExpression | None:
         place = self.reaching.certain(name)
-        if place is None:
-            return None
-        self.read.add(place)
+        self.read |= {place} if place is not None else set()
         return self.reaching.value(place)
 
     def _list(self, node: cst.ListComp | cst.GeneratorExp) -> Form:
@@ -313,7 +293,7 @@ class Exact:
 
     def _mapped(self, function: cst.BaseExpression, over: cst.BaseExpression, node: cst.Call) -> Form:
         """``map(lambda g: ..., grads)``; the function may also have a name."""
-        inner = self.reaching.function(function)
+        inner = self._functions.certain(function)
         collection = self._collection(over)
         if inner is None:
             known = self._resolver.name(function).rpartition(".")[2]
@@ -328,7 +308,7 @@ class Exact:
 
     def _own(self, node: cst.Call) -> Form | None:
         """What a function of the source returns."""
-        inner = self.reaching.function(node.func)
+        inner = self._functions.certain(node.func)
         if inner is None or any(a.keyword is not None or a.star for a in node.args) or len(inner[0]) != len(node.args):
             return None
         made = self._within(inner[0], [self._collection(argument.value) for argument in node.args], inner[1])

@@ -7,10 +7,7 @@ and calls of the source's own functions for what these return. A minimum and a m
 
 from __future__ import annotations
 
-import bisect
-import functools
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
@@ -51,7 +48,8 @@ class Forms:
     """The normal forms of one source's expressions."""
 
     def __init__(self, context: Context) -> None:
-        self._source, self._resolver, self._reaching = context.source, context.resolver, context.reaching
+        self._source, self._resolver = context.source, context.resolver
+        self._reaching, self._functions = context.reaching, context.functions
         self._made: dict[cst.CSTNode, Form] = {}
 
     def of(self, node: cst.BaseExpression, depth: int = _DEPTH) -> Form:
@@ -101,7 +99,7 @@ class Forms:
 
     def _name(self, node: cst.Name, depth: int) -> Form:
         place = self._reaching.last(node)
-        value = self._reaching.value(place) if place is not None else None
+        value = self._reaching.value(place)
         if value is not None and self._is_before(value, node):
             made = self.of(value, depth)
             keeps = made.op == "number" and _LIMITS.match(
@@ -111,8 +109,8 @@ class Forms:
         holder = self._source.parents.get(place) if place is not None else None
         if isinstance(holder, cst.AugAssign) and isinstance(holder.operator, cst.AddAssign):
             return self._total(holder.value, "l2", depth)
-        if isinstance(place, cst.Param) and (given := self.given(place)) is not None and place.name.value != "self":
-            made = self.of(given, depth)
+        if isinstance(place, cst.Param) and len(given := self._functions.given(place)) == 1:
+            made = self.of(given[0], depth)
             return made if made.op in ("norm", "product", "min") else self._named(node)
         return self._named(node)
 
@@ -124,25 +122,8 @@ class Forms:
     def _attribute(self, node: cst.Attribute, depth: int) -> Form:
         if node.attr.value in ("data", "T"):
             return self.of(node.value, depth)
-        value = self._stored(node)
+        value = self._reaching.value_of(node)
         return self.of(value, depth) if value is not None else self._named(node)
-
-    def _stored(self, node: cst.Attribute) -> cst.BaseExpression | None:
-        """The value that the function has assigned to an attribute before."""
-        around = {node, *self._source.ancestors(node)}
-        ordered = self._assigned.get((self._source.function(node), self._source.code(node)), ())
-        before = bisect.bisect_left(ordered, self._source.start(node), key=self._source.start)
-        last = next((one for one in reversed(ordered[max(0, before - 2) : before]) if one not in around), None)
-        return last.value if last is not None else None
-
-    @functools.cached_property
-    def _assigned(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.Assign]]:
-        found: dict[tuple[cst.CSTNode, str], list[cst.Assign]] = defaultdict(list)
-        for one in self._source.any(cst.Assign):
-            for target in one.targets:
-                if isinstance(target.target, cst.Attribute):
-                    found[self._source.function(one), self._source.code(target.target)].append(one)
-        return {key: sorted(ones, key=self._source.start) for key, ones in found.items()}
 
     def _operation(self, node: cst.BinaryOperation, depth: int) -> Form:
         left, right = self.of(node.left, depth), self.of(node.right, depth)
@@ -202,12 +183,12 @@ class Forms:
         if name in _ELEMENTWISE and values:
             return _ELEMENTWISE[name](self, [self.of(value, depth) for value in values])
         if "map" in name and len(values) >= 2:
-            return self.of(self._function(values[0]) or values[0], depth)
+            return self.of(self._functions.returned(values[0]) or values[0], depth)
         if name in ("ones", "ones_like"):
             return ONE
         if name in _SAME and values:
             return self.of(values[0], depth)
-        body = self._function(node.func)
+        body = self._functions.returned(node.func)
         made = self.of(body, depth) if body is not None else None
         if made is not None and (kind := power_of_norm(made)) and values:
             norm = next(part for part in (made, *made.parts) if part.op == "norm")
@@ -253,50 +234,6 @@ class Forms:
         """A maximum; one with 0 or an epsilon changes nothing."""
         kept = [part for part in parts if not is_tiny(part)]
         return kept[0] if len(kept) == 1 else Form("max", tuple(kept)) if kept else parts[0]
-
-    def _function(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
-        """What a lambda, or a function of this source, returns."""
-        if isinstance(node, cst.Lambda):
-            return node.body
-        if isinstance(node, cst.Name) and isinstance(value := self._reaching.value_of(node), cst.Lambda):
-            return value.body
-        own = isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and last_name(node.value) == "self")
-        values = self._returned.get(last_name(node), ()) if own else ()
-        return values[0] if len(values) == 1 else None
-
-    @functools.cached_property
-    def _returned(self) -> Mapping[str, list[cst.BaseExpression]]:
-        """The values that each function returns, by its name."""
-        found: dict[str, list[cst.BaseExpression]] = defaultdict(list)
-        for one in self._source.any(cst.Return):
-            function = self._source.function(one)
-            if isinstance(function, cst.FunctionDef) and one.value is not None:
-                found[function.name.value].append(one.value)
-        return found
-
-    def given(self, place: cst.Param) -> cst.BaseExpression | None:
-        """The argument that the source passes for a parameter, by a call or a map; None if there are none or several."""
-        function = self._source.function(place)
-        parameters = function.params.params if isinstance(function, (cst.FunctionDef, cst.Lambda)) else ()
-        index = next((k for k, one in enumerate(parameters) if one is place), None)
-        if index is None:
-            return None
-        name = function.name.value if isinstance(function, cst.FunctionDef) else ""
-        argument = self._source.parents.get(function)
-        calls: list[tuple[cst.CSTNode, int]] = [(argument, 1)] if isinstance(argument, cst.Arg) else []
-        for use in self._resolver.uses.get(name, ()):
-            holder = self._source.parents.get(use)
-            if isinstance(holder, cst.Arg):
-                calls.append((holder, 1))
-            elif isinstance(holder, cst.Call):
-                calls.append((holder, 0))
-        found = []
-        for holder, offset in calls:
-            call = holder if isinstance(holder, cst.Call) else self._source.parents.get(holder)
-            if isinstance(call, cst.Call) and (not offset or "map" in last_name(call.func)):
-                values = [a.value for a in call.args if a.keyword is None]
-                found += values[index + offset : index + offset + 1]
-        return found[0] if len(found) == 1 else None
 
 
 def _times(power: float) -> Callable[[Forms, list[Form]], Form]:

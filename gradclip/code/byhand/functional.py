@@ -47,6 +47,7 @@ class Functional:
     def __init__(self, context: Context, framework: str) -> None:
         """Read the clips of arrays of a framework, and those of torch's parameters where the source imports torch."""
         self._framework, self._source, self._resolver = framework, context.source, context.resolver
+        self._functions = context.functions
         self.exact = Exact(context)
         self._coefficients = Coefficients(context, self.exact)
 
@@ -84,24 +85,14 @@ class Functional:
             if isinstance(outer, _EXPRESSIONS):
                 found.append(outer)
             elif isinstance(outer, cst.Return):
-                found += self._maps(self._source.function(outer))
+                found += self._functions.takers(self._source.function(outer))
             elif isinstance(outer, cst.Lambda):
-                found += self._maps(self._source.parents.get(outer))
+                found += self._functions.takers(outer)
             elif isinstance(outer, (cst.AugAssign, cst.Assign, cst.Expr, cst.For, cst.If)):
                 found.append(outer)
             elif isinstance(outer, cst.FunctionDef):
                 break
         yield from reversed(found)
-
-    def _maps(self, named: cst.CSTNode | None) -> Iterator[cst.CSTNode]:
-        """The calls that get a function by its name: of a ``def``, or of an assigned lambda."""
-        target = named.targets[0].target if isinstance(named, cst.Assign) else None
-        name = named.name if isinstance(named, cst.FunctionDef) else target
-        for use in self._resolver.uses.get(name.value, ()) if isinstance(name, cst.Name) else ():
-            argument = self._source.parents.get(use)
-            call = self._source.parents.get(argument) if isinstance(argument, cst.Arg) else None
-            if isinstance(call, cst.Call):
-                yield call
 
     def _read(self, site: cst.CSTNode) -> Exactly | None:
         if isinstance(site, cst.BaseExpression):

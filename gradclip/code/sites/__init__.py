@@ -16,6 +16,7 @@ from gradclip.code.codes import wanted
 from gradclip.code.decision import Decision, manual
 from gradclip.code.flow import Flow
 from gradclip.code.found import ApiCall, Context
+from gradclip.code.functions import Functions
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Migrated, Options, Site, SourceError
 from gradclip.code.reaching import Reaching
@@ -85,11 +86,14 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
 
 def _context(source: Source, options: Options) -> Context:
     resolver = Resolver(source, options.stars)
-    gradients = Gradients(source, resolver)
+    reaching = Reaching(source, resolver)
+    functions = Functions(source, resolver, reaching)
+    gradients = Gradients(source, resolver, functions)
     return Context(
         source,
         resolver,
-        Reaching(source, resolver),
+        reaching,
+        functions,
         gradients,
         Flow(source, gradients),
         options,
