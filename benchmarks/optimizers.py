@@ -107,7 +107,7 @@ def jax_step(chain: Any, gradients: GradientSet) -> Callable[[], Any]:
 
     grads = [jax.numpy.asarray(x) for x in arrays(gradients)]
     params = [jax.numpy.zeros_like(x) for x in grads]
-    held = [params, chain.init(params)]
+    state = [params, chain.init(params)]
 
     def update(grads: Any, params: Any, state: Any) -> Any:
         updates, state = chain.update(grads, state, params)
@@ -116,8 +116,8 @@ def jax_step(chain: Any, gradients: GradientSet) -> Callable[[], Any]:
     compiled = jax.jit(update, donate_argnums=(1, 2))
 
     def step() -> None:
-        held[:] = compiled(grads, *held)
-        jax.block_until_ready(held)
+        state[:] = compiled(grads, *state)
+        jax.block_until_ready(state)
 
     return step
 

@@ -46,7 +46,7 @@ class Backend:
     name = ""  #: "torch"
     holds_gradients = False  #: whether its tensors hold their gradient, as torch's do in ``.grad``
     #: for some of its lanes the "module:function" that runs a clip as one operation, or returns None
-    whole: ClassVar[Mapping[type[Lane], str]] = {}
+    fused: ClassVar[Mapping[type[Lane], str]] = {}
     slot = ""  #: "module:function" that turns a drop-in's class into one for the framework's slot
     as_slot: Callable[[type], type] | None = None  #: that function
     reference: type[Lane] | None = None  #: the lane for any tensors: a subclass of Reference, or None for Reference itself

@@ -32,7 +32,7 @@ class Containers:
         """The gradient that a parameter holds: the object itself, so a write to it changes the parameter's gradient."""
         return param.grad
 
-    def held(self, leaves: list[Any], every: bool) -> tuple[list[Any], list[Any]]:
+    def gradients(self, leaves: list[Any], every: bool) -> tuple[list[Any], list[Any]]:
         """The gradient of each leaf, and the parameter that holds it: None for a leaf that is a gradient itself.
 
         ``every``: whether each leaf holds one, also one that is no parameter.

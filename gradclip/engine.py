@@ -52,7 +52,7 @@ class Options:
 @untraced
 def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     """A rule, a group or several on opened gradients: by the framework's single operation for a clip, or step by step."""
-    found: Outcome | None = None if grads.lane.whole is None else grads.lane.whole(grads, rules, options)
+    found: Outcome | None = None if grads.lane.fused is None else grads.lane.fused(grads, rules, options)
     if found is not None:
         return found
     in_place, is_list = options.into == "place", isinstance(rules, (list, tuple))

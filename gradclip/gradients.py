@@ -145,7 +145,7 @@ def open_(tree: Any, *, holders: Holders = "declared") -> Gradients:
     if backend.holds_gradients:
         if holders == "all" and type(None) in set(map(type, leaves)):
             raise TensorTypeError("None is not a parameter.", "", "leave it out: a parameter without a gradient may stay.")
-        leaves, params = backend.containers.held(leaves, holders == "all")
+        leaves, params = backend.containers.gradients(leaves, holders == "all")
     return made(backend, leaves, named or params, container)
 
 

@@ -21,13 +21,13 @@ class Lane:
         dtype: the common dtype, or the dtype that the tensors promote to, if all are dense, contiguous, distinct and untracked,
             and either all or none are writable; else "", and each tensor is tested.
         stacks_norms: whether a vector of norms is cheaper than separate scalars.
-        whole: runs a clip as one operation, or returns None; None for a lane without such an operation.
+        fused: runs a clip as one operation, or returns None; None for a lane without such an operation.
     """
 
     backend: Any
     dtype: str = ""
     stacks_norms: ClassVar[bool] = True
-    whole: ClassVar[Any] = None
+    fused: ClassVar[Any] = None
 
     def total(self, tensors: Sequence[Any], order: float, wide: str = "") -> Any:
         """One norm over all tensors, which are distinct: a float if reading a value is free, else a 0-d tensor.

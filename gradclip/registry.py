@@ -97,8 +97,8 @@ def get(module: str) -> Backend:
     backend = _backends.get(source)
     if backend is None:
         made: Backend = (resolve(source) if isinstance(source, str) else source)()
-        for kind, path in made.whole.items():
-            kind.whole = staticmethod(resolve(path))
+        for kind, path in made.fused.items():
+            kind.fused = staticmethod(resolve(path))
         made.reference = made.reference or resolve("gradclip.reference:Reference")
         if made.slot and made.as_slot is None:
             made.as_slot = resolve(made.slot)

@@ -121,8 +121,8 @@ class Step:
         """The state in the framework of the gradients: some checkpoints restore it as arrays of NumPy, or as numbers."""
         if opened.backend is None:
             return state
-        held = leaves([state[name] for name in self._names])
-        if any((own := find(x)) is opened.backend or not (own is None or own.can_read(x)) for x in held):
+        tensors = leaves([state[name] for name in self._names])
+        if any((own := find(x)) is opened.backend or not (own is None or own.can_read(x)) for x in tensors):
             return state
         return self.load_state_dict(self.state_dict(state), opened.container.tree)
 

@@ -100,9 +100,9 @@ def clips(gradclip: Any, framework: Any) -> None:
         gradclip.clip_(grads, rule)
         check(framework, grads)
     if framework.holds_gradients:
-        held = list(map(framework.parameter, gradients(framework)))
-        gradclip.clip_(held, rule)
-        check(framework, list(map(framework.gradient, held)))
+        params = list(map(framework.parameter, gradients(framework)))
+        gradclip.clip_(params, rule)
+        check(framework, list(map(framework.gradient, params)))
     if framework.has_sparse:
         sparse = framework.sparse([1, 1], [[3.0], [0.0]], 4)
         clipped = gradclip.clip([sparse, framework.make([4.0])], tensorflow.clip_by_global_norm(2.5)).grads

@@ -142,19 +142,19 @@ def test_a_predicate_is_given_the_gradient(backend: Framework) -> None:
 
 @pytest.mark.needs("holds_gradients")
 def test_a_predicate_is_given_the_parameter(backend: Framework) -> None:
-    held = {name: backend.parameter(x) for name, x in gradients(backend).items()} | {"frozen": backend.parameter(None)}
+    params = {name: backend.parameter(x) for name, x in gradients(backend).items()} | {"frozen": backend.parameter(None)}
     seen: dict[str, Any] = {}
     group = Group(optax.clip_by_global_norm(1.0), lambda name, p: bool(seen.setdefault(name, p) is p and name in ENCODER))
-    result = gradclip.clip_(held, group)
-    assert all(seen[name] is held[name] for name in held)
+    result = gradclip.clip_(params, group)
+    assert all(seen[name] is params[name] for name in params)
     near(
         backend,
-        {name: backend.gradient(held[name]) for name in ALL},
+        {name: backend.gradient(params[name]) for name in ALL},
         dict.fromkeys(ENCODER, ratio(length(ENCODER, 2.0), 1.0)),
         "float32",
     )
     assert ulps(float(result.norm), length(ENCODER, 2.0), "float32") <= 4
-    assert gradclip.norm(held, Group(optax.clip_by_global_norm(1.0), "frozen")) == 0.0
+    assert gradclip.norm(params, Group(optax.clip_by_global_norm(1.0), "frozen")) == 0.0
 
 
 def test_gaps_and_iterators(backend: Framework) -> None:

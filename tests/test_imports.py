@@ -177,7 +177,7 @@ ON_TOP = {
         "backends.paddle.slot",
         "backends.paddle.kept",
         "backends.jax.slot",
-        "backends.jax.whole",
+        "backends.jax.fused",
     ),
 }
 ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "limits", "monitor", "registry", "slot", "step"}
@@ -343,8 +343,8 @@ def test_third_parties_are_used(name: str) -> None:
         ("backends.torch.__init__", "def f():\n    from gradclip.clip import clip", "gradclip.clip"),
         ("backends.paddle.__init__", "from gradclip.registry import find", "gradclip.registry"),
         ("backends.paddle.slot", "from gradclip.dropins.paddle import ClipGrad", "gradclip.dropins.paddle"),
-        ("backends.jax.whole", "import gradclip", "gradclip"),
-        ("backends.jax.whole", "from gradclip.backends.torch.step import step_pre_hook", "gradclip.backends.torch.step"),
+        ("backends.jax.fused", "import gradclip", "gradclip"),
+        ("backends.jax.fused", "from gradclip.backends.torch.step import step_pre_hook", "gradclip.backends.torch.step"),
         ("backends.host.lane", "from gradclip.backends.torch import versions", "gradclip.backends.torch.versions"),
         (
             "backends.keras.__init__",

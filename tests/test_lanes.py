@@ -26,8 +26,8 @@ def the_reference_alone(backend: Framework) -> Iterator[None]:
     assert owner is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(owner), "lane", lambda self, tensors: None)
-        for kind in owner.whole:
-            patch.setattr(kind, "whole", None)
+        for kind in owner.fused:
+            patch.setattr(kind, "fused", None)
         yield
 
 

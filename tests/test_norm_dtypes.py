@@ -106,11 +106,11 @@ def test_mixed_gradients_have_a_norm_of_the_widest_dtype(backend: Framework) -> 
 @pytest.mark.needs("mutable")
 @pytest.mark.parametrize("dtype", NARROW)
 def test_in_place_too(backend: Framework, dtype: str) -> None:
-    for held in ([backend.parameter(g) for g in many(backend, dtype)] if backend.holds_gradients else many(backend, dtype),):
-        at_least_float32(backend, [gradclip.clip_grad_norm_(held, 1.0, error_if_nonfinite=True)])
-        result = gradclip.clip_(held, torch.clip_grad_norm(1e-3))
+    for params in ([backend.parameter(g) for g in many(backend, dtype)] if backend.holds_gradients else many(backend, dtype),):
+        at_least_float32(backend, [gradclip.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)])
+        result = gradclip.clip_(params, torch.clip_grad_norm(1e-3))
         at_least_float32(backend, _flat(result))
-        assert backend.dtype(backend.gradient(held[0]) if backend.holds_gradients else held[0]) == dtype
+        assert backend.dtype(backend.gradient(params[0]) if backend.holds_gradients else params[0]) == dtype
     slot = gradclip.ClipGradByGlobalNorm(1.0)
     slot([("weight", many(backend, dtype)[0])])
     assert slot.last is not None
@@ -139,10 +139,10 @@ def test_a_trainer_that_skips_steps_without_a_finite_norm_skips_none(backend: Fr
 
 @pytest.mark.needs("mutable")
 def test_two_stages_in_place(backend: Framework) -> None:
-    held = [backend.parameter(g) for g in many(backend, "float16")] if backend.holds_gradients else many(backend, "float16")
-    grads = [backend.gradient(p) for p in held] if backend.holds_gradients else held
-    gradclip.clip_grads_with_norm_(held, 735.0, gradclip.get_total_norm(grads, error_if_nonfinite=True))
-    new = backend.read(backend.gradient(held[0]) if backend.holds_gradients else held[0])
+    params = [backend.parameter(g) for g in many(backend, "float16")] if backend.holds_gradients else many(backend, "float16")
+    grads = [backend.gradient(p) for p in params] if backend.holds_gradients else params
+    gradclip.clip_grads_with_norm_(params, 735.0, gradclip.get_total_norm(grads, error_if_nonfinite=True))
+    new = backend.read(backend.gradient(params[0]) if backend.holds_gradients else params[0])
     assert ulps(new, np.full(SHAPE, 300 * 735 / EXACT), "float16") <= 1
 
 

@@ -45,7 +45,7 @@ FORMULAS = {str(case): case.formula for _, case in oracle.CASES}
 
 
 @dataclass(frozen=True)
-class Held:
+class Gradient:
     """How the ranks hold one gradient.
 
     ``placements`` has an entry for each axis of the mesh: "R" the same on each rank, "S0" or "S1" divided along an axis of the
@@ -72,20 +72,20 @@ class Held:
 @dataclass(frozen=True)
 class Case:
     mesh: tuple[int, ...]
-    held: tuple[Held, ...]
+    grads: tuple[Gradient, ...]
     rule: str
     stage: int | None = None  #: the mesh axis along which ranks have other layers
     missing: str = ""  #: "first" or "last": that shard of the first gradient is missing; "everywhere": all of it
     form: str = "in place"  #: or "new"
 
     def __str__(self) -> str:
-        held = "; ".join(f"{h.name}{list(h.shape)} {h.how} {' '.join(h.placements)} {h.dtype}" for h in self.held)
+        grads = "; ".join(f"{g.name}{list(g.shape)} {g.how} {' '.join(g.placements)} {g.dtype}" for g in self.grads)
         more = [f"stages along {self.stage}"] * (self.stage is not None) + [f"missing {self.missing}"] * bool(self.missing)
-        return ", ".join([f"mesh {self.mesh}: {held}", *more, self.rule, self.form])
+        return ", ".join([f"mesh {self.mesh}: {grads}", *more, self.rule, self.form])
 
     def topology(self) -> tuple[Any, ...]:
         """Return all but the rule and the form."""
-        return self.mesh, self.held, self.stage, self.missing
+        return self.mesh, self.grads, self.stage, self.missing
 
     def stages(self) -> range:
         return range(1 if self.stage is None else self.mesh[self.stage])
@@ -93,57 +93,57 @@ class Case:
     def ranks(self) -> Iterator[tuple[int, ...]]:
         return itertools.product(*map(range, self.mesh))
 
-    def is_missing(self, held: Held, at: Sequence[int]) -> bool:
+    def is_missing(self, grad: Gradient, at: Sequence[int]) -> bool:
         """Whether a rank has no gradient there. Replicas miss it together."""
-        if not self.missing or held is not self.held[0] or held.summed():
+        if not self.missing or grad is not self.grads[0] or grad.summed():
             return False
         if self.missing == "everywhere":
             return True
-        return all(at[d] == (0 if self.missing == "first" else self.mesh[d] - 1) for d in held.divided())
+        return all(at[d] == (0 if self.missing == "first" else self.mesh[d] - 1) for d in grad.divided())
 
     def is_even(self) -> bool:
         """Whether each gradient is divided evenly or not at all, and in the order of the mesh's axes."""
         return all(
-            length % math.prod(n for n, kind in zip(self.mesh, held.placements, strict=True) if kind == f"S{i}") == 0
-            for held in self.held
-            for i, length in enumerate(held.shape)
-        ) and not any(kind[0] == "Z" for held in self.held for kind in held.placements)
+            length % math.prod(n for n, kind in zip(self.mesh, grad.placements, strict=True) if kind == f"S{i}") == 0
+            for grad in self.grads
+            for i, length in enumerate(grad.shape)
+        ) and not any(kind[0] == "Z" for grad in self.grads for kind in grad.placements)
 
     def features(self) -> set[str]:
         """Return what a sample should combine in pairs."""
         found = {f"mesh {self.mesh}", f"rule {self.rule}", f"missing {self.missing}", f"stage {self.stage}", self.form}
-        for held in self.held:
-            found |= {held.how, held.dtype, *held.placements, f"{len(held.shape)}-d"}
-            rows = {len(local(np.zeros(held.shape), self.mesh, at, held.placements)) for at in self.ranks() if held.shape}
-            found |= {"empty" if 0 in rows else "uneven"} if held.divided() and len(rows) > 1 else set()
+        for grad in self.grads:
+            found |= {grad.how, grad.dtype, *grad.placements, f"{len(grad.shape)}-d"}
+            rows = {len(local(np.zeros(grad.shape), self.mesh, at, grad.placements)) for at in self.ranks() if grad.shape}
+            found |= {"empty" if 0 in rows else "uneven"} if grad.divided() and len(rows) > 1 else set()
         return found
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------------
 
 
-def values(case: Case, held: Held, stage: int) -> np.ndarray:
+def values(case: Case, grad: Gradient, stage: int) -> np.ndarray:
     """Return the addends, with a first axis for each sum; every dtype represents them and their sums exactly."""
-    seed = zlib.crc32(f"{held.name} {stage}".encode())
-    lengths = [case.mesh[d] for d in held.summed()]
-    return np.random.default_rng(seed).integers(-8, 9, (*lengths, *held.shape)) / 2.0
+    seed = zlib.crc32(f"{grad.name} {stage}".encode())
+    lengths = [case.mesh[d] for d in grad.summed()]
+    return np.random.default_rng(seed).integers(-8, 9, (*lengths, *grad.shape)) / 2.0
 
 
-def parameter(held: Held, stage: int) -> np.ndarray:
-    seed = zlib.crc32(f"parameter {held.name} {stage}".encode())
-    return np.random.default_rng(seed).integers(-8, 9, held.shape) / 4.0
+def parameter(grad: Gradient, stage: int) -> np.ndarray:
+    seed = zlib.crc32(f"parameter {grad.name} {stage}".encode())
+    return np.random.default_rng(seed).integers(-8, 9, grad.shape) / 4.0
 
 
-def full(case: Case, held: Held, stage: int) -> np.ndarray:
+def full(case: Case, grad: Gradient, stage: int) -> np.ndarray:
     """Return the gathered gradient: summed, and 0 where a shard is missing."""
-    addends, kinds = values(case, held, stage), [held.placements[d] for d in held.summed()]
+    addends, kinds = values(case, grad, stage), [grad.placements[d] for d in grad.summed()]
     for kind in kinds:
         addends = addends.mean(axis=0) if kind == "A" else addends.sum(axis=0)
-    places = np.arange(math.prod(held.shape)).reshape(held.shape)
+    places = np.arange(math.prod(grad.shape)).reshape(grad.shape)
     gathered = addends.copy()
     for at in case.ranks():
-        if case.is_missing(held, at):
-            gathered.reshape(-1)[local(places, case.mesh, at, held.placements).reshape(-1)] = 0
+        if case.is_missing(grad, at):
+            gathered.reshape(-1)[local(places, case.mesh, at, grad.placements).reshape(-1)] = 0
     return gathered
 
 
@@ -163,10 +163,10 @@ def chunk(x: np.ndarray, parts: int, which: int, axis: int) -> np.ndarray:
     return x[(slice(None),) * axis + (slice(start, min(start + length, x.shape[axis])),)]
 
 
-def mine(case: Case, held: Held, at: Sequence[int]) -> np.ndarray:
+def mine(case: Case, grad: Gradient, at: Sequence[int]) -> np.ndarray:
     """Return what a rank has of a gradient, missing or not."""
-    addends = values(case, held, 0 if case.stage is None else at[case.stage])
-    return local(addends[tuple(at[d] for d in held.summed())], case.mesh, at, held.placements)
+    addends = values(case, grad, 0 if case.stage is None else at[case.stage])
+    return local(addends[tuple(at[d] for d in grad.summed())], case.mesh, at, grad.placements)
 
 
 # ---- the outcome -----------------------------------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ class Outcome:
 
 def outcome(case: Case) -> Outcome:
     """Return what the clip of the gathered gradients gives, in float64."""
-    keys = [(stage, held.name) for stage in case.stages() for held in case.held]
-    held = {(stage, h.name): h for stage in case.stages() for h in case.held}
-    gathered = {key: full(case, held[key], key[0]) for key in keys}
-    params = {key: parameter(held[key], key[0]) for key in keys}
+    keys = [(stage, grad.name) for stage in case.stages() for grad in case.grads]
+    grads = {(stage, grad.name): grad for stage in case.stages() for grad in case.grads}
+    gathered = {key: full(case, grads[key], key[0]) for key in keys}
+    params = {key: parameter(grads[key], key[0]) for key in keys}
     sets = [keys]
     if case.rule == "groups":
         sets = [keys[:1] if case.stage is None else [k for k in keys if k[1] == keys[0][1]], []]
@@ -205,12 +205,12 @@ def _factor(before: np.ndarray, after: np.ndarray) -> float:
     return float(after.flat[place] / before.flat[place]) if before.size and before.flat[place] else 1.0
 
 
-def expected(case: Case, out: Outcome, held: Held, at: Sequence[int]) -> np.ndarray:
+def expected(case: Case, out: Outcome, grad: Gradient, at: Sequence[int]) -> np.ndarray:
     """Return what a rank should have of a clipped gradient."""
-    key = 0 if case.stage is None else at[case.stage], held.name
-    if held.summed():
-        return mine(case, held, at) * out.factors[key]
-    return local(out.clipped[key], case.mesh, at, held.placements)
+    key = 0 if case.stage is None else at[case.stage], grad.name
+    if grad.summed():
+        return mine(case, grad, at) * out.factors[key]
+    return local(out.clipped[key], case.mesh, at, grad.placements)
 
 
 def rule(case: Case) -> Any:
@@ -218,7 +218,7 @@ def rule(case: Case) -> Any:
     limit = LIMITS.get(case.rule, 1.0)
     if case.rule == "groups":
         made = torch.clip_grad_norm(limit)
-        return [gradclip.Group(made, case.held[0].name), gradclip.Group(made)]
+        return [gradclip.Group(made, case.grads[0].name), gradclip.Group(made)]
     if case.rule == "skip":
         return replace(torch.clip_grad_norm(limit), skip_above=1.0)
     if case.rule == "AGC":
@@ -245,25 +245,25 @@ def typed(mesh: tuple[int, ...], kinds: Sequence[str]) -> Iterator[tuple[str, ..
                 yield (*others[:d], f"Z{axis}", f"S{axis}", *others[d + 2 :])
 
 
-def beside(mesh: tuple[int, ...], k: int) -> list[Held]:
+def beside(mesh: tuple[int, ...], k: int) -> list[Gradient]:
     """Return what may lie beside the gradients of one mesh, each in turn; few for a mesh of one axis."""
     last = len(mesh) - 1
     divided, replica = ("S0", *["R"] * last), ("R",) * len(mesh)
     found = [
-        Held("plain", (3,), replica, "plain"),
-        Held("number", (), replica, "plain"),
-        Held("scalar", (), replica),
-        Held("sparse", (4, 2), replica, "sparse"),
-        Held("told", (mesh[0] * 2, 2), divided, "told"),
-        Held("told", (mesh[0] * 3,), divided, "asked"),
-        Held("equal", (6, 2), divided, "equal"),
-        Held("twice", (5, 2), replica, "twice"),
+        Gradient("plain", (3,), replica, "plain"),
+        Gradient("number", (), replica, "plain"),
+        Gradient("scalar", (), replica),
+        Gradient("sparse", (4, 2), replica, "sparse"),
+        Gradient("told", (mesh[0] * 2, 2), divided, "told"),
+        Gradient("told", (mesh[0] * 3,), divided, "asked"),
+        Gradient("equal", (6, 2), divided, "equal"),
+        Gradient("twice", (5, 2), replica, "twice"),
     ]
     if last:
         found += [
-            Held("sub", (5, 2), ("R",) * last + ("S0",), "sub"),
-            Held("sub", (6,), ("S0",) + ("R",) * last, "sub"),
-            Held("both", (4 * math.prod(mesh), 2), ("S0", "S0", *["R"] * (last - 1)), "both"),
+            Gradient("sub", (5, 2), ("R",) * last + ("S0",), "sub"),
+            Gradient("sub", (6,), ("S0",) + ("R",) * last, "sub"),
+            Gradient("both", (4 * math.prod(mesh), 2), ("S0", "S0", *["R"] * (last - 1)), "both"),
         ]
     return [*found[k % len(found) :], *found[: k % len(found)]]
 
@@ -280,9 +280,9 @@ def cases(
             for rows in divisions.values():
                 shape = (4, rows) if "S1" in placements or "Z1" in placements else (rows, 4)
                 others = tuple("R" if kind[1:] == "1" else kind for kind in reversed(placements) if kind[0] != "Z")
-                vector = Held("vector", (rows + 2,), (*others, *["R"] * (len(mesh) - len(others))))
+                vector = Gradient("vector", (rows + 2,), (*others, *["R"] * (len(mesh) - len(others))))
                 for neighbour in beside(mesh, next(turn))[:each]:
-                    found.append(_case(mesh, (Held("matrix", shape, placements), vector, neighbour), len(found)))
+                    found.append(_case(mesh, (Gradient("matrix", shape, placements), vector, neighbour), len(found)))
         found += _stages(mesh, len(found), kinds)
     return found
 
@@ -295,37 +295,37 @@ def _stages(mesh: tuple[int, ...], start: int, kinds: Sequence[str]) -> Iterator
             how = "sub" if len(mesh) > 1 else "plain"
             for rows in ROWS.values() if len(mesh) > 1 else (3,):
                 shape = (4, rows) if "S1" in placements else (rows, 4)
-                held = (Held("matrix", shape, placements, how), Held("plain", (3,), ("R",) * len(mesh), "plain"))
-                yield _case(mesh, held, next(turn), stage)
+                grads = (Gradient("matrix", shape, placements, how), Gradient("plain", (3,), ("R",) * len(mesh), "plain"))
+                yield _case(mesh, grads, next(turn), stage)
 
 
-def _case(mesh: tuple[int, ...], held: tuple[Held, ...], k: int, stage: int | None = None) -> Case:
+def _case(mesh: tuple[int, ...], grads: tuple[Gradient, ...], k: int, stage: int | None = None) -> Case:
     """Return a case whose other features are drawn by its number."""
     draw = random.Random(k)
     dtype = draw.choice(DTYPES)
-    dtypes = [dtype] * len(held) if dtype != "mixed" else draw.sample(DTYPES[:3], len(held))
-    held = tuple(replace(h, dtype=own) for h, own in zip(held, dtypes, strict=True))
-    refused = {name for name in REFUSED if why(name, held, stage)}
+    dtypes = [dtype] * len(grads) if dtype != "mixed" else draw.sample(DTYPES[:3], len(grads))
+    grads = tuple(replace(grad, dtype=own) for grad, own in zip(grads, dtypes, strict=True))
+    refused = {name for name in REFUSED if why(name, grads, stage)}
     rule = draw.choice([name for name in RULES if name not in refused or draw.random() < 0.1])
     missing = draw.choice(("", "", "first", "last", "everywhere"))
-    return Case(mesh, held, rule, stage, missing, draw.choice(("in place", "new")))
+    return Case(mesh, grads, rule, stage, missing, draw.choice(("in place", "new")))
 
 
 #: rules that some gradients or stages refuse
 REFUSED = ("by tensor", "axes", "AGC", "by value")
 
 
-def why(rule: str, held: Sequence[Held], stage: int | None = None) -> str:
+def why(rule: str, grads: Sequence[Gradient], stage: int | None = None) -> str:
     """Return why a rule refuses these gradients, as the error says, or ""."""
     if rule not in REFUSED:
         return ""
     if stage is not None:
         return "reduce= is for a rule with one norm over all gradients"
-    if rule in ("axes", "AGC") and any(h.how in ("told", "asked", "both") for h in held):
+    if rule in ("axes", "AGC") and any(grad.how in ("told", "asked", "both") for grad in grads):
         return "needs complete gradients"
-    if rule != "by tensor" and any(h.summed() for h in held):
+    if rule != "by tensor" and any(grad.summed() for grad in grads):
         return "still to be summed"
-    if rule == "axes" and any(not h.shape for h in held):
+    if rule == "axes" and any(not grad.shape for grad in grads):
         return "axes|dimension"
     return ""
 

@@ -36,7 +36,7 @@ class JaxBackend(Backend):
     """
 
     name = "jax"
-    whole: ClassVar = dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.whole:whole")
+    fused: ClassVar = dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.fused:fused")
     reference = JaxReference
     containers = Pytrees()
     distributed = JaxDistributed()
@@ -70,8 +70,8 @@ class JaxBackend(Backend):
         return made if like is None else beside(made, like)
 
     def stack(self, tensors: Sequence[Tensor], dtype: str) -> Tensor:
-        held = [beside(self.cast(x, dtype), tensors[0]) for x in tensors]
-        return jnp.stack(held) if tensors[0].shape else _stacked(held)  # jnp.stack is one more operation for each tensor
+        arrays = [beside(self.cast(x, dtype), tensors[0]) for x in tensors]
+        return jnp.stack(arrays) if tensors[0].shape else _stacked(arrays)  # jnp.stack is one more operation for each tensor
 
     def abs(self, x: Tensor) -> Tensor:
         return jnp.abs(x)

@@ -81,11 +81,11 @@ class PaddleBackend(Backend):
     def layout(self, x: Tensor) -> Layout | None:
         if not self.can_read(x):
             return None
-        held = values(x)
-        if not held.size or not held.data_ptr():
+        tensor = values(x)
+        if not tensor.size or not tensor.data_ptr():
             return None
-        itemsize = held.element_size()
-        return layout(held.data_ptr(), itemsize, held.shape, [stride * itemsize for stride in held.strides])
+        itemsize = tensor.element_size()
+        return layout(tensor.data_ptr(), itemsize, tensor.shape, [stride * itemsize for stride in tensor.strides])
 
     def refused(self, x: object) -> TensorTypeError | None:
         if not isinstance(x, paddle.static.Variable):

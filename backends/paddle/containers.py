@@ -22,7 +22,7 @@ def _is_parameter(x: object) -> bool:
     if isinstance(x, versions.Parameter):
         return True
     # a ``.grad`` is a leaf with stop_gradient=False too, but holds no gradient itself
-    return isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient and versions.held(x) is not None
+    return isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient and versions.grad_of(x) is not None
 
 
 class PaddleContainers(Containers):
@@ -48,7 +48,7 @@ class PaddleContainers(Containers):
         return _is_parameter(x)
 
     def gradient(self, param: Any) -> Any:
-        gradient = None if isinstance(param, versions.Value) else versions.held(param)
+        gradient = None if isinstance(param, versions.Value) else versions.grad_of(param)
         if gradient is None or gradient.stop_gradient or not gradient.is_leaf:
             return gradient  # only a gradient of create_graph=True has a history
         return gradient.detach()  # any other gradient claims to require one, as if it were an input

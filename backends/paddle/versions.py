@@ -22,8 +22,8 @@ __all__ = [
     "dtensor_from_local",
     "dtype",
     "dtypes",
+    "grad_of",
     "has_memory",
-    "held",
     "is_static",
     "largest",
     "local_value",
@@ -167,7 +167,7 @@ def largest(x: Any, axes: tuple[int, ...] | None) -> Any:
     return paddle.max(x, axis=axes, keepdim=axes is not None)
 
 
-def held(parameter: Any) -> Any:
+def grad_of(parameter: Any) -> Any:
     """The gradient object of a parameter; ``.grad`` returns a new one each time. Paddle 3.0 has none of an empty gradient."""
     gradient = parameter._grad_ivar() if _SAYS_WHAT_IT_HOLDS else None
     return parameter.grad if gradient is None else gradient
@@ -227,19 +227,19 @@ def values_of_rows(rows: Any) -> Any:
 def take_rows(x: Any, value: Any) -> None:
     """Give SelectedRows the rows and the memory of others."""
     target, source = x.get_selected_rows(), value.get_selected_rows()
-    held, given = target.get_tensor(), source.get_tensor()
-    if hasattr(held, "_share_data_with"):
-        held._share_data_with(given)
+    tensor, given = target.get_tensor(), source.get_tensor()
+    if hasattr(tensor, "_share_data_with"):
+        tensor._share_data_with(given)
     else:
-        held.set(np.array(given), _place_of(held))
+        tensor.set(np.array(given), _place_of(tensor))
     target.set_rows(source.rows())
     target.sync_index()
 
 
-def _place_of(held: Any) -> Any:
+def _place_of(tensor: Any) -> Any:
     """The place of a tensor of a scope or of SelectedRows; where Paddle does not say, the current device."""
-    if hasattr(held, "_place"):
-        place = held._place()
+    if hasattr(tensor, "_place"):
+        place = tensor._place()
         return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
     kind, _, number = paddle.device.get_device().partition(":")
     return paddle.CUDAPlace(int(number)) if kind == "gpu" else paddle.CPUPlace()
@@ -276,8 +276,8 @@ def read(scope: Any, name: str) -> Any:
 
 def read_and_set(scope: Any, name: str, value: Any) -> Any:
     """The value of a variable in a scope, as an array; it then sets another value on the same device."""
-    held, found = scope.find_var(name).get_tensor(), read(scope, name)
-    held.set(value, _place_of(held))
+    tensor, found = scope.find_var(name).get_tensor(), read(scope, name)
+    tensor.set(value, _place_of(tensor))
     return found
 
 
@@ -307,7 +307,7 @@ def pairs_of(optimizer: Any, parameters: Any = None) -> list[tuple[Any, Any]]:
     """The pairs of parameters and gradients of an optimizer's next step, as it makes them, perhaps of some parameters only."""
     trained = [p for p in parameters or parameters_of(optimizer) if not p.stop_gradient]
     mains = [getattr(p, "main_grad", None) for p in trained]  # in float32, for parameters in half precision
-    pairs = [(p, held(p) if main is None else main) for p, main in zip(trained, mains, strict=True)]
+    pairs = [(p, grad_of(p) if main is None else main) for p, main in zip(trained, mains, strict=True)]
     return [(p, gradient) for p, gradient in pairs if gradient is not None]
 
 

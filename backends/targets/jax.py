@@ -51,8 +51,8 @@ class JaxArrays:
 
     def scope(self, gradients: Sequence[Any], arguments: Mapping[str, Any]) -> AbstractContextManager[Any]:
         """64 bits if a gradient has them; otherwise a NumPy float is a float32, as for JAX's users."""
-        held = [*gradients, *(arguments.get("parameters") or ())]
-        context: AbstractContextManager[Any] = enable_x64(any(str(getattr(x, "dtype", "")) in _WIDE for x in held))
+        tensors = [*gradients, *(arguments.get("parameters") or ())]
+        context: AbstractContextManager[Any] = enable_x64(any(str(getattr(x, "dtype", "")) in _WIDE for x in tensors))
         return context
 
 

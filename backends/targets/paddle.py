@@ -128,11 +128,11 @@ def _on_pairs(kind: Any, parameters: Callable[[list[Any]], list[Any]]) -> Run:
     """Run a class on pairs. Its result lacks the pairs without a gradient."""
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
-        held = list(gradients)
-        pairs = list(zip(parameters(held), held, strict=True))
+        listed = list(gradients)
+        pairs = list(zip(parameters(listed), listed, strict=True))
         returned = kind(**arguments)(iter(pairs) if isinstance(gradients, Iterator) else pairs)
         clipped = iter([gradient for _, gradient in returned if gradient is not None])
-        return [None if gradient is None else next(clipped) for gradient in held], None
+        return [None if gradient is None else next(clipped) for gradient in listed], None
 
     return run
 

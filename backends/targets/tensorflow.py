@@ -38,8 +38,8 @@ class TensorFlowArrays:
         return dense.numpy().reshape(-1).tolist(), shape, name
 
     def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> tf.IndexedSlices:
-        held = self.make(values, [len(rows), *shape[1:]], dtype)
-        return tf.IndexedSlices(held, tf.constant(list(rows), tf.int64), tf.constant(list(shape), tf.int64))
+        inner = self.make(values, [len(rows), *shape[1:]], dtype)
+        return tf.IndexedSlices(inner, tf.constant(list(rows), tf.int64), tf.constant(list(shape), tf.int64))
 
     def trace(self, function: Function) -> Function:
         traced: Function = tf.function(function)

@@ -47,8 +47,8 @@ class TorchArrays:
         return made.reshape(-1)[0].clone().expand(made.shape)
 
     def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> torch.Tensor:
-        held = self.make(values, [len(rows), *shape[1:]], dtype)
-        return torch.sparse_coo_tensor(torch.tensor([list(rows)]), held, tuple(shape), check_invariants=True)
+        inner = self.make(values, [len(rows), *shape[1:]], dtype)
+        return torch.sparse_coo_tensor(torch.tensor([list(rows)]), inner, tuple(shape), check_invariants=True)
 
     def trace(self, function: Function) -> Function:
         torch.compiler.reset()  # each case compiles the same lines again, which torch counts as recompilations

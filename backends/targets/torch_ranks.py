@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, placeme
 from gradclip.conformance.array import Array
 from gradclip.conformance.compare import Outcome
 from gradclip.conformance.load import Vector
-from gradclip.conformance.ranks.held import local
+from gradclip.conformance.ranks.shards import local
 from gradclip.conformance.target import load_arrays
 
 __all__ = ["Clip", "World", "clip_of", "preload", "versions"]
@@ -90,60 +90,64 @@ class World:
         assert isinstance(n, DTensor)
         n.full_tensor()
 
-    def mesh(self, vector: Vector, held: dict[str, Any], *, of_gradient: bool = False) -> DeviceMesh:
+    def mesh(self, vector: Vector, sharding: dict[str, Any], *, of_gradient: bool = False) -> DeviceMesh:
         """The mesh of a parameter or its gradient; of two equal ones, each has another, as DTensor's caches may give it.
 
         All ranks ask for the same meshes in the same order, because making one is a collective.
         """
-        lengths, are_two = tuple(vector.json["mesh"]), any("again" in one for one in vector.json["held"])
-        again = ("again" in held) != (of_gradient and are_two)
+        lengths, are_two = tuple(vector.json["mesh"]), any("again" in one for one in vector.json["shardings"])
+        again = ("again" in sharding) != (of_gradient and are_two)
         names = tuple(_AXES[: len(lengths)])
         if (lengths, again) not in self._meshes:
             self._meshes[lengths, again] = init_device_mesh("cpu", lengths, mesh_dim_names=names)
         made = self._meshes[lengths, again]
-        return made[tuple(names[axis] for axis in held["axes"])] if "axes" in held else made
+        return made[tuple(names[axis] for axis in sharding["axes"])] if "axes" in sharding else made
 
     def run(self, vector: Vector, clip: Clip) -> tuple[Outcome, Outcome]:
         """What this rank has after the clip, and what it should have."""
-        gradients, helds = vector.gradients, vector.json["held"]
-        parameters = [self._parameter(vector, g, held) for g, held in zip(gradients, helds, strict=True)]
-        groups = {id(p): self._group(vector, held) for p, held in zip(parameters, helds, strict=True) if held["how"] == "group"}
+        gradients, shardings = vector.gradients, vector.json["shardings"]
+        parameters = [self._parameter(vector, g, sharding) for g, sharding in zip(gradients, shardings, strict=True)]
+        groups = {
+            id(p): self._group(vector, sharding)
+            for p, sharding in zip(parameters, shardings, strict=True)
+            if sharding["how"] == "group"
+        }
         n = clip(parameters, vector.arguments, groups)
         (outcome,) = vector.expected
         got, want = [], []
-        for p, clipped, held in zip(parameters, outcome.gradients, helds, strict=True):
+        for p, clipped, sharding in zip(parameters, outcome.gradients, shardings, strict=True):
             got.append(None if p.grad is None else _array(p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad))
-            is_here = clipped is not None and self.rank not in held.get("missing", ())
-            want.append(self._local(vector, clipped, _placements(p.grad, vector, held)) if is_here else None)
+            is_here = clipped is not None and self.rank not in sharding.get("missing", ())
+            want.append(self._local(vector, clipped, _placements(p.grad, vector, sharding)) if is_here else None)
         return Outcome(tuple(got), _norm(n)), Outcome(tuple(want), None if n is None else outcome.norm)
 
     def _local(self, vector: Vector, gathered: Any, placements: Sequence[str]) -> Array:
         return local(gathered, vector.json["mesh"], self.rank, placements)
 
-    def _parameter(self, vector: Vector, gradient: Any, held: dict[str, Any]) -> torch.nn.Parameter:
+    def _parameter(self, vector: Vector, gradient: Any, sharding: dict[str, Any]) -> torch.nn.Parameter:
         gathered = gradient or _LACKED
-        whole = ["R" if kind == "P" else kind for kind in held["placements"]]
-        p = torch.nn.Parameter(torch.zeros_like(self._tensor(vector, gathered, held, whole)))
-        if gradient is not None and self.rank not in held.get("missing", ()):
-            p.grad = self._tensor(vector, gathered, held, held["placements"], of_gradient=True)
+        whole = ["R" if kind == "P" else kind for kind in sharding["placements"]]
+        p = torch.nn.Parameter(torch.zeros_like(self._tensor(vector, gathered, sharding, whole)))
+        if gradient is not None and self.rank not in sharding.get("missing", ()):
+            p.grad = self._tensor(vector, gathered, sharding, sharding["placements"], of_gradient=True)
         return p
 
     def _tensor(
-        self, vector: Vector, gathered: Array, held: dict[str, Any], placements: Sequence[str], *, of_gradient: bool = False
+        self, vector: Vector, gathered: Array, sharding: dict[str, Any], placements: Sequence[str], *, of_gradient: bool = False
     ) -> torch.Tensor:
         here = self._local(vector, gathered, placements)
         made = arrays.make(here.values, here.shape, here.dtype)
-        if held["how"] != "type":
+        if sharding["how"] != "type":
             return made
-        kinds = [_kind(placements, axis, vector.json["mesh"]) for axis in held.get("axes", range(len(placements)))]
+        kinds = [_kind(placements, axis, vector.json["mesh"]) for axis in sharding.get("axes", range(len(placements)))]
         size, stride = torch.Size(gathered.shape), torch.empty(gathered.shape, device="meta").stride()
-        mesh = self.mesh(vector, held, of_gradient=of_gradient)
+        mesh = self.mesh(vector, sharding, of_gradient=of_gradient)
         return DTensor.from_local(made, mesh, kinds, run_check=False, shape=size, stride=stride)
 
-    def _group(self, vector: Vector, held: dict[str, Any]) -> Any:
+    def _group(self, vector: Vector, sharding: dict[str, Any]) -> Any:
         """The process group along the one axis that divides a plain tensor."""
-        (axis,) = (axis for axis, kind in enumerate(held["placements"]) if kind[0] in "SZ")
-        return self.mesh(vector, held).get_group(axis)
+        (axis,) = (axis for axis, kind in enumerate(sharding["placements"]) if kind[0] in "SZ")
+        return self.mesh(vector, sharding).get_group(axis)
 
 
 def _kind(placements: Sequence[str], axis: int, mesh: Sequence[int]) -> Any:
@@ -155,12 +159,12 @@ def _kind(placements: Sequence[str], axis: int, mesh: Sequence[int]) -> Any:
     return _STRIDED(int(kind[1:]), split_factor=before)
 
 
-def _placements(gradient: Any, vector: Vector, held: dict[str, Any]) -> list[str]:
+def _placements(gradient: Any, vector: Vector, sharding: dict[str, Any]) -> list[str]:
     """The placements of a clipped gradient: a clip may sum what is still to be summed."""
     if not isinstance(gradient, DTensor):
-        return list(held["placements"])
+        return list(sharding["placements"])
     found = ["R"] * len(vector.json["mesh"])
-    for axis, kind in zip(held.get("axes", range(len(found))), gradient.placements, strict=True):
+    for axis, kind in zip(sharding.get("axes", range(len(found))), gradient.placements, strict=True):
         found[axis] = _letter(kind)
     return found
 

@@ -51,10 +51,10 @@ class TorchContainers(Containers):
             return not compiled.is_transformed() and (x.grad is None or torch.is_tensor(x.grad))
         return isinstance(x, torch.nn.Parameter)
 
-    def held(self, leaves: list[Any], every: bool) -> tuple[list[Any], list[Any]]:
+    def gradients(self, leaves: list[Any], every: bool) -> tuple[list[Any], list[Any]]:
         if every or set(map(type, leaves)) == {torch.nn.Parameter}:  # all at once
             return [x.grad for x in leaves], leaves
-        return super().held(leaves, every)
+        return super().gradients(leaves, every)
 
 
 class TorchBackend(Backend):

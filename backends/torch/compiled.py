@@ -222,52 +222,52 @@ def _sharing_of(gradients: list[Tensor]) -> int:
 # ---- the operators, when the compiled program runs -----------------------------------------------------------------------
 
 
-def _lane_of(held: list[Tensor]) -> TorchHostLane | None:
+def _lane_of(filled: list[Tensor]) -> TorchHostLane | None:
     """The lane of the host's memory for tensors of one dtype; None if the loops cannot take them, or a mode must see them."""
-    kind = str(held[0].dtype).removeprefix("torch.")
-    if kind not in kernels.KINDS or versions.has_modes() or not all(x.is_cpu and is_dense(x) for x in held):
+    kind = str(filled[0].dtype).removeprefix("torch.")
+    if kind not in kernels.KINDS or versions.has_modes() or not all(x.is_cpu and is_dense(x) for x in filled):
         return None
     backend: Any = Backend()  # the loops do not use it
     return TorchHostLane(backend, kind, [kind])
 
 
 def _norms(gradients: list[Tensor]) -> Tensor:
-    held = [x for x in gradients if x.numel()]
-    lane = _lane_of(held) if held else None
+    filled = [x for x in gradients if x.numel()]
+    lane = _lane_of(filled) if filled else None
     found: Iterator[float] = iter(
-        [float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in held] if lane is None else lane.each(held, 2.0)
+        [float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in filled] if lane is None else lane.each(filled, 2.0)
     )
     return torch.tensor([next(found) if x.numel() else 0.0 for x in gradients], dtype=torch.float64, device="cpu")
 
 
 def _apart(gradients: list[Tensor]) -> list[Tensor]:
     """The gradients with elements; it refuses those that share some."""
-    held = [x for x in gradients if x.numel()]
-    if kernels.overlap([x.data_ptr() for x in held], [x.nbytes for x in held], 1):
-        raise shared_elements(" and ".join(f"shape {tuple(x.shape)}" for x in held[:8]))
-    return held
+    filled = [x for x in gradients if x.numel()]
+    if kernels.overlap([x.data_ptr() for x in filled], [x.nbytes for x in filled], 1):
+        raise shared_elements(" and ".join(f"shape {tuple(x.shape)}" for x in filled[:8]))
+    return filled
 
 
 def _scale_(gradients: list[Tensor], coefficient: Tensor) -> None:
     factors = normal_factors(float(coefficient))
-    held = _apart(gradients)
-    if factors[0] >= 1 or not held:
+    filled = _apart(gradients)
+    if factors[0] >= 1 or not filled:
         return
-    lane = _lane_of(held)
+    lane = _lane_of(filled)
     if lane is None or len(factors) > 1:
-        for x in held:
+        for x in filled:
             x.copy_(functools.reduce(operator.mul, factors, x.float()))
     else:
-        lane.scale(held, factors[0], "place")
+        lane.scale(filled, factors[0], "place")
 
 
 def _clamp_(gradients: list[Tensor], lower: float, upper: float) -> None:
-    held = _apart(gradients)
-    lane = _lane_of(held) if held else None
+    filled = _apart(gradients)
+    lane = _lane_of(filled) if filled else None
     if lane is not None:
-        lane.clamp(held, lower, upper, "place")
+        lane.clamp(filled, lower, upper, "place")
         return
-    for x in held:
+    for x in filled:
         x.copy_(x.float().clamp(lower, upper))
 
 

@@ -168,10 +168,10 @@ def _listed(parameters: Any) -> tuple[list[Any], Any, bool]:
 
 def _held(copies: list[Any]) -> list[Any]:
     """Tensors that hold these gradients."""
-    held = [torch.empty_like(x, requires_grad=True) for x in copies]
-    for x, grad in zip(held, copies, strict=True):
+    leaves = [torch.empty_like(x, requires_grad=True) for x in copies]
+    for x, grad in zip(leaves, copies, strict=True):
         x.grad = grad
-    return held
+    return leaves
 
 
 def _passes(recorder: Recorder, watch: TorchWatch) -> None:

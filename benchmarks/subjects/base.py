@@ -23,9 +23,9 @@ class Sample:
 
     def __init__(self, subject: Subject, arrays: Iterable[np.ndarray], dtype: str) -> None:
         self.pristine = [subject.make(array, dtype) for array in arrays]
-        held = [subject.hold(subject.copy(x)) for x in self.pristine]
-        self.params = [parameter for parameter, _ in held]
-        self.tensors = [gradient for _, gradient in held]
+        pairs = [subject.hold(subject.copy(x)) for x in self.pristine]
+        self.params = [parameter for parameter, _ in pairs]
+        self.tensors = [gradient for _, gradient in pairs]
 
     def form(self, name: str) -> Any:
         """The argument of a function, in this form."""

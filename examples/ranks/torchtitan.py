@@ -17,9 +17,9 @@ Stages = dist.ProcessGroup | None  #: the stages of the pipeline
 HELP = torch.nn.utils
 
 
-def gathered(held: Sequence[torch.nn.Parameter], norm_type: float) -> torch.Tensor:
+def gathered(params: Sequence[torch.nn.Parameter], norm_type: float) -> torch.Tensor:
     """Return the norm of gradients that lie on one mesh, the same on each of its ranks."""
-    norm = HELP.get_total_norm([p.grad for p in held if p.grad is not None], norm_type)
+    norm = HELP.get_total_norm([p.grad for p in params if p.grad is not None], norm_type)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 

@@ -15,30 +15,30 @@ def shards(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
     return [grad.to_local() if isinstance(grad, DTensor) else grad for grad in grads]
 
 
-def scale(held: list[torch.Tensor], norm: torch.Tensor, max_norm: float) -> None:
-    for shard in held:
+def scale(mine: list[torch.Tensor], norm: torch.Tensor, max_norm: float) -> None:
+    for shard in mine:
         shard.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
-def squares(held: list[torch.Tensor]) -> torch.Tensor:
-    return torch.stack([torch.zeros(()), *(shard.float().square().sum() for shard in held)]).sum()
+def squares(mine: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([torch.zeros(()), *(shard.float().square().sum() for shard in mine)]).sum()
 
 
 def local_norm(parameters: list[torch.nn.Parameter], max_norm: float) -> torch.Tensor:
     """Clip by the norm of this rank's shards: each rank has another one."""
-    held = shards(parameters)
-    norm = squares(held).sqrt()
-    scale(held, norm, max_norm)
+    mine = shards(parameters)
+    norm = squares(mine).sqrt()
+    scale(mine, norm, max_norm)
     return norm
 
 
 def replicas_twice(parameters: list[torch.nn.Parameter], max_norm: float) -> torch.Tensor:
     """Sum the squares over all ranks: what several ranks hold counts several times."""
-    held = shards(parameters)
-    total = squares(held)
+    mine = shards(parameters)
+    total = squares(mine)
     dist.all_reduce(total)
     norm = total.sqrt()
-    scale(held, norm, max_norm)
+    scale(mine, norm, max_norm)
     return norm
 
 
@@ -52,8 +52,8 @@ def groups_from_gradients(parameters: list[torch.nn.Parameter], max_norm: float)
         elif p.grad is not None:
             by_mesh.setdefault((None, ()), []).append(p.grad)
     total = torch.zeros(())
-    for (mesh, divided), held in by_mesh.items():  # type: ignore[misc]
-        square = squares(held)
+    for (mesh, divided), mine in by_mesh.items():  # type: ignore[misc]
+        square = squares(mine)
         for d in divided:
             dist.all_reduce(square, group=mesh.get_group(d))
         total += square

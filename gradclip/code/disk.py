@@ -12,7 +12,7 @@ import tokenize
 from dataclasses import dataclass
 
 from gradclip.code.files import opened, reason
-from gradclip.code.interrupts import held
+from gradclip.code.interrupts import signals_wait
 
 __all__ = ["FileError", "Source", "decode", "read", "replace"]
 
@@ -107,7 +107,7 @@ def replace(path: str, source: Source, new: bytes) -> None:
     Raises:
         FileError: if the file cannot be written, or changed since it was read; the file is then unchanged.
     """
-    with held():  # a signal waits: no temporary file stays, and the file is the old one or the new one
+    with signals_wait():  # a signal waits: no temporary file stays, and the file is the old one or the new one
         _replace(os.path.realpath(path), source, new)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Ended", "ending", "held", "raise_lost"]
+__all__ = ["Ended", "ending", "raise_lost", "signals_wait"]
 
 #: Ctrl-C comes last, so that the others have their handlers back before it can raise
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGBREAK", "SIGINT") if hasattr(signal, name))
@@ -52,7 +52,7 @@ def raise_lost() -> None:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def signals_wait() -> Iterator[None]:
     """Within it, the signals wait; at its end they have their usual effect."""
     noted: list[int] = []
     try:

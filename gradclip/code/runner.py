@@ -19,7 +19,7 @@ from itertools import chain, islice
 from gradclip.code import disk
 from gradclip.code.codes import CODES, wanted
 from gradclip.code.files import SETTINGS, Found, harmless
-from gradclip.code.interrupts import held, raise_lost
+from gradclip.code.interrupts import raise_lost, signals_wait
 from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
 from gradclip.code.notebook import Notebook, Unread
 from gradclip.code.project import About
@@ -274,7 +274,7 @@ def run(
             raise_lost()
             interrupt: BaseException | None = None
             try:
-                with held():
+                with signals_wait():
                     result = _written(result)
                     count(result)
             except KeyboardInterrupt as error:  # it waited for the file: report that first

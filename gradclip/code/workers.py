@@ -17,7 +17,7 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any
 
-from gradclip.code.interrupts import held
+from gradclip.code.interrupts import signals_wait
 
 __all__ = ["Killed", "Unstarted", "Workers", "waited"]
 
@@ -150,7 +150,7 @@ class _Process:
         group, flags = None if os.name == "nt" else 0, getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
         pipe = subprocess.PIPE
         try:
-            with held():
+            with signals_wait():
                 self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=group, creationflags=flags)
         except (OSError, ValueError) as error:
             raise Unstarted(str(error)) from None

@@ -137,9 +137,9 @@ def scoped(arrays: Any, run: Run) -> Run:
     scope: Callable[..., AbstractContextManager[Any]] = getattr(arrays, "scope", lambda gradients, arguments: nullcontext())
 
     def scoped(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        held = list(gradients)
-        with scope(held, arguments):
-            return run(iter(held) if isinstance(gradients, Iterator) else held, arguments)
+        listed = list(gradients)
+        with scope(listed, arguments):
+            return run(iter(listed) if isinstance(gradients, Iterator) else listed, arguments)
 
     return scoped
 
@@ -176,18 +176,18 @@ def _by_rule(native: Native, in_place: bool, gradients: Iterable[Any], arguments
 
 def _on_pairs(kind: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
     """Clip ``(parameter, gradient)`` pairs; the result lacks those without a gradient."""
-    held = list(gradients)
-    pairs = [(f"parameter {i}", gradient) for i, gradient in enumerate(held)]
+    listed = list(gradients)
+    pairs = [(f"parameter {i}", gradient) for i, gradient in enumerate(listed)]
     clipped = dict(kind(**arguments)(iter(pairs) if isinstance(gradients, Iterator) else pairs))
-    return [clipped.get(f"parameter {i}") for i in range(len(held))], None
+    return [clipped.get(f"parameter {i}") for i in range(len(listed))], None
 
 
 def _on_holders(
     arrays: Any, function: Any, gradients: Iterable[Any], arguments: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Any]:
     """Clip parameters that hold their gradient, if the framework has such parameters; else the gradients."""
-    held = list(gradients)
+    listed = list(gradients)
     hold = getattr(arrays, "hold", None)
-    parameters = held if hold is None else hold(held)
+    parameters = listed if hold is None else hold(listed)
     norm = function(iter(parameters) if isinstance(gradients, Iterator) else parameters, **arguments)
-    return (held if hold is None else [parameter.grad for parameter in parameters]), norm
+    return (listed if hold is None else [parameter.grad for parameter in parameters]), norm

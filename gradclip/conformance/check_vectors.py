@@ -75,30 +75,32 @@ def wrong_with_vector(vector: Any, content: Any, schemas: tuple[Any, Any] | None
                 yield f"gradients[{place}]: same_as must be the place of an earlier array."
     if "parameters" in vector and len(vector["parameters"]) != len(vector["gradients"]):
         yield "parameters: there must be one for each gradient."
-    if "held" in vector:
-        yield from _wrong_with_held(vector)
+    if "shardings" in vector:
+        yield from _wrong_with_shardings(vector)
     for where, array in _arrays(vector):
         yield from (f"{where}: {message}" for message in _wrong_with_array(array))
 
 
-def _wrong_with_held(vector: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_with_shardings(vector: Mapping[str, Any]) -> Iterator[str]:
     mesh, ranks = vector["mesh"], math.prod(vector["mesh"])
-    if len(vector["held"]) != len(vector["gradients"]):
-        yield "held: there must be one for each gradient."
+    if len(vector["shardings"]) != len(vector["gradients"]):
+        yield "shardings: there must be one for each gradient."
         return
-    for place, (held, gradient) in enumerate(zip(vector["held"], vector["gradients"], strict=True)):
-        if len(held["placements"]) != len(mesh):
-            yield f"held[{place}]: there must be one placement for each axis of the mesh."
-        if any(axis >= len(mesh) for axis in held.get("axes", ())) or any(rank >= ranks for rank in held.get("missing", ())):
-            yield f"held[{place}]: the mesh has {len(mesh)} axes and {ranks} ranks."
-        if held["how"] == "group" and sum(kind[0] in "SZ" for kind in held["placements"]) != 1:
-            yield f"held[{place}]: a group holds the shards along one axis of the mesh."
-        if gradient is None and len(set(held.get("missing", ()))) < ranks:
-            yield f"held[{place}]: null is a gradient that all ranks lack."
-        if gradient is not None and any(
-            kind[0] in "SZ" and int(kind[1]) >= len(gradient["shape"]) for kind in held["placements"]
+    for place, (sharding, gradient) in enumerate(zip(vector["shardings"], vector["gradients"], strict=True)):
+        if len(sharding["placements"]) != len(mesh):
+            yield f"shardings[{place}]: there must be one placement for each axis of the mesh."
+        if any(axis >= len(mesh) for axis in sharding.get("axes", ())) or any(
+            rank >= ranks for rank in sharding.get("missing", ())
         ):
-            yield f"held[{place}]: it is divided along an axis that it does not have."
+            yield f"shardings[{place}]: the mesh has {len(mesh)} axes and {ranks} ranks."
+        if sharding["how"] == "group" and sum(kind[0] in "SZ" for kind in sharding["placements"]) != 1:
+            yield f"shardings[{place}]: a group holds the shards along one axis of the mesh."
+        if gradient is None and len(set(sharding.get("missing", ()))) < ranks:
+            yield f"shardings[{place}]: null is a gradient that all ranks lack."
+        if gradient is not None and any(
+            kind[0] in "SZ" and int(kind[1]) >= len(gradient["shape"]) for kind in sharding["placements"]
+        ):
+            yield f"shardings[{place}]: it is divided along an axis that it does not have."
 
 
 def _arrays(vector: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -85,11 +85,11 @@ class FunctionTarget(ComposedTarget):
         return (None, found[1]) if self._hold else found
 
     def _call(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        held, is_iterator = list(gradients), isinstance(gradients, Iterator)
+        listed, is_iterator = list(gradients), isinstance(gradients, Iterator)
         if self._hold is None:
-            clipped, norm = self._parts(self._called(iter(held) if is_iterator else gradients, arguments))
-            return (held if clipped is None and self._in_place is not False else clipped), norm
-        parameters = self._hold(held)
+            clipped, norm = self._parts(self._called(iter(listed) if is_iterator else gradients, arguments))
+            return (listed if clipped is None and self._in_place is not False else clipped), norm
+        parameters = self._hold(listed)
         _, norm = self._parts(self._called(iter(parameters) if is_iterator else parameters, arguments))
         return [parameter.grad for parameter in parameters], norm
 

@@ -52,15 +52,15 @@ def slot_target(make: Callable[..., Any], operation: str, arrays: Any = "numpy")
 
 
 def _through(slot: Any, gradients: Iterable[Any], parameters: Sequence[Any] | None, arrays: Any) -> Sequence[Any]:
-    held = list(gradients)
+    listed = list(gradients)
     if hasattr(slot, "init") and hasattr(slot, "update"):
-        given = held if parameters is None else list(parameters)
-        updates, _ = slot.update(held, slot.init(given), given)
+        given = listed if parameters is None else list(parameters)
+        updates, _ = slot.update(listed, slot.init(given), given)
         return list(updates)
     if hasattr(slot, "_clip_gradients") and hasattr(slot, "apply_gradients"):  # Paddle's objects have the former too
-        return list(slot._clip_gradients(held))
+        return list(slot._clip_gradients(listed))
     hold = getattr(arrays, "hold", None)
-    first = hold(held) if hold is not None else [f"parameter {number}" for number in range(len(held))]
-    pairs = list(zip(first, held, strict=True))
+    first = hold(listed) if hold is not None else [f"parameter {number}" for number in range(len(listed))]
+    pairs = list(zip(first, listed, strict=True))
     clipped = iter([g for _, g in slot(iter(pairs) if isinstance(gradients, Iterator) else pairs) if g is not None])
-    return [None if gradient is None else next(clipped) for gradient in held]
+    return [None if gradient is None else next(clipped) for gradient in listed]

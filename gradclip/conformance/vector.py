@@ -42,8 +42,8 @@ def run_vector(target: Target, vector: Vector, claims: Collection[str]) -> Findi
     if vector.parameters is not None:
         arguments["parameters"] = [None if x is None else _made(target, x) for x in vector.parameters]
     before = [None if x is None else read_array(target, x) for x in gradients]
-    for i, (held, array) in enumerate(zip(before, wanted, strict=True)):
-        if isinstance(array, Array) and (difference := compare_arrays(held, array.dense(), 0, f"gradient {i}")):
+    for i, (read, array) in enumerate(zip(before, wanted, strict=True)):
+        if isinstance(array, Array) and (difference := compare_arrays(read, array.dense(), 0, f"gradient {i}")):
             return Finding(f"read does not return the values that make was given: {difference.message}", "garbage")
     given: Any = iter(list(gradients)) if vector.iterator else list(gradients)
     try:

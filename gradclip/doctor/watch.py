@@ -172,7 +172,7 @@ class Watch(Seen):
             self.lines.stop()
             self.learn(request.tensors)
             self.flush(where, closely=True)
-            params, without, grads = self._owners(request.tensors)
+            params, without, grads = self._params_of(request.tensors)
             before = self.norms(grads, request.order, full=True)
             trial = self._trial(where, request, grads)
         result, error = None, None
@@ -223,10 +223,10 @@ class Watch(Seen):
         self.name(frozenset(found))
         return tuple(self.recorder.names.get(key, "a gradient") for key in found)
 
-    def _owners(self, tensors: Sequence[Any]) -> tuple[Params, Params, list[Any]]:
+    def _params_of(self, tensors: Sequence[Any]) -> tuple[Params, Params, list[Any]]:
         """The parameters with a gradient, those without, and the gradients; a tensor that is none stands for itself."""
         by_grad = {self.mark(grad): key for key, x in self.known.items() if (grad := self.grad(x)) is not None}
-        held, without, grads = set(), set(), []
+        filled, without, grads = set(), set(), []
         for x in tensors:
             is_param = id(x) in self.known
             grad = self.grad(x) if is_param else x
@@ -234,8 +234,8 @@ class Watch(Seen):
                 without.add(id(x))
                 continue
             grads.append(grad)
-            held.add(id(x) if is_param else by_grad.get(self.mark(x), id(x)))
-        return frozenset(held), frozenset(without), grads
+            filled.add(id(x) if is_param else by_grad.get(self.mark(x), id(x)))
+        return frozenset(filled), frozenset(without), grads
 
     def _trial(self, where: Place, request: Request, grads: list[Any]) -> Callable[[], tuple[float, float]] | None:
         """A function that times the clip and the other implementation on copies of the gradients."""
@@ -297,12 +297,12 @@ class Watch(Seen):
         """Record a step."""
         self.recorder.stepping = None
         with self.recorder.quietly():
-            held = frozenset(key for key in learned if self.grad(self.known[key]) is not None)
+            stepped = frozenset(key for key in learned if self.grad(self.known[key]) is not None)
             self._close_made(learned)
             self.name(learned)  # the model may be gone when the script ends
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
-        event = kind(where=place(self.framework), params=held, name=name, optimizer=optimizer)
+        event = kind(where=place(self.framework), params=stepped, name=name, optimizer=optimizer)
         self.recorder.add(replace(event, total=len(learned), seconds=seconds))
 
 

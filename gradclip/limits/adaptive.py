@@ -94,13 +94,13 @@ class Adaptive:
     def step(self, norm: Any) -> Any:
         """The limit for this norm, a float or a 0-d tensor; it then adds the norm to the state."""
         norm = as_float(norm)
-        held = next(iter(self.state.values()), 0.0)
-        theirs = find(held) if isinstance(norm, float) and not isinstance(held, (float, list)) else None
+        first = next(iter(self.state.values()), 0.0)
+        theirs = find(first) if isinstance(norm, float) and not isinstance(first, (float, list)) else None
         if theirs is not None:  # the state is from a run on a device
-            norm = theirs.asarray(norm, "float32", held)
+            norm = theirs.asarray(norm, "float32", first)
         backend = None if isinstance(norm, float) else find(norm)
         self._check(backend, [norm])
-        if backend is not None and isinstance(held, float):
+        if backend is not None and isinstance(first, float):
             self.state = tensors(self.state, norm)
         limit = self.rule_of.limit(self.state)
         if not isinstance(limit, (int, float)) and find(limit) is None:

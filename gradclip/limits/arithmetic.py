@@ -45,9 +45,9 @@ class Floats:
         """The numbers with ``x`` at a place."""
         return [x if i == at else n for i, n in enumerate(many)]
 
-    def mean_and_deviation(self, many: Any, held: float, length: int) -> Any:
-        """The mean and the sample deviation of the first ``held`` numbers; they are positive, or all 0."""
-        some = many[: int(held)]
+    def mean_and_deviation(self, many: Any, count: float, length: int) -> Any:
+        """The mean and the sample deviation of the first ``count`` numbers; they are positive, or all 0."""
+        some = many[: int(count)]
         largest = max(some, default=0.0) or 1.0  # no square overflows
         mean = math.fsum(n / largest for n in some) / max(len(some), 1)
         square = math.fsum((n / largest - mean) ** 2 for n in some) / max(len(some) - 1, 1)
@@ -98,13 +98,13 @@ class Tensors:
     def placed(self, many: Tensor, at: Tensor, x: Tensor, length: int) -> Any:
         return self.where(self.backend.abs(self._places(length) - at) < 0.5, x, many)
 
-    def mean_and_deviation(self, many: Tensor, held: Tensor, length: int) -> Any:
-        is_held = self._places(length) < held - 0.5
+    def mean_and_deviation(self, many: Tensor, count: Tensor, length: int) -> Any:
+        is_known = self._places(length) < count - 0.5
         largest = self.most(self.backend.max(many, None), 1e-30)
-        scaled = self.where(is_held, many / largest, 0.0)
-        mean = self.backend.sum(scaled, None) / self.most(held, 1.0)
-        distance = self.where(is_held, scaled - mean, 0.0)
-        square = self.backend.sum(distance * distance, None) / self.most(held - 1, 1.0)
+        scaled = self.where(is_known, many / largest, 0.0)
+        mean = self.backend.sum(scaled, None) / self.most(count, 1.0)
+        distance = self.where(is_known, scaled - mean, 0.0)
+        square = self.backend.sum(distance * distance, None) / self.most(count - 1, 1.0)
         return mean * largest, self.sqrt(square) * largest
 
     def _places(self, length: int) -> Tensor:

@@ -162,9 +162,9 @@ def test_sparse_arrays_are_read_as_what_they_stand_for(backend: Framework, array
 def test_trace_and_derivative(arrays: Any) -> None:
     called = []
 
-    def function(held: list[Any]) -> list[Any]:
-        called.append(len(held))
-        return [held[0] * held[1], held[1] * 2.0]
+    def function(grads: list[Any]) -> list[Any]:
+        called.append(len(grads))
+        return [grads[0] * grads[1], grads[1] * 2.0]
 
     made = [arrays.make([3.0, 4.0], [2], "float32"), arrays.make([5.0, -1.0], [2], "float32")]
     traced = [list(arrays.read(array)[0]) for array in arrays.trace(function)(made)]
@@ -172,7 +172,7 @@ def test_trace_and_derivative(arrays: Any) -> None:
     assert set(called) == {2}
     derivatives = [list(arrays.read(array)[0]) for array in arrays.derivative(function, made)]
     assert derivatives == [[5.0, -1.0], [5.0, 6.0]]
-    (first, second) = arrays.derivative(lambda held: [held[0] * 1.0], made)
+    (first, second) = arrays.derivative(lambda grads: [grads[0] * 1.0], made)
     assert [list(arrays.read(array)[0]) for array in (first, second)] == [[1.0, 1.0], [0.0, 0.0]]
 
 

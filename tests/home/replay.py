@@ -36,7 +36,7 @@ class Native:
     ordered: bool = False  #: whether it takes norm_type and error_if_nonfinite
     variant: str = ""  #: a further argument that does not affect the departures
     hold: Callable[[list[Any]], list[Any]] = list  #: converts gradients to the function's arguments, parameters for some
-    held: Callable[[list[Any]], list[Any]] = list  #: the inverse of hold
+    gradients_of: Callable[[list[Any]], list[Any]] = list  #: the inverse of hold
 
     def __str__(self) -> str:
         return f"{self.name}({self.variant})" if self.variant else self.name
@@ -84,7 +84,7 @@ def check(framework: Framework, native: Native, case: Case) -> None:
     (theirs, _), (ours, objects) = side(native.native), side(native.ours)
     judge(native.name, case.name, differences(framework, theirs, ours, case.ulps))
     if ours.error is not None:
-        before, after = Outcome(gradients(framework, case)), Outcome(native.held(objects))
+        before, after = Outcome(gradients(framework, case)), Outcome(native.gradients_of(objects))
         assert not differences(framework, before, after, 0), "a failed call changed a gradient"
 
 

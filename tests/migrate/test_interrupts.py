@@ -23,7 +23,7 @@ from migrate import stand_in
 import gradclip
 from gradclip.code import disk, runner, workers
 from gradclip.code.files import Found
-from gradclip.code.interrupts import held
+from gradclip.code.interrupts import signals_wait
 from gradclip.code.model import Migrated, Options
 from gradclip.code.runner import Request
 from gradclip.commands import cli
@@ -252,7 +252,7 @@ def test_a_signal_within_a_hold_has_its_effect_at_the_end() -> None:
     steps = []
 
     def step() -> None:
-        with held():
+        with signals_wait():
             signal.raise_signal(signal.SIGINT)
             steps.append("after")
 
@@ -265,7 +265,7 @@ def test_a_signal_within_a_hold_has_its_effect_at_the_end() -> None:
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with held():
+        with signals_wait():
             signal.raise_signal(signal.SIGHUP)
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

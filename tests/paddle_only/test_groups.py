@@ -34,26 +34,26 @@ GROUPS = [Group(optax.clip_by_global_norm(1.3), "encoder.*", counted=["encoder.*
 
 
 def test_pairs_are_known_by_the_names_of_their_parameters() -> None:
-    held, seen = parameters(), []
-    pairs = [(p, p.grad) for p in held]
+    params, seen = parameters(), []
+    pairs = [(p, p.grad) for p in params]
     result = gradclip.clip(pairs, GROUPS)
-    assert all(a is b for (a, _), b in zip(result.grads, held, strict=True))
+    assert all(a is b for (a, _), b in zip(result.grads, params, strict=True))
     factor = 1.3 / math.hypot(*(x for values in VALUES.values() for x in values))
     for (_, got), x, by in zip(result.grads, VALUES.values(), (factor, factor, 1.0), strict=True):
         assert ulps(got.numpy(), np.array(x) * by, "float32") <= 4
     gradclip.norm(pairs, Group(optax.clip_by_global_norm(1.0), lambda name, p: seen.append((name, p)) is None))
-    assert all(name == p.name and p is q for (name, p), q in zip(seen, held, strict=True))
-    by_key = dict(zip(VALUES, held, strict=True))
-    for pattern in ("encoder.w", held[0].name):
+    assert all(name == p.name and p is q for (name, p), q in zip(seen, params, strict=True))
+    by_key = dict(zip(VALUES, params, strict=True))
+    for pattern in ("encoder.w", params[0].name):
         assert gradclip.norm(by_key, Group(optax.clip_by_global_norm(1.0), pattern)) == 5.0
 
 
 def test_in_the_slot_of_an_optimizer() -> None:
-    held = parameters()
-    held[1].need_clip = False
+    params = parameters()
+    params[1].need_clip = False
     groups = Group(optax.clip_by_global_norm(1.0), "encoder.*")
-    paddle.optimizer.SGD(learning_rate=1.0, parameters=held, grad_clip=grad_clip(groups)).step()
-    for p, want in zip(held, ([-0.6, -0.8], [-12.0], [-8.0]), strict=True):
+    paddle.optimizer.SGD(learning_rate=1.0, parameters=params, grad_clip=grad_clip(groups)).step()
+    for p, want in zip(params, ([-0.6, -0.8], [-12.0], [-8.0]), strict=True):
         assert ulps(p.numpy(), np.array(want), "float32") <= 4
     with pytest.raises(TypeError, match=r"rule must be a gradclip\.Rule"):
         grad_clip(["encoder.*"])
@@ -62,16 +62,16 @@ def test_in_the_slot_of_an_optimizer() -> None:
 @pytest.mark.parametrize("missing", ["a gradient", "a parameter group", "need_clip"])
 def test_a_pattern_may_match_nothing_in_a_step(missing: str) -> None:
     """The slot may receive only some of the parameters that the patterns are for."""
-    held = parameters()
+    params = parameters()
     if missing == "a gradient":
-        held[2].clear_gradient(False)
+        params[2].clear_gradient(False)
     if missing == "need_clip":
-        held[2].need_clip = False
-    given = [{"params": held[:2]}, {"params": held[2:]}] if missing == "a parameter group" else held
+        params[2].need_clip = False
+    given = [{"params": params[:2]}, {"params": params[2:]}] if missing == "a parameter group" else params
     groups = [Group(optax.clip_by_global_norm(1.3), "encoder.*"), Group(optax.clip_by_global_norm(2.0), "head.*")]
     paddle.optimizer.SGD(learning_rate=1.0, parameters=given, grad_clip=grad_clip(groups)).step()
     head = {"a gradient": 0.0, "a parameter group": -2.0, "need_clip": -8.0}[missing]
-    for p, want in zip(held, ([-0.3, -0.4], [-1.2], [head]), strict=True):
+    for p, want in zip(params, ([-0.3, -0.4], [-1.2], [head]), strict=True):
         assert ulps(p.numpy(), np.array(want), "float32") <= 4
 
 
@@ -79,27 +79,27 @@ def test_a_pattern_may_match_nothing_in_a_step(missing: str) -> None:
     "form", [list, tuple, iter, lambda pairs: list(map(list, pairs)), lambda pairs: tuple(map(list, pairs))]
 )
 def test_the_norms_of_pairs_have_the_names_of_their_parameters(form: Any) -> None:
-    held = parameters()
+    params = parameters()
     left_out, no_gradient = parameters()[:2]
     left_out.need_clip = False
-    pairs = [*((p, p.grad) for p in held), (left_out, left_out.grad), (no_gradient, None)]
+    pairs = [*((p, p.grad) for p in params), (left_out, left_out.grad), (no_gradient, None)]
     found = gradclip.norms_by_name(form(pairs))
-    assert list(found) == [p.name for p in held]
+    assert list(found) == [p.name for p in params]
     assert [float(n) for n in found.values()] == [5.0, 12.0, 8.0]
     assert [tuple(n.shape) for n in found.values()] == [(), (), ()]
 
 
 def test_pairs_may_be_lists() -> None:
-    held = parameters()
-    held[2].need_clip = False
-    pairs = [[p, p.grad] for p in held]
+    params = parameters()
+    params[2].need_clip = False
+    pairs = [[p, p.grad] for p in params]
     result = gradclip.clip(pairs, optax.clip_by_global_norm(6.5))
     assert float(result.norm) == 13.0
     assert [type(pair) for pair in result.grads] == [list] * 3
-    assert all(mine is p for (mine, _), p in zip(result.grads, held, strict=True))
-    assert [g.tolist() for _, g in result.grads] == [[1.5, 2.0], [6.0], held[2].grad.tolist()]
+    assert all(mine is p for (mine, _), p in zip(result.grads, params, strict=True))
+    assert [g.tolist() for _, g in result.grads] == [[1.5, 2.0], [6.0], params[2].grad.tolist()]
     gradclip.clip_(pairs, optax.clip_by_global_norm(6.5))
-    assert held[0].grad.tolist() == [1.5, 2.0]
+    assert params[0].grad.tolist() == [1.5, 2.0]
 
 
 @pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")

@@ -50,7 +50,7 @@ def static() -> Iterator[None]:
     paddle.disable_static()
 
 
-def held(gradient: np.ndarray) -> paddle.Tensor:
+def param(gradient: np.ndarray) -> paddle.Tensor:
     """Return a tensor that holds a gradient, and is no parameter."""
     tensor = paddle.to_tensor(np.ones_like(gradient))
     tensor.grad = paddle.to_tensor(gradient)
@@ -66,7 +66,7 @@ def some(shape: tuple[int, ...]) -> np.ndarray:
 def test_value(side: str, shape: tuple[int, ...], limit: float) -> None:
     """test_clip_grad_value_.py: test_basic."""
     gradient = some(shape)
-    tensor = held(gradient)
+    tensor = param(gradient)
     assert SIDES[side].clip_grad_value_(tensor, clip_value=limit) is None
     assert np.array_equal(tensor.grad.numpy(), gradient.clip(-limit, limit))
 
@@ -75,7 +75,7 @@ def test_value(side: str, shape: tuple[int, ...], limit: float) -> None:
 def test_value_below_0(side: str) -> None:
     """test_clip_grad_value_.py: test_errors."""
     with pytest.raises(ValueError):
-        SIDES[side].clip_grad_value_(held(some((1, 2))), clip_value=-1)
+        SIDES[side].clip_grad_value_(param(some((1, 2))), clip_value=-1)
 
 
 @both
@@ -85,7 +85,7 @@ def test_value_below_0(side: str) -> None:
 def test_norm(side: str, shape: tuple[int, ...], limit: float, order: float) -> None:
     """test_clip_grad_norm_.py: test_basic."""
     gradient = some(shape)
-    tensor = held(gradient)
+    tensor = param(gradient)
     norm = SIDES[side].clip_grad_norm_(tensor, max_norm=limit, norm_type=order)
     want = np.linalg.norm(gradient.astype(np.float64).reshape(-1), order)
     np.testing.assert_allclose(norm.numpy(), want, rtol=1e-5)
@@ -96,8 +96,8 @@ def test_norm(side: str, shape: tuple[int, ...], limit: float, order: float) -> 
 def test_norm_refuses(side: str) -> None:
     """test_clip_grad_norm_.py: test_errors, an order that Paddle lacks, and an infinite norm."""
     with pytest.raises(ValueError):
-        SIDES[side].clip_grad_norm_(held(some((1, 2))), max_norm=2, norm_type=-math.inf)
-    tensor = held(np.full((1, 2), np.inf, np.float32))
+        SIDES[side].clip_grad_norm_(param(some((1, 2))), max_norm=2, norm_type=-math.inf)
+    tensor = param(np.full((1, 2), np.inf, np.float32))
     with pytest.raises(RuntimeError):
         SIDES[side].clip_grad_norm_(tensor, max_norm=2, error_if_nonfinite=True)
     assert np.isinf(tensor.grad.numpy()).all()
@@ -108,7 +108,7 @@ def test_norm_refuses(side: str) -> None:
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: (y for y in [x])], ids=["one", "list", "generator"])
 def test_static_mode(side: str, name: str, make: Callable[[Any], Any]) -> None:
     """test_clip_grad_norm_.py and test_clip_grad_value_.py: test_errors, in static mode."""
-    tensor = held(np.ones((1, 2), np.float32))
+    tensor = param(np.ones((1, 2), np.float32))
     paddle.enable_static()
     try:
         with pytest.raises(RuntimeError, match="this API can only run in dynamic mode"):

@@ -120,19 +120,19 @@ def test_the_recipes() -> None:
         exec(compile(recipe, "recipe", "exec"), names)
         norms = names["norms"] if "norms" in names else [names["norm"]]
         assert all(norm > 0.1 for norm in norms), f"nothing was clipped: {recipe}"
-        held = dict(names["model"].named_parameters())
+        params = dict(names["model"].named_parameters())
         for pattern, limit in parts.get(k, {r".*_A": 0.1, r".*_B": 0.4}).items():
-            chosen = [name for name in held if re.match(pattern, name)]
-            left = torch.cat([held[name].grad.flatten() for name in chosen])
+            chosen = [name for name in params if re.match(pattern, name)]
+            left = torch.cat([params[name].grad.flatten() for name in chosen])
             if limit is None:
-                assert all(torch.equal(held[name].grad, raw[name]) for name in chosen), recipe
+                assert all(torch.equal(params[name].grad, raw[name]) for name in chosen), recipe
             else:
                 assert ulps(left.norm().item(), limit, "float32") <= 200, (recipe, pattern)  # for the epsilon
         if "clip_grad_value" in recipe:
-            biases = [name for name in held if name.endswith("bias")]
-            assert all(torch.equal(held[name].grad, raw[name].clamp(-0.01, 0.01)) for name in biases)
-            assert any(not torch.equal(held[name].grad, raw[name]) for name in biases)
-    assert held["query.weight"].grad is None
+            biases = [name for name in params if name.endswith("bias")]
+            assert all(torch.equal(params[name].grad, raw[name].clamp(-0.01, 0.01)) for name in biases)
+            assert any(not torch.equal(params[name].grad, raw[name]) for name in biases)
+    assert params["query.weight"].grad is None
 
 
 def test_without_names_the_step_hook_counts() -> None:

@@ -27,7 +27,7 @@ each_order = pytest.mark.parametrize("order", [0.5, 1.5, 2, 4, "inf"])
 INF, NAN = math.inf, math.nan
 
 
-def held(*gradients: torch.Tensor | None) -> list[torch.nn.Parameter]:
+def params(*gradients: torch.Tensor | None) -> list[torch.nn.Parameter]:
     """Return parameters with copies of these gradients."""
     made = [torch.nn.Parameter(torch.zeros(10) if g is None else torch.zeros_like(g)) for g in gradients]
     for parameter, gradient in zip(made, gradients, strict=True):
@@ -50,7 +50,7 @@ def test_value(side: str, foreach: bool | None) -> None:
     """test_clip_grad_value: a gradient that is missing, and a tensor on its own."""
     clip, weight, bias = SIDES[side].clip_grad_value_, torch.linspace(-10, 9.8, 100).reshape(10, 10), torch.full((10,), 2.0)
     for gradients in ([weight, bias], [weight, None]):
-        parameters = held(*gradients)
+        parameters = params(*gradients)
         assert clip((p for p in parameters), 2.5, foreach=foreach) is None
         for parameter, gradient in zip(parameters, gradients, strict=True):
             assert gradient is None or torch.equal(parameter.grad, gradient.clamp(-2.5, 2.5))
@@ -78,7 +78,7 @@ def test_norm(side: str, order: Any, foreach: bool | None) -> None:
         return total
 
     for clip in (in_one, in_two):
-        parameters = held(*gradients)
+        parameters = params(*gradients)
         before = norm_of(parameters, order)
         torch.testing.assert_close(float(clip(parameters)), before, rtol=1.3e-6, atol=0)
         torch.testing.assert_close(norm_of(parameters, order), 2.0, rtol=1.3e-6, atol=0)
@@ -92,7 +92,7 @@ def test_norm(side: str, order: Any, foreach: bool | None) -> None:
 def test_small_gradients_stay(side: str, order: Any, foreach: bool | None) -> None:
     """test_clip_grad_norm: gradients below the limit keep every bit."""
     gradients = [torch.rand(10, 10, generator=torch.Generator().manual_seed(0)) / 10000, torch.full((10,), 0.002)]
-    parameters = held(*gradients)
+    parameters = params(*gradients)
     before = norm_of(parameters, order)
     norm = SIDES[side].clip_grad_norm_(parameters, 2, norm_type=order, foreach=foreach)
     torch.testing.assert_close(float(norm), before, rtol=1.3e-6, atol=0)
@@ -163,7 +163,7 @@ def test_error_if_nonfinite(side: str, element: float, only_one: bool, after_ano
     if side == "gradclip" and abs(element) == 2e200:
         orders = []
     for order, raises in itertools.product([*POSITIVE, *NEGATIVE, 0], [False, True]):
-        parameters = held(*[torch.ones(1, dtype=torch.float64)] * after_another, gradient)
+        parameters = params(*[torch.ones(1, dtype=torch.float64)] * after_another, gradient)
         if not raises or order not in orders:
             SIDES[side].clip_grad_norm_(parameters, 1, norm_type=order, error_if_nonfinite=raises)
             continue

@@ -56,13 +56,13 @@ def pair(make: Make, rule: gradclip.Rule, dtype: torch.dtype = torch.float32) ->
     return both
 
 
-def held(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+def params_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
 def numbers(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """Return parameters, gradients and state."""
-    ps = held(optimizer)
+    ps = params_of(optimizer)
     state = [x for p in ps for x in optimizer.state[p].values() if x is not None]
     return [p.detach() for p in ps] + [p.grad for p in ps if p.grad is not None] + state
 
@@ -81,19 +81,19 @@ def test_clipped(make: Make) -> None:
     """Each step starts from zero parameters, which become the update, and from the same state."""
     in_place, in_step = pair(make, dialect.clip_grad_norm(0.5))
     for step in range(5):
-        for p in held(in_place) + held(in_step):
+        for p in params_of(in_place) + params_of(in_step):
             p.data.zero_()
         in_step.load_state_dict(copy.deepcopy(in_place.state_dict()))
         for optimizer in (in_place, in_step):
-            give(held(optimizer), step)
+            give(params_of(optimizer), step)
             optimizer.step()
-        want, got = (np.concatenate([p.detach().numpy().ravel() for p in held(each)]) for each in (in_place, in_step))
+        want, got = (np.concatenate([p.detach().numpy().ravel() for p in params_of(each)]) for each in (in_place, in_step))
         largest = np.abs(want).max()
         assert largest > 0
         assert np.abs(got - want).max() <= 4 * np.spacing(largest)  # relative to the largest: terms may cancel
         if step == 0:
             assert ulps(got, want, "float32") <= 4
-        for p, q in zip(held(in_place)[:-1], held(in_step)[:-1], strict=True):
+        for p, q in zip(params_of(in_place)[:-1], params_of(in_step)[:-1], strict=True):
             assert ulps(q.grad.numpy(), p.grad.numpy(), "float32") <= 2
 
 
@@ -102,9 +102,9 @@ def test_several_steps(make: Make) -> None:
     in_place, in_step = pair(make, dialect.clip_grad_norm(0.5))
     for step in range(20):
         for optimizer in (in_place, in_step):
-            give(held(optimizer), step, size=0.001 if step % 3 == 2 else 1.0)  # a third of the steps needs no clip
+            give(params_of(optimizer), step, size=0.001 if step % 3 == 2 else 1.0)  # a third of the steps needs no clip
             optimizer.step()
-    for want, got in zip(held(in_place), held(in_step), strict=True):
+    for want, got in zip(params_of(in_place), params_of(in_step), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
 
 
@@ -115,7 +115,7 @@ def test_unclipped_to_the_bit(make: Make, limit: float) -> None:
     bare = make(parameters(), fused=True)
     for step in range(3):
         for optimizer in (bare, in_step):
-            give(held(optimizer), step)
+            give(params_of(optimizer), step)
             optimizer.step()
     assert same_bits(bare, in_step)
 
@@ -126,12 +126,12 @@ def test_unclipped_to_the_bit(make: Make, limit: float) -> None:
 def test_limit_of_zero_and_what_is_not_finite(make: Make, value: float | None, limit: float) -> None:
     both = pair(make, dialect.clip_grad_norm(limit))
     for optimizer in both:
-        give(held(optimizer), 1)
+        give(params_of(optimizer), 1)
         if value is not None:
-            held(optimizer)[1].grad[2] = value
-            held(optimizer)[0].grad[:] = 0.25
+            params_of(optimizer)[1].grad[2] = value
+            params_of(optimizer)[0].grad[:] = 0.25
         if value is None and limit:
-            for p in held(optimizer)[:-1]:
+            for p in params_of(optimizer)[:-1]:
                 p.grad.zero_()
         optimizer.step()
     assert same_bits(*both)
@@ -142,9 +142,9 @@ def test_limit_of_zero_and_what_is_not_finite(make: Make, value: float | None, l
 def test_halves(make: Make, dtype: torch.dtype) -> None:
     in_place, in_step = pair(make, dialect.clip_grad_norm(0.5), dtype)
     for optimizer in (in_place, in_step):
-        give(held(optimizer), 1)
+        give(params_of(optimizer), 1)
         optimizer.step()
-    for want, got in zip(held(in_place)[:-1], held(in_step)[:-1], strict=True):
+    for want, got in zip(params_of(in_place)[:-1], params_of(in_step)[:-1], strict=True):
         name = str(dtype).removeprefix("torch.")
         assert ulps(got.grad.double().numpy(), want.grad.double().numpy(), name) <= 1
         assert ulps(got.detach().double().numpy(), want.detach().double().numpy(), name) <= 1
@@ -226,9 +226,9 @@ def test_no_look_on_an_accelerator(limit: float, monkeypatch: pytest.MonkeyPatch
     """Make reading tensors on the host count as a synchronisation."""
     rule = dialect.clip_grad_norm(limit)
     in_place, in_step = pair(OPTIMIZERS["AdamW"], rule)
-    give(held(in_place), 1)
+    give(params_of(in_place), 1)
     in_place.step()
-    give(held(in_step), 1)
+    give(params_of(in_step), 1)
     monkeypatch.setattr(TorchBackend, "reads_free", lambda self, tensors: False)
     monkeypatch.setattr("gradclip.backends.torch.lanes.is_on_host", lambda x: False)
     with NoLook():
@@ -238,7 +238,7 @@ def test_no_look_on_an_accelerator(limit: float, monkeypatch: pytest.MonkeyPatch
     in_step.step()
     if limit != 0.5:
         assert same_bits(in_place, in_step)
-    for want, got in zip(held(in_place)[:-1], held(in_step)[:-1], strict=True):
+    for want, got in zip(params_of(in_place)[:-1], params_of(in_step)[:-1], strict=True):
         assert ulps(got.grad.numpy(), want.grad.numpy(), "float32") <= 4
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
 
@@ -247,10 +247,10 @@ def test_compiled() -> None:
     torch.compiler.reset()
     in_place, in_step = pair(OPTIMIZERS["AdamW"], dialect.clip_grad_norm(0.5))
     for optimizer in (in_place, in_step):
-        give(held(optimizer), 1)
+        give(params_of(optimizer), 1)
     in_place.step()
     torch.compile(in_step.step, backend="eager")()
-    for want, got in zip(held(in_place)[:-1], held(in_step)[:-1], strict=True):
+    for want, got in zip(params_of(in_place)[:-1], params_of(in_step)[:-1], strict=True):
         assert ulps(got.grad.numpy(), want.grad.numpy(), "float32") <= 4
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
 

@@ -62,13 +62,13 @@ class Array:
 
 def array(values: Any, dtype: str = "float32", layout: str | None = None) -> Array:
     """An array of nested lists, each value rounded to the dtype."""
-    shape, flat = _shape(values), tuple(held(value, dtype) for value in _flat(values))
+    shape, flat = _shape(values), tuple(stored(value, dtype) for value in _flat(values))
     return Array(dtype, shape, flat, layout=layout)
 
 
 def fill(value: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:
     """One value everywhere."""
-    return Array(dtype, shape, (held(value, dtype),), filled=True)
+    return Array(dtype, shape, (stored(value, dtype),), filled=True)
 
 
 def sparse(rows: list[int], values: list[Any], height: int, dtype: str = "float32") -> Array:
@@ -77,7 +77,7 @@ def sparse(rows: list[int], values: list[Any], height: int, dtype: str = "float3
     return Array(dtype, (height, *inner.shape[1:]), inner.values, rows=tuple(rows))
 
 
-def held(value: Any, dtype: str) -> Any:
+def stored(value: Any, dtype: str) -> Any:
     """A number rounded to a dtype."""
     if dtype in COMPLEX:
         number = complex(value)

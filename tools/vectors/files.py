@@ -105,7 +105,7 @@ def sourced(file: Json) -> Json:
 
 def called(vector: Json) -> Json:
     """The fields that determine a native's outcome of a vector, and whether it agrees."""
-    names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp", "mesh", "held")
+    names = ("gradients", "iterator", "parameters", "arguments", "expected", "ulp", "mesh", "shardings")
     return {name: vector[name] for name in names if name in vector}
 
 
@@ -127,7 +127,7 @@ def _vector(vector: Json) -> str:
         ("flags", "needs"),
         ("gradients", "iterator"),
         ("parameters",),
-        ("mesh", "held"),
+        ("mesh", "shardings"),
         ("arguments",),
         ("result", "expected"),
         ("ulp", "source"),

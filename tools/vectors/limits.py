@@ -67,24 +67,24 @@ def zclip(given: Sequence[float], alpha: float, z: float, warmup: int, eps: floa
     return clipped
 
 
-def percentile(held: Sequence[float], percent: float) -> float:
+def percentile(seen: Sequence[float], percent: float) -> float:
     """A percentile, linear between its neighbours."""
-    place = percent / 100 * (len(held) - 1)
-    low, ordered = math.floor(place), sorted(held)
-    return ordered[low] + (place - low) * (ordered[min(low + 1, len(held) - 1)] - ordered[low])
+    place = percent / 100 * (len(seen) - 1)
+    low, ordered = math.floor(place), sorted(seen)
+    return ordered[low] + (place - low) * (ordered[min(low + 1, len(seen) - 1)] - ordered[low])
 
 
 def autoclip(given: Sequence[float], percent: float, counts: str) -> list[float]:
     """Seetharaman 2020. It counts the norm of the step itself ("with"), or only those before it ("before")."""
     clipped: list[float] = []
-    held: list[float] = []
+    seen: list[float] = []
     for norm in given:
         if not math.isfinite(norm):
             clipped.append(math.nan)
             continue
-        known = [*held, norm] if counts == "with" else held
+        known = [*seen, norm] if counts == "with" else seen
         clipped.append(min(norm, percentile(known, percent)) if known else norm)
-        held.append(norm)
+        seen.append(norm)
     return clipped
 
 

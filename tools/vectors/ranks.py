@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gradclip.conformance.ranks.held import places
+from gradclip.conformance.ranks.shards import places
 from vectors import build, files
 from vectors.array import Array
 from vectors.flags import FLAGS, RANK_FLAGS
@@ -46,7 +46,7 @@ _ROWS = {"even": 4, "uneven": 5, "empty": 1}
 
 
 @dataclass(frozen=True)
-class Held:
+class Sharding:
     """How the ranks hold one gradient; the schema describes the fields."""
 
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Case:
     id: str
     comment: str
     mesh: tuple[int, ...]
-    held: tuple[Held, ...]
+    shardings: tuple[Sharding, ...]
     max_norm: float = 1.0
     order: float = 2.0
     flags: tuple[str, ...] = ()
@@ -109,59 +109,59 @@ def generated(version: str) -> Json:
 
 
 def _vector(case: Case) -> Json:
-    gradients = [_gathered(case, i) for i in range(len(case.held))]
+    gradients = [_gathered(case, i) for i in range(len(case.shardings))]
     arguments = {"max_norm": case.max_norm} | ({"norm_type": case.order} if case.order != 2.0 else {})
     spec = Spec(case.id, case.comment, gradients, arguments, ulp=8 if is_power(case.order) else None)
     json = build.vector(_OPERATION, spec)
     json["flags"] = sorted({*json["flags"], *case.flags, *_flags(case)})
     json["needs"] += _needs(case)
     json["mesh"] = list(case.mesh)
-    json["held"] = [held.as_json() for held in case.held]
+    json["shardings"] = [sharding.as_json() for sharding in case.shardings]
     return json
 
 
 def _gathered(case: Case, place: int) -> Array | None:
     """The gathered gradient: 0 where a shard is missing; None if no rank has it."""
-    held = case.held[place]
-    if len(held.missing) == math.prod(case.mesh):
+    sharding = case.shardings[place]
+    if len(sharding.missing) == math.prod(case.mesh):
         return None
     draw = random.Random(f"{case.id} {place}")
-    size = math.prod(held.shape)
-    values = list(held.values or (draw.choice((-1, 1)) * draw.randint(1, 16) / 2 for _ in range(size)))
-    for rank in held.missing:
-        for k in places(held.shape, case.mesh, rank, held.placements):
+    size = math.prod(sharding.shape)
+    values = list(sharding.values or (draw.choice((-1, 1)) * draw.randint(1, 16) / 2 for _ in range(size)))
+    for rank in sharding.missing:
+        for k in places(sharding.shape, case.mesh, rank, sharding.placements):
             values[k] = 0.0
-    return Array(held.dtype, held.shape, tuple(values))
+    return Array(sharding.dtype, sharding.shape, tuple(values))
 
 
 def _needs(case: Case) -> list[str]:
     """How the call names the groups of plain shards: one group, if every gradient is a shard over the same axis."""
-    told = [held for held in case.held if held.how == "group"]
-    axes = {next(axis for axis, kind in enumerate(held.placements) if kind != "R") for held in told}
-    return [] if not told else ["group"] if len(told) == len(case.held) and len(axes) == 1 else ["shards"]
+    told = [sharding for sharding in case.shardings if sharding.how == "group"]
+    axes = {next(axis for axis, kind in enumerate(sharding.placements) if kind != "R") for sharding in told}
+    return [] if not told else ["group"] if len(told) == len(case.shardings) and len(axes) == 1 else ["shards"]
 
 
 def _flags(case: Case) -> Iterator[str]:
     """The subjects that the way of holding them shows."""
     ranks = range(math.prod(case.mesh))
-    for held in case.held:
-        kinds = set(held.placements)
+    for sharding in case.shardings:
+        kinds = set(sharding.placements)
         if any(kind[0] in "SZ" for kind in kinds):
-            yield "ToldShards" if held.how == "group" else "AllShards"
-            if len({len(places(held.shape, case.mesh, rank, held.placements)) for rank in ranks}) > 1:
+            yield "ToldShards" if sharding.how == "group" else "AllShards"
+            if len({len(places(sharding.shape, case.mesh, rank, sharding.placements)) for rank in ranks}) > 1:
                 yield "UnevenShards"
-        if "R" in kinds and held.axes is None and not held.missing:
+        if "R" in kinds and sharding.axes is None and not sharding.missing:
             yield "ReplicasOnce"
         if any(kind[0] == "Z" for kind in kinds):
             yield "StridedShards"
         if "P" in kinds:
             yield "StillToSum"
-        if held.missing:
+        if sharding.missing:
             yield "MissingShard"
-    hows = {held.how for held in case.held}
+    hows = {sharding.how for sharding in case.shardings}
     if "plain" in hows and len(hows) > 1:
         yield "PlainBeside"
-    if any(held.axes is not None or held.again for held in case.held):
+    if any(sharding.axes is not None or sharding.again for sharding in case.shardings):
         yield "SeveralMeshes"
 
 
@@ -186,13 +186,13 @@ def _of(mesh: tuple[int, ...]) -> Iterator[Case]:
             yield replace(case, id=f"{name}-{case.id}")
 
 
-def _dense(mesh: Sequence[int], **more: Any) -> Held:
+def _dense(mesh: Sequence[int], **more: Any) -> Sharding:
     """A gradient that is divided along its rows over each axis of the mesh."""
-    return Held(**{"shape": (2 * math.prod(mesh), _WIDTH), "placements": ("S0",) * len(mesh), **more})
+    return Sharding(**{"shape": (2 * math.prod(mesh), _WIDTH), "placements": ("S0",) * len(mesh), **more})
 
 
-def _replica(mesh: Sequence[int], **more: Any) -> Held:
-    return Held(**{"shape": (3,), "placements": ("R",) * len(mesh), **more})
+def _replica(mesh: Sequence[int], **more: Any) -> Sharding:
+    return Sharding(**{"shape": (3,), "placements": ("R",) * len(mesh), **more})
 
 
 def _placed(mesh: tuple[int, ...]) -> Iterator[Case]:
@@ -203,8 +203,8 @@ def _placed(mesh: tuple[int, ...]) -> Iterator[Case]:
             shape = (_WIDTH, rows) if "S1" in placements and "S0" not in placements else (rows, _WIDTH)
             comment = f"placements {' '.join(placements)}" + (f", {rows_name}" if divided else "")
             beside = _replica(mesh) if rows_name == "even" else None
-            held = (Held(shape, placements), *([beside] if beside and set(placements) != {"R"} else []))
-            yield Case("-".join((*placements, rows_name) if divided else placements), comment, mesh, held)
+            sharding = (Sharding(shape, placements), *([beside] if beside and set(placements) != {"R"} else []))
+            yield Case("-".join((*placements, rows_name) if divided else placements), comment, mesh, sharding)
 
 
 def _beside(mesh: tuple[int, ...]) -> Iterator[Case]:
@@ -230,8 +230,8 @@ def _missing(mesh: tuple[int, ...]) -> Iterator[Case]:
     rest = tuple(range(last + 1))
     lacking = {"first": (0,), "last": (last,), "everywhere": rest} | ({"all-but-first": rest[1:]} if last > 1 else {})
     for name, missing in lacking.items():
-        held = (_dense(mesh, missing=missing), _replica(mesh))
-        yield Case(f"missing-{name}", f"ranks {list(missing)} lack a shard", mesh, held)
+        sharding = (_dense(mesh, missing=missing), _replica(mesh))
+        yield Case(f"missing-{name}", f"ranks {list(missing)} lack a shard", mesh, sharding)
     again = (_dense(mesh, missing=(last,)), _dense(mesh, again=True))
     yield Case("again-missing", f"shards on two equal meshes, and rank {last} lacks the first", mesh, again)
     both = tuple(_dense(mesh, missing=(last,)) for _ in range(2))
@@ -241,15 +241,19 @@ def _missing(mesh: tuple[int, ...]) -> Iterator[Case]:
 def _numbers(mesh: tuple[int, ...]) -> Iterator[Case]:
     """Orders, limits and values."""
     size = 2 * math.prod(mesh) * _WIDTH
-    held = (_dense(mesh), _replica(mesh))
+    sharding = (_dense(mesh), _replica(mesh))
     for order in (1.0, 3.0, math.inf):
-        yield Case(f"order-{order:g}", f"order {order:g}", mesh, held, order=order)
+        yield Case(f"order-{order:g}", f"order {order:g}", mesh, sharding, order=order)
         if math.isfinite(order):
             yield Case(
-                f"order-{order:g}-partial", f"order {order:g}, still to be summed", mesh, (_summed(mesh), *held), order=order
+                f"order-{order:g}-partial",
+                f"order {order:g}, still to be summed",
+                mesh,
+                (_summed(mesh), *sharding),
+                order=order,
             )
     yield Case("inf-elsewhere", "the largest value is on the last rank", mesh, (_last(mesh, 64.0),), order=math.inf)
-    yield Case("within", "within the limit", mesh, held, max_norm=1000.0)
+    yield Case("within", "within the limit", mesh, sharding, max_norm=1000.0)
     yield Case(
         "between",
         "each rank's own norm is within the limit, and the norm is not",
@@ -257,7 +261,7 @@ def _numbers(mesh: tuple[int, ...]) -> Iterator[Case]:
         (_ones(mesh, size),),
         max_norm=math.sqrt(size) * 0.875,
     )
-    yield Case("no-limit", "a limit of infinity", mesh, held, max_norm=math.inf)
+    yield Case("no-limit", "a limit of infinity", mesh, sharding, max_norm=math.inf)
     yield Case("nan", "NaN on the last rank", mesh, (_last(mesh, math.nan), _replica(mesh)))
     yield Case("infinite", "infinity on the last rank", mesh, (_last(mesh, math.inf), _replica(mesh)))
     yield Case("zero", "zeros", mesh, (_dense(mesh, values=(0.0,) * size),))
@@ -271,8 +275,8 @@ def _grouped(mesh: tuple[int, ...]) -> Iterator[Case]:
     """Plain shards alone, all over the first axis: a call can name their one process group."""
     placements = ("S0", *("R",) * (len(mesh) - 1))
 
-    def shard(rows: int, **more: Any) -> Held:
-        return Held((rows, _WIDTH), placements, "group", **more)
+    def shard(rows: int, **more: Any) -> Sharding:
+        return Sharding((rows, _WIDTH), placements, "group", **more)
 
     size = math.prod(mesh)
     last = tuple(range(size - size // mesh[0], size))
@@ -291,21 +295,21 @@ def _strided(mesh: tuple[int, ...]) -> Iterator[Case]:
     for kinds in sorted(placements):
         for rows_name, rows in {"even": 2 * math.prod(mesh), "uneven": math.prod(mesh) + 1}.items():
             name = "-".join(kinds) + ("-uneven" if rows_name == "uneven" else "")
-            held = Held((rows, _WIDTH), kinds)
-            yield Case(name, f"placements {' '.join(kinds)}, {rows_name}", mesh, (held, _dense(mesh), _replica(mesh)))
-    missing = Held((2 * math.prod(mesh), _WIDTH), ("Z0",) * (len(mesh) - 1) + ("S0",), missing=(1,))
+            sharding = Sharding((rows, _WIDTH), kinds)
+            yield Case(name, f"placements {' '.join(kinds)}, {rows_name}", mesh, (sharding, _dense(mesh), _replica(mesh)))
+    missing = Sharding((2 * math.prod(mesh), _WIDTH), ("Z0",) * (len(mesh) - 1) + ("S0",), missing=(1,))
     yield Case("strided-missing", "rank 1 lacks a strided shard", mesh, (missing, _replica(mesh)))
 
 
-def _summed(mesh: Sequence[int]) -> Held:
-    return Held((2, _WIDTH), ("P",) * len(mesh))
+def _summed(mesh: Sequence[int]) -> Sharding:
+    return Sharding((2, _WIDTH), ("P",) * len(mesh))
 
 
-def _ones(mesh: Sequence[int], size: int, value: float = 1.0) -> Held:
+def _ones(mesh: Sequence[int], size: int, value: float = 1.0) -> Sharding:
     return _dense(mesh, values=(value,) * size)
 
 
-def _last(mesh: Sequence[int], value: float) -> Held:
+def _last(mesh: Sequence[int], value: float) -> Sharding:
     """A gradient with this value as its last one."""
     size = 2 * math.prod(mesh) * _WIDTH
     return _dense(mesh, values=(*(float(k % 3 + 1) for k in range(size - 1)), value))
@@ -313,24 +317,24 @@ def _last(mesh: Sequence[int], value: float) -> Held:
 
 def _in_one(mesh: tuple[int, ...]) -> Iterator[Case]:
     """Many small gradients, of which each rank has few values."""
-    yield Case("many", "eight gradients of one row", mesh, tuple(Held((1, 3), ("S0",)) for _ in range(8)))
+    yield Case("many", "eight gradients of one row", mesh, tuple(Sharding((1, 3), ("S0",)) for _ in range(8)))
 
 
 def _on_axes(mesh: tuple[int, ...]) -> Iterator[Case]:
     """Gradients on meshes of some axes of the mesh only."""
     others = ("R",) * (len(mesh) - 2)
     first, second = ("S0", "R", *others), ("R", "S0", *others)
-    rows, columns = Held((4, _WIDTH), first, axes=(0,)), Held((5, _WIDTH), second, axes=(1,))
+    rows, columns = Sharding((4, _WIDTH), first, axes=(0,)), Sharding((5, _WIDTH), second, axes=(1,))
     yield Case("axis-0", "shards on the mesh of the first axis", mesh, (rows, rows))
     yield Case("axes", "shards on the meshes of each axis", mesh, (rows, columns))
     yield Case("axes-all", "shards on the whole mesh and on the mesh of each axis", mesh, (_dense(mesh), rows, columns))
-    expert = Held((4, _WIDTH), first, "group")
+    expert = Sharding((4, _WIDTH), first, "group")
     yield Case(
         "experts", "plain shards over the first axis, replicas over the second, beside shards", mesh, (_dense(mesh), expert)
     )
     size = math.prod(mesh)
     half = tuple(range(size - size // mesh[0], size))
-    two = (Held((4, _WIDTH), first, missing=half), Held((6, _WIDTH), first, again=True))
+    two = (Sharding((4, _WIDTH), first, missing=half), Sharding((6, _WIDTH), first, again=True))
     yield Case("again-axis-missing", "shards along an axis of two equal meshes; the second half lacks the first", mesh, two)
-    parallel = Held((6, _WIDTH), first, axes=(0,), missing=half)
+    parallel = Sharding((6, _WIDTH), first, axes=(0,), missing=half)
     yield Case("axes-missing", "the second half lacks its shard on the mesh of the first axis", mesh, (columns, parallel))

@@ -119,8 +119,10 @@ def call(operation: str, vector: Mapping[str, Json]) -> str:
     >>> call("torch.clip_grad_norm_", {"gradients": [one, {"same_as": 0}], "arguments": {"max_norm": {"float": "inf"}}})
     'torch.clip_grad_norm_([[3, 4] float32, the same as 0], max_norm=inf)'
     """
-    helds = vector.get("held", [None] * len(vector["gradients"]))
-    gradients = ", ".join(_given(one) + _held(held) for one, held in zip(vector["gradients"], helds, strict=True))
+    shardings = vector.get("shardings", [None] * len(vector["gradients"]))
+    gradients = ", ".join(
+        _given(one) + _sharding(sharding) for one, sharding in zip(vector["gradients"], shardings, strict=True)
+    )
     gradients = f"iter([{gradients}])" if vector.get("iterator") else f"[{gradients}]"
     given = [f"{name}={_argument(value)}" for name, value in vector["arguments"].items()]
     if vector.get("parameters") is not None:
@@ -129,7 +131,7 @@ def call(operation: str, vector: Mapping[str, Json]) -> str:
     return f"{operation}({', '.join([gradients, *given])}){mesh}"
 
 
-def _held(json: Mapping[str, Json] | None) -> str:
+def _sharding(json: Mapping[str, Json] | None) -> str:
     """How the ranks hold a gradient."""
     if json is None:
         return ""

@@ -29,8 +29,8 @@ class EpsilonInsideTheRoot(Reference):
     def rule(self, operation: str, arguments: dict[str, Any]) -> Rule:
         return dataclasses.replace(super().rule(operation, arguments), eps=0.0)
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
-        return np.sqrt(super().total(rule, wide, held) ** 2 + 1e-6)
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
+        return np.sqrt(super().total(rule, wide, grads) ** 2 + 1e-6)
 
 
 @wrong("coefficient", "torch.clip_grad_norm_")
@@ -171,8 +171,8 @@ class RunningMeanOfNorms(Reference):
 
     before: Any = None
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
-        norm = super().total(rule, wide, held)
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
+        norm = super().total(rule, wide, grads)
         self.before = norm if self.before is None or not np.isfinite(self.before) else 0.9 * self.before + 0.1 * norm
         return self.before
 
@@ -200,9 +200,9 @@ def known_norm_ignored(right: Right, operation: str, arguments: dict[str, Any]) 
 class NormAfterTheClip(Reference):
     """The returned norm is that of the clipped gradients."""
 
-    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
-        clipped, _ = super().clipped(rule, wide, held)
-        return clipped, self.total(rule, clipped, held)
+    def clipped(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> tuple[list[Wide | None], Any]:
+        clipped, _ = super().clipped(rule, wide, grads)
+        return clipped, self.total(rule, clipped, grads)
 
 
 @wrong("scaled", "optax.clip_by_global_norm")

@@ -21,12 +21,12 @@ def none_dropped(right: Right, operation: str, gradients: Iterable[Any], argumen
     return [x for x in clipped if x is not None], norm
 
 
-@wrong("held", "tensorflow.clip_by_global_norm")
+@wrong("grads", "tensorflow.clip_by_global_norm")
 def nothing_is_an_error(right: Right, gradients: Iterable[Any]) -> list[Any]:
     """The search for the widest dtype fails without gradients."""
-    held = list(gradients)
-    max(x.dtype.itemsize for x in held if x is not None)
-    return held
+    grads = list(gradients)
+    max(x.dtype.itemsize for x in grads if x is not None)
+    return grads
 
 
 @wrong("run", "paddle.clip_grad_norm_")
@@ -34,8 +34,8 @@ def iterator_walked_twice(right: Right, operation: str, gradients: Iterable[Any]
     """The norm uses up an iterator, and nothing is left to scale."""
     if isinstance(gradients, list):
         return right(operation, gradients, arguments)
-    held = list(gradients)
-    return held, right(operation, [None if x is None else x.copy() for x in held], arguments)[1]
+    grads = list(gradients)
+    return grads, right(operation, [None if x is None else x.copy() for x in grads], arguments)[1]
 
 
 @wrong("run", "optax.clip_by_global_norm")
@@ -46,10 +46,10 @@ def in_reverse_order(right: Right, operation: str, gradients: Iterable[Any], arg
 
 
 @wrong("written", "torch.clip_grad_norm_")
-def first_one_only(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
+def first_one_only(right: Right, narrowed: list[Any], grads: list[Any]) -> list[Any]:
     """Only the first gradient is scaled."""
-    right(narrowed[:1], held[:1])
-    return held
+    right(narrowed[:1], grads[:1])
+    return grads
 
 
 @wrong("rounded", "optax.clip")
@@ -100,13 +100,13 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
 
 
 @wrong("written", "torch.clip_grad_value_", "torch.clip_grad_norm_")
-def one_value_scaled_many_times(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
+def one_value_scaled_many_times(right: Right, narrowed: list[Any], grads: list[Any]) -> list[Any]:
     """Memory that many elements share is scaled once for each of them."""
-    for i, x in enumerate(held):
+    for i, x in enumerate(grads):
         if isinstance(x, np.ndarray) and x.size > 1 and set(x.strides) == {0}:
             first = narrowed[i].reshape(-1)[0]
             narrowed[i] = np.full_like(narrowed[i], first * (first / x.reshape(-1)[0]) ** (x.size - 1))
-    return right(narrowed, held)
+    return right(narrowed, grads)
 
 
 @wrong("bounded", "optax.clip")
@@ -122,13 +122,13 @@ class InPlaceForFunctional(Reference):
     """The inputs are overwritten."""
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
-        held = list(gradients)
-        clipped, norm = super().run(operation, held, arguments)
-        return self.written(clipped, held), norm
+        grads = list(gradients)
+        clipped, norm = super().run(operation, grads, arguments)
+        return self.written(clipped, grads), norm
 
 
 @wrong("written", "torch.clip_grad_norm_", "torch.clip_grad_value_")
-def copy_for_in_place(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
+def copy_for_in_place(right: Right, narrowed: list[Any], grads: list[Any]) -> list[Any]:
     """The clipped gradients are returned, but the inputs are unchanged."""
     return narrowed
 
@@ -144,25 +144,25 @@ def equal_ones_stored_once(right: Right, operation: str, gradients: Iterable[Any
 @wrong("run", "keras.clipvalue")
 def input_returned(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """A gradient that needs no clipping is returned instead of a copy."""
-    held = list(gradients)
-    clipped, norm = right(operation, held, arguments)
-    pairs = zip(clipped, held, strict=True)
+    grads = list(gradients)
+    clipped, norm = right(operation, grads, arguments)
+    pairs = zip(clipped, grads, strict=True)
     return [x if isinstance(x, np.ndarray) and np.array_equal(x, y) else y for y, x in pairs], norm
 
 
 @wrong("run", "paddle.ClipGradByGlobalNorm", "torch.clip_grad_value_")
 def half_done(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """Each gradient is written before the next one is checked."""
-    held = list(gradients)
-    if any(x is not None and not isinstance(x, (np.ndarray, Sparse)) for x in held):
-        right(operation, [x for x in held if isinstance(x, np.ndarray)], arguments)
+    grads = list(gradients)
+    if any(x is not None and not isinstance(x, (np.ndarray, Sparse)) for x in grads):
+        right(operation, [x for x in grads if isinstance(x, np.ndarray)], arguments)
         raise TypeError("what is no gradient")
-    return right(operation, held, arguments)
+    return right(operation, grads, arguments)
 
 
 @wrong("run", "torch.clip_grad_value_")
 def garbage_passed_through(right: Right, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> Result:
     """An object that is no gradient comes back unchanged."""
-    held = list(gradients)
-    right(operation, [x for x in held if isinstance(x, (np.ndarray, Sparse))], arguments)
-    return held, None
+    grads = list(gradients)
+    right(operation, [x for x in grads if isinstance(x, (np.ndarray, Sparse))], arguments)
+    return grads, None

@@ -33,26 +33,26 @@ changed(
 class EachByItsOwnNorm(Reference):
     """Each tensor has its own norm, instead of one norm over all."""
 
-    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
-        _, norm = super().clipped(rule, wide, held)
+    def clipped(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> tuple[list[Wide | None], Any]:
+        _, norm = super().clipped(rule, wide, grads)
         own = [None if x is None else self.norm(x, 2.0) for x in wide]
         pairs = zip(wide, own, strict=True)
         return [None if x is None else self.scaled(x, self.coefficient(n, rule.limit, rule)) for x, n in pairs], norm
 
 
 @wrong("reported", "torch.clip_grad_norm_")
-def reported_in_half_precision(right: Right, operation: str, norm: Any, held: list[Any]) -> Any:
+def reported_in_half_precision(right: Right, operation: str, norm: Any, grads: list[Any]) -> Any:
     """The norm is returned in the dtype of the gradients: above 65,504 it is infinite."""
-    kinds = {x.dtype for x in held if x is not None}
-    found = right(operation, norm, held)
+    kinds = {x.dtype for x in grads if x is not None}
+    found = right(operation, norm, grads)
     return found.astype(np.float16) if kinds == {np.dtype(np.float16)} else found
 
 
 @wrong("total", "paddle.ClipGradByGlobalNorm")
-def mean_for_sum(right: Right, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+def mean_for_sum(right: Right, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
     """The root of the mean of the squares, instead of their sum."""
     count = sum(x.size for x in wide if x is not None)
-    return right(rule, wide, held) / np.sqrt(max(count, 1))
+    return right(rule, wide, grads) / np.sqrt(max(count, 1))
 
 
 @wrong("norm", "keras.clipnorm", lacks=("large",))
@@ -71,7 +71,7 @@ def greatest_for_norm(right: Right, x: Wide, order: float) -> Any:
 class SumOfNorms(Reference):
     """The sum of the tensors' norms instead of the norm of all."""
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
         return sum((self.norm(x, 2.0) for x in wide if x is not None), WIDE(0))
 
 
@@ -93,9 +93,9 @@ class Plain(Reference):
     def plain(self, x: np.ndarray) -> Any:
         raise NotImplementedError
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
         norms = [
-            self.plain(x.dense() if isinstance(x, Sparse) else x) for x in {id(x): x for x in held if x is not None}.values()
+            self.plain(x.dense() if isinstance(x, Sparse) else x) for x in {id(x): x for x in grads if x is not None}.values()
         ]
         return self.norm(np.array(norms, WIDE), 2.0) if norms else WIDE(0)
 
@@ -161,16 +161,16 @@ def float64_in_float32(right: Right, x: Any) -> Wide:
 
 
 @wrong("total", "optax.clip_by_global_norm")
-def first_ones_counted(right: Right, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+def first_ones_counted(right: Right, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
     """A fixed table of norms: those after the 64th tensor do not count."""
-    return right(rule, wide[:64], held[:64])
+    return right(rule, wide[:64], grads[:64])
 
 
 @mutant("optax.clip_by_global_norm")
 class LastNormWins(Reference):
     """The norm is that of the last tensor: = instead of +=."""
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
         present = [x for x in wide if x is not None]
         return self.norm(present[-1], 2.0) if present else WIDE(0)
 
@@ -191,9 +191,9 @@ class MeanOverFirstAxis(Reference):
 
 
 @wrong("clipped", "optax.clip_by_block_rms")
-def mean_of_nothing(right: Right, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
+def mean_of_nothing(right: Right, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> tuple[list[Wide | None], Any]:
     """0 / 0 for a gradient without elements makes every gradient NaN."""
-    clipped, norm = right(rule, wide, held)
+    clipped, norm = right(rule, wide, grads)
     empty = any(x is not None and x.size == 0 for x in wide)
     return [None if x is None else x * np.nan if empty else x for x in clipped], norm
 
@@ -231,9 +231,9 @@ def parameter_ignored(right: Right, ratio: Any, own: Any) -> Any:
 class ExamplesOverTheLastAxis(Reference):
     """The examples are along the last axis, instead of the first."""
 
-    def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
+    def examples(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> list[Wide | None]:
         turned = [x if x is None or x.ndim != 2 or x.shape[0] != x.shape[1] else x.T for x in wide]
-        clipped = super().examples(rule, turned, held)
+        clipped = super().examples(rule, turned, grads)
         rows = [None if x is None else self.scaled(x, self.coefficient(self.norm(x, 2.0), rule.limit, rule)) for x in wide]
         return [c if x is None or x.ndim != 2 else x.sum(axis=0) for c, x in zip(clipped, rows, strict=True)]
 
@@ -248,8 +248,8 @@ def mean_over_examples(right: Right, y: Wide, c: Any) -> Wide:
 class EachGradientOfAnExample(Reference):
     """Each gradient of an example has its own norm, instead of one norm over all of them."""
 
-    def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
-        every = [super(EachGradientOfAnExample, self).examples(rule, [x], [h]) for x, h in zip(wide, held, strict=True)]
+    def examples(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> list[Wide | None]:
+        every = [super(EachGradientOfAnExample, self).examples(rule, [x], [h]) for x, h in zip(wide, grads, strict=True)]
         return [clipped for one in every for clipped in one]
 
 
@@ -257,28 +257,28 @@ class EachGradientOfAnExample(Reference):
 class UnmergedRows(Reference):
     """Rows that are listed twice count separately in the norm."""
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
-        listed = [super(UnmergedRows, self).widened(x.values if isinstance(x, Sparse) else x) for x in held if x is not None]
-        return super().total(rule, listed, [x for x in held if x is not None])
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
+        listed = [super(UnmergedRows, self).widened(x.values if isinstance(x, Sparse) else x) for x in grads if x is not None]
+        return super().total(rule, listed, [x for x in grads if x is not None])
 
 
 @mutant("keras.global_clipnorm")
 class TwiceCountsTwice(Reference):
     """A gradient that is listed twice counts twice."""
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
         norms = [self.norm(x, 2.0) for x in wide if x is not None]
         return self.norm(np.array(norms, WIDE), 2.0) if norms else WIDE(0)
 
 
 @wrong("written", "torch.clip_grad_norm_")
-def tied_scaled_twice(right: Right, narrowed: list[Any], held: list[Any]) -> list[Any]:
+def tied_scaled_twice(right: Right, narrowed: list[Any], grads: list[Any]) -> list[Any]:
     """A gradient that is listed twice is scaled each time."""
     seen: dict[int, Any] = {}
-    for i, x in enumerate(held):
+    for i, x in enumerate(grads):
         if isinstance(x, np.ndarray) and id(x) in seen:
             with np.errstate(all="ignore"):
                 narrowed[i] = (x * np.where(x == 0, 1, seen[id(x)] / x)).astype(x.dtype)
         elif isinstance(x, np.ndarray):
             seen[id(x)] = np.where(x == 0, 0, narrowed[i] / x) * narrowed[i]
-    return right(narrowed, held)
+    return right(narrowed, grads)

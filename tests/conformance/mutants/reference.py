@@ -42,16 +42,16 @@ class Reference(Arrays):
 
     def run(self, operation: str, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[list[Any], Any]:
         with np.errstate(all="ignore"):
-            held = self.held(gradients)
+            grads = self.grads(gradients)
             rule = self.rule(operation, arguments)
-            wide = [None if x is None else self.widened(x) for x in held]
-            self.check(rule, held)
-            clipped, norm = self.clipped(rule, wide, held)
-            narrowed = [None if x is None else self.narrowed(y, x) for x, y in zip(held, clipped, strict=True)]
-            norm = self.reported(operation, norm, held) if rule.known is None else self.known(arguments.get("use_norm"))
-            return (self.written(narrowed, held) if operation in IN_PLACE else narrowed), norm
+            wide = [None if x is None else self.widened(x) for x in grads]
+            self.check(rule, grads)
+            clipped, norm = self.clipped(rule, wide, grads)
+            narrowed = [None if x is None else self.narrowed(y, x) for x, y in zip(grads, clipped, strict=True)]
+            norm = self.reported(operation, norm, grads) if rule.known is None else self.known(arguments.get("use_norm"))
+            return (self.written(narrowed, grads) if operation in IN_PLACE else narrowed), norm
 
-    def held(self, gradients: Iterable[Any]) -> list[Any]:
+    def grads(self, gradients: Iterable[Any]) -> list[Any]:
         """Return the gradients in a list, after one pass over the iterable."""
         return list(gradients)
 
@@ -65,9 +65,9 @@ class Reference(Arrays):
             return x.astype(np.clongdouble)
         return (x.astype(np.float32) if x.dtype == KINDS["bfloat16"] else x).astype(WIDE)
 
-    def check(self, rule: Rule, held: list[Any]) -> None:
+    def check(self, rule: Rule, grads: list[Any]) -> None:
         """Raise for arguments that have no meaning."""
-        for x in held:
+        for x in grads:
             kind = "f" if x is None or x.dtype == KINDS["bfloat16"] else x.dtype.kind
             whole = all(np.all(np.isfinite(bound)) and np.all(bound == np.floor(bound)) for bound in (rule.lower, rule.upper))
             if kind == "b" or (kind == "i" and not (rule.scope == "element" and whole)):
@@ -85,20 +85,20 @@ class Reference(Arrays):
     def rounded(self, y: Wide, dtype: np.dtype) -> np.ndarray:
         return (y.astype(np.float32) if dtype == KINDS["bfloat16"] else y).astype(dtype)
 
-    def written(self, narrowed: list[Any], held: list[Any]) -> list[Any]:
+    def written(self, narrowed: list[Any], grads: list[Any]) -> list[Any]:
         """Write the results into the gradients."""
-        for x, y in zip(held, narrowed, strict=True):
+        for x, y in zip(grads, narrowed, strict=True):
             if isinstance(x, Sparse):
                 x.rows, x.values = y.rows, y.values
             elif x is not None:
                 x[...] = y
-        return held
+        return grads
 
-    def reported(self, operation: str, norm: Any, held: list[Any]) -> Any:
+    def reported(self, operation: str, norm: Any, grads: list[Any]) -> Any:
         """Return the norm in the widest real dtype of the gradients, of at least float32."""
         if operation not in REPORTS_NORM:
             return None
-        wide = [x.real.dtype.type for x in map(_values, held) if x is not None and x.dtype != KINDS["bfloat16"]]
+        wide = [x.real.dtype.type for x in map(_values, grads) if x is not None and x.dtype != KINDS["bfloat16"]]
         return np.asarray(norm).astype(np.result_type(np.float32, *wide))
 
     def known(self, norm: Any) -> Any:
@@ -107,22 +107,22 @@ class Reference(Arrays):
 
     # ---- norm, coefficient, scale ---------------------------------------------------------------------------------------
 
-    def clipped(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> tuple[list[Wide | None], Any]:
+    def clipped(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> tuple[list[Wide | None], Any]:
         """Return the clipped gradients, and the global norm if there is one."""
         if rule.scope == "element":
             return [None if x is None else self.bounded(x, rule) for x in wide], None
         if rule.scope == "example":
-            return self.examples(rule, wide, held), None
+            return self.examples(rule, wide, grads), None
         if rule.scope == "global":
-            norm = self.total(rule, wide, held) if rule.known is None else rule.known
+            norm = self.total(rule, wide, grads) if rule.known is None else rule.known
             if rule.strict and not np.isfinite(norm):
                 raise RuntimeError("the norm is not finite")
             return [None if x is None else self.scaled(x, self.coefficient(norm, rule.limit, rule)) for x in wide], norm
         return [None if x is None else self.by_itself(rule, x, i) for i, x in enumerate(wide)], None
 
-    def total(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> Any:
+    def total(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> Any:
         """Return the norm of the norms; a gradient that is listed twice counts once."""
-        once = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
+        once = {id(x): y for x, y in zip(grads, wide, strict=True) if y is not None}
         norms = [self.norm(y, rule.order) for y in once.values()]
         return self.norm(np.array(norms, WIDE), rule.order) if norms else WIDE(0)
 
@@ -214,9 +214,9 @@ class Reference(Arrays):
             raise ValueError("a bound must broadcast to the gradient")
         return y
 
-    def examples(self, rule: Rule, wide: list[Wide | None], held: list[Any]) -> list[Wide | None]:
+    def examples(self, rule: Rule, wide: list[Wide | None], grads: list[Any]) -> list[Wide | None]:
         """Clip by one norm for each index of the first axis, and sum over it."""
-        present = {id(x): y for x, y in zip(held, wide, strict=True) if y is not None}
+        present = {id(x): y for x, y in zip(grads, wide, strict=True) if y is not None}
         if len({y.shape[0] for y in present.values()}) > 1:
             raise ValueError("every gradient must have the same number of examples")
         count = max((y.shape[0] for y in present.values()), default=0)

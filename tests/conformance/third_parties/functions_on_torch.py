@@ -54,7 +54,7 @@ def _zclip() -> Target:
 
     def clip(parameters: Iterable[Any], max_norm: Any) -> Any:
         model = Model(parameters)
-        norm = made._compute_grad_norm(model) if model.held else 0.0
+        norm = made._compute_grad_norm(model) if model.params else 0.0
         made.apply_in_place_clipping(model, norm, max_norm)
         return norm
 
@@ -72,31 +72,31 @@ def _accelerate() -> Target:
 
 def _timm_agc() -> Target:
     clip = alone("timm.utils.agc", "adaptive_clip_grad")
-    return adaptive(lambda held, clipping, eps: clip(held, clipping, eps), "timm agc")
+    return adaptive(lambda params, clipping, eps: clip(params, clipping, eps), "timm agc")
 
 
 def _agc_optims() -> Target:
     clip = imported("agc_optims.utils", "agc")
-    return adaptive(lambda held, clipping, eps: [clip(one, clipping, eps) for one in held], "agc-optims")
+    return adaptive(lambda params, clipping, eps: [clip(one, clipping, eps) for one in params], "agc-optims")
 
 
 def _opacus() -> Target:
     optimizer = imported("opacus.optimizers.optimizer", "DPOptimizer")
 
     def run(gradients: Iterable[Any], arguments: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        held = []
+        params = []
         for gradient in gradients:
             one = torch.nn.Parameter(torch.zeros(gradient.shape[1:], dtype=gradient.dtype))
             one.grad_sample = gradient  # type: ignore[attr-defined]
-            held.append(one)
+            params.append(one)
         made = optimizer(
-            torch.optim.SGD(held, 0.1),
+            torch.optim.SGD(params, 0.1),
             noise_multiplier=0.0,
             max_grad_norm=arguments["l2_norm_clip"],
             expected_batch_size=1,
         )
         made.clip_and_accumulate()
-        return [one.summed_grad for one in held], None  # type: ignore[attr-defined]
+        return [one.summed_grad for one in params], None  # type: ignore[attr-defined]
 
     claims = {PER_EXAMPLE: DEFAULT_CLAIMS | {"functional"}}
     return ComposedTarget("opacus", load_arrays("torch"), claims, {PER_EXAMPLE: run})
@@ -105,8 +105,8 @@ def _opacus() -> Target:
 def _pytorch_optimizer_agc() -> Target:
     clip = imported("pytorch_optimizer.optimizer.agc", "agc")
 
-    def run(held: Sequence[Any], clipping: float, eps: float) -> None:
-        for one in held:
+    def run(params: Sequence[Any], clipping: float, eps: float) -> None:
+        for one in params:
             one.grad = clip(one.detach(), one.grad, agc_eps=eps, agc_clip_val=clipping)
 
     return adaptive(run, "pytorch_optimizer agc", "functional")
@@ -132,9 +132,9 @@ def _rllib(mode: str, operation: str) -> Target:
     clip = function_alone("ray", "ray/rllib/utils/torch_utils.py", names, known)["clip_gradients"]
 
     def run(grads: Sequence[Any], limit: Any) -> Any:
-        held = dict(enumerate(grads))
-        norm = clip(held, grad_clip=limit, grad_clip_by=mode)
-        return list(held.values()), norm
+        params = dict(enumerate(grads))
+        norm = clip(params, grad_clip=limit, grad_clip_by=mode)
+        return list(params.values()), norm
 
     return function_target(run, operation, "torch", name="rllib", takes="gradients", in_place=mode != "value")
 
@@ -142,8 +142,8 @@ def _rllib(mode: str, operation: str) -> Target:
 def _smartclip_agc() -> Target:
     apply, kind = imported("smartclip.backends.torch", "apply"), imported("smartclip", "AGC")
 
-    def run(held: Sequence[Any], clipping: float, eps: float) -> None:
-        apply(Model(held), kind(clipping=clipping, exclude_bias_bn=False, scope="per_param"))
+    def run(params: Sequence[Any], clipping: float, eps: float) -> None:
+        apply(Model(params), kind(clipping=clipping, exclude_bias_bn=False, scope="per_param"))
 
     return adaptive(run, "smartclip AGC")
 

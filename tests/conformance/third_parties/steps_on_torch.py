@@ -28,12 +28,12 @@ def _lightning(operation: str) -> Target:
     fabric = imported("lightning", "Fabric")(accelerator="cpu")
 
     def by_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> Any:
-        held = list(parameters)
-        return fabric.clip_gradients(Model(held), _still(held), max_norm=max_norm, norm_type=norm_type)
+        params = list(parameters)
+        return fabric.clip_gradients(Model(params), _still(params), max_norm=max_norm, norm_type=norm_type)
 
     def by_value(parameters: Any, clip_value: Any) -> None:
-        held = list(parameters)
-        fabric.clip_gradients(Model(held), _still(held), clip_val=clip_value)
+        params = list(parameters)
+        fabric.clip_gradients(Model(params), _still(params), clip_val=clip_value)
 
     return of_parameters(by_norm if operation == NORM else by_value, operation, "lightning")
 
@@ -74,8 +74,8 @@ def _mmengine() -> Target:
     kind = imported("mmengine.optim", "OptimWrapper")
 
     def run(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> None:
-        held = [one.requires_grad_() for one in parameters]
-        kind(_still(held), clip_grad={"max_norm": max_norm, "norm_type": norm_type}).step()
+        params = [one.requires_grad_() for one in parameters]
+        kind(_still(params), clip_grad={"max_norm": max_norm, "norm_type": norm_type}).step()
 
     return of_parameters(run, NORM, "mmengine")
 
@@ -99,8 +99,8 @@ def _nfnets() -> Target:
     with mock.patch.object(collections, "Iterable", collections.abc.Iterable, create=True):  # it was written for Python 3.9
         kind = imported("nfnets", "AGC")
 
-    def run(held: Sequence[Any], clipping: float, eps: float) -> None:
-        kind(held, _still(held), clipping=clipping, eps=eps).step()
+    def run(params: Sequence[Any], clipping: float, eps: float) -> None:
+        kind(params, _still(params), clipping=clipping, eps=eps).step()
 
     return adaptive(run, "nfnets")
 
@@ -119,11 +119,11 @@ def _torch_clip(mode: str, operation: str) -> Target:
     kind = imported("torch_clip.optimizers", "ClippedSGD")
 
     def run(grads: Sequence[Any], limit: Any) -> list[Any]:
-        held = [torch.nn.Parameter(torch.full_like(one, -0.0)) for one in grads]  # a sum with it keeps a zero's sign
-        for one, gradient in zip(held, grads, strict=True):
+        params = [torch.nn.Parameter(torch.full_like(one, -0.0)) for one in grads]  # a sum with it keeps a zero's sign
+        for one, gradient in zip(params, grads, strict=True):
             one.grad = gradient
-        kind(held, lr=1.0, momentum=0.0, clipping_type=mode, clipping_level=limit).step()
-        return [-one.detach() for one in held]
+        kind(params, lr=1.0, momentum=0.0, clipping_type=mode, clipping_level=limit).step()
+        return [-one.detach() for one in params]
 
     return function_target(run, operation, "torch", name="torch-clip", takes="gradients", in_place=False)
 

@@ -26,23 +26,23 @@ class Model(torch.nn.Module):
 
     def __init__(self, parameters: Iterable[Any]) -> None:
         super().__init__()
-        self.held = list(parameters)
+        self.params = list(parameters)
 
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
-        return iter(self.held)
+        return iter(self.params)
 
 
 def adaptive(clip: Callable[[list[Any], float, float], Any], name: str, how: str = "in place") -> Target:
     """A clip relative to the parameters; these hold their gradients. ``how``: "in place", or "functional"."""
 
     def run(gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        held = []
+        params = []
         for gradient, parameter in zip(gradients, arguments["parameters"], strict=True):
             one = torch.nn.Parameter(parameter.detach().clone())
             one.grad = gradient
-            held.append(one)
-        clip(held, arguments["clipping"], arguments.get("eps", 1e-3))
-        return [one.grad for one in held], None
+            params.append(one)
+        clip(params, arguments["clipping"], arguments.get("eps", 1e-3))
+        return [one.grad for one in params], None
 
     claims = {ADAPTIVE: DEFAULT_CLAIMS | {how, "eps", "scalar"}}
     return ComposedTarget(name, load_arrays("torch"), claims, {ADAPTIVE: run})

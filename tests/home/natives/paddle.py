@@ -53,18 +53,18 @@ def hold(grads: list[Any]) -> list[Any]:
     return [framework.parameter(None) if gradient is None else made[id(gradient)] for gradient in grads]
 
 
-def held(parameters: list[Any]) -> list[Any]:
+def gradients_of(parameters: list[Any]) -> list[Any]:
     return [parameter.grad for parameter in parameters]
 
 
 def theirs(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
     norm = paddle.nn.utils.clip_grad_norm_(parameters, limit, **arguments)
-    return Outcome(held(parameters), norm)
+    return Outcome(gradients_of(parameters), norm)
 
 
 def ours(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
     norm = gradclip.clip_(parameters, dialect.clip_grad_norm(limit, **arguments)).norm
-    return Outcome(held(parameters), norm)
+    return Outcome(gradients_of(parameters), norm)
 
 
 def pairs(make: Any) -> Run:
@@ -79,7 +79,7 @@ def pairs(make: Any) -> Run:
 
 
 CALLS = calls(
-    Native("paddle.nn.utils.clip_grad_norm_", theirs, ours, True, "", hold, held),
+    Native("paddle.nn.utils.clip_grad_norm_", theirs, ours, True, "", hold, gradients_of),
     Native("paddle.nn.ClipGradByNorm", pairs(paddle.nn.ClipGradByNorm), pairs(gradclip.ClipGradByNorm)),
     Native("paddle.nn.ClipGradByGlobalNorm", pairs(paddle.nn.ClipGradByGlobalNorm), pairs(gradclip.ClipGradByGlobalNorm)),
 )

@@ -41,21 +41,23 @@ def hold(grads: list[Any]) -> list[Any]:
     return [torch.zeros(1) if gradient is None else made[id(gradient)] for gradient in grads]
 
 
-def held(parameters: list[Any]) -> list[Any]:
+def gradients_of(parameters: list[Any]) -> list[Any]:
     return [parameter.grad for parameter in parameters]
 
 
 def over(function: Any, **fixed: Any) -> Run:
     def run(parameters: list[Any], limit: Any, **arguments: Any) -> Outcome:
         norm = function(parameters, limit, **arguments, **fixed)
-        return Outcome(held(parameters), norm, norm)
+        return Outcome(gradients_of(parameters), norm, norm)
 
     return run
 
 
 CALLS = calls(
     *(
-        Native(NORM, over(THEIRS.clip_grad_norm_, **fixed), over(OURS.clip_grad_norm_, **fixed), True, variant, hold, held)
+        Native(
+            NORM, over(THEIRS.clip_grad_norm_, **fixed), over(OURS.clip_grad_norm_, **fixed), True, variant, hold, gradients_of
+        )
         for variant, fixed in (("", {}), ("foreach=False", {"foreach": False}))
     )
 )

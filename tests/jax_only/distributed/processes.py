@@ -28,7 +28,7 @@ def main() -> None:
     jax.config.update("jax_num_cpu_devices", 2)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, processes, index, initialization_timeout=TIME_LIMIT)
-    from jax_only.distributed import common, held  # they create arrays on import, so this must come after initialize
+    from jax_only.distributed import common, tensors  # they create arrays on import, so this must come after initialize
 
     mesh = jax.make_mesh((processes, 2), common.BOTH, axis_types=(jax.sharding.AxisType.Auto,) * 2)
     assert (jax.process_count(), jax.device_count(), jax.local_device_count()) == (processes, 2 * processes, 2)
@@ -67,8 +67,8 @@ def main() -> None:
     assert np.isfinite(tree["fine"].addressable_shards[0].data).all()
     assert jnp.isnan(gradclip.norm(tree, torch.clip_grad_norm(1.0)))
     follow(lambda size: place(np.full((8, 4), size / math.sqrt(32.0), "float32"), P("data")))
-    held.check_every_topology_under_jit()
-    held.check_every_topology_in_shard_map()
+    tensors.check_every_topology_under_jit()
+    tensors.check_every_topology_in_shard_map()
     print(f"process {index} of {processes}: all is right")
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax_only.distributed import groups, held, mapped, sharded
+from jax_only.distributed import groups, mapped, sharded, tensors
 from jax_only.distributed.common import near
 from launched import failure
 
-MODULES = (sharded, mapped, groups, held)
+MODULES = (sharded, mapped, groups, tensors)
 
 
 def checks() -> dict[str, Callable[[], None]]:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from launched import failure
-from tensorflow_only.distributed import held
+from tensorflow_only.distributed import tensors
 
 import gradclip
 from gradclip.dialects import keras, tensorflow, torch
@@ -272,7 +272,7 @@ def says_nothing_with_one_replica() -> None:
 
 
 def holds_every_topology() -> None:
-    held.check(strategy())
+    tensors.check(strategy())
 
 
 CHECKS = [
@@ -315,7 +315,7 @@ def logical_devices(count: int) -> list[str]:
 
 
 def four_replicas() -> None:
-    held.check(tf.distribute.MirroredStrategy(logical_devices(4)))
+    tensors.check(tf.distribute.MirroredStrategy(logical_devices(4)))
 
 
 def apart(check: Callable[[], None]) -> Callable[[], None]:

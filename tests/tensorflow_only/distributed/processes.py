@@ -1,6 +1,6 @@
 """Runs in each of two processes of a ``MultiWorkerMirroredStrategy``: a monitor and a following limit see the summed gradient.
 
-Then it checks the topologies of ``held``.
+Then it checks the topologies of ``tensors``.
 ``python -m forked 2 tensorflow_only.distributed.processes`` prints their values as JSON.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_only.distributed import held
+from tensorflow_only.distributed import tensors
 
 import gradclip
 from gradclip import limits
@@ -57,6 +57,6 @@ def main() -> None:
         told.update(strategy.run(lambda size, rule=rule: gradclip.clip([summed(size)[None]], rule), args=(size,)))
         followed.append(float(adaptive.last))
     np.testing.assert_allclose(used, followed, rtol=1e-5)
-    held.check(strategy)
+    tensors.check(strategy)
     monitor.merge(states[0])
     print(json.dumps({"traced": monitor.report(), "eager": told.report(), "limits": used}))

@@ -90,22 +90,22 @@ def check_fsdp2_by_the_names_of_a_model() -> None:
     for layer in model:
         fully_shard(layer)
     fully_shard(model)
-    held = dict(model.named_parameters())
-    for p, x in zip(held.values(), plain, strict=True):
+    params = dict(model.named_parameters())
+    for p, x in zip(params.values(), plain, strict=True):
         p.grad = distribute_tensor(x.clone(), p.device_mesh, p.placements)
     groups = [
         Group(optax.clip_by_global_norm(0.125), "0.*"),
         Group(optax.clip_by_global_norm(0.25), "1.*", counted=lambda name, p: p.ndim > 1),
     ]
     with Traffic() as traffic:
-        norms = gradclip.clip_(held, groups).norm
+        norms = gradclip.clip_(params, groups).norm
     assert traffic.sent == [32]
     first, second = exact(plain[:2], 2.0), exact([plain[0], plain[2]], 2.0)
     close(norms[0], first)
     close(norms[1], second)
     factors = [0.125 / first] * 2 + [0.25 / second] * 2
     want = [(x.double() * factor).float() for x, factor in zip(plain, factors, strict=True)]
-    same([p.grad for p in held.values()], want)
+    same([p.grad for p in params.values()], want)
 
 
 def check_a_pipeline_has_other_names_on_each_process() -> None:
@@ -190,29 +190,29 @@ def check_a_parameter_whose_gradient_only_others_have() -> None:
     """As for an expert without tokens: its process joins the collectives, those for the parameters too."""
     is_first, relative = dist.get_rank() == 0, optax.adaptive_grad_clip(0.1)
     for rules in (relative, Group(relative), [Group(relative, "expert"), Group(dialect.clip_grad_norm(1.0))]):
-        held = {"expert": parameter(is_first), "rest": parameter(True)}
-        norm = gradclip.clip_(held, rules).norm
+        params = {"expert": parameter(is_first), "rest": parameter(True)}
+        norm = gradclip.clip_(params, rules).norm
         each = norm[0] if isinstance(rules, list) else norm
         assert (each["expert"] is not None) == is_first
         if is_first:
-            near_a_tenth(held["expert"])
+            near_a_tenth(params["expert"])
 
 
 def check_known_norms_where_only_others_have_gradients() -> None:
     """The second stage on a process without gradients: no process waits, and the norm is the same on all."""
     is_first, relative = dist.get_rank() == 0, optax.adaptive_grad_clip(0.1)
     for rule in (relative, Group(relative), [Group(relative)]):
-        held = {"expert": parameter(is_first)}
-        norm = gradclip.norm(held, rule)
-        result = gradclip.scale_by_norm_(held, rule, norm)
+        params = {"expert": parameter(is_first)}
+        norm = gradclip.norm(params, rule)
+        result = gradclip.scale_by_norm_(params, rule, norm)
         assert repr(result.norm) == repr(norm)
         if is_first:
-            near_a_tenth(held["expert"])
+            near_a_tenth(params["expert"])
     whole = dialect.clip_grad_norm(1.0)
     for one in (whole, [Group(whole)]):
-        held = {"expert": parameter(is_first)}
-        norm = gradclip.norm(held, one)
-        result = gradclip.scale_by_norm_(held, one, norm)
+        params = {"expert": parameter(is_first)}
+        norm = gradclip.norm(params, one)
+        result = gradclip.scale_by_norm_(params, one, norm)
         assert result.norm == norm
         agree((result.norm, result.coefficient))
 
@@ -221,8 +221,8 @@ def check_tied_parameters_whose_gradient_only_others_have() -> None:
     """Every process sends equally many numbers, although those without the gradient know only its parameter."""
     for first in (Group(optax.clip_by_block_rms(1.0), "embedding"), Group(dialect.clip_grad_norm(1.0, 0.0), "embedding")):
         tied = parameter(dist.get_rank() == 0)
-        held = {"embedding": tied, "head": tied, "rest": parameter(True)}
-        result = gradclip.clip_(held, [first, Group(dialect.clip_grad_norm(1.0))])
+        params = {"embedding": tied, "head": tied, "rest": parameter(True)}
+        result = gradclip.clip_(params, [first, Group(dialect.clip_grad_norm(1.0))])
         part = (9.0 * 16 / dist.get_world_size()) ** 0.5
         close(result.norm[1], 12.0)
         if first.rule.order == 0:

@@ -131,23 +131,23 @@ def check_the_drop_ins() -> None:
 def check_a_norm_that_the_native_measured() -> None:
     """The native's norm is a DTensor; for an infinite order each process has a different local value."""
     whole = [x for x in tensors("float32") if x.dim()]
-    held = [torch.nn.Parameter(distribute_tensor(x, world(), [Shard(0)])) for x in whole]
-    for p in held:
+    params = [torch.nn.Parameter(distribute_tensor(x, world(), [Shard(0)])) for x in whole]
+    for p in params:
         p.grad = p.detach().clone()
-    n = torch.nn.utils.get_total_norm([p.grad for p in held])
+    n = torch.nn.utils.get_total_norm([p.grad for p in params])
     assert isinstance(n, DTensor)
-    gradclip.clip_grads_with_norm_(held, 0.5, n)
+    gradclip.clip_grads_with_norm_(params, 0.5, n)
     want = gradclip.clip(whole, dialect.clip_grad_norm(0.5)).grads
-    same([p.grad for p in held], want)
+    same([p.grad for p in params], want)
     largest = DTensor.from_local(torch.tensor(float(dist.get_rank())), world(), [Partial("max")], run_check=False)
-    gradclip.clip_grads_with_norm_(held, 0.5, largest)
+    gradclip.clip_grads_with_norm_(params, 0.5, largest)
     last = dist.get_world_size() - 1
-    same([p.grad for p in held], gradclip.scale_by_norm(want, dialect.clip_grad_norm(0.5), float(last)).grads)
+    same([p.grad for p in params], gradclip.scale_by_norm(want, dialect.clip_grad_norm(0.5), float(last)).grads)
 
 
 def check_the_norm_of_parameters_themselves() -> None:
-    held = [torch.nn.Parameter(distribute_tensor(x, world(), [Shard(0)])) for x in tensors("float32") if x.dim()]
-    got = gradclip.get_total_norm(held)
+    params = [torch.nn.Parameter(distribute_tensor(x, world(), [Shard(0)])) for x in tensors("float32") if x.dim()]
+    got = gradclip.get_total_norm(params)
     close(got, exact([x for x in tensors("float32") if x.dim()], 2.0))
     assert not got.requires_grad
 

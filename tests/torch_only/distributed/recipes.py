@@ -31,6 +31,6 @@ def check_4_recipes() -> None:
         assert float(names["norm"]) > 0.1, f"nothing was clipped:\n{recipe}"
         module = names.get("model") or names["part"]
         reduce = None if "model" in names else dist.group.WORLD
-        held, shards = dict(module.named_parameters()), names.get("shards")
-        left = gradclip.norm(held, dialect.clip_grad_norm(1.0), reduce=reduce, shards=shards)
+        params, shards = dict(module.named_parameters()), names.get("shards")
+        left = gradclip.norm(params, dialect.clip_grad_norm(1.0), reduce=reduce, shards=shards)
         assert abs(left - 0.1) < 1e-4, f"clipped to {left}:\n{recipe}"

@@ -138,12 +138,12 @@ def check_nothing_anywhere_is_said() -> None:
                 warnings.simplefilter("error")
                 rule = dialect.clip_grad_norm(1.0, order)
                 assert gradclip.norm([], rule, reduce=dist.group.WORLD) == 0.0
-        held = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
-        held[1].grad = torch.tensor([3.0, 4.0])
+        params = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+        params[1].grad = torch.tensor([3.0, 4.0])
         rules = [gradclip.Group(dialect.clip_grad_norm(1.0, order), "0"), gradclip.Group(dialect.clip_grad_norm(1.0, math.inf))]
         for context in (contextlib.nullcontext, as_on_a_device):
             with context():
-                result = gradclip.clip(held, rules, reduce=dist.group.WORLD)
+                result = gradclip.clip(params, rules, reduce=dist.group.WORLD)
             assert list(map(float, result.norm)) == [0.0, 4.0], order
             assert list(map(float, result.coefficient)) == pytest.approx([1.0, 0.25], rel=1e-6), order
 

@@ -125,16 +125,16 @@ def check_4_stages_of_a_pipeline_skip_together() -> None:
     grid = square()
     stage, expert = grid.get_local_rank("dp"), grid.get_local_rank("tp")
     weights = [torch.full((5, 2), 1.0 + at) for at in range(2)]
-    held = {
+    params = {
         "weight": nn.Parameter(distribute_tensor(torch.zeros(5, 2), grid["tp"], [Shard(0)])),
         "bias": nn.Parameter(distribute_tensor(torch.zeros(3), grid["tp"], [Shard(0)])),
         "experts.w": nn.Parameter(torch.zeros(2)),
     }
-    held["weight"].grad = distribute_tensor(weights[stage], grid["tp"], [Shard(0)])
-    held["bias"].grad = distribute_tensor(torch.full((3,), 12.0), grid["tp"], [Shard(0)]) if stage == 0 else None
-    held["experts.w"].grad = torch.full((2,), 1.0 + 2 * stage + expert)
+    params["weight"].grad = distribute_tensor(weights[stage], grid["tp"], [Shard(0)])
+    params["bias"].grad = distribute_tensor(torch.full((3,), 12.0), grid["tp"], [Shard(0)]) if stage == 0 else None
+    params["experts.w"].grad = torch.full((2,), 1.0 + 2 * stage + expert)
     groups = [Group(dialect.clip_grad_norm(1.0), "weight"), Group(SKIPS, ["bias", "experts.*"])]
-    result = gradclip.clip_(held, groups, reduce=grid["dp"], shards={"experts.*": grid["tp"]})
+    result = gradclip.clip_(params, groups, reduce=grid["dp"], shards={"experts.*": grid["tp"]})
     close(result.norm[0], exact(weights, 2.0))
     close(result.norm[1], exact([torch.full((3,), 12.0), *(torch.full((2,), 1.0 + at) for at in range(4))], 2.0))
     assert bool(result.skip)

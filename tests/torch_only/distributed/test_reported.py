@@ -62,9 +62,9 @@ def test_replicas_under_tensor_parallelism() -> None:
     """https://github.com/NVIDIA-NeMo/RL/pull/3788: the sum over the tensor-parallel group counts each replica once a rank."""
 
     def replay() -> Any:
-        held = with_grads(projection=sharded(of_norm(3.0, 4, 2)), layer_norm=sharded(of_norm(4.0, 8), Replicate()))
-        reported = summed(square([p.grad.to_local() for p in held.values() if isinstance(p.grad, DTensor)])).sqrt()
-        return reported, gradclip.clip_grad_norm_(held, 1.0).full_tensor()
+        params = with_grads(projection=sharded(of_norm(3.0, 4, 2)), layer_norm=sharded(of_norm(4.0, 8), Replicate()))
+        reported = summed(square([p.grad.to_local() for p in params.values() if isinstance(p.grad, DTensor)])).sqrt()
+        return reported, gradclip.clip_grad_norm_(params, 1.0).full_tensor()
 
     for reported, ours in on(4, replay):
         near(reported, math.sqrt(9 + 4 * 16))
@@ -77,12 +77,12 @@ def test_replicas_marked_as_shards() -> None:
     shards = math.sqrt(2.472**2 - replica**2)
 
     def replay() -> Any:
-        held = with_grads(split=of_norm(shards, 8, 2).chunk(8)[dist.get_rank()].clone(), whole=of_norm(replica, 6))
+        params = with_grads(split=of_norm(shards, 8, 2).chunk(8)[dist.get_rank()].clone(), whole=of_norm(replica, 6))
         is_counted = lambda p: p.tensor_model_parallel or dist.get_rank() == 0  # noqa: E731, of megatron's duplicates filter
-        for p in held.values():
+        for p in params.values():
             p.tensor_model_parallel = True  # type: ignore[attr-defined]
-        reported = summed(square([p.grad for p in held.values() if p.grad is not None and is_counted(p)])).sqrt()
-        return reported, gradclip.clip_grad_norm_(held, 1.0, shards={"split": dist.group.WORLD})
+        reported = summed(square([p.grad for p in params.values() if p.grad is not None and is_counted(p)])).sqrt()
+        return reported, gradclip.clip_grad_norm_(params, 1.0, shards={"split": dist.group.WORLD})
 
     for reported, ours in on(8, replay):
         near(reported, 3.763)
@@ -95,9 +95,9 @@ def test_parameters_that_fsdp_ignores() -> None:
     shards = math.sqrt(28**2 - replica**2)
 
     def replay() -> Any:
-        held = with_grads(weight=sharded(of_norm(shards, 16, 2)), bias=of_norm(replica, 5))
-        local = [p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad for p in held.values()]
-        return summed(square([x for x in local if x is not None])).sqrt(), gradclip.clip_grad_norm_(held, 1.0)
+        params = with_grads(weight=sharded(of_norm(shards, 16, 2)), bias=of_norm(replica, 5))
+        local = [p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad for p in params.values()]
+        return summed(square([x for x in local if x is not None])).sqrt(), gradclip.clip_grad_norm_(params, 1.0)
 
     for reported, ours in on(8, replay):
         near(reported, 48.0)
@@ -108,9 +108,9 @@ def test_fsdp_without_shards() -> None:
     """https://github.com/pytorch/pytorch/issues/88621: under NO_SHARD each gradient counted once a rank, unlike under DDP."""
 
     def replay() -> Any:
-        held = with_grads(a=of_norm(3.0, 4), b=of_norm(4.0, 2, 2))
-        reported = summed(square([p.grad for p in held.values() if p.grad is not None])).sqrt()
-        return reported, gradclip.clip_grad_norm_(held, 1.0, shards={})
+        params = with_grads(a=of_norm(3.0, 4), b=of_norm(4.0, 2, 2))
+        reported = summed(square([p.grad for p in params.values() if p.grad is not None])).sqrt()
+        return reported, gradclip.clip_grad_norm_(params, 1.0, shards={})
 
     for reported, ours in on(4, replay):
         near(reported, 5.0 * math.sqrt(4))
@@ -128,11 +128,11 @@ def test_experts_beside_dense_shards() -> None:
 
     def replay() -> Any:
         expert = of_norm((40.0, 0.4)[dist.get_rank()], 4)
-        held = with_grads(dense=sharded(torch.ones(16)), expert=expert)
-        dense = held["dense"].grad
+        params = with_grads(dense=sharded(torch.ones(16)), expert=expert)
+        dense = params["dense"].grad
         assert isinstance(dense, DTensor)
         reported = (summed(square([dense.to_local()])) + square([expert])).sqrt()
-        ours = gradclip.clip_grad_norm_(held, 1.0, shards={"expert": dist.group.WORLD})
+        ours = gradclip.clip_grad_norm_(params, 1.0, shards={"expert": dist.group.WORLD})
         return reported, ours, dense.to_local()[0]
 
     (first, ours, dense), (second, ours_too, dense_too) = on(2, replay)
@@ -148,9 +148,9 @@ def test_norms_of_experts_that_are_averaged() -> None:
     """https://github.com/deepspeedai/DeepSpeed/pull/8478: the mean of two ranks' norms, 7.236068 for 10.954452."""
 
     def replay() -> Any:
-        held = with_grads(**{f"expert{i}": torch.full((4,), float(i + 1 + 2 * dist.get_rank())) for i in range(2)})
-        reported = summed(square([p.grad for p in held.values() if p.grad is not None]).sqrt() / dist.get_world_size())
-        return reported, gradclip.clip_grad_norm_(held, 1.0, shards={"*": dist.group.WORLD})
+        params = with_grads(**{f"expert{i}": torch.full((4,), float(i + 1 + 2 * dist.get_rank())) for i in range(2)})
+        reported = summed(square([p.grad for p in params.values() if p.grad is not None]).sqrt() / dist.get_world_size())
+        return reported, gradclip.clip_grad_norm_(params, 1.0, shards={"*": dist.group.WORLD})
 
     for reported, ours in on(2, replay):
         near(reported, 7.236068)
@@ -161,13 +161,13 @@ def test_experts_that_are_left_out() -> None:
     """https://github.com/NVIDIA/Megatron-LM/pull/5916: all but the first tensor-parallel rank drop their own experts."""
 
     def replay() -> Any:
-        held = with_grads(dense=of_norm(3.0, 4), expert=of_norm(2.0, 2 + dist.get_rank()))
-        held["expert"].allreduce = False  # type: ignore[attr-defined]
-        mine = [p.grad for p in held.values() if p.grad is not None and dist.get_rank() == 0]
+        params = with_grads(dense=of_norm(3.0, 4), expert=of_norm(2.0, 2 + dist.get_rank()))
+        params["expert"].allreduce = False  # type: ignore[attr-defined]
+        mine = [p.grad for p in params.values() if p.grad is not None and dist.get_rank() == 0]
         reported = summed(square(mine) if mine else torch.zeros((), dtype=torch.float64)).sqrt()
         group = dist.group.WORLD
         shards = lambda name, p: group if getattr(p, "allreduce", True) is False else None  # noqa: E731
-        return reported, gradclip.clip_grad_norm_(held, 1.0, shards=shards)
+        return reported, gradclip.clip_grad_norm_(params, 1.0, shards=shards)
 
     for reported, ours in on(4, replay):
         near(reported, math.sqrt(9 + 4))
@@ -183,10 +183,10 @@ def test_a_clip_of_local_shards() -> None:
 
     def replay() -> Any:
         shard = whole.chunk(2)[dist.get_rank()]
-        theirs, held = with_grads(flat=shard.clone()), with_grads(flat=shard.clone())
+        theirs, params = with_grads(flat=shard.clone()), with_grads(flat=shard.clone())
         reported = torch.nn.utils.clip_grad_norm_(theirs.values(), 1.0)
-        ours = gradclip.clip_grad_norm_(held, 1.0, shards={"flat": dist.group.WORLD})
-        return reported, theirs["flat"].grad, ours, held["flat"].grad
+        ours = gradclip.clip_grad_norm_(params, 1.0, shards={"flat": dist.group.WORLD})
+        return reported, theirs["flat"].grad, ours, params["flat"].grad
 
     (first, low, ours, left), (second, high, _, right) = on(2, replay)
     near(first, math.sqrt(1 + 4 + 9 + 16))
@@ -200,10 +200,10 @@ def test_a_norm_that_depends_on_the_number_of_ranks() -> None:
     """https://github.com/areal-project/AReaL/issues/312: the norm of the local shards, so more ranks clip less."""
 
     def replay() -> Any:
-        held = with_grads(weight=sharded(of_norm(6.0, 8, 2)))
-        grad = held["weight"].grad
+        params = with_grads(weight=sharded(of_norm(6.0, 8, 2)))
+        grad = params["weight"].grad
         assert isinstance(grad, DTensor)
-        return square([grad.to_local()]).sqrt(), gradclip.clip_grad_norm_(held, 1.0).full_tensor()
+        return square([grad.to_local()]).sqrt(), gradclip.clip_grad_norm_(params, 1.0).full_tensor()
 
     for size in (2, 4, 8):
         for reported, ours in on(size, replay):
@@ -250,10 +250,10 @@ def test_parameters_that_the_plan_leaves_out() -> None:
     """
 
     def replay() -> Any:
-        held = with_grads(weight=sharded(of_norm(3.0, 4)), norm=of_norm(4.0, 2))
+        params = with_grads(weight=sharded(of_norm(3.0, 4)), norm=of_norm(4.0, 2))
         with pytest.raises(RuntimeError, match=r"mixed torch\.Tensor and DTensor"):
-            torch.nn.utils.clip_grad_norm_(held.values(), 1.0)
-        return gradclip.clip_grad_norm_(held, 1.0)
+            torch.nn.utils.clip_grad_norm_(params.values(), 1.0)
+        return gradclip.clip_grad_norm_(params, 1.0)
 
     for ours in on(2, replay):
         near(ours, 5.0)

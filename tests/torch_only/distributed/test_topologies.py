@@ -10,7 +10,7 @@ import pytest
 import torch.distributed as dist
 from topologies import MESHES, Case, cases, in_pairs, outcome, why
 from torch.distributed.device_mesh import init_device_mesh
-from torch_only.distributed import held, threads
+from torch_only.distributed import tensors, threads
 
 from gradclip.backends.torch import dtensor
 
@@ -32,8 +32,8 @@ def failures(ranks: threads.Ranks, given: list[Case]) -> list[str]:
     found = []
     for case in given:
         if math.prod(case.mesh) == ranks.size:
-            out = None if why(case.rule, case.held, case.stage) else outcome(case)
-            norms, failed = ranks.run(functools.partial(held.check, case, out))
+            out = None if why(case.rule, case.grads, case.stage) else outcome(case)
+            norms, failed = ranks.run(functools.partial(tensors.check, case, out))
             if not failed and len(set(map(repr, norms))) > 1:
                 failed = f"the ranks have different norms: {norms}"
             found += [f"{case}\n{failed}"] if failed else []
@@ -60,7 +60,7 @@ def test_there_are_many() -> None:
 
 def test_a_wrong_norm_is_found(ranks: threads.Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clip that takes each rank's own norm is wrong wherever a gradient is divided."""
-    given = [case for case in chosen(False) if case.rule in ("order 2", "order 3") and case.held[0].divided()]
+    given = [case for case in chosen(False) if case.rule in ("order 2", "order 3") and case.grads[0].divided()]
     mine = [case for case in given if math.prod(case.mesh) == ranks.size and not case.missing and case.stage is None][:8]
     with monkeypatch.context() as patch:
         patch.setattr(dtensor.TorchProcesses, "combine", lambda self, values, join: values)

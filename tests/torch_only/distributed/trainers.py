@@ -69,11 +69,11 @@ def check_fsdp1() -> None:
             continue
         for use_orig_params in (False, True):
             model = fsdp1(strategy, use_orig_params=use_orig_params, ignored=strategy is not ShardingStrategy.NO_SHARD)
-            held = dict(model.named_parameters())
+            params = dict(model.named_parameters())
             is_whole = strategy is ShardingStrategy.NO_SHARD
             if not is_whole or use_orig_params:
                 with pytest.raises(ValueError, match="FullyShardedDataParallel may have divided these gradients") as error:
-                    gradclip.clip_grad_norm_(held, 0.5)
+                    gradclip.clip_grad_norm_(params, 0.5)
                 assert "model.process_group if getattr(p" in str(error.value)
                 assert "NO_SHARD every process has all gradients: shards={}" in str(error.value)
                 assert page("distributed.md#fsdp1") in str(error.value)
@@ -81,15 +81,15 @@ def check_fsdp1() -> None:
                 {} if is_whole else lambda name, p, m=model: m.process_group if getattr(p, "_fsdp_flattened", False) else None
             )
             with Traffic() as traffic:
-                got = gradclip.clip_grad_norm_(held, 0.5, shards=shards)
+                got = gradclip.clip_grad_norm_(params, 0.5, shards=shards)
             assert len(traffic.sent) == int(not is_whole)
             close(got, want, at_most=64)
             agree(got)
-            close(gradclip.norm(held, RULE, shards=shards), 0.5, at_most=64)
+            close(gradclip.norm(params, RULE, shards=shards), 0.5, at_most=64)
             if is_whole and not use_orig_params:
-                close(gradclip.clip_grad_norm_(held, 0.5), 0.5, at_most=64)
-            gradclip.clip_grad_value_(held, 1e-3)  # by value, and by a known norm, a shard needs no other
-            gradclip.scale_by_norm_(held, RULE, got)
+                close(gradclip.clip_grad_norm_(params, 0.5), 0.5, at_most=64)
+            gradclip.clip_grad_value_(params, 1e-3)  # by value, and by a known norm, a shard needs no other
+            gradclip.scale_by_norm_(params, RULE, got)
 
 
 def marked(**marks: Any) -> nn.Parameter:

@@ -65,9 +65,9 @@ def train(model: nn.Module, data: list[torch.Tensor], max_norm: float = 0.5) -> 
 
 def alike(model: nn.Module, found: list[float], whole: nn.Module, wanted: list[float], tolerance: float = 2e-6) -> None:
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=0)
-    held = dict(model.named_parameters())
+    params = dict(model.named_parameters())
     for name, q in whole.named_parameters():
-        p = held[name.removeprefix("module.")] if name in held else held[f"module.{name}"]
+        p = params[name.removeprefix("module.")] if name in params else params[f"module.{name}"]
         p = p.full_tensor() if isinstance(p, DTensor) else p
         torch.testing.assert_close(p, q, rtol=0, atol=tolerance)
 

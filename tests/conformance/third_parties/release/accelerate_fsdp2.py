@@ -33,14 +33,14 @@ def main() -> None:
     for step in range(4):
         optimizer.zero_grad()
         trainer.backward(model(torch.randn(4, 8)).square().sum())
-        held = list(model.parameters())
-        assert any(p.grad.to_local().shape != p.grad.shape for p in held)
-        whole = [p.grad.full_tensor() for p in held]
+        params = list(model.parameters())
+        assert any(p.grad.to_local().shape != p.grad.shape for p in params)
+        whole = [p.grad.full_tensor() for p in params]
         torch.nn.utils.clip_grad_norm_ = (natively, gradclip.clip_grad_norm_)[step % 2]  # which accelerate calls
         got = trainer.clip_grad_norm_(model.parameters(), 0.1)
         close(got.full_tensor(), exact(whole, 2.0), at_most=4 if step % 2 else 64)
         agree(got)
-        same([p.grad for p in held], gradclip.clip(whole, dialect.clip_grad_norm(0.1)).grads, at_most=8 if step % 2 else 64)
+        same([p.grad for p in params], gradclip.clip(whole, dialect.clip_grad_norm(0.1)).grads, at_most=8 if step % 2 else 64)
         optimizer.step()
     print(f"{step + 1} steps")
     leave()

@@ -57,16 +57,16 @@ def test_autoclip_holds_its_vectors_as_far_as_its_histogram_goes(vector: Json) -
     """Its limit is one of the norms that enclose the percentile, off by at most 4.5 %."""
     percent, norms = vector["parameters"]["percent"], floats(vector["norms"])
     made = limits.autoclip(percent, warmup=1, at_first=math.inf, winsor=math.inf, patience=10**6)
-    held: list[float] = []
+    seen: list[float] = []
     for norm, got, right in zip(norms, run(made, norms), floats(vector["clipped"]), strict=True):
         if math.isnan(right):
             continue
-        if held:
-            place = percent / 100 * (len(held) - 1)
-            low, high = (sorted(held)[end(place)] for end in (math.floor, math.ceil))
+        if seen:
+            place = percent / 100 * (len(seen) - 1)
+            low, high = (sorted(seen)[end(place)] for end in (math.floor, math.ceil))
             assert min(norm, low) / 1.045 <= got <= min(norm, high) * 1.045
-            assert right == min(norm, percentile(held, percent))
-        held.append(norm)
+            assert right == min(norm, percentile(seen, percent))
+        seen.append(norm)
 
 
 @pytest.mark.parametrize("run_name", ["spike", "spikes", "level", "nan"])

@@ -88,12 +88,12 @@ def test_arguments_of_every_kind() -> None:
 def test_gradients_of_every_kind() -> None:
     filled = {"dtype": "complex64", "shape": [2, 2], "fill": ["0x1p+0", "nan"]}
     rows = {"dtype": "float32", "shape": [3, 1], "rows": [2, 2], "values": ["0x1p+0", "0x1p+1"]}
-    held = vector(gradients=[None, filled, {"same_as": 1}, rows]).gradients
-    assert held[0] is None
-    assert isinstance(held[1], Array)
-    assert len(held[1].values) == 4
-    assert held[2] == SameAs(1)
-    assert held[3] == Array((1.0, 2.0), (3, 1), "float32", None, (2, 2))
+    loaded = vector(gradients=[None, filled, {"same_as": 1}, rows]).gradients
+    assert loaded[0] is None
+    assert isinstance(loaded[1], Array)
+    assert len(loaded[1].values) == 4
+    assert loaded[2] == SameAs(1)
+    assert loaded[3] == Array((1.0, 2.0), (3, 1), "float32", None, (2, 2))
 
 
 Break = Callable[[Json], None]
@@ -163,7 +163,7 @@ def test_a_broken_vector_is_named_and_the_others_are_read(tmp_path: Path, how: s
     assert {(problem.path, problem.vector) for problem in problems} == {(str(path), file["vectors"][1]["id"])}
     assert any(message in problem.message for problem in problems)
     assert all(str(problem) in str(raised.value) for problem in problems)
-    assert [held.id for held in raised.value.files[0].vectors] == ["optax.clip_by_global_norm/first"]
+    assert [loaded.id for loaded in raised.value.files[0].vectors] == ["optax.clip_by_global_norm/first"]
 
 
 def test_a_vector_without_an_id_is_numbered(tmp_path: Path) -> None:

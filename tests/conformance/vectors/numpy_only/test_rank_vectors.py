@@ -16,7 +16,7 @@ from vectors.flags import RANK_FLAGS
 from gradclip.conformance.array import Array
 from gradclip.conformance.check_vectors import validators, wrong_with_vector
 from gradclip.conformance.load import SHIPPED, Vector, load_vectors
-from gradclip.conformance.ranks.held import coordinates, local, places
+from gradclip.conformance.ranks.shards import coordinates, local, places
 
 (FILE,) = load_vectors(SHIPPED / "ranks")
 every_vector = pytest.mark.parametrize("vector", [pytest.param(vector, id=vector.id) for vector in FILE.vectors])
@@ -29,9 +29,9 @@ def test_the_file_matches_the_schema() -> None:
 def test_there_are_enough() -> None:
     assert 60 <= len(FILE.vectors) <= 200
     assert {tuple(vector.json["mesh"]) for vector in FILE.vectors} == {(2,), (4,), (2, 2), (8,), (2, 4), (2, 2, 2)}
-    held = [held for vector in FILE.vectors for held in vector.json["held"]]
-    assert {one["how"] for one in held} == {"type", "plain", "group"}
-    assert {kind for one in held for kind in one["placements"]} == {"R", "S0", "S1", "Z0", "P"}
+    shardings = [one for vector in FILE.vectors for one in vector.json["shardings"]]
+    assert {one["how"] for one in shardings} == {"type", "plain", "group"}
+    assert {kind for one in shardings for kind in one["placements"]} == {"R", "S0", "S1", "Z0", "P"}
     assert {"shards", "group"} <= {need for vector in FILE.vectors for need in vector.needs}
 
 
@@ -75,31 +75,31 @@ def test_the_outcome_is_numpy_s(vector: Vector) -> None:
 @every_vector
 def test_the_shards_are_the_gathered_gradient(vector: Vector) -> None:
     mesh = vector.json["mesh"]
-    for array, held in zip(vector.gradients, vector.json["held"], strict=True):
+    for array, sharding in zip(vector.gradients, vector.json["shardings"], strict=True):
         if not isinstance(array, Array):
-            assert len(held["missing"]) == math.prod(mesh)
+            assert len(sharding["missing"]) == math.prod(mesh)
             continue
         seen = np.zeros(math.prod(array.shape))
         for rank in range(math.prod(mesh)):
-            at, kinds = coordinates(mesh, rank), held["placements"]
+            at, kinds = coordinates(mesh, rank), sharding["placements"]
             want = topologies.local(values(array), mesh, at, kinds)
             got = local(array, mesh, rank, kinds)
             share = math.prod(n for n, kind in zip(mesh, kinds, strict=True) if kind == "P")
             np.testing.assert_array_equal(values(got) * share, want)
             seen[places(array.shape, mesh, rank, kinds)] += 1
-            if rank in held.get("missing", ()):
+            if rank in sharding.get("missing", ()):
                 assert not want.any(), "a missing shard counts 0"
         assert (seen > 0).all()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "gradients": ({"gradients": []}, "held: there must be one for each gradient"),
+    "gradients": ({"gradients": []}, "shardings: there must be one for each gradient"),
     "mesh": ({"mesh": [2, 2]}, "one placement for each axis"),
     "null": ({"gradients": [None, None]}, "null is a gradient that all ranks lack"),
-    "rank": ({"held": [{"how": "plain", "placements": ["R"], "missing": [4]}] * 2}, "1 axes and 4 ranks"),
-    "axis": ({"held": [{"how": "type", "placements": ["S2"]}] * 2}, "an axis that it does not have"),
-    "how": ({"held": [{"how": "sharded", "placements": ["S0"]}] * 2}, "'sharded' is not one of"),
-    "alone": ({"held": None}, "held"),
+    "rank": ({"shardings": [{"how": "plain", "placements": ["R"], "missing": [4]}] * 2}, "1 axes and 4 ranks"),
+    "axis": ({"shardings": [{"how": "type", "placements": ["S2"]}] * 2}, "an axis that it does not have"),
+    "how": ({"shardings": [{"how": "sharded", "placements": ["S0"]}] * 2}, "'sharded' is not one of"),
+    "alone": ({"shardings": None}, "shardings"),
 }
 
 
@@ -109,6 +109,6 @@ def test_a_wrong_one_is_told(change: dict[str, Any], message: str) -> None:
     content = {"operation": FILE.operation, "flags": dict.fromkeys(FILE.flags)}
     assert not list(wrong_with_vector(copy.deepcopy(vector), content, validators()))
     vector |= change
-    if vector["held"] is None:
-        del vector["held"]
+    if vector["shardings"] is None:
+        del vector["shardings"]
     assert message in "; ".join(wrong_with_vector(vector, content, validators()))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import topologies
 import torch
-from topologies import Case, Held, Outcome
+from topologies import Case, Gradient, Outcome
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -38,30 +38,30 @@ def placement(kinds: Sequence[str], d: int, mesh: Sequence[int]) -> Any:
     return {"R": Replicate(), "P": Partial(), "A": Partial("avg")}.get(kind) or Shard(int(kind[1]))
 
 
-def axes(case: Case, held: Held) -> list[int]:
+def axes(case: Case, grad: Gradient) -> list[int]:
     """Return the mesh axes that the tensor's type names."""
-    if held.how in ("typed", "equal", "twice"):
+    if grad.how in ("typed", "equal", "twice"):
         return list(range(len(case.mesh)))
-    if held.how == "sub":
-        mine = [d for d, kind in enumerate(held.placements) if kind != "R"]
+    if grad.how == "sub":
+        mine = [d for d, kind in enumerate(grad.placements) if kind != "R"]
         return mine or [d for d in range(len(case.mesh)) if d != case.stage]
-    return [0] if held.how == "both" else []
+    return [0] if grad.how == "both" else []
 
 
-def tensor(case: Case, held: Held, here: np.ndarray, shape: Sequence[int]) -> torch.Tensor:
-    local = torch.tensor(here).to(getattr(torch, held.dtype))
-    named = axes(case, held)
-    if held.how == "sparse":
+def tensor(case: Case, grad: Gradient, here: np.ndarray, shape: Sequence[int]) -> torch.Tensor:
+    local = torch.tensor(here).to(getattr(torch, grad.dtype))
+    named = axes(case, grad)
+    if grad.how == "sparse":
         return local.to_sparse(1)
     if not named:
         return local
-    mesh = mesh_of(case, which=int(held.how == "equal"))
+    mesh = mesh_of(case, which=int(grad.how == "equal"))
     if len(named) < mesh.ndim:
         mesh = mesh[tuple("abc"[d] for d in named)]
-    if held.how == "both":  # the rows are divided by hand first, then by the type
+    if grad.how == "both":  # the rows are divided by hand first, then by the type
         shape = (shape[0] // case.mesh[1], *shape[1:])
     size, stride = torch.Size(shape), torch.empty(tuple(shape), device="meta").stride()
-    kinds = [placement(held.placements, d, case.mesh) for d in named]
+    kinds = [placement(grad.placements, d, case.mesh) for d in named]
     return DTensor.from_local(local, mesh, kinds, run_check=False, shape=size, stride=stride)
 
 
@@ -72,21 +72,21 @@ def clipped(case: Case) -> tuple[Any, Any, dict[str, torch.Tensor | None]]:
     stage = 0 if case.stage is None else at[case.stage]
     params: dict[str, torch.nn.Parameter] = {}
     shards: dict[str, Any] = {}
-    for held in case.held:
-        own = topologies.local(topologies.parameter(held, stage), case.mesh, at, held.placements)
-        unsummed = dataclasses.replace(held, placements=tuple("R" if k in "PA" else k for k in held.placements))
-        how = dataclasses.replace(unsummed, how="plain") if held.how == "sparse" else unsummed
-        params[held.name] = torch.nn.Parameter(tensor(case, how, own, held.shape))
-        if not case.is_missing(held, at):
-            params[held.name].grad = tensor(case, held, topologies.mine(case, held, at), held.shape)
-        if held.how in ("told", "asked", "both"):
+    for grad in case.grads:
+        own = topologies.local(topologies.parameter(grad, stage), case.mesh, at, grad.placements)
+        unsummed = dataclasses.replace(grad, placements=tuple("R" if k in "PA" else k for k in grad.placements))
+        how = dataclasses.replace(unsummed, how="plain") if grad.how == "sparse" else unsummed
+        params[grad.name] = torch.nn.Parameter(tensor(case, how, own, grad.shape))
+        if not case.is_missing(grad, at):
+            params[grad.name].grad = tensor(case, grad, topologies.mine(case, grad, at), grad.shape)
+        if grad.how in ("told", "asked", "both"):
             mesh = mesh_of(case)
-            shards[held.name] = mesh["b"] if held.how == "both" else mesh["a"].get_group() if mesh.ndim > 1 else mesh
-        if held.how == "twice":
-            params["again"] = params[held.name]
+            shards[grad.name] = mesh["b"] if grad.how == "both" else mesh["a"].get_group() if mesh.ndim > 1 else mesh
+        if grad.how == "twice":
+            params["again"] = params[grad.name]
     more: dict[str, Any] = {}
     if shards:
-        asked = any(held.how == "asked" for held in case.held)
+        asked = any(grad.how == "asked" for grad in case.grads)
         more["shards"] = (lambda name, p: shards.get(name)) if asked else shards
     if case.stage is not None:
         more["reduce"] = mesh_of(case)["abc"[case.stage]]
@@ -105,28 +105,28 @@ def clipped(case: Case) -> tuple[Any, Any, dict[str, torch.Tensor | None]]:
 
 def check(case: Case, out: Outcome) -> Any:
     """Clip on this rank and compare; return the norm, which all ranks should share."""
-    if refused := topologies.why(case.rule, case.held, case.stage):
+    if refused := topologies.why(case.rule, case.grads, case.stage):
         with pytest.raises(ValueError, match=refused):
             clipped(case)
         return "refused"
     norm, skip, new = clipped(case)
     at = mesh_of(case).get_coordinate()
     assert at is not None
-    for held in case.held:
-        x = new[held.name]
+    for grad in case.grads:
+        x = new[grad.name]
         if x is None:
-            assert case.is_missing(held, at)
+            assert case.is_missing(grad, at)
             continue
         got = x.to_local() if isinstance(x, DTensor) else x.to_dense() if x.is_sparse else x
-        want = topologies.expected(case, out, held, at)
-        distance = topologies.ulps(got.detach().double().numpy(), want, held.dtype)
-        assert distance <= 4, f"{held.name}: {distance} ulp: {got} for {want}"
+        want = topologies.expected(case, out, grad, at)
+        distance = topologies.ulps(got.detach().double().numpy(), want, grad.dtype)
+        assert distance <= 4, f"{grad.name}: {distance} ulp: {got} for {want}"
     if case.rule in ("axes", "AGC", "by value"):
         return None
     if case.rule == "by tensor":
-        for i, held in enumerate(case.held):
-            n = norm[held.name]
-            assert (n is None) == case.is_missing(held, at)
+        for i, grad in enumerate(case.grads):
+            n = norm[grad.name]
+            assert (n is None) == case.is_missing(grad, at)
             if n is not None:
                 near(n, out.norms[0][i])
         return None

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import topologies
 from oracle import ulps
-from topologies import Case, Held
+from topologies import Case, Gradient
 
 import gradclip
 
@@ -23,37 +23,37 @@ def chosen(replicas: int) -> list[Case]:
         replace(case, missing="", rule=rule)
         for case in topologies.cases(("P", "R"), 8, [(replicas,)])
         for rule in topologies.RULES
-        if case.stage is None and all(held.how in ("typed", "plain", "sparse", "twice") for held in case.held)
+        if case.stage is None and all(grad.how in ("typed", "plain", "sparse", "twice") for grad in case.grads)
     ]
-    return topologies.in_pairs((case for case in every if not (case.rule == "axes" and not case.held[-1].shape)), SAMPLE)
+    return topologies.in_pairs((case for case in every if not (case.rule == "axes" and not case.grads[-1].shape)), SAMPLE)
 
 
-def gradient(case: Case, held: Held, replica: Any) -> Any:
+def gradient(case: Case, grad: Gradient, replica: Any) -> Any:
     """Return what a replica has; a sparse gradient names its rows twice, with half of the values."""
-    every = [topologies.mine(case, held, (i,)) for i in range(case.mesh[0])]
+    every = [topologies.mine(case, grad, (i,)) for i in range(case.mesh[0])]
     here = tf.gather(tf.constant(np.stack(every), "float64"), replica)
-    if held.how == "sparse":
-        rows = list(range(held.shape[0])) * 2
-        return tf.IndexedSlices(tf.cast(tf.concat([here / 2] * 2, 0), held.dtype), tf.constant(rows), held.shape)
-    return tf.cast(here, held.dtype)
+    if grad.how == "sparse":
+        rows = list(range(grad.shape[0])) * 2
+        return tf.IndexedSlices(tf.cast(tf.concat([here / 2] * 2, 0), grad.dtype), tf.constant(rows), grad.shape)
+    return tf.cast(here, grad.dtype)
 
 
 def check_one(case: Case, strategy: tf.distribute.Strategy) -> None:
     def replica() -> Any:
         context = tf.distribute.get_replica_context()
         grads = {}
-        for held in case.held:
-            x = gradient(case, held, context.replica_id_in_sync_group)
-            grads[held.name] = context.all_reduce(tf.distribute.ReduceOp.SUM, x) if held.summed() else x
-        more = {held.name: tf.constant(topologies.parameter(held, 0), held.dtype) for held in case.held}
+        for grad in case.grads:
+            x = gradient(case, grad, context.replica_id_in_sync_group)
+            grads[grad.name] = context.all_reduce(tf.distribute.ReduceOp.SUM, x) if grad.summed() else x
+        more = {grad.name: tf.constant(topologies.parameter(grad, 0), grad.dtype) for grad in case.grads}
         result = gradclip.clip(grads, topologies.rule(case), **({"params": more} if case.rule == "AGC" else {}))
         return {name: tf.convert_to_tensor(g) for name, g in result.grads.items()}, result.norm
 
     found, out = tf.function(lambda: strategy.run(replica))(), topologies.outcome(case)
     clipped, norms = found
-    for held in case.held:
-        for got in strategy.experimental_local_results(clipped[held.name]):
-            assert ulps(tf.cast(got, "float64").numpy(), out.clipped[0, held.name], held.dtype) <= 4, held.name
+    for grad in case.grads:
+        for got in strategy.experimental_local_results(clipped[grad.name]):
+            assert ulps(tf.cast(got, "float64").numpy(), out.clipped[0, grad.name], grad.dtype) <= 4, grad.name
     if case.rule not in ("axes", "AGC", "by value", "by tensor"):
         for each, want in zip(norms if case.rule == "groups" else [norms], out.norms, strict=True):
             for got in strategy.experimental_local_results(each):

@@ -25,10 +25,10 @@ from gradclip.groups import Rules
 from gradclip.result import Outcome
 from gradclip.rule import VALUE, Rule
 
-__all__ = ["whole"]
+__all__ = ["fused"]
 
 
-def whole(opened: Gradients, rules: Rules, options: Options) -> Outcome | None:
+def fused(opened: Gradients, rules: Rules, options: Options) -> Outcome | None:
     """The clip by a rule of numbers, or None for the engine."""
     if not isinstance(rules, Rule) or not rules.is_plain or rules.error_if_nonfinite or not _takes(opened.present):
         return None

@@ -11,7 +11,7 @@ import paddle.distributed as dist
 import pytest
 import topologies
 from paddle_only.distributed.common import Partial, Replicate, Shard, agree, close, local
-from topologies import Case, Held
+from topologies import Case, Gradient
 
 import gradclip
 from gradclip.backends.paddle import versions
@@ -19,8 +19,8 @@ from gradclip.backends.paddle import versions
 SAMPLE = 60
 
 
-def is_held(case: Case) -> bool:
-    is_known = all(held.how in ("typed", "plain", "twice", "told", "asked") for held in case.held)
+def is_possible(case: Case) -> bool:
+    is_known = all(grad.how in ("typed", "plain", "twice", "told", "asked") for grad in case.grads)
     return is_known and case.stage is None and not case.missing and case.is_even() and case.rule not in ("axes", "AGC")
 
 
@@ -29,29 +29,29 @@ def mesh_of(lengths: tuple[int, ...]) -> dist.ProcessMesh:
     return dist.ProcessMesh(np.arange(math.prod(lengths)).reshape(lengths).tolist(), dim_names=list("abc"[: len(lengths)]))
 
 
-def tensor(case: Case, held: Held, at: tuple[int, ...]) -> paddle.Tensor:
-    here = paddle.to_tensor(topologies.mine(case, held, at).astype("float64")).astype(held.dtype)
-    if held.how in ("plain", "told", "asked"):
+def tensor(case: Case, grad: Gradient, at: tuple[int, ...]) -> paddle.Tensor:
+    here = paddle.to_tensor(topologies.mine(case, grad, at).astype("float64")).astype(grad.dtype)
+    if grad.how in ("plain", "told", "asked"):
         return here
-    kinds = [{"R": Replicate(), "P": Partial()}.get(kind) or Shard(int(kind[1])) for kind in held.placements]
+    kinds = [{"R": Replicate(), "P": Partial()}.get(kind) or Shard(int(kind[1])) for kind in grad.placements]
     return versions.dtensor_from_local(here, mesh_of(case.mesh), kinds)
 
 
 def clips(case: Case) -> None:
     at = tuple(int(i) for i in np.unravel_index(dist.get_rank(), case.mesh))
-    given = {held.name: tensor(case, held, at) for held in case.held}
-    given |= {f"{held.name} again": given[held.name] for held in case.held if held.how == "twice"}
+    given = {grad.name: tensor(case, grad, at) for grad in case.grads}
+    given |= {f"{grad.name} again": given[grad.name] for grad in case.grads if grad.how == "twice"}
     ranks = np.arange(math.prod(case.mesh)).reshape(case.mesh)[(slice(None), *at[1:])]
     group = dist.ProcessMesh(ranks.tolist(), dim_names=["a"])
-    told = {held.name: group for held in case.held if held.how in ("told", "asked")}
+    told = {grad.name: group for grad in case.grads if grad.how in ("told", "asked")}
     clip = gradclip.clip_ if case.form == "in place" else gradclip.clip
-    if refused := topologies.why(case.rule, case.held):
+    if refused := topologies.why(case.rule, case.grads):
         with pytest.raises(ValueError, match=refused):
             clip(given, topologies.rule(case), shards=told or None)
         return
     result, out = clip(given, topologies.rule(case), shards=told or None), topologies.outcome(case)
-    for held in case.held:
-        close(local(result.grads[held.name]), topologies.expected(case, out, held, at), held.dtype)
+    for grad in case.grads:
+        close(local(result.grads[grad.name]), topologies.expected(case, out, grad, at), grad.dtype)
     if case.rule not in ("by value", "by tensor"):
         norms = result.norm if case.rule == "groups" else [result.norm]
         agree([float(n) for n in norms])
@@ -62,7 +62,7 @@ def clips(case: Case) -> None:
 def check_every_topology() -> None:
     size = dist.get_world_size()
     meshes = [mesh for mesh in topologies.MESHES if math.prod(mesh) == size]
-    for case in topologies.in_pairs(filter(is_held, topologies.cases(meshes=meshes)), SAMPLE):
+    for case in topologies.in_pairs(filter(is_possible, topologies.cases(meshes=meshes)), SAMPLE):
         try:
             clips(case)
         except Exception as error:
