@@ -34,7 +34,7 @@ LIMITS: dict[str, Any] = {
 WRONG: list[Any] = [None, "1", "nan", math.nan, 10**400, 1j, True, b"1", object(), [[1.0]], {"a": 1}, [math.nan], ["1"], set()]
 
 #: the names of counts
-WHOLES = ("count", "steps", "width", "every", "zeros", "refused", "not_finite", "step", "at")
+WHOLES = ("count", "steps", "width", "every", "zeros", "refused", "not_finite", "step", "at", "filled")
 
 
 def adaptive(name: str) -> gradclip.Adaptive:
@@ -98,7 +98,7 @@ def damaged(state: Any) -> Iterator[tuple[str, Any]]:
             yield f"{path} not whole", changed(state, path, 1.5)
         if isinstance(now, (int, float)) and path[0] == "state" and path[1] != "log":
             yield f"{path} negative", changed(state, path, -0.5)
-        if path[-1:] in (("at",), ("count",)) and "at" in entry(state, path[:-1]):
+        if path[-1:] in (("at",), ("filled",)):
             yield f"{path} beyond the window", changed(state, path, 5)
 
 

@@ -16,7 +16,7 @@ __all__ = ["Deviations", "Spike", "deviations", "spike"]
 class Deviations(Following):
     """Mean and deviation of the last norms; see :func:`deviations`."""
 
-    wholes = (*Following.wholes, "at", "count")
+    wholes = (*Following.wholes, "at", "filled")
 
     def __init__(self, deviations: float, window: int, **shared: Any) -> None:
         super().__init__(winsor=1.0, **shared)
@@ -27,21 +27,21 @@ class Deviations(Following):
         self.deviations, self.window = float(deviations), window
 
     def blank(self) -> State:
-        return {"at": 0.0, "count": 0.0, "norms": [0.0] * self.window}
+        return {"at": 0.0, "filled": 0.0, "norms": [0.0] * self.window}
 
     def range_of(self, name: str) -> tuple[float, float]:
-        most = {"at": self.window - 1.0, "count": float(self.window)}
+        most = {"at": self.window - 1.0, "filled": float(self.window)}
         return 0.0, most.get(name, math.inf)
 
     def known(self, ops: Floats | Tensors, state: Mapping[str, Any]) -> Any:
-        mean, deviation = ops.mean_and_deviation(state["norms"], state["count"], self.window)
+        mean, deviation = ops.mean_and_deviation(state["norms"], state["filled"], self.window)
         return mean + self.deviations * ops.most(deviation, mean * 1e-6)
 
     def learn(self, ops: Floats | Tensors, state: Mapping[str, Any], norm: Any) -> State:
         after = state["at"] + 1
         return {
             "at": ops.where(after >= self.window, 0.0, after),
-            "count": ops.least(state["count"] + 1, float(self.window)),
+            "filled": ops.least(state["filled"] + 1, float(self.window)),
             "norms": ops.placed(state["norms"], state["at"], norm, self.window),
         }
 
