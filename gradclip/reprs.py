@@ -21,7 +21,7 @@ def number(x: Any) -> str:
         return f"{x:.6g}" if isinstance(x, float) else repr(x)
     if _shape(x) == ():
         try:
-            return f"{float(x):.6g}"
+            return f"{float(x.detach() if hasattr(x, 'detach') else x):.6g}"
         except Exception:  # for a tracer, which has no value yet, each framework raises its own
             return f"<{type(x).__name__}>"
     return _one(x)

@@ -84,7 +84,11 @@ class Slot:
     def found(self, state: Mapping[str, Any], received: str, *, level: int) -> dict[str, Any] | None:
         """The state in that of an optimizer, checked; None if there is none, with a warning so many levels above."""
         if NAME in state:
-            return self.checked(state[NAME])
+            try:
+                return self.checked(state[NAME])
+            except ArgumentError as error:
+                what, got, hint = (*error.args, "", "")[:3]
+                raise ArgumentError(what, got, f"{hint} Without its entry {NAME!r} the state loads.".strip()) from None
         what = "This state of an optimizer has none of the clip: its limits and counts go on from where they are."
         hint = "save optimizer.gradclip.state_dict() too; optimizer.gradclip.load_state_dict(...) loads it."
         warnings.warn(message(what, received, hint), GradclipWarning, stacklevel=level + 1)

@@ -210,9 +210,17 @@ def plain_state(step: Step, saved: Any, names: tuple[str, ...] = (), optional: t
     stored.check_keys(("version", "limits", "skips", *names), optional)
     stored["skips"].check_keys(_COUNTS)
     plain: dict[str, Any] = {"skips": {name: stored["skips"][name].whole() for name in _COUNTS}, "limits": []}
-    for limit, entry in zip(step.adaptives, stored["limits"].entries(len(step.adaptives)), strict=True):
+    entries = stored["limits"].entries()
+    if len(entries) != len(step.adaptives):
+        received = f"a state of {_follow(len(entries))}, and rules with {len(step.adaptives)}"
+        raise ArgumentError("The state is of other rules.", received, "load it with the rules that it was saved with.")
+    for limit, entry in zip(step.adaptives, entries, strict=True):
         plain["limits"].append(loaded({"state": entry.given}, {}, limit.rule_of, limit.is_each))
     return plain
+
+
+def _follow(count: int) -> str:
+    return f"{count} limit{'' if count == 1 else 's'} that follow{'s' if count == 1 else ''} the run"
 
 
 def _stored(saved: Any) -> Stored:

@@ -12,7 +12,8 @@ from frameworks.base import Framework
 from rules import functions
 
 import gradclip
-from gradclip.dialects import optax, tensorflow
+from gradclip import limits
+from gradclip.dialects import keras, optax, tensorflow, torch
 
 pytestmark = [
     pytest.mark.needs("trains"),
@@ -120,3 +121,22 @@ def test_a_clip_of_zero_has_a_slope_of_zero(backend: Framework) -> None:
         lambda grads: backend.sum(gradclip.clip(grads, tensorflow.clip_by_norm(0.0)).grads[0]), [backend.make([3.0, 4.0])]
     )
     assert not slope.any()
+
+
+@pytest.mark.parametrize("rule", [torch.clip_grad_norm, keras.clipnorm], ids=["one norm", "each norm"])
+def test_a_limit_that_follows_the_run_keeps_no_history(backend: Framework, rule: Any) -> None:
+    """What autograd has recorded of a step is gone after its derivative: in the next step the limit is a constant."""
+    limit = limits.spike(2.0, warmup=1) if rule is torch.clip_grad_norm else limits.adagc(relative=2.0, warmup=1)
+    adaptive = gradclip.Adaptive(limit)
+
+    def loss(grads: list[Any]) -> Any:
+        return backend.sum(gradclip.clip(grads, rule(adaptive)).grads[0])
+
+    if backend.name == "jax":  # its derivatives are traced
+        with pytest.raises(ValueError, match="cannot be traced"):
+            backend.derivative(loss, [backend.make([0.3, 0.4])])
+        return
+    for size in (1.0, 1.0, 100.0):  # the norm is half of it, and the limit at the end 1
+        (slope,) = backend.derivative(loss, [backend.make([0.3 * size, 0.4 * size], "float64")])
+    np.testing.assert_allclose(slope, [(0.64 - 0.48) / 50, (0.36 - 0.48) / 50], rtol=1e-5)
+    assert not {"grad_fn", "stop_gradient=False"} & set(repr(adaptive.last).replace(",", " ").split())

@@ -67,8 +67,9 @@ class _Attributes:
 
     def remove(self) -> None:
         """Take the attributes away."""
-        for name in (NAME, "__reduce_ex__"):
-            vars(self.optimizer()).pop(name, None)
+        own = vars(self.optimizer())
+        if own.get(NAME) is self.hook:  # another clip may have come after this one was taken out
+            del own[NAME], own["__reduce_ex__"]
 
 
 def _copied(hook: StepPreHook, count: int, made: Any, *args: Any) -> Any:

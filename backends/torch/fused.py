@@ -1,7 +1,8 @@
-"""What a fused optimizer does inside its step: it divides the gradients, and leaves everything as it is."""
+"""What steps in the place of an optimizer: a twin that divides the gradients, or one that leaves everything as it is."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import torch
 
 from gradclip.tracing import constant
 
-__all__ = ["Twin", "applies", "calls_base", "can_stop", "pays", "suits", "twin"]
+__all__ = ["Twin", "applies", "calls_base", "can_stop", "idle", "pays", "suits", "twin"]
 
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)  # steps that read self.grad_scale
 
@@ -22,12 +23,12 @@ class Twin:
     """An optimizer for one step, with its own ``grad_scale``, by which the fused kernels divide, and its own ``found_inf``.
 
     It shares everything else with the optimizer: they have one ``__dict__``, and these are slots. So nothing has to be
-    restored after the step, even if the step fails.
+    restored after the step, even if the step fails. For a skipped step it has a ``__dict__`` of its own.
     """
 
     __slots__ = ("factor", "found_inf", "grad_scale")
 
-    factor: Any  #: what the gradients are still to be multiplied with
+    factor: Any  #: what the gradients are still to be multiplied with; None if the step is skipped
     found_inf: Any
     grad_scale: Any
 
@@ -37,13 +38,26 @@ _TWINS: dict[type, type] = {}
 
 def twin(optimizer: torch.optim.Optimizer, grad_scale: Any, found_inf: Any, factor: Any) -> Any:
     """The optimizer's twin."""
-    kind = type(optimizer)
-    if kind not in _TWINS:
-        _TWINS[kind] = type(kind.__name__, (Twin, kind), {})
-    made: Any = object.__new__(_TWINS[kind])
+    made = _made(optimizer)
     made.__dict__ = optimizer.__dict__
     made.grad_scale, made.found_inf, made.factor = grad_scale, found_inf, factor
     return made
+
+
+def idle(optimizer: torch.optim.Optimizer) -> Any:
+    """A twin without parameters, for a step that is skipped: what this step counts, in groups or in itself, is lost with it."""
+    made = _made(optimizer)
+    made.factor = None
+    groups = [{**group, "params": []} for group in optimizer.param_groups]
+    made.__dict__ = {**optimizer.__dict__, "param_groups": groups, "state": copy.copy(optimizer.state)}
+    return made
+
+
+def _made(optimizer: torch.optim.Optimizer) -> Any:
+    kind = type(optimizer)
+    if kind not in _TWINS:
+        _TWINS[kind] = type(kind.__name__, (Twin, kind), {})
+    return object.__new__(_TWINS[kind])
 
 
 @functools.cache

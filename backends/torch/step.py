@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gradclip.backends.torch import versions
-from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, pays, suits, twin
+from gradclip.backends.torch.closures import called, closure_of, exchanged, with_clips_inside
+from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, idle, pays, suits, twin
 from gradclip.dtypes import LARGEST
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError, DTypeError, page
@@ -61,11 +62,11 @@ class StepPreHook(Slot):
             hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: "
             hint += page("slots.md")
             raise ArgumentError(what, f"rule={self.rule}", hint)
-        closure = _closure(args, kwargs)
+        closure = closure_of(args, kwargs)
         if closure is not None and not self.step.skips:
-            return _with_clips_inside(self.clip, optimizer, args, kwargs)
+            return with_clips_inside(self.clip, optimizer, args, kwargs)
         if closure is not None:
-            args, kwargs = _exchanged(args, kwargs, closure, _called(optimizer, closure, self.rule))
+            args, kwargs = exchanged(args, kwargs, closure, called(optimizer, closure, self.rule))
         if self._left_out:
             self._restore()  # after a step that failed
         try:
@@ -79,6 +80,8 @@ class StepPreHook(Slot):
 
     def _prepared(self, optimizer: torch.optim.Optimizer, stepper: Any) -> Any:
         """The optimizer, or a twin, that is to step with the gradients as they are left."""
+        if isinstance(stepper, Twin) and stepper.factor is None:
+            return stepper  # another hook skips this step
         opened = self._opened(optimizer)
         scale, found_inf = (getattr(stepper, name, None) for name in ("grad_scale", "found_inf"))
         if isinstance(stepper, Twin):  # another hook has measured these gradients, and its coefficient is still to be applied
@@ -86,18 +89,18 @@ class StepPreHook(Slot):
             scale = None
         is_void = found_inf is not None and (found_inf.is_cpu or not can_stop(optimizer)) and bool(found_inf)
         if is_void and self._is_alone(opened):
-            self._leave_out(optimizer)  # a GradScaler skips this step: there is nothing to measure
-            return optimizer
+            return self._leave_out(optimizer)  # a GradScaler skips this step: there is nothing to measure
         if self._divides(optimizer, opened.present, scale):
             factor = self._coefficient(opened, scale)
         else:
             _unscale(opened, scale)
-            self._run(opened, Options("place", reduce=self.step.reduce, shards=self.step.shards))
+            self._clip(optimizer, opened)
             scale, factor = None, 1.0
         if is_void:
-            self._leave_out(optimizer)
-            return optimizer
+            return self._leave_out(optimizer)
         stops = self._skips(optimizer, found_inf) if self.step.skips else found_inf
+        if stops is True:
+            return self._leave_out(optimizer)
         divisor = scale if isinstance(factor, float) and factor == 1 else _divisor(factor, scale)
         if isinstance(divisor, float):  # no float32, which the kernels expect
             _multiply(opened, factor / (1.0 if scale is None else float(scale)))
@@ -131,7 +134,7 @@ class StepPreHook(Slot):
         return self._run(opened, options).coefficient
 
     def _skips(self, optimizer: torch.optim.Optimizer, found_inf: Any) -> Any:
-        """Skip this step if the rule says so: by a flag for the fused kernels, or by a look at a value and no gradients."""
+        """What a step is to stop for: a flag for the fused kernels; or True for a skipped step, after a look at a value."""
         assert self.last is not None
         skip: Any = self.last.skip
         if not isinstance(skip, bool) and applies(optimizer) and can_stop(optimizer):
@@ -140,18 +143,21 @@ class StepPreHook(Slot):
             return flag if found_inf is None else torch.maximum(flag, (found_inf > 0).to(flag))
         skip = bool(skip)
         self.count(skip)
-        if skip:
-            self._leave_out(optimizer)
-        return found_inf
+        return skip or found_inf
 
-    def _leave_out(self, optimizer: torch.optim.Optimizer) -> None:
-        """Leave the gradients out of this step: without one, a parameter and its state stay as they are."""
+    def _leave_out(self, optimizer: torch.optim.Optimizer) -> Any:
+        """Leave the gradients out of this step: without one, a parameter and its state stay as they are.
+
+        Returns:
+            An optimizer without parameters, to step in the place of this one.
+        """
         if optimizer not in self._restores:
             self._restores.add(optimizer)
             optimizer.register_step_post_hook(self._after)
         self._left_out = [(p, p.grad) for group in optimizer.param_groups for p in group["params"]]
         for parameter, _ in self._left_out:
             parameter.grad = None
+        return idle(optimizer)
 
     def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not isinstance(optimizer, Twin):
@@ -171,7 +177,19 @@ class StepPreHook(Slot):
 
     def clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip the gradients of the optimizer's parameters, in place."""
-        self._run(self._opened(optimizer), Options("place", reduce=self.step.reduce, shards=self.step.shards))
+        self._clip(optimizer, self._opened(optimizer))
+
+    def _clip(self, optimizer: torch.optim.Optimizer, opened: Gradients) -> None:
+        options = Options("place", reduce=self.step.reduce, shards=self.step.shards)
+        if not _is_recorded(optimizer, opened.present):
+            self._run(opened, options)
+            return
+        with torch.enable_grad():
+            clipped: Any = self._run(opened, replace(options, into="new")).grads
+        clipped = clipped.values() if isinstance(clipped, dict) else clipped
+        for parameter, gradient in zip(opened.params, clipped, strict=True):
+            if gradient is not None:
+                parameter.grad = gradient
 
     def know(self, optimizer: torch.optim.Optimizer, count: int) -> None:
         """Let the limits follow the parameters that ``add_param_group`` has added; it adds them at the end."""
@@ -199,6 +217,12 @@ class StepPreHook(Slot):
         if self.monitor is not None:
             self.monitor.update(self.last, grads=opened.container.tree)
         return found
+
+
+def _is_recorded(optimizer: torch.optim.Optimizer, gradients: Sequence[torch.Tensor]) -> bool:
+    """Whether autograd records the step, from gradients that it has recorded: an operation in place would be left out."""
+    is_asked = any(group.get("differentiable") for group in optimizer.param_groups)
+    return is_asked and any(x.requires_grad for x in gradients)
 
 
 def _multiply(opened: Gradients, factor: Any) -> None:
@@ -289,63 +313,6 @@ def step_pre_hook(
     check_patience(patience)
     step = Step(rule, monitor, reduce=reduce, shards=shards)
     return StepPreHook(step, patience, fused=fused)
-
-
-class _ClippedClosure:
-    """A closure for ``step`` that clips the gradients that it has just made."""
-
-    def __init__(self, closure: Callable[[], Any], clip: Callable[[torch.optim.Optimizer], None], optimizer: Any) -> None:
-        self.closure, self.clip, self.optimizer = closure, clip, optimizer
-
-    def __call__(self) -> Any:
-        loss = self.closure()
-        self.clip(self.optimizer)
-        return loss
-
-
-def _closure(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The closure passed to ``step``, or None."""
-    return next((x for x in (*args[1:], *kwargs.values()) if callable(x)), None)
-
-
-def _with_clips_inside(
-    clip: Callable[[torch.optim.Optimizer], None], optimizer: torch.optim.Optimizer, args: Any, kwargs: Any
-) -> tuple[Any, Any] | None:
-    """The arguments of ``step`` with a clipping closure; None if it clips already (a subclass's step calls its base's)."""
-    closure = _closure(args, kwargs)
-    if isinstance(closure, _ClippedClosure) and closure.clip == clip:
-        return None
-    return _exchanged(args, kwargs, closure, _ClippedClosure(closure, clip, optimizer))
-
-
-def _exchanged(args: Any, kwargs: Any, closure: Any, other: Any) -> tuple[Any, Any]:
-    """The arguments of ``step`` with another closure."""
-    return tuple(other if x is closure else x for x in args), {k: other if x is closure else x for k, x in kwargs.items()}
-
-
-class _Called:
-    """A closure that has been called: it returns its loss, once."""
-
-    def __init__(self, loss: Any) -> None:
-        self.loss, self.calls = loss, 0
-
-    def __call__(self) -> Any:
-        self.calls += 1
-        if self.calls > 1:
-            what = "A step that calls its closure several times cannot be skipped."
-            raise ArgumentError(what, "a closure, called twice in one step", "call backward() and then step().")
-        return self.loss
-
-
-def _called(optimizer: torch.optim.Optimizer, closure: Any, rule: Rules) -> _Called:
-    """Call a closure before the step, to know its gradients' norm; one that was called stays."""
-    if isinstance(closure, _Called):
-        return closure
-    if isinstance(optimizer, torch.optim.LBFGS):
-        what = "A step that calls its closure several times cannot be skipped."
-        raise ArgumentError(what, f"rule={rule} and LBFGS", "skip in the closure, or leave skip_above and if_nonfinite out.")
-    with torch.enable_grad():
-        return _Called(closure())
 
 
 versions.run_between_graphs()

@@ -108,8 +108,8 @@ class Adaptive:
         target = getattr(self.rule_of, "target", None)
         if target is not None:
             limit = _lower(backend, norm, limit, target(self.state, norm))
-        self.state = self._observed(self.state, norm)
-        self.last = limit
+        self.state = self._observed(self.state, self._constant(backend, norm))
+        self.last = self._constant(backend, limit)
         return limit
 
     def step_each(self, backend: Backend, norms: list[Any]) -> list[Any]:
@@ -131,7 +131,7 @@ class Adaptive:
         ratio = ops.where(is_warm, vector / ops.most(limits, 1e-30), vector * 0 + total / self.rule_of.at_first)
         ratio = ops.where(ops.is_finite(vector), ratio, vector)
         together = ops.least(1.0 / ops.most(total / self.rule_of.at_first, 1e-30), 1.0)
-        self.state = self._observed(state, ops.where(is_warm, vector, vector * together))
+        self.state = self._observed(state, self._constant(backend, ops.where(is_warm, vector, vector * together)))
         self.last = limits
         return [None if n is None else ratio[i, ...] for i, n in enumerate(norms)]
 
@@ -141,6 +141,11 @@ class Adaptive:
         for name, x in numbers(self.state).items() if self.is_each else ():
             if isinstance(x, list) and len(x) == before and not isinstance(first[name], (list, tuple)):
                 self.state = {**self.state, name: [*x, *[float(first[name])] * (count - before)]}
+
+    def _constant(self, backend: Backend | None, x: Any) -> Any:
+        """For a state in this object: a constant, since it would keep what autograd has recorded of all steps."""
+        is_tensor = not self._is_carried and backend is not None and find(x) is backend
+        return backend.detach(x) if is_tensor and backend is not None else x
 
     def _observed(self, state: Mapping[str, Any], norm: Any) -> dict[str, Any]:
         """The state with this norm; of a limit that is not gradclip's it may be anything."""

@@ -96,9 +96,13 @@ def test_a_state_that_does_not_fit() -> None:
     weight, other = made(follows())
     train(weight, other, NORMS[:5])
     before = other.state_dict()["gradclip"]
-    for wrong in (None, {**saved["gradclip"], "limits": []}, {**saved["gradclip"], "version": 9}):
+    for wrong in (None, {**saved["gradclip"], "skips": []}, {**saved["gradclip"], "version": 9}):
         with pytest.raises(ValueError, match="state of a step"):
             other.load_state_dict({**saved, "gradclip": wrong})
+    with pytest.raises(ValueError, match="state is of other rules") as refused:
+        other.load_state_dict(made(dialect.clip_grad_norm(gradclip.Adaptive(limits.zclip())))[1].state_dict())
+    assert "Received: a state of 1 limit that follows the run, and rules with 2\n" in str(refused.value)
+    assert str(refused.value).endswith("saved with. Without its entry 'gradclip' the state loads.")
     with pytest.raises(ValueError, match="parameter groups"):
         other.load_state_dict({**saved, "param_groups": []})  # torch refuses its own part
     assert other.state_dict()["gradclip"] == before
@@ -180,6 +184,9 @@ def test_it_can_be_taken_out() -> None:
     train(weight, optimizer, [5.0])
     assert weight.tolist() == [-3.0, -4.0]
     assert gradclip.clipped(optimizer, RULE) is optimizer
+    own = vars(optimizer)["gradclip"]
+    hook.remove()
+    assert vars(optimizer)["gradclip"] is own
 
 
 def by_pickle(both: Any) -> Any:
@@ -217,6 +224,33 @@ def test_a_copy_has_its_groups_and_those_of_the_processes() -> None:
     other.step()
     assert [x.item() for x in own] == pytest.approx([-1.0, -1.0], rel=1e-5)
     assert [x.item() for x in weights] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("closure", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_differentiable_step_has_the_derivative_of_the_clip(named: bool, closure: bool) -> None:
+    """By the rate and by the first weights, over two steps."""
+    rate, first = torch.tensor(0.1, requires_grad=True), torch.tensor([3.0, 4.0], requires_grad=True)
+    weight, unused = first.clone(), torch.zeros(1)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=rate, differentiable=True)
+    optimizer.param_groups[0]["params"] = [unused, weight]
+    gradclip.clipped(optimizer, RULE, monitor=gradclip.Monitor() if named else None)
+
+    def backward() -> None:
+        now = weight.clone()
+        weight.grad = torch.autograd.grad(now.square().sum(), now, create_graph=True)[0]
+
+    want = first
+    for _ in range(2):
+        if closure:
+            optimizer.step(backward)  # type: ignore[arg-type]
+        else:
+            backward()
+            optimizer.step()
+        want = want - rate * (2 * want / (2 * want).norm())
+    found = torch.autograd.grad(weight.square().sum(), (rate, first))
+    for x, y in zip(found, torch.autograd.grad(want.square().sum(), (rate, first)), strict=True):
+        torch.testing.assert_close(x, y)
 
 
 def test_too_many_skipped_steps() -> None:

@@ -106,6 +106,42 @@ def test_a_step_that_is_taken_begins_the_count_again(slot: str) -> None:
     assert torch.equal(weight.data, torch.tensor([-1.0, 0.0]))
 
 
+class Counting(torch.optim.SGD):
+    """It counts its steps in three places beside the states of its parameters, as optimizers of other packages do."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr)
+        self.param_groups[0]["step"] = self.state["all"] = self.steps = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.steps += 1
+        self.state["all"] += 1  # type: ignore[operator]
+        for group in self.param_groups:
+            group["step"] += 1
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_skipped_step_is_not_counted_by_the_optimizer(slot: str, others: int, scaled: bool) -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = Counting([weight], lr=1.0)
+    put(slot, optimizer)
+    for _ in range(others):
+        optimizer.register_step_pre_hook(step_pre_hook(dialect.clip_grad_norm(1.0)))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, enabled=scaled)
+    for n, size in enumerate([50.0, 0.5, math.nan, 0.25, 11.0]):
+        optimizer.zero_grad()
+        scaler.scale((weight * torch.tensor([size, 0.0])).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert weight.grad is not None
+        want = (0, 1, 1, 2, 2)[n]
+        assert (optimizer.steps, optimizer.state["all"], optimizer.param_groups[0]["step"]) == (want, want, want)
+    assert weight.tolist() == [-0.75, 0.0]
+
+
 @pytest.mark.parametrize("slot", SLOTS)
 def test_under_a_grad_scaler(slot: str) -> None:
     weight, optimizer, _ = hooked(slot)
