@@ -169,6 +169,7 @@ BELOW = {
 }
 # Slots, and programs of a whole clip, depend on the engine. Only __init__ of their folder may import them.
 ON_TOP = {
+    "backends.torch.closures",
     "backends.torch.clipped",
     "backends.torch.step",
     *(f"backends.keras.{name}" for name in ("__init__", "check", "log", "saving", "skipping", "state")),

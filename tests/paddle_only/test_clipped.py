@@ -85,7 +85,7 @@ def test_the_state_is_in_the_state_dict(tmp_path: Path) -> None:
     plain = {name: x for name, x in saved.items() if name != "gradclip"}
     with pytest.warns(GradclipWarning, match=r"has none of the clip(.|\n)*Hint: save optimizer\.gradclip\.state_dict\(\) too"):
         rest.set_state_dict(plain)
-    for wrong in ({}, {**saved["gradclip"], "limits": []}):
+    for wrong in ({}, {**saved["gradclip"], "skips": []}):
         with pytest.raises(ValueError, match="state of a step"):
             rest.load_state_dict({**saved, "gradclip": wrong})
     weight, optimizer = made(RULE, monitor=monitor)
