@@ -128,7 +128,7 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
         changes, inner = wrapped.update(result.grads, state.inner, params, **extra)
         if result.skip is not False:
             _check_run(step, patience, result, after["skips"]["in_a_row"])
-            changes = jax.tree.map(lambda x: _selected(result.skip, -0.0, x), changes)
+            changes = jax.tree.map(lambda x: _selected(result.skip, _no_change(x), x), changes)
             inner = jax.tree.map(lambda old, new: _selected(result.skip, old, new), state.inner, inner)
         return changes, ClippedState(after, inner)
 
@@ -173,8 +173,13 @@ def _form(step: Step, params: Any) -> ClipState:
     )
 
 
+def _no_change(x: Any) -> Any:
+    """What changes no bit of a parameter: -0.0, also as the imaginary part. To add 0.0 would make 0.0 of -0.0."""
+    return -0.0 if _GAPS(x) else -jnp.zeros_like(x)
+
+
 def _selected(skip: Any, old: Any, new: Any) -> Any:
-    """The old value in a skipped step. The change is then -0.0: to add 0.0 would make 0.0 of a parameter of -0.0."""
+    """The old value in a skipped step."""
     if _GAPS(new):
         return new
     return jnp.where(skip, jnp.asarray(old, jnp.result_type(new)) if isinstance(old, float) else old, new)

@@ -283,7 +283,8 @@ def read_and_set(scope: Any, name: str, value: Any) -> Any:
 
 def parameters_of(optimizer: Any) -> list[Any]:
     """The parameters of an optimizer, of all its groups; none where it does not say."""
-    found = getattr(optimizer, "_parameter_list", None) or []
+    # what a step takes; a group that is added later is only there
+    found = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None) or []
     groups = [x["params"] if isinstance(x, dict) else [x] for x in found]
     return [x for group in groups for x in group]
 

@@ -99,6 +99,15 @@ def test_a_skipped_step_changes_no_bit(name: str, jitted: bool) -> None:
     assert bits(trained([100.0])[0]) == bits(zeros)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "bfloat16", "float32"])
+def test_a_skipped_step_keeps_the_sign_of_zeros(dtype: str) -> None:
+    optimizer = clipped(optax.sgd(0.1), SKIPS)
+    weights = -jnp.zeros(2, dtype)
+    changes, _ = jax.jit(optimizer.update)(jnp.full(2, 1e3, dtype), optimizer.init(weights), weights)
+    assert changes.dtype == dtype
+    assert bits(optax.apply_updates(weights, changes)) == bits(weights)
+
+
 def test_scan_and_vmap_carry_it() -> None:
     optimizer = clipped(optax.adam(0.1), dataclasses.replace(RULE, skip_above=gradclip.Adaptive(limits.spike(4.0, warmup=3))))
 

@@ -58,6 +58,18 @@ def test_all_parameter_groups_have_one_norm() -> None:
         gradclip.clipped(optimizer, RULE)
 
 
+@pytest.mark.parametrize("kind", [paddle.optimizer.SGD, paddle.optimizer.Momentum])
+def test_a_group_that_is_added_is_clipped_too(kind: Any) -> None:
+    one, other = (
+        paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(0.0)) for _ in range(2)
+    )
+    optimizer = gradclip.clipped(kind(1.0, parameters=[{"params": [one]}]), RULE)
+    optimizer._add_param_group({"params": [other], "weight_decay": None})
+    (one * 3.0 + other * 4.0).sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose([one.item(), other.item()], [-0.6, -0.8], rtol=1e-5)
+
+
 def test_the_state_is_in_the_state_dict(tmp_path: Path) -> None:
     monitor = gradclip.Monitor()
     runs, saved = [], {}
