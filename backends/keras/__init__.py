@@ -201,6 +201,11 @@ class Clipping(keras.optimizers.Optimizer):
         own = set(map(id, self._state.counted))
         return [variable for variable in self.variables if id(variable) not in own]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Keras gives a method of the class, and pickle finds no class that a function has made
+        function, *rest = super().__reduce__()
+        return getattr(Clipping, function.__name__), *rest
+
     # ---- the clip --------------------------------------------------------------------------------------------------------
 
     def _filter_empty_gradients(self, grads: list[Any], variables: list[Any]) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,15 @@ def test_the_configuration_is_strict_json_and_comes_back(rule: Rule) -> None:
 def test_the_configuration_names_the_class_that_every_keras_has() -> None:
     saved = clipped(optimizers.Adam(), GLOBAL).get_config()["clipped"]["optimizer"]
     assert saved == {"module": "keras.optimizers", "class_name": "Adam", "registered_name": None}
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+def test_an_optimizer_can_be_copied_as_kerass_own(copied: Any) -> None:
+    optimizer = clipped(optimizers.Adam(0.25), dataclasses.replace(torch.clip_grad_norm(1.0), skip_above=10.0), patience=3)
+    again = copied(optimizer)
+    assert again is not optimizer
+    assert isinstance(again, optimizers.Adam)
+    assert again.get_config() == optimizer.get_config()
 
 
 @keras.saving.register_keras_serializable("tests")
