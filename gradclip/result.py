@@ -11,7 +11,7 @@ from gradclip.gradients import Gradients
 from gradclip.lane import Lane
 from gradclip.reprs import numbers, tensors
 
-__all__ = ["ClipResult", "Outcome", "last", "public"]
+__all__ = ["ClipResult", "Outcome", "last", "of_total", "public"]
 
 
 G = TypeVar("G", covariant=True)
@@ -181,6 +181,11 @@ def last(grads: Gradients, found: Outcome, *, is_list: bool = False) -> ClipResu
     result = public(grads, found, is_list=is_list)
     result.grads = None
     return result
+
+
+def of_total(lane: Lane, norm: float, coefficient: float) -> ClipResult[Any]:
+    """A slot's last result of one norm over all, for a lane that knows their dtype."""
+    return ClipResult(None, norm, coefficient, _Form(lane, norm_dtype([lane.dtype]), False), culprits=[], bounds={})
 
 
 def _dtype(grads: Gradients, found: Outcome) -> str:

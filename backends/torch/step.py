@@ -12,6 +12,7 @@ import torch
 
 from gradclip.backends.torch import versions
 from gradclip.backends.torch.closures import called, closure_of, exchanged, with_clips_inside
+from gradclip.backends.torch.few import clip_few
 from gradclip.backends.torch.fused import Twin, applies, calls_base, can_stop, idle, pays, suits, twin
 from gradclip.dtypes import LARGEST
 from gradclip.engine import Options, run
@@ -39,6 +40,8 @@ class StepPreHook(Slot):
         # one coefficient, which multiplies all: 0 times NaN is not 0
         self.fuses = fused and isinstance(rule, Rule) and rule.scope is Scope.GLOBAL and rule.if_nonfinite != "zero"
         self._is_total = any(group.rule.scope is Scope.GLOBAL for group in step.groups)
+        self._is_simple = isinstance(rule, Rule) and not self.limits and step.monitor is None
+        self._is_simple &= step.reduce is None and step.shards is None
         self._begin()
 
     def _begin(self) -> None:
@@ -62,6 +65,9 @@ class StepPreHook(Slot):
             hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: "
             hint += page("slots.md")
             raise ArgumentError(what, f"rule={self.rule}", hint)
+        if self._is_simple and (few := clip_few(optimizer, args, kwargs, self.rule)) is not None:
+            self.last = few
+            return None
         closure = closure_of(args, kwargs)
         if closure is not None and not self.step.skips:
             return with_clips_inside(self.clip, optimizer, args, kwargs)
