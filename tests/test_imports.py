@@ -171,6 +171,7 @@ BELOW = {
 ON_TOP = {
     "backends.torch.closures",
     "backends.torch.clipped",
+    "backends.torch.few",
     "backends.torch.step",
     *(f"backends.keras.{name}" for name in ("__init__", "check", "log", "saving", "skipping", "state")),
     *(
@@ -181,7 +182,7 @@ ON_TOP = {
         "backends.jax.fused",
     ),
 }
-ABOVE = {"__version__", "clip", "engine", "gradients", "groups", "limits", "monitor", "registry", "slot", "step"}
+ABOVE = {"__version__", "clip", "coefficient", "engine", "gradients", "groups", "limits", "monitor", "registry", "slot", "step"}
 # What `gradclip doctor` loads by name. It imports the doctor's room and the catalogue, and nothing imports it.
 WATCH = "watch"
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
