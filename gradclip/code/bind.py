@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.code.source import last_name
 
-__all__ = ["BindError", "bind", "keywords", "literal", "number"]
+__all__ = ["BindError", "bind", "keyword", "keywords", "literal", "number"]
 
 
 class BindError(ValueError):
@@ -36,6 +36,11 @@ def bind(call: cst.Call, signature: inspect.Signature) -> Mapping[str, cst.Arg]:
         raise BindError(f"Its arguments do not fit {signature}: {error}.") from None
     names = {id(argument): name for name, argument in arguments.items()}
     return {names[id(argument)]: argument for argument in call.args if id(argument) in names}
+
+
+def keyword(argument: cst.CSTNode) -> str:
+    """The keyword of an argument; "" for one without."""
+    return argument.keyword.value if isinstance(argument, cst.Arg) and argument.keyword is not None else ""
 
 
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.gradients import Gradients
-from gradclip.code.source import Source, last_name
+from gradclip.code.source import Source, last_name, receiver
 
 __all__ = ["Event", "Flow"]
 
@@ -42,10 +42,8 @@ class Event:
     @property
     def of(self) -> cst.BaseExpression | None:
         """The object that the call steps, zeroes or unscales: the optimizer of ``scaler.step(optimizer)`` too."""
-        receiver = self.call.func.value if isinstance(self.call.func, cst.Attribute) else None
-        if receiver is not None and "scaler" in last_name(receiver).lower() and self.call.args:
-            return self.call.args[0].value
-        return receiver
+        owner = receiver(self.call)
+        return self.call.args[0].value if "scaler" in last_name(owner).lower() and self.call.args else owner
 
 
 class Flow:
@@ -64,11 +62,10 @@ class Flow:
         return found
 
     def _kind(self, call: cst.Call) -> str:
-        name = last_name(call.func)
-        if name == "step" and isinstance(call.func, cst.Attribute):
-            receiver = self._source.code(call.func.value)
-            return "step" if _OPTIMIZER.search(receiver) and not _SCHEDULER.search(receiver) else ""
-        kind = _KINDS.get(name, "")
+        if (owner := receiver(call, "step")) is not None:
+            code = self._source.code(owner)
+            return "step" if _OPTIMIZER.search(code) and not _SCHEDULER.search(code) else ""
+        kind = _KINDS.get(last_name(call.func), "")
         if kind == "reduce" and not any(self._gradients.is_gradient(argument.value) for argument in call.args):
             return ""
         return kind
@@ -110,17 +107,10 @@ class Flow:
 
     def _tests(self, node: cst.CSTNode) -> frozenset[tuple[str, bool]]:
         found = set()
-        inner = node
-        for outer in self._source.ancestors(node):
-            if isinstance(outer, cst.If) and inner is not outer.test:
-                test: cst.BaseExpression = outer.test
-                holds = inner is outer.body
-                while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-                    test, holds = test.expression, not holds
-                found.add((self._source.one_line(test), holds))
-            elif isinstance(outer, cst.FunctionDef):
-                break
-            inner = outer
+        for test, holds in self._source.tests(node):
+            while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+                test, holds = test.expression, not holds
+            found.add((self._source.one_line(test), holds))
         return frozenset(found)
 
     def before(self, node: cst.CSTNode, *kinds: str) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""The data of the checks: the context of a source, a call, a finding."""
+"""The data of the checks: the context of a source, a call, a finding, and what is decided for a place."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from gradclip.code.codes import CODES
 from gradclip.code.flow import Flow
 from gradclip.code.functions import Functions
 from gradclip.code.gradients import Gradients
-from gradclip.code.model import Options
+from gradclip.code.model import Options, Verdict
 from gradclip.code.reaching import Reaching
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source
 from gradclip.natives import Kind, Native
 from gradclip.natives.targets import Target
 
-__all__ = ["ApiCall", "Context", "Finding", "family"]
+__all__ = ["ApiCall", "Context", "Decision", "Finding", "family", "manual", "unchanged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,6 @@ class Context:
     flow: Flow
     options: Options
     replaced: Mapping[cst.CSTNode, str]  #: places that replace a function -> its qualified name
-
-    def keeps(self, code: str) -> bool:
-        """Whether a finding counts: the user did not ask to ignore its trap."""
-        return not (code.startswith("GM1") and code.startswith(tuple(self.options.ignore)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +77,29 @@ class ApiCall:
     def crosses(self) -> bool:
         """Whether the user wants the call in another framework."""
         return self.context.options.to not in ("gradclip", family(self.api.framework))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome for one place."""
+
+    node: cst.CSTNode
+    code: str
+    outcome: Verdict
+    reason: str = ""
+    advice: str = ""
+    api: Native | None = None
+
+
+def manual(node: cst.CSTNode, finding: Finding, api: Native | None = None) -> Decision:
+    """A place for a person to migrate; for the linter, a mistake."""
+    code = CODES[finding.code]
+    return Decision(node, finding.code, Verdict.MANUAL, finding.reason or code.reason, finding.advice or code.advice, api)
+
+
+def unchanged(node: cst.CSTNode, code: str, reason: str = "", api: Native | None = None) -> Decision:
+    """A place that needs no change."""
+    return Decision(node, code, Verdict.UNCHANGED, reason or CODES[code].reason, api=api)
 
 
 def family(framework: str) -> str:

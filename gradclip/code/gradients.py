@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.code.functions import Functions
 from gradclip.code.resolve import Resolver
-from gradclip.code.source import Source, dotted, last_name, target_names, words
+from gradclip.code.source import Source, dotted, last_name, receiver, target_names, words
 
 __all__ = ["Gradients", "mentions_norm"]
 
@@ -126,9 +126,8 @@ class Gradients:
         if name not in _KEEPS:
             return False
         values = [argument.value for argument in call.args]
-        return any(self.is_gradient(value, depth - 1) for value in values) or (
-            isinstance(call.func, cst.Attribute) and self.is_gradient(call.func.value, depth - 1)  # grad.clone()
-        )
+        owner = receiver(call)  # grad.clone()
+        return any(self.is_gradient(value, depth - 1) for value in (*values, *([owner] if owner is not None else ())))
 
     def _comes_from_gradients(self, name: cst.Name, depth: int) -> bool:
         places = self._resolver.assigned_at(name)

@@ -6,12 +6,12 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["FRAMEWORKS", "Migrated", "Options", "Outcome", "Site", "SourceError"]
+__all__ = ["FRAMEWORKS", "Migrated", "Options", "Site", "SourceError", "Verdict"]
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "optax", "jax")  #: for ``--from``; ``--to`` also accepts "gradclip"
 
 
-class Outcome(enum.Enum):
+class Verdict(enum.Enum):
     """The outcome of a site: exactly one of these."""
 
     REWRITTEN = "rewritten"
@@ -44,7 +44,7 @@ class Site:
     line: int  #: from 1
     column: int  #: from 1, in characters
     code: str  #: stable: "GT101"
-    outcome: Outcome = field(compare=False)
+    outcome: Verdict = field(compare=False)
     text: str = field(compare=False)  #: the first line of the call's source
     reason: str = field(compare=False)  #: one sentence
     advice: str = field(default="", compare=False)  #: what to do, for MANUAL
@@ -66,6 +66,6 @@ class Migrated:
 class SourceError(ValueError):
     """A source that Python 3 cannot parse."""
 
-    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+    def __init__(self, message: str, line: int = 0, column: int = 0, cell: int = 0) -> None:
         super().__init__(message)
-        self.message, self.line, self.column = message, line, column
+        self.message, self.line, self.column, self.cell = message, line, column, cell

@@ -10,15 +10,15 @@ import libcst as cst
 
 from gradclip.code.bind import keywords
 from gradclip.code.found import Context
-from gradclip.code.source import Source, last_name, once
+from gradclip.code.source import Source, last_name, once, receiver
 
-__all__ = ["entered", "first_of", "maker", "owners", "receiver", "target", "updates", "uses"]
+__all__ = ["entered", "first_of", "maker", "owners", "updates", "uses"]
 
 _OPTIMIZER = re.compile(r"(torch\.optim|paddle\.optimizer)\.(\w+\.)*[A-Z]\w*")
 _LISTS = frozenset({"list", "tuple", "filter"})
 
 
-def maker(node: cst.BaseExpression, context: Context) -> cst.Call | None:
+def maker(node: cst.BaseExpression | None, context: Context) -> cst.Call | None:
     """The call that made the object of a name, or of an attribute such as ``self.opt``; None if there may be several."""
     if isinstance(node, cst.Call):
         return node
@@ -65,45 +65,22 @@ def _modules(params: cst.BaseExpression, context: Context) -> frozenset[str]:
     return frozenset() if module is None else frozenset({context.source.code(module)})
 
 
-def receiver(node: cst.BaseExpression, method: str) -> cst.BaseExpression | None:
-    """``model`` of ``model.parameters()``."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == method:
-        return node.func.value
-    return None
-
-
-def target(node: cst.CSTNode, source: Source) -> cst.BaseExpression | None:
-    """``x`` of ``x = node``; None for another statement, and for several targets."""
-    holder = source.parents[node]
-    return holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
-
-
 def entered(node: cst.CSTNode, name: str, source: Source) -> cst.Call | None:
     """The innermost ``with name(...):`` around a node, in its function."""
-    for outer in source.ancestors(node):
-        for item in outer.items if isinstance(outer, cst.With) else ():
-            if isinstance(item.item, cst.Call) and last_name(item.item.func) == name:
-                return item.item
-        if isinstance(outer, cst.FunctionDef):
-            break
-    return None
+    items = (item.item for outer in source.inside(node) if isinstance(outer, cst.With) for item in outer.items)
+    return next((one for one in items if isinstance(one, cst.Call) and last_name(one.func) == name), None)
 
 
 def uses(call: cst.Call, context: Context) -> list[cst.BaseExpression]:
     """The uses of the name that the result of a call gets."""
-    name = target(call, context.source)
+    name = context.source.target(call)
     named = context.resolver.uses.get(name.value, ()) if isinstance(name, cst.Name) else ()
     return [use for use in named if context.reaching.value_of(use) is call]
 
 
 def updates(made: cst.Call, context: Context) -> list[cst.Call]:
     """The calls of ``clip.update(...)`` for the object that a call made, by its name or its attribute."""
-    found = []
-    for call in context.source.calls.get("update", ()):
-        owner = receiver(call, "update")
-        if owner is not None and maker(owner, context) is made:
-            found.append(call)
-    return found
+    return [call for call in context.source.calls.get("update", ()) if maker(receiver(call), context) is made]
 
 
 def first_of(node: cst.BaseExpression, context: Context) -> cst.Call | None:

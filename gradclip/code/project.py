@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import os
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gradclip.code.files import Found
+from gradclip.code.magics import parsed
 from gradclip.code.outline import File, outlined, text_of
 
 __all__ = ["About", "survey"]
@@ -192,19 +192,16 @@ class _Modules:
         return self._bound[one]
 
     def _exports(self, one: File) -> dict[str, str] | None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                body = ast.parse(text_of(one.given)).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(text_of(one.given))
+        if tree is None:
             return None
         names: dict[str, str] = {}
-        for statement in body:
+        for statement in tree.body:
             if not self._collect(statement, names, one):
                 return None
         if "__all__" not in names:
             return {name: value for name, value in names.items() if not name.startswith("_")}
-        listed = _listed(body)
+        listed = _listed(tree.body)
         return None if listed is None else {name: value for name, value in names.items() if name in listed}
 
     def _collect(self, statement: ast.stmt, names: dict[str, str], file: File) -> bool:

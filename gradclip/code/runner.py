@@ -20,7 +20,7 @@ from gradclip.code import disk
 from gradclip.code.codes import CODES, wanted
 from gradclip.code.files import SETTINGS, Found, harmless
 from gradclip.code.interrupts import raise_lost, signals_wait
-from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.code.model import Migrated, Options, Site, SourceError, Verdict
 from gradclip.code.notebook import Notebook, Unread
 from gradclip.code.project import About
 from gradclip.code.settings import report_settings
@@ -72,17 +72,9 @@ class FileResult:
     skipped: str = ""  #: why the file was not read
     pending: tuple[disk.Source, bytes] | None = None  #: the old and the new content, until they are written
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: Verdict) -> int:
         """The number of sites with this outcome."""
         return sum(place.site.outcome is outcome for place in self.places)
-
-
-class _Problem(SourceError):
-    """A source error in a cell."""
-
-    def __init__(self, message: str, line: int = 0, column: int = 0, cell: int = 0) -> None:
-        super().__init__(message, line, column)
-        self.cell = cell
 
 
 def migrate_file(path: str, request: Request, migrate: Migrate) -> FileResult:
@@ -137,8 +129,7 @@ def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Mig
         diff = _diff(path, mark + source.text, mark + text) if changed and request.diff else ""
         return FileResult(path, places, changed, diff=diff), new
     except SourceError as error:
-        cell = getattr(error, "cell", 0)
-        result = FileResult(path, error=error.message, cell=cell, line=error.line, column=error.column)
+        result = FileResult(path, error=error.message, cell=error.cell, line=error.line, column=error.column)
     except disk.FileError as error:
         result = FileResult(path, error=str(error))
     except Exception as error:  # a bug in gradclip must not stop the other files
@@ -172,7 +163,7 @@ def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple
         if not error.line:
             raise
         cell, line = notebook.locate(error.line)
-        raise _Problem(error.message, line, error.column, cell) from None
+        raise SourceError(error.message, line, error.column, cell) from None
     for place in _places(filter(lambda site: notebook.has(site.line), migrated.sites), notebook.program, options):
         cell, line = notebook.locate(place.site.line)
         places.append(Place(replace(place.site, line=line), cell, place.comment))
@@ -183,7 +174,7 @@ def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple
 def _in_magic(unread: Unread) -> Site:
     said = ("Its cell does not parse, so the command does not read it.", "Mend the cell.")
     said = said if unread.broken else (_MAGIC.reason, _MAGIC.advice)
-    return Site(unread.line, unread.column, _MAGIC.code, Outcome.MANUAL, unread.text, *said, more(_MAGIC.code))
+    return Site(unread.line, unread.column, _MAGIC.code, Verdict.MANUAL, unread.text, *said, more(_MAGIC.code))
 
 
 def _settings(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:

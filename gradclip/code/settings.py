@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from gradclip.code.codes import CODES, wanted
-from gradclip.code.model import Options, Outcome, Site
+from gradclip.code.model import Options, Site, Verdict
 from gradclip.errors import more
 
-__all__ = ["KEYS", "report_settings"]
+__all__ = ["KEYS", "own_setting", "report_settings"]
 
 KEYS = {
     "gradient_clip_val": "GM501",
@@ -31,6 +31,11 @@ _SETTING = re.compile(
     rf"""(?<![\w-])(?P<key>{"|".join((*KEYS, "clip_norm"))})(?P<quote>["']?)\s*[:=]\s*(?P<value>[^\s,#\]}}]*)"""
 )
 _LONGEST = 200  #: characters of the names before a key: "model.trainer."
+
+
+def own_setting(key: str) -> str:
+    """Why a setting needs no change, if nothing shows that a trainer reads it."""
+    return f"`{key}` is a setting for a trainer or for the project's own code; the command migrates the place that clips."
 
 
 def report_settings(text: str, options: Options) -> tuple[Site, ...]:
@@ -65,11 +70,11 @@ def _start(line: str, found: re.Match[str]) -> int:
 def _site(shown: str, found: re.Match[str], line: int, start: int) -> Site:
     key, value = found["key"], found["value"].strip("\"'").lower()
     code = CODES[KEYS.get(key, "GM504")]
-    outcome, advice = Outcome.MANUAL, code.advice
+    outcome, advice = Verdict.MANUAL, code.advice
     reason = code.reason
     if value in _OFF:
-        code, outcome, reason, advice = CODES["GM003"], Outcome.UNCHANGED, f"`{key}` is off.", ""
+        code, outcome, reason, advice = CODES["GM003"], Verdict.UNCHANGED, f"`{key}` is off.", ""
     elif code.code not in _TRAINERS:
-        code, outcome, advice = CODES["GM207"], Outcome.UNCHANGED, ""
-        reason = f"`{key}` is a setting for a trainer or for the project's own code; the command migrates the place that clips."
+        code, outcome, advice = CODES["GM207"], Verdict.UNCHANGED, ""
+        reason = own_setting(key)
     return Site(line, start + 1, code.code, outcome, shown.strip(), reason, advice, more(code.code))

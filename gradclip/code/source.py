@@ -9,6 +9,7 @@ import ast
 import bisect
 import dataclasses
 import functools
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from gradclip.code.hidden import hide
 from gradclip.code.model import SourceError
 from gradclip.code.places import Places
 
-__all__ = ["Edit", "Import", "Source", "dotted", "last_name", "once", "root", "target_names", "words"]
+__all__ = ["Edit", "Import", "Source", "dotted", "last_name", "once", "receiver", "root", "target_names", "words"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 T = TypeVar("T")
@@ -211,6 +212,32 @@ class Source:
         """The function that contains a node, or the module."""
         return self.within(node, cst.FunctionDef, cst.Lambda) or self.module
 
+    def inside(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The ancestors inside the function that contains a node."""
+        return itertools.takewhile(lambda outer: not isinstance(outer, cst.FunctionDef), self.ancestors(node))
+
+    def tests(
+        self, node: cst.CSTNode, kinds: tuple[type[cst.CSTNode], ...] = (cst.If, cst.IfExp)
+    ) -> Iterator[tuple[cst.BaseExpression, bool]]:
+        """The tests of the ``if``s around a node in its function, from the inside, each with whether it holds at the node."""
+        inner = node
+        for outer in self.inside(node):
+            if isinstance(outer, kinds) and isinstance(outer, (cst.If, cst.IfExp, cst.While)) and inner is not outer.test:
+                yield outer.test, inner is outer.body
+            inner = outer
+
+    def loop(self, node: cst.CSTNode, *names: str) -> cst.For | None:
+        """The innermost loop around a node in its function that has one of some names as a variable."""
+        loops = (outer for outer in self.inside(node) if isinstance(outer, cst.For))
+        return next((loop for loop in loops if not target_names(loop.target).isdisjoint(names)), None)
+
+    def target(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """What gets the value of an expression: ``x`` of ``x = node``; None for another statement, and for several targets."""
+        holder = self.parents[node]
+        if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
+            return holder.targets[0].target
+        return holder.target if isinstance(holder, (cst.AnnAssign, cst.NamedExpr)) else None
+
     def statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """The statement that contains a node and has its own lines: one in a block or in the module."""
         while not isinstance(self.parents[node], (cst.IndentedBlock, cst.Module)):
@@ -302,11 +329,17 @@ def root(node: cst.CSTNode) -> cst.CSTNode:
     return node
 
 
-def last_name(node: cst.CSTNode) -> str:
+def last_name(node: cst.CSTNode | None) -> str:
     """``c`` of ``a.b().c``; "" if there is none."""
     if isinstance(node, cst.Attribute):
         return node.attr.value
     return node.value if isinstance(node, cst.Name) else ""
+
+
+def receiver(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression | None:
+    """``a.b`` of the call ``a.b.c()``, of any method or of one of some; None for anything else."""
+    func = node.func if isinstance(node, cst.Call) else None
+    return func.value if isinstance(func, cst.Attribute) and (not methods or func.attr.value in methods) else None
 
 
 def words(text: str) -> frozenset[str]:

@@ -27,7 +27,7 @@ from gradclip.rule import Rule
 if TYPE_CHECKING:
     from gradclip.commands.report import Shown
 
-__all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Outcome", "Run", "UsageError", "main", "run"]
+__all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Comparison", "Run", "UsageError", "main", "run"]
 
 DESCRIPTION = """\
 Show a training that explodes without a clip. Then train a small classifier of
@@ -171,7 +171,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Comparison:
     """The result of the demo."""
 
     steps: int
@@ -253,7 +253,7 @@ def _difference(ours: list[float], theirs: list[float]) -> float:
     return max(math.inf if math.isnan(one) else one for one in found)
 
 
-def run(steps: int, names: Sequence[str] | None, progress: Shown) -> Outcome:
+def run(steps: int, names: Sequence[str] | None, progress: Shown) -> Comparison:
     """Train with NumPy and with these frameworks, or with all that are installed.
 
     Raises:
@@ -272,7 +272,7 @@ def run(steps: int, names: Sequence[str] | None, progress: Shown) -> Outcome:
 
     story = demo_story.run(steps, RULES, _ENVIRONMENT, progress.say)
     children.two_at_a_time(train, runs)
-    return Outcome(steps, runs, story)
+    return Comparison(steps, runs, story)
 
 
 def _receiver(run: Run, progress: Shown) -> Callable[[children.Message], None]:

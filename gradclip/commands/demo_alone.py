@@ -70,9 +70,9 @@ def findings() -> list[Site] | None:
     if util.find_spec("libcst") is None:
         return None
     from gradclip import lint
-    from gradclip.code.model import Outcome
+    from gradclip.code.model import Verdict
 
-    return [site for site in lint.of_source(PROGRAM) if site.outcome is Outcome.MANUAL]
+    return [site for site in lint.of_source(PROGRAM) if site.outcome is Verdict.MANUAL]
 
 
 def _numbers(arrays: list[Any]) -> str:

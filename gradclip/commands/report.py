@@ -82,7 +82,7 @@ class Shown:
             self._bars.stop_task(self._tasks[run.name])
 
 
-def show(outcome: demo.Outcome, console: Console | None = None) -> None:
+def show(outcome: demo.Comparison, console: Console | None = None) -> None:
     """Print why to clip, then a table for each dialect, and the conclusion."""
     console = console or Console(highlight=False)
     if outcome.story.trainings:
@@ -177,7 +177,7 @@ def _bars(values: Sequence[float], scale: Sequence[float]) -> str:
 # ---- do they agree -------------------------------------------------------------------------------------------------------
 
 
-def _show_rules(console: Console, outcome: demo.Outcome) -> None:
+def _show_rules(console: Console, outcome: demo.Comparison) -> None:
     if outcome.story.trainings:
         _title(console, "Do the frameworks agree?")
     about = "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,"
@@ -188,7 +188,7 @@ def _show_rules(console: Console, outcome: demo.Outcome) -> None:
         _show_rule(console, outcome, rule)
 
 
-def _show_rule(console: Console, outcome: demo.Outcome, rule: int) -> None:
+def _show_rule(console: Console, outcome: demo.Comparison, rule: int) -> None:
     call = demo.RULES[rule]
     console.print()
     scope = call.rule().scope
@@ -229,7 +229,7 @@ def _checkpoints(steps: int, room: int) -> list[int]:
     return [1 + round(i * (steps - 1) / max(1, count - 1)) for i in range(count)]
 
 
-def _verdict(outcome: demo.Outcome) -> Iterator[str]:
+def _verdict(outcome: demo.Comparison) -> Iterator[str]:
     others = [run.name for run in outcome.finished if run is not outcome.reference]
     if outcome.finished:
         off, bound = outcome.largest_off_formula, demo.FORMULA_BOUND

@@ -233,7 +233,7 @@ def _hint(name: str) -> str:
 
 def _keyword(name: str, node: ast.Call) -> Native:
     """The API of the keyword that a call passes."""
-    given = [keyword.arg for keyword in node.keywords if not _is_none(keyword.value)]
+    given = [keyword.arg for keyword in node.keywords if ast.unparse(keyword.value) != "None"]
     apis = [api for api in KEYWORDS[name] if api.keyword in given or _position(api) < len(node.args)]
     known = ", ".join(f"{api.keyword}=" for api in KEYWORDS[name])
     if not apis:
@@ -246,10 +246,6 @@ def _keyword(name: str, node: ast.Call) -> Native:
 def _position(api: Native) -> float:
     parameter = api.signature.parameters[api.keyword]
     return math.inf if parameter.kind is parameter.KEYWORD_ONLY else list(api.signature.parameters).index(api.keyword)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 # ---- arguments ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from gradclip.code.codes import RULES, Code
 from gradclip.code.files import harmless
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 from gradclip.code.runner import FileResult
 from gradclip.errors import counted, more
 
@@ -55,7 +55,7 @@ def alarms(result: FileResult, chosen: Iterable[str]) -> Iterator[Alarm]:
     wanted = frozenset(chosen)
     for place in result.places:
         site = place.site
-        if site.code not in wanted or site.outcome is not Outcome.MANUAL:
+        if site.code not in wanted or site.outcome is not Verdict.MANUAL:
             continue
         if not _is_ignored(place.comment, site.code):
             rule = RULES[site.code]

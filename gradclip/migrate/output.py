@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from gradclip.code.files import harmless
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 from gradclip.code.runner import FileResult, Place
 from gradclip.errors import counted
 
@@ -26,7 +26,7 @@ _REMEMBERED = 1000  #: how many sentences to remember, so that none is printed t
 _NAMED = 20  #: how many calls without an equivalent the summary names
 _INDENT = "    "
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}  # for the lines of a diff
-_MARKS = {Outcome.REWRITTEN: "green", Outcome.MANUAL: "bold yellow", Outcome.UNCHANGED: "dim"}
+_MARKS = {Verdict.REWRITTEN: "green", Verdict.MANUAL: "bold yellow", Verdict.UNCHANGED: "dim"}
 
 
 @dataclass(slots=True)
@@ -48,13 +48,13 @@ class Totals:
         """Count one more file."""
         self.files += not result.skipped
         self.changed += result.changed
-        self.annotated += result.changed and not result.count(Outcome.REWRITTEN)
+        self.annotated += result.changed and not result.count(Verdict.REWRITTEN)
         self.written += result.written
         self.failed += bool(result.error)
         self.skipped += bool(result.skipped)
-        self.rewritten += result.count(Outcome.REWRITTEN)
-        self.manual += result.count(Outcome.MANUAL)
-        self.unchanged += result.count(Outcome.UNCHANGED)
+        self.rewritten += result.count(Verdict.REWRITTEN)
+        self.manual += result.count(Verdict.MANUAL)
+        self.unchanged += result.count(Verdict.UNCHANGED)
         self.lacking += sum(bool(place.site.lacks) for place in result.places)
 
     @property
@@ -139,7 +139,7 @@ class TextReport(Report):
         super().__init__()
         self._stream, self._errors, self._write = stream, errors, write
         self._console = console(stream)
-        shown = {Outcome.REWRITTEN: sites or verbose, Outcome.MANUAL: True, Outcome.UNCHANGED: verbose}
+        shown = {Verdict.REWRITTEN: sites or verbose, Verdict.MANUAL: True, Verdict.UNCHANGED: verbose}
         self._shown = frozenset(outcome for outcome, wanted in shown.items() if wanted)
         self._verbose = verbose
         self._said: set[tuple[str, ...]] = set()
@@ -170,7 +170,7 @@ class TextReport(Report):
                     where = _where(result.path, place.cell, place.site.line, place.site.column)
                     self._say(f"{where}: {place.site.code} assumes {place.site.assumption}.")
             if result.written:
-                count = result.count(Outcome.REWRITTEN)
+                count = result.count(Verdict.REWRITTEN)
                 self._say(
                     f"{harmless(result.path)}: {counted(count, 'site')} rewritten"
                     if count
@@ -222,14 +222,14 @@ class TextReport(Report):
 
     def _site(self, result: FileResult, place: Place) -> None:
         site = place.site
-        words = {Outcome.REWRITTEN: "rewritten" if self._write else "would be rewritten", Outcome.MANUAL: "MANUAL"}
+        words = {Verdict.REWRITTEN: "rewritten" if self._write else "would be rewritten", Verdict.MANUAL: "MANUAL"}
         where = _where(result.path, place.cell, site.line, site.column)
         self._say(
             f"{where}: {site.code} {words.get(site.outcome, site.outcome.value)}: {harmless(site.text)}", _MARKS[site.outcome]
         )
         if site.assumption:
             self._wrap(f"Assumes {site.assumption}.")
-        rewritten, manual = site.outcome is Outcome.REWRITTEN, site.outcome is Outcome.MANUAL
+        rewritten, manual = site.outcome is Verdict.REWRITTEN, site.outcome is Verdict.MANUAL
         if not rewritten or self._new(site.code, site.reason):
             self._wrap(site.reason)
         if manual and self._new(site.code, site.advice):

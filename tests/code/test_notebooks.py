@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gradclip.code import spans
 from gradclip.code.magics import Magics
-from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.code.model import Migrated, Options, Site, SourceError, Verdict
 from gradclip.code.notebook import Notebook
 from gradclip.code.runner import FileResult, Request, migrate_file
 from gradclip.migrate.codemod import migrate_source
@@ -197,7 +197,7 @@ def test_what_clips_inside_of_a_magic_is_mentioned(tmp_path: Path) -> None:
         (2, 2, 7, "nn.utils.clip_grad_value_(p, 1.0)"),
         (2, 4, 12, "clip_by_norm(/x/ a.py"),
     ]
-    assert {(place.site.code, place.site.outcome) for place in result.places} == {("GM212", Outcome.MANUAL)}
+    assert {(place.site.code, place.site.outcome) for place in result.places} == {("GM212", Verdict.MANUAL)}
     request = Request(Options(ignore=frozenset({"GM2"})))
     assert migrate_file(str(tmp_path / "n.ipynb"), request, lambda source, options: Migrated(source)).places == ()
 
@@ -218,7 +218,7 @@ def test_an_import_that_a_magic_uses_stays(magic: str, tmp_path: Path) -> None:
     ):
         result = in_file(tmp_path / "n.ipynb", written(*cells), migrate_source)
         assert (result.error, result.written) == ("", True)
-        assert [place.site.outcome for place in result.places] == [Outcome.REWRITTEN]
+        assert [place.site.outcome for place in result.places] == [Verdict.REWRITTEN]
         expected = [cell.replace("torch.nn.utils", "gradclip") for cell in cells[1:]]
         assert sources((tmp_path / "n.ipynb").read_text()) == [imports, *expected]
 
@@ -322,7 +322,7 @@ def test_any_document_keeps_what_is_not_replaced(value: Any, lines: list[str], n
 def test_sites_are_placed_in_their_cells(tmp_path: Path) -> None:
     def migrate(source: str, options: Options) -> Migrated:
         line = source.splitlines().index("    clip(x)") + 1
-        return Migrated(source, (Site(line, 5, "GT101", Outcome.MANUAL, "clip(x)", "why"),))
+        return Migrated(source, (Site(line, 5, "GT101", Verdict.MANUAL, "clip(x)", "why"),))
 
     result = in_file(tmp_path / "n.ipynb", written("import torch", "# two", ["!ls\n", "if x:\n", "    clip(x)"]), migrate)
     (place,) = result.places
@@ -365,7 +365,7 @@ def test_an_indented_cell_is_read(first: str, tmp_path: Path) -> None:
     assert read.locate(2) == (1, 1)
     assert sources(read.replaced(read.program)) == list(cells)
     result = in_file(tmp_path / "n.ipynb", written(*cells), migrate_source)
-    assert [(place.cell, place.site.line, place.site.outcome) for place in result.places] == [(3, 1, Outcome.REWRITTEN)]
+    assert [(place.cell, place.site.line, place.site.outcome) for place in result.places] == [(3, 1, Verdict.REWRITTEN)]
     after = sources((tmp_path / "n.ipynb").read_text())
     assert "".join(after) == "".join(cells).replace("import torch", "import gradclip").replace("torch.nn.utils", "gradclip")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from migrate import stand_in
 
-from gradclip.code.model import Options, Outcome
+from gradclip.code.model import Options, Verdict
 from gradclip.code.runner import Request, migrate_file
 from gradclip.code.settings import report_settings
 
@@ -34,7 +34,7 @@ def test_a_setting_is_found(text: str, found: tuple[int, int, str, str, str]) ->
     assert (site.line, site.column, site.code, site.outcome.value, site.text) == found
     assert site.reason
     assert site.more == f"gradclip explain {site.code}"
-    assert bool(site.advice) == (site.outcome is Outcome.MANUAL)
+    assert bool(site.advice) == (site.outcome is Verdict.MANUAL)
 
 
 @pytest.mark.parametrize(

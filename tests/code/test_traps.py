@@ -11,7 +11,7 @@ from migrate.codemods import manual, migrate, rewritten
 
 from gradclip import lint
 from gradclip.code.codes import CODES
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 
 TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_\n"
 TF = "import tensorflow as tf\n"
@@ -391,7 +391,7 @@ LOOK_ALIKES = [
 @pytest.mark.parametrize("source", LOOK_ALIKES)
 def test_a_look_alike_is_left_alone_with_a_reason(source: str) -> None:
     migrated = migrate(source)
-    assert [(site.code, site.outcome) for site in migrated.sites] == [("GM112", Outcome.UNCHANGED)]
+    assert [(site.code, site.outcome) for site in migrated.sites] == [("GM112", Verdict.UNCHANGED)]
 
 
 @pytest.mark.parametrize(
@@ -452,17 +452,17 @@ JOINED = [
 @pytest.mark.parametrize("joined", JOINED)
 def test_a_join_is_rewritten_and_what_is_assumed_is_said(joined: str) -> None:
     (site,) = migrate(TORCH + f"clip_grad_norm_({joined}, 1.0)\n").sites
-    assert site.outcome is Outcome.REWRITTEN
+    assert site.outcome is Verdict.REWRITTEN
     assert site.assumption.startswith("no parameter is listed twice")
 
 
 def test_a_rewrite_for_tensorflow_says_that_dense_gradients_are_assumed() -> None:
     source = TF + "grads, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)\n"
     (site,) = migrate(source).sites
-    assert (site.outcome, site.assumption[:15]) == (Outcome.REWRITTEN, "dense gradients")
+    assert (site.outcome, site.assumption[:15]) == (Verdict.REWRITTEN, "dense gradients")
     assert migrate(TORCH + CLIP).sites[0].assumption == ""
     (site,) = migrate(source, sparse="`tf.gather` in model.py").sites
-    assert (site.outcome, site.code) == (Outcome.MANUAL, "GM111")
+    assert (site.outcome, site.code) == (Verdict.MANUAL, "GM111")
     assert "`tf.gather` in model.py" in site.reason
 
 
@@ -477,7 +477,7 @@ def test_a_rewrite_for_tensorflow_says_that_dense_gradients_are_assumed() -> Non
 def test_what_is_found_to_be_dense_is_rewritten(dense: str) -> None:
     source = TF + "for g in tape.gradient(loss, variables):\n" + textwrap.indent(dense, "    ")
     (site,) = migrate(source, sparse="`tf.gather` in model.py").sites
-    assert (site.outcome, site.assumption) == (Outcome.REWRITTEN, "")
+    assert (site.outcome, site.assumption) == (Verdict.REWRITTEN, "")
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_what_is_found_to_be_dense_is_rewritten(dense: str) -> None:
 )
 def test_what_nothing_says_is_a_gradient_is_left(call: str) -> None:
     (site,) = migrate(TF + call + "\n").sites
-    assert (site.outcome, site.code) == (Outcome.UNCHANGED, "GM112")
+    assert (site.outcome, site.code) == (Verdict.UNCHANGED, "GM112")
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ class Accelerator:
 def test_the_branches_for_fsdp_are_told_apart() -> None:
     migrated = migrate(FSDP + BRANCHES)
     assert rewritten(migrated) == ["GT101", "GT101", "GT103"]
-    (own,) = (site for site in migrated.sites if site.outcome is Outcome.MANUAL)
+    (own,) = (site for site in migrated.sites if site.outcome is Verdict.MANUAL)
     assert (own.code, own.line) == ("GM109", 10)
     assert "FSDP's knows the shards" in own.reason
     source = FSDP + f"if isinstance(model, FSDP):\n    model.clip_grad_norm_(1.0)\nelse:\n    {CLIP}"

@@ -21,7 +21,7 @@ from lint.lint_pages import PAGES, framework, programs
 import gradclip
 from gradclip import lint
 from gradclip.code.codes import RULES
-from gradclip.code.model import Options, Outcome, Site
+from gradclip.code.model import Options, Site, Verdict
 from gradclip.commands import cli
 from gradclip.migrate import output
 from gradclip.migrate.codemod import migrate_source
@@ -132,7 +132,7 @@ def test_the_programs_of_a_page_are_linted(code: str) -> None:
 
 
 def places(sites: Sequence[Site]) -> set[tuple[int, str]]:
-    return {(site.line, site.code) for site in sites if site.code in RULES and site.outcome is Outcome.MANUAL}
+    return {(site.line, site.code) for site in sites if site.code in RULES and site.outcome is Verdict.MANUAL}
 
 
 @pytest.mark.parametrize("source", [*WRONG.values(), *(programs(code)[0] for code in RULES)])
@@ -378,7 +378,7 @@ def test_control_characters_in_names_and_code_reach_no_terminal(
 @pytest.mark.parametrize("code", WRONG)
 def test_what_the_linter_reports_is_left_for_a_person_by_the_migration(code: str) -> None:
     sites = migrate_source(WRONG[code], Options()).sites
-    assert [site.outcome for site in sites if site.code == code] == [Outcome.MANUAL]
+    assert [site.outcome for site in sites if site.code == code] == [Verdict.MANUAL]
 
 
 def test_the_hook_of_pre_commit_finds_mistakes(wrong: Path) -> None:

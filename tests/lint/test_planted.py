@@ -9,7 +9,7 @@ import pytest
 
 from gradclip import lint
 from gradclip.code.codes import RULES
-from gradclip.code.model import Options, Outcome
+from gradclip.code.model import Options, Verdict
 from gradclip.migrate.codemod import migrate_source
 
 TEXT = Path(__file__).with_name("planted.txt").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_a_planted_mistake_is_reported_once_and_a_right_program_is_silent(name: 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_migration_names_what_the_linter_reports(name: str) -> None:
     sites = migrate_source(program(name, "-"), Options()).sites
-    assert [site.outcome for site in sites if site.code == name.split()[0]] == [Outcome.MANUAL]
+    assert [site.outcome for site in sites if site.code == name.split()[0]] == [Verdict.MANUAL]
 
 
 def test_every_case_is_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from gradclip.code.model import Migrated, Options, Outcome
+from gradclip.code.model import Migrated, Options, Verdict
 from gradclip.migrate.codemod import migrate_source
 
 __all__ = ["manual", "migrate", "options", "rewritten"]
@@ -23,15 +23,15 @@ def migrate(source: str, **given: Any) -> Migrated:
     compile(migrated.source.removeprefix("\ufeff"), "migrated", "exec")
     again = migrate_source(migrated.source, wanted)
     assert again.source == migrated.source
-    assert all(site.outcome is not Outcome.REWRITTEN for site in again.sites)
+    assert all(site.outcome is not Verdict.REWRITTEN for site in again.sites)
     return migrated
 
 
 def manual(migrated: Migrated) -> list[str]:
     """Return the codes of the sites that need a person."""
-    return [site.code for site in migrated.sites if site.outcome is Outcome.MANUAL]
+    return [site.code for site in migrated.sites if site.outcome is Verdict.MANUAL]
 
 
 def rewritten(migrated: Migrated) -> list[str]:
     """Return the codes of the rewritten sites."""
-    return [site.code for site in migrated.sites if site.outcome is Outcome.REWRITTEN]
+    return [site.code for site in migrated.sites if site.outcome is Verdict.REWRITTEN]

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from gradclip.code.model import Migrated, Options, Outcome, Site, SourceError
+from gradclip.code.model import Migrated, Options, Site, SourceError, Verdict
 
 
 def migrate_source(source: str, options: Options) -> Migrated:
@@ -38,8 +38,8 @@ def _sites(source: str) -> Iterator[Site]:
     advice = {"advice": "Do it.", "more": "gradclip explain XX2"}
     for number, line in enumerate(source.splitlines(), 1):
         if "old" in line:
-            yield Site(number, line.index("old") + 1, "XX1", Outcome.REWRITTEN, line, "It is old.")
+            yield Site(number, line.index("old") + 1, "XX1", Verdict.REWRITTEN, line, "It is old.")
         if "by_hand" in line:
-            yield Site(number, line.index("by_hand") + 1, "XX2", Outcome.MANUAL, line, "Nobody knows.", **advice)
+            yield Site(number, line.index("by_hand") + 1, "XX2", Verdict.MANUAL, line, "Nobody knows.", **advice)
         if "leave" in line:
-            yield Site(number, line.index("leave") + 1, "XX3", Outcome.UNCHANGED, line, "It is good.")
+            yield Site(number, line.index("leave") + 1, "XX3", Verdict.UNCHANGED, line, "It is good.")

@@ -13,7 +13,7 @@ import pytest
 from migrate.codemods import options
 
 from gradclip.code.codes import CODES
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_CODE
 from gradclip.natives.targets import targets
@@ -42,7 +42,7 @@ def test_a_pair(name: str) -> None:
         compile(source, name, "exec")
     again = migrate_source(after, wanted)
     assert again.source == after
-    assert not [site for site in again.sites if site.outcome is Outcome.REWRITTEN]
+    assert not [site for site in again.sites if site.outcome is Verdict.REWRITTEN]
 
 
 def test_every_place_has_a_reason_and_what_is_left_to_a_person_an_advice() -> None:
@@ -53,7 +53,7 @@ def test_every_place_has_a_reason_and_what_is_left_to_a_person_an_advice() -> No
             assert site.reason.endswith("."), site
             assert site.more == f"gradclip explain {site.code}"
             assert site.code in CODES or site.code in BY_CODE
-            assert bool(site.advice) == (site.outcome is Outcome.MANUAL), site
+            assert bool(site.advice) == (site.outcome is Verdict.MANUAL), site
 
 
 def test_every_code_is_shown_by_a_pair() -> None:

@@ -10,7 +10,7 @@ from migrate.codemods import manual, migrate, rewritten
 
 from gradclip.code.codes import CODES
 from gradclip.code.files import Found
-from gradclip.code.model import Options, Outcome, SourceError
+from gradclip.code.model import Options, SourceError, Verdict
 from gradclip.code.project import survey
 from gradclip.commands import cli
 from gradclip.migrate import codemod
@@ -179,9 +179,9 @@ def test_a_module_that_offers_many_clips_gets_one_warning() -> None:
     source += "def f():\n    inner = utils.clip_grad_norm_\n    return inner\n"
     sites = migrate(source).sites
     assert [(site.code, site.outcome) for site in sites] == [
-        ("GM205", Outcome.MANUAL),
-        ("GM205", Outcome.UNCHANGED),
-        ("GM205", Outcome.MANUAL),
+        ("GM205", Verdict.MANUAL),
+        ("GM205", Verdict.UNCHANGED),
+        ("GM205", Verdict.MANUAL),
     ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from gradclip.code import disk
 from gradclip.code.files import discover
-from gradclip.code.model import Options, Outcome
+from gradclip.code.model import Options, Verdict
 from gradclip.commands import cli
 from gradclip.migrate.codemod import migrate_source
 
@@ -207,7 +207,7 @@ def test_twice_as_many_clips_are_twice_as_much_work(name: str, head: str) -> Non
         source = "import torch, paddle, tensorflow as tf\n" + (HEADS[head] + indent(clips, "    ") if head else clips)
         done = []
         count = work(lambda: done.append(migrate_source(source, Options())))
-        assert [site.outcome for site in done[0].sites] == [Outcome.MANUAL if by_hand else Outcome.REWRITTEN] * many
+        assert [site.outcome for site in done[0].sites] == [Verdict.MANUAL if by_hand else Verdict.REWRITTEN] * many
         return count
 
     took(2)  # fill the caches
@@ -242,7 +242,7 @@ def test_twice_as_many_sides_that_exclude_each_other_are_twice_as_much_work(name
         source += "".join(side.format(i) for i in range(many)) + end
         done = []
         count = work(lambda: done.append(migrate_source(source, Options())))
-        assert [site.outcome for site in done[0].sites] == [Outcome.REWRITTEN] * many
+        assert [site.outcome for site in done[0].sites] == [Verdict.REWRITTEN] * many
         return count
 
     many = 150 if name == "opposite tests" else 60  # more than are read

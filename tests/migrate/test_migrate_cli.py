@@ -16,7 +16,7 @@ from launched import TIME_LIMIT
 from migrate import stand_in
 from rich.console import Console
 
-from gradclip.code.model import Options, Outcome, Site
+from gradclip.code.model import Options, Site, Verdict
 from gradclip.code.runner import FileResult, Place
 from gradclip.commands import cli
 from gradclip.migrate import codemod, output
@@ -255,7 +255,7 @@ def test_excluded_files_are_not_read(folder: Path) -> None:
 
 def test_long_sentences_are_wrapped_and_commands_are_not(folder: Path) -> None:
     more = "gradclip explain " + "x" * 100
-    site = Site(3, 5, "XX2", Outcome.MANUAL, "f()", "One word after the other. " * 9, "Do this and that. " * 9, more)
+    site = Site(3, 5, "XX2", Verdict.MANUAL, "f()", "One word after the other. " * 9, "Do this and that. " * 9, more)
     for width in (60, 90):
         stream = io.StringIO()
         report = TextReport(stream, io.StringIO())
@@ -270,7 +270,7 @@ def test_long_sentences_are_wrapped_and_commands_are_not(folder: Path) -> None:
 def test_code_to_copy_is_not_wrapped() -> None:
     stream = io.StringIO()
     code = "Write: " + "one, " * 60
-    TextReport(stream, stream).file(FileResult("a.py", (Place(Site(1, 1, "XX2", Outcome.MANUAL, "f()", "Why.", code)),)))
+    TextReport(stream, stream).file(FileResult("a.py", (Place(Site(1, 1, "XX2", Verdict.MANUAL, "f()", "Why.", code)),)))
     assert stream.getvalue().endswith(f"\n    {code}\n")
 
 
@@ -285,7 +285,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "_REMEMBERED", 3)
     report = TextReport(io.StringIO(), io.StringIO())
     for i in range(9):
-        site = Site(1, 1, "XX2", Outcome.MANUAL, "f()", "Why.", f"Do {i}.", f"https://example.org/{i}")
+        site = Site(1, 1, "XX2", Verdict.MANUAL, "f()", "Why.", f"Do {i}.", f"https://example.org/{i}")
         report.file(FileResult("a.py", (Place(site),)))
     assert len(report._said) == 3
 
@@ -293,7 +293,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_place_in_a_notebook_names_its_cell() -> None:
     stream, errors = io.StringIO(), io.StringIO()
     report = TextReport(stream, errors)
-    report.file(FileResult("n.ipynb", (Place(Site(2, 1, "XX2", Outcome.MANUAL, "f()", "Why."), cell=3),)))
+    report.file(FileResult("n.ipynb", (Place(Site(2, 1, "XX2", Verdict.MANUAL, "f()", "Why."), cell=3),)))
     report.file(FileResult("m.ipynb", error="does not parse", cell=4, line=5, column=6))
     assert stream.getvalue() == "n.ipynb:cell 3:2:1: XX2 MANUAL: f()\n    Why.\n"
     assert errors.getvalue() == "m.ipynb:cell 4:5:6: ERROR: does not parse\n"
@@ -302,8 +302,8 @@ def test_a_place_in_a_notebook_names_its_cell() -> None:
 def test_a_file_that_was_only_annotated_is_said_to_be() -> None:
     stream = io.StringIO()
     report = TextReport(stream, stream, write=True)
-    report.file(FileResult("a.py", (Place(Site(2, 1, "XX2", Outcome.MANUAL, "f()", "Why.")),), changed=True, written=True))
-    report.file(FileResult("b.py", (Place(Site(2, 1, "XX1", Outcome.REWRITTEN, "f()", "Why.")),), changed=True, written=True))
+    report.file(FileResult("a.py", (Place(Site(2, 1, "XX2", Verdict.MANUAL, "f()", "Why.")),), changed=True, written=True))
+    report.file(FileResult("b.py", (Place(Site(2, 1, "XX1", Verdict.REWRITTEN, "f()", "Why.")),), changed=True, written=True))
     report.end()
     said = "2 files read: 1 site rewritten in 1 file, 1 file annotated, 1 to do by hand."
     assert stream.getvalue().splitlines()[-4:] == ["a.py: annotated", "b.py: 1 site rewritten", "", said]
@@ -348,7 +348,7 @@ def test_calls_without_an_equivalent_are_named_in_the_summary(to: str, count: in
 def test_the_summary_names_so_many_calls_and_counts_the_rest() -> None:
     stream = io.StringIO()
     report = TextReport(stream, stream)
-    sites = [Site(line, 1, "XX1", Outcome.REWRITTEN, "f()", "Why.", lacks="Paddle") for line in range(1, 24)]
+    sites = [Site(line, 1, "XX1", Verdict.REWRITTEN, "f()", "Why.", lacks="Paddle") for line in range(1, 24)]
     report.file(FileResult("a.py", tuple(map(Place, sites)), changed=True))
     report.end()
     assert "23 calls have no Paddle equivalent" in stream.getvalue()

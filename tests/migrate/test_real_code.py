@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from migrate.codemods import migrate
 
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 
 #: source -> the code and the outcome of each place, and a part of its reason, its advice or the new source
 FOUND = {
@@ -189,9 +189,9 @@ def clip_gradients(self, params, grads, limit, norm_avg, grad_norm):
 def test_a_clip_is_recognised_by_what_it_computes(name: str) -> None:
     body, part = BY_HAND[name]
     migrated = migrate(HEAD + textwrap.indent(body, "    ") + "\n")
-    sites = [site for site in migrated.sites if site.outcome is not Outcome.UNCHANGED]
+    sites = [site for site in migrated.sites if site.outcome is not Verdict.UNCHANGED]
     assert [site.code for site in sites] == ["GM402"]
-    if sites[0].outcome is Outcome.MANUAL:
+    if sites[0].outcome is Verdict.MANUAL:
         assert part in f"{sites[0].reason} {sites[0].advice}"
     else:
         assert re.search(r"gradclip\.clip\w*\(.*\blimit\b", migrated.source.rpartition("def clip_gradients")[2])
@@ -221,7 +221,7 @@ SILENT = {
 def test_what_clips_nothing_is_not_named(name: str) -> None:
     head = "import numpy as np\nimport torch\ndef step(self, x, grad, grads, g, p, lr):\n"
     source = head + textwrap.indent(SILENT[name], "    ") + "\n"
-    assert [site for site in migrate(source).sites if site.outcome is not Outcome.UNCHANGED] == []
+    assert [site for site in migrate(source).sites if site.outcome is not Verdict.UNCHANGED] == []
 
 
 @pytest.mark.parametrize("name", FOUND)

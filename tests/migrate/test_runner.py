@@ -15,7 +15,7 @@ import pytest
 from migrate import stand_in
 
 from gradclip.code import disk
-from gradclip.code.model import Migrated, Options, Outcome
+from gradclip.code.model import Migrated, Options, Verdict
 from gradclip.code.runner import FileResult, Request, migrate_file
 from gradclip.migrate.output import TextReport
 
@@ -147,7 +147,7 @@ def test_the_sites_and_the_counts(tmp_path: Path) -> None:
         (3, "XX3", 0),
         (4, "XX1", 0),
     ]
-    assert [result.count(outcome) for outcome in Outcome] == [2, 1, 1]
+    assert [result.count(outcome) for outcome in Verdict] == [2, 1, 1]
     assert (result.changed, result.written) == (True, False)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import migrate
 
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 
 BEFORE = (Path(__file__).parent / "pairs" / "paddle_set_gradient_clip" / "before.py").read_text(encoding="utf-8")
 FLUID = "import paddle.fluid as fluid\n"
@@ -23,7 +23,7 @@ def marked(parameters: str) -> str:
 
 def test_each_call_is_reported_with_the_argument_that_replaces_it() -> None:
     migrated = migrate(BEFORE, to="paddle")
-    advice = {site.line: site.advice for site in migrated.sites if site.outcome is Outcome.MANUAL}
+    advice = {site.line: site.advice for site in migrated.sites if site.outcome is Verdict.MANUAL}
     assert advice == {
         14: f"{REMOVE}grad_clip=paddle.nn.ClipGradByGlobalNorm(clip_norm=limit).",
         20: f"{REMOVE}grad_clip=paddle.nn.ClipGradByValue(1.0, -1.0).",
@@ -79,4 +79,4 @@ def test_the_argument_has_todays_names(line: str, advice: str) -> None:
     migrated = migrate(source, to="paddle")
     assert migrated.source == source
     (site,) = migrated.sites
-    assert (site.line, site.code, site.outcome, site.advice) == (2, "GM110", Outcome.MANUAL, advice)
+    assert (site.line, site.code, site.outcome, site.advice) == (2, "GM110", Verdict.MANUAL, advice)

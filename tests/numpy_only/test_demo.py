@@ -28,7 +28,7 @@ def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
-def made_up(*names: str, steps: int = 3) -> demo.Outcome:
+def made_up(*names: str, steps: int = 3) -> demo.Comparison:
     """Return the demo's outcome for frameworks that all report the same numbers."""
     runs = []
     for name in names:
@@ -39,7 +39,7 @@ def made_up(*names: str, steps: int = 3) -> demo.Outcome:
                 run.receive({"rule": i, "loss": 2.0 - step / 2, "norm": [norm], "coefficient": [call.formula(norm)]})
             run.receive({"rule": i, "accuracy": 0.9})
         runs.append(run)
-    return demo.Outcome(steps, runs, told(steps))
+    return demo.Comparison(steps, runs, told(steps))
 
 
 def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
@@ -54,7 +54,7 @@ def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
     return story
 
 
-def printed(outcome: demo.Outcome, width: int = 80) -> str:
+def printed(outcome: demo.Comparison, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     report.show(outcome, console)
     return console.file.getvalue()  # type: ignore[attr-defined]

@@ -8,9 +8,8 @@ from typing import TypeGuard
 import libcst as cst
 
 from gradclip.code.bind import number
-from gradclip.code.byhand.algebra import ONE, Form, product
+from gradclip.code.byhand.algebra import ONE, Form, product, text
 from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.quotients import text
 from gradclip.code.found import Context
 from gradclip.code.source import root
 

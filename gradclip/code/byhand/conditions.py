@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from gradclip.code.byhand.algebra import Form
-from gradclip.code.byhand.comparisons import FUNCTIONS, OPERATORS
+from gradclip.code.byhand.algebra import Clip, Form, differ, has_limit, is_trivial, norm_of, ratio
+from gradclip.code.byhand.called import FUNCTIONS, OPERATORS
 from gradclip.code.byhand.forms import Forms
-from gradclip.code.byhand.quotients import Clip, differ, has_limit, is_trivial, norm_of, ratio
 from gradclip.code.found import Context
-from gradclip.code.source import last_name
+from gradclip.code.source import last_name, receiver
 
 __all__ = ["Conditions"]
 
@@ -48,17 +47,10 @@ class Conditions:
     def _around(self, node: cst.CSTNode, clip: Clip) -> Iterator[int]:
         """For which norms each ``if``, mask and guard that compares with the limit lets a place run."""
         source = self._source
-        inner: cst.CSTNode = node
-        for outer in source.ancestors(node):
-            test = getattr(outer, "test", None) if isinstance(outer, (cst.If, cst.IfExp, cst.While)) else None
-            if test is not None and inner is not test:
-                yield from self._of(test, clip, 1 if inner is outer.body else -1)  # type: ignore[attr-defined]
-            if isinstance(outer, _LINES):
-                for mask in self._masks.get(outer, ()):
-                    yield from self._of(mask, clip, 1)
-            if isinstance(outer, cst.FunctionDef):
-                break
-            inner = outer
+        for test, holds in source.tests(node, (cst.If, cst.IfExp, cst.While)):
+            yield from self._of(test, clip, 1 if holds else -1)
+        for mask in (mask for line in source.inside(node) for mask in self._masks.get(line, ())):
+            yield from self._of(mask, clip, 1)
         guards = self._guards.get(source.function(node), ())
         last = bisect.bisect_left(guards, source.start(node), key=lambda one: source.end(one[0]))
         for branch, sign in guards[max(0, last - _GUARDS) : last]:
@@ -93,8 +85,8 @@ class Conditions:
         name = last_name(test.func)
         given = [argument.value for argument in test.args[:2]]
         if name in FUNCTIONS:
-            if len(given) == 1 and isinstance(test.func, cst.Attribute):
-                given.insert(0, test.func.value)
+            if len(given) == 1 and (owner := receiver(test)) is not None:
+                given.insert(0, owner)
             return self._compared(given[0], given[1], FUNCTIONS[name], clip) if len(given) == 2 else None
         side = self._side(given[0], clip) if given else None
         return -side if side is not None and name in _INVERTS else side

@@ -13,17 +13,16 @@ from typing import TypeGuard
 import libcst as cst
 
 from gradclip.code.bind import literal, number
-from gradclip.code.byhand.algebra import ONE, Form, product
-from gradclip.code.byhand.called import adds, bounds, read
-from gradclip.code.byhand.comparisons import larger_first
+from gradclip.code.byhand import called
+from gradclip.code.byhand.algebra import ONE, Form, extreme, product
 from gradclip.code.byhand.guards import guard, is_unguarded, items, none_test
 from gradclip.code.byhand.measures import (
     added,
     bare,
     cast,
     every,
-    extreme,
     flat,
+    is_small,
     is_tensor,
     norm,
     says_more,
@@ -36,20 +35,6 @@ __all__ = ["Exact"]
 
 _MAPS = words("map tree_map tree_multimap map_structure")
 _PARTED = words("tree_flatten flatten ravel_pytree")
-_SAME = words(
-    "float tensor as_tensor to_tensor asarray array item to detach astype cast convert_to_tensor cpu clone numpy stop_gradient "
-    "float32 squeeze constant full_tensor stack copy"
-)
-_LEAVES = words("tree_leaves leaves values list tuple iter")
-_FLAT = words("ravel flatten reshape view")
-_JOINS = words("concatenate concat cat hstack")
-_SUMS = words("sum reduce_sum add_n fsum nansum")
-_NORMS = words("norm vector_norm")
-_GLOBAL = words("global_norm get_total_norm tree_norm tree_l2_norm")
-_CHOICES = words("where select")
-_EXTREMES = words("min minimum max maximum clamp_max clamp_min clamp_max_")
-_PRODUCTS = {"multiply": 1, "mul": 1, "divide": -1, "true_divide": -1, "truediv": -1, "div": -1, "div_no_nan": -1}
-_POWERS = {"sqrt": 0.5, "square": 2, "rsqrt": -0.5, "reciprocal": -1}
 _CAST = words("dtype device")
 _DEPTH = 40
 
@@ -138,7 +123,7 @@ class Exact:
     def _collection(self, node: cst.BaseExpression) -> Form:
         place = self.reaching.certain(node) if isinstance(node, cst.Name) else None
         value = self.reaching.value(place) if place not in self._given else None
-        leaves = isinstance(value, cst.Call) and read(value, self._resolver)[0] in _LEAVES and len(value.args) == 1
+        leaves = isinstance(value, cst.Call) and called.read(value, self._resolver)[0] in called.LEAVES and len(value.args) == 1
         made = self.of(value if leaves and value is not None else node)
         self.read |= {place} if leaves and place is not None else set()
         return made if made.op != "list" else made.parts[1] if made.parts[0] == Form("item", (made.parts[1],)) else made
@@ -154,7 +139,7 @@ class Exact:
         value = self.reaching.value(first)
         start = number(value) if value is not None else None
         if start is None and isinstance(value, cst.Call) and value.args:
-            start = number(value.args[0].value) if last_name(value.func) in _SAME else None
+            start = number(value.args[0].value) if last_name(value.func) in called.CASTS else None
         if start != 0:
             return None
         self.read |= {first, place}
@@ -176,11 +161,11 @@ class Exact:
         return self._opaque(node)
 
     def _is_parted(self, node: cst.BaseExpression) -> TypeGuard[cst.Call]:
-        return isinstance(node, cst.Call) and bool(node.args) and read(node, self._resolver)[0] in _PARTED
+        return isinstance(node, cst.Call) and bool(node.args) and called.read(node, self._resolver)[0] in _PARTED
 
     def _first(self, call: cst.Call) -> Form:
         made = self._collection(call.args[0].value)
-        return Form("flat", (every(made),)) if read(call, self._resolver)[0] == "ravel_pytree" else made
+        return Form("flat", (every(made),)) if called.read(call, self._resolver)[0] == "ravel_pytree" else made
 
     # ---- operations ------------------------------------------------------------------------------------------------------
 
@@ -208,7 +193,7 @@ class Exact:
         return Form("choice", (one, other), sides, test)
 
     def _compared(self, test: cst.BaseExpression) -> tuple[Form, Form] | None:
-        sides = larger_first(test, self._resolver, self._followed)
+        sides = called.larger_first(test, self._resolver, self._followed)
         return None if sides is None else (self.of(sides[0]), self.of(sides[1]))
 
     def _followed(self, name: cst.Name) -> cst.BaseExpression | None:
@@ -226,41 +211,44 @@ class Exact:
     # ---- calls -----------------------------------------------------------------------------------------------------------
 
     def _call(self, node: cst.Call) -> Form:
-        name, given, told = read(node, self._resolver)
+        name, given, told = called.read(node, self._resolver)
         if not name:
             return self._own(node) or self._opaque(node)
         if name in _MAPS and len(given) == 2:
             return self._mapped(given[0], given[1], node)
         made = self._bounded(name, given, told) or self._measured(name, given, told, self._resolver.name(node.func))
-        if made is None and given and (name in _SAME or (name in _LEAVES and len(given) == 1)) and told.keys() <= _CAST:
-            made = self._collection(given[0]) if name in _LEAVES else cast(self.of(given[0]), name)
-        if made is None and given and name in _FLAT and not told and len(given) <= 2:
+        if made is None and given and told.keys() <= _CAST:
+            if name in called.LEAVES:
+                made = self._collection(given[0]) if len(given) == 1 else None
+            elif name in called.CASTS:
+                made = cast(self.of(given[0]), name)
+        if made is None and given and name in called.FLAT and not told and len(given) <= 2:
             one_axis = len(given) == 1 or self._source.one_line(given[1]) in ("-1", "(-1,)", "[-1]")
             made = flat(self.of(given[0])) if one_axis else None
-        if made is None and name in _JOINS and given and not told.keys() - {"axis", "dim"}:
+        if made is None and name in called.JOINS and given and not told.keys() - {"axis", "dim"}:
             made = flat(self.of(given[0]))
         return made or self._own(node) or self._opaque(node)
 
     def _bounded(self, name: str, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
         """A minimum, a maximum, a choice, a product, a sum; None for another function."""
-        if name in ("clip", "clamp", "clamp_", "clip_by_value") and given:
+        if name in called.CLAMPS and given:
             return self._clamped(given, told)
         if name in ("ones_like", "ones"):
             return ONE
         if told:
             return None
-        if name in _CHOICES and len(given) == 3:
+        if name in called.CHOICES and len(given) == 3:
             return self.chosen(given[0], self.of(given[1]), self.of(given[2]))
-        if len(given) != 2 or not (name in _EXTREMES or name in _PRODUCTS or name in ("add", "add_")):
+        if len(given) != 2 or not (name.rstrip("_") in called.EXTREMES or name in called.PRODUCTS or name in ("add", "add_")):
             return None
         one, other = self.of(given[0]), self.of(given[1])
-        if name in _EXTREMES:
-            return extreme(name, one, other)
-        return product((one, 1), (other, _PRODUCTS[name])) if name in _PRODUCTS else added(one, other)
+        if name.rstrip("_") in called.EXTREMES:
+            return extreme(name, one, other, is_small=is_small)
+        return product((one, 1), (other, called.PRODUCTS[name])) if name in called.PRODUCTS else added(one, other)
 
     def _clamped(self, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
         """A coefficient with an upper bound, and with no lower bound over 0."""
-        low, high = bounds(given, told)
+        low, high = called.bounds(given, told)
         least = number(low) if low is not None else None
         open_ = low is None or literal(low) is None or (least is not None and least <= 0)
         return extreme("min", self.of(given[0]), self.of(high)) if open_ and high is not None else None
@@ -272,23 +260,23 @@ class Exact:
         orders = [value for key, value in told.items() if key != "dtype"]
         if not given or told.keys() - {"dtype", "p", "ord"} or any(literal(order) not in (2, 2.0) for order in orders):
             return None
-        if (name in _GLOBAL or qualified.startswith("optax.tree")) and len(given) == 1:
+        if (name in called.GLOBAL_NORMS or qualified.startswith("optax.tree")) and len(given) == 1:
             over = self._collection(given[0])
-            return norm(over if over.op == "list" else every(over)) if name in _GLOBAL | {"norm"} else None
-        if name in _NORMS and (len(given) == 1 or (len(given) == 2 and literal(given[1]) in (2, 2.0))):
+            return norm(over if over.op == "list" else every(over)) if name in called.GLOBAL_NORMS | {"norm"} else None
+        if name in called.NORMS and (len(given) == 1 or (len(given) == 2 and literal(given[1]) in (2, 2.0))):
             inner = self.of(given[0])
             spectral = (len(given) == 2 or bool(orders)) and qualified.endswith("linalg.norm")  # of a matrix
             return None if spectral and is_tensor(bare(inner)) else norm(inner)
-        if name in ("vdot", "dot", "inner") and len(given) == 2:
+        if name in called.DOTS and len(given) == 2:
             one, other = self.of(given[0]), self.of(given[1])
             made = norm(one) if one == other and (name == "vdot" or one.op == "flat") else None
             return product((made, 2)) if made is not None else None
-        if name in ("tree_reduce", "reduce") and len(given) in (2, 3) and adds(given[0], self._resolver):
+        if name in called.REDUCES and len(given) in (2, 3) and called.adds(given[0], self._resolver):
             return summed(self.of(given[1])) if len(given) == 2 or number(given[2]) == 0 else None
-        exponent = number(given[1]) if name in ("pow", "power") and len(given) == 2 else _POWERS.get(name)
-        if exponent is not None and (len(given) == 1 or name not in _POWERS):
+        exponent = number(given[1]) if name in ("pow", "power") and len(given) == 2 else called.POWERS.get(name)
+        if exponent is not None and (len(given) == 1 or name not in called.POWERS):
             return product((self.of(given[0]), exponent))
-        sums = name in _SUMS and len(given) == 1
+        sums = name in called.SUMS and len(given) == 1
         return summed(self.of(given[0]), builtin=qualified.startswith("builtins")) if sums else None
 
     def _mapped(self, function: cst.BaseExpression, over: cst.BaseExpression, node: cst.Call) -> Form:
@@ -297,7 +285,7 @@ class Exact:
         collection = self._collection(over)
         if inner is None:
             known = self._resolver.name(function).rpartition(".")[2]
-            made = norm(Form("item", (collection,))) if known in _NORMS else None
+            made = norm(Form("item", (collection,))) if known in called.NORMS else None
             return Form("list", (made, collection)) if made is not None else self._opaque(node)
         parameters, body = inner
         if len(parameters) != 1:

@@ -8,30 +8,27 @@ and calls of the source's own functions for what these return. A minimum and a m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
-from gradclip.code.byhand.algebra import ONE, Form, is_tiny, last_word, power_of_norm, product
-from gradclip.code.byhand.called import FIRST, bounds
+from gradclip.code.bind import keyword, literal, number
+from gradclip.code.byhand import called
+from gradclip.code.byhand.algebra import ONE, Form, extreme, is_tiny, last_word, power_of_norm, product
 from gradclip.code.found import Context
-from gradclip.code.source import dotted, last_name, words
+from gradclip.code.source import dotted, last_name, receiver, words
 
 __all__ = ["Forms"]
 
-_SAME = words(
-    "float tensor as_tensor asarray array item to detach float half double astype cast convert_to_tensor cpu cuda clone numpy "
-    "stop_gradient data stack concatenate concat list tuple flatten ravel reshape view squeeze unsqueeze expand_dims constant "
-    "tree_leaves leaves full_tensor to_local abs type_as type copy contiguous from_iter"
-)
-_NORMS = words(
-    "norm vector_norm global_norm get_total_norm _get_total_norm matrix_norm get_grad_norm calc_grad_norm l2_norm unitwise_norm"
-)
-_SUMS = words("sum reduce_sum add_n fsum nansum tree_sum")
+_MORE = "half double cuda data unsqueeze expand_dims to_local abs type_as type contiguous from_iter"
+_SAME = called.CASTS | called.LEAVES | called.FLAT | called.JOINS | words(_MORE)
+_OWN = "_get_total_norm matrix_norm get_grad_norm calc_grad_norm l2_norm unitwise_norm"
+_NORMS = called.NORMS | called.GLOBAL_NORMS | words(_OWN)
+_SUMS = called.SUMS | words("tree_sum")
 _MEANS = words("mean reduce_mean")
-_CLAMPS = words("clamp clamp_ clip clip_ clip_by_value")
-_CHOICES = words("where select cond")
+_CLAMPS = called.CLAMPS | words("clip_")
+_CHOICES = called.CHOICES | words("cond")
+_ELEMENTWISE = called.EXTREMES | called.DOTS | called.PRODUCTS.keys() | called.POWERS.keys() | words("add pow power")
 _MEASURED = re.compile(
     r"(?!.*((layer|batch|instance|group|rms|weight|spectral|param|max|clip|pp?|w|x)_?norm|normal))\w*norms?(_\w+)?\d*|total",
     re.IGNORECASE,
@@ -61,7 +58,7 @@ class Forms:
         self._made[node] = self._named(node)  # for an expression that refers to itself
         made = self._of(node, depth - 1)
         if made.op in ("name", "norm") and made.node is None:
-            made = Form(made.op, made.parts, made.value, node, made.wide)
+            made = Form(made.op, made.parts, made.value, node)
         self._made[node] = made
         return made
 
@@ -94,7 +91,7 @@ class Forms:
         text = self._source.one_line(node)
         last = last_word(text.partition("[")[0])
         if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)) and _MEASURED.fullmatch(last) and not _LIMITS.match(last):
-            return Form("norm", (Form("name", value=text),), "name", node, wide=True)
+            return Form("norm", (Form("name", value=text),), "name", node)
         return Form("name", value=text, node=node)
 
     def _name(self, node: cst.Name, depth: int) -> Form:
@@ -152,36 +149,30 @@ class Forms:
     def _total(self, node: cst.BaseExpression, kind: str, depth: int) -> Form:
         """The sum of squares is the square of a norm; any other sum has no form."""
         inner = self.of(node, depth)
-        if inner.op == "product" and inner.parts and len(inner.parts) == 1 and inner.value == (2.0,):
-            base = inner.parts[0]
-            wide = not isinstance(node, (cst.Name, cst.BinaryOperation, cst.Attribute)) or base.op == "norm"
-            leaf = base if base.op == "norm" else Form("norm", (base,), kind, base.node, wide)
-            return product(
-                (Form("norm", leaf.parts, leaf.value if leaf.value != "l2" else kind, leaf.node, leaf.wide or wide), 2.0)
-            )
-        if power_of_norm(inner) == 2:
-            norm = next(part for part in (inner, *inner.parts) if part.op == "norm")
-            return product((Form("norm", norm.parts, norm.value, norm.node, True), 2.0))
-        return self._named(node)
+        if inner.op != "product" or inner.value != (2.0,):
+            return self._named(node)
+        base = inner.parts[0]
+        parts, known = (base.parts, base.value) if base.op == "norm" else ((base,), "l2")
+        return product((Form("norm", parts, kind if known == "l2" else known, base.node), 2.0))
 
     # ---- calls -----------------------------------------------------------------------------------------------------------
 
     def _call(self, node: cst.Call, depth: int) -> Form:
         name = last_name(node.func)
         given = self._arguments(node)
-        values = [value for key, value in given if not key] or [value for key, value in given[:1] if key in FIRST]
+        values = [value for key, value in given if not key] or [value for key, value in given[:1] if key in called.FIRST]
         if name in _NORMS and values:
-            return self._norm(node, values[0], {key: value for key, value in given if key}, depth)
+            return self._norm(values[0], {key: value for key, value in given if key}, depth)
         if name in _SUMS | _MEANS and values:
             return self._total(values[0], "l2" if name in _SUMS else "rms", depth)
-        if name in ("tree_reduce", "reduce") and len(values) > 1:
+        if name in called.REDUCES and len(values) > 1:
             return self._total(values[1], "l2", depth)
         if name in _CLAMPS and values:
-            return self._clamp(name, given, depth)
+            return self._clamp(given, depth)
         if name in _CHOICES and len(values) == 3:
             return Form("choice", (self.of(values[1], depth), self.of(values[2], depth)), node=values[0])
-        if name in _ELEMENTWISE and values:
-            return _ELEMENTWISE[name](self, [self.of(value, depth) for value in values])
+        if (made := self._elementwise(name.removeprefix("_foreach_").rstrip("_"), values, depth)) is not None:
+            return made
         if "map" in name and len(values) >= 2:
             return self.of(self._functions.returned(values[0]) or values[0], depth)
         if name in ("ones", "ones_like"):
@@ -192,70 +183,47 @@ class Forms:
         made = self.of(body, depth) if body is not None else None
         if made is not None and (kind := power_of_norm(made)) and values:
             norm = next(part for part in (made, *made.parts) if part.op == "norm")
-            return product(
-                (Form("norm", (Form("name", value=self._source.one_line(values[0])),), norm.value, values[0], True), kind)
-            )
+            return product((Form("norm", (Form("name", value=self._source.one_line(values[0])),), norm.value, values[0]), kind))
         return made if made is not None and made.op in ("min", "choice") else self._named(node)
+
+    def _elementwise(self, name: str, values: Sequence[cst.BaseExpression], depth: int) -> Form | None:
+        """A product, a power, a sum, a minimum or a maximum; None for another function."""
+        if not values or name not in _ELEMENTWISE:
+            return None
+        first, *others = parts = [self.of(value, depth) for value in values]
+        if name in called.LEAST and not others:
+            return Form("name", value="?")
+        if name in called.PRODUCTS or name in called.DOTS:
+            return product((first, 1), *((part, called.PRODUCTS.get(name, 1)) for part in others))
+        if name in called.POWERS or not others:
+            return product((first, called.POWERS.get(name, 1)))
+        if name in ("pow", "power"):
+            return self._power(first, others[0])
+        return self._sum(*parts) if name == "add" else extreme(name, *parts)
 
     def _arguments(self, node: cst.Call) -> list[tuple[str, cst.BaseExpression]]:
         """The arguments with their keywords; of a method, its object comes first."""
-        found = [(a.keyword.value if a.keyword is not None else "", a.value) for a in node.args if not a.star]
-        if isinstance(node.func, cst.Attribute) and not self._resolver.names(node.func.value).qualified:
-            receiver = node.func.value
-            parts = dotted(receiver)
+        found = [(keyword(one), one.value) for one in node.args if not one.star]
+        owner = receiver(node)
+        if owner is not None and not self._resolver.names(owner).qualified:
+            parts = dotted(owner)
             if parts is None or (parts != ("self",) and parts[0] not in _MODULES):
-                found.insert(0, ("", receiver))
+                found.insert(0, ("", owner))
         return found
 
-    def _norm(self, node: cst.Call, value: cst.BaseExpression, told: Mapping[str, cst.BaseExpression], depth: int) -> Form:
+    def _norm(self, value: cst.BaseExpression, told: Mapping[str, cst.BaseExpression], depth: int) -> Form:
         inner = self.of(value, depth)
         order = told.get("p", told.get("ord", told.get("norm_type")))
         kind = "l2" if order is None or literal(order) == 2 else f"order {self._source.one_line(order)}"
         kind = f"{kind} of axes" if {"dim", "axis"} & told.keys() else kind
         if inner.op == "norm" and inner.value != "name":
-            return Form("norm", inner.parts, inner.value, inner.node, True)
-        wide = last_name(node.func) in ("global_norm", "get_total_norm", "_get_total_norm")
-        return Form("norm", (Form("name", value=self._source.one_line(value)),), kind, value, wide)
+            return inner
+        return Form("norm", (Form("name", value=self._source.one_line(value)),), kind, value)
 
-    def _clamp(self, name: str, given: Sequence[tuple[str, cst.BaseExpression]], depth: int) -> Form:
+    def _clamp(self, given: Sequence[tuple[str, cst.BaseExpression]], depth: int) -> Form:
         values = [value for key, value in given if not key]
-        low, high = bounds(values, dict(given))
+        low, high = called.bounds(values, dict(given))
         made = self.of(values[0], depth)
         if low is not None and literal(low) is not None:
-            made = self._most(made, self.of(low, depth))
-        return self._least(made, self.of(high, depth)) if high is not None and literal(high) is not None else made
-
-    @staticmethod
-    def _least(*parts: Form) -> Form:
-        return Form("min", parts) if len(parts) > 1 else Form("name", value="?")
-
-    @staticmethod
-    def _most(*parts: Form) -> Form:
-        """A maximum; one with 0 or an epsilon changes nothing."""
-        kept = [part for part in parts if not is_tiny(part)]
-        return kept[0] if len(kept) == 1 else Form("max", tuple(kept)) if kept else parts[0]
-
-
-def _times(power: float) -> Callable[[Forms, list[Form]], Form]:
-    return lambda forms, parts: product((parts[0], 1), *((part, power) for part in parts[1:]))
-
-
-def _to(power: float) -> Callable[[Forms, list[Form]], Form]:
-    return lambda forms, parts: product((parts[0], power))
-
-
-_ELEMENTWISE: Mapping[str, Callable[[Forms, list[Form]], Form]] = {
-    **dict.fromkeys(("mul", "mul_", "multiply", "_foreach_mul", "_foreach_mul_"), _times(1)),
-    **dict.fromkeys(
-        ("div", "div_", "divide", "true_divide", "truediv", "div_no_nan", "_foreach_div", "_foreach_div_"), _times(-1)
-    ),
-    **dict.fromkeys(("add", "add_"), lambda forms, parts: forms._sum(*parts)),
-    **dict.fromkeys(("sqrt", "sqrt_"), _to(0.5)),
-    **dict.fromkeys(("square", "square_"), _to(2)),
-    **dict.fromkeys(("reciprocal", "reciprocal_"), _to(-1)),
-    "rsqrt": _to(-0.5),
-    **dict.fromkeys(("pow", "pow_", "power"), lambda forms, parts: forms._power(*parts[:2]) if len(parts) > 1 else parts[0]),
-    **dict.fromkeys(("vdot", "dot", "inner"), lambda forms, parts: product(*((part, 1) for part in parts))),
-    **dict.fromkeys(("min", "minimum", "clamp_max", "clamp_max_"), lambda forms, parts: forms._least(*parts)),
-    **dict.fromkeys(("max", "maximum", "clamp_min", "clamp_min_"), lambda forms, parts: forms._most(*parts)),
-}
+            made = extreme("max", made, self.of(low, depth))
+        return extreme("min", made, self.of(high, depth)) if high is not None and literal(high) is not None else made

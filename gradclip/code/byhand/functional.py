@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.byhand.algebra import Form, product
+from gradclip.code.byhand.algebra import Form, leaves, product
 from gradclip.code.byhand.coefficients import Clipped, Coefficients, is_short
 from gradclip.code.byhand.exact import Exact
 from gradclip.code.byhand.guards import without_guard
 from gradclip.code.byhand.measures import is_tensor
-from gradclip.code.byhand.quotients import leaves
 from gradclip.code.found import Context
-from gradclip.code.source import last_name
+from gradclip.code.source import last_name, receiver
 
 __all__ = ["Exactly", "Functional"]
 
@@ -61,8 +60,7 @@ class Functional:
     def _nested(self, places: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The uses of the names of some values in functions within the function."""
         for place in places:
-            holder = self._source.parents.get(place)
-            target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+            target = self._source.target(place)
             if isinstance(target, cst.Name):
                 yield from self._within.get((self._source.function(place), target.value), ())
 
@@ -220,12 +218,13 @@ class Functional:
         if isinstance(small, cst.Assign) and len(small.targets) == 1:
             return small.targets[0].target, small.value, 0.0
         call = small.value if isinstance(small, cst.Expr) else None
-        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute) or len(call.args) != 1:
+        inner = receiver(call, *_METHODS)
+        if inner is None or not isinstance(call, cst.Call) or len(call.args) != 1:
             return None
-        target, power = call.func.value, _METHODS.get(call.func.attr.value)
-        while isinstance(target, cst.Call) and isinstance(target.func, cst.Attribute) and last_name(target.func) == "detach":
-            target = target.func.value
-        return (target, call.args[0].value, power) if power is not None else None
+        scaled = inner
+        while (inner := receiver(scaled, "detach")) is not None:
+            scaled = inner
+        return scaled, call.args[0].value, _METHODS[last_name(call.func)]
 
     def _shown(self, tensor: Form, site: cst.BaseExpression) -> str:
         """The code of a tensor in an expression."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradclip.code.byhand.algebra import Form, is_tiny, power_of_norm, product
 from gradclip.code.source import words
 
-__all__ = ["added", "bare", "cast", "every", "extreme", "flat", "is_tensor", "norm", "says_more", "summed"]
+__all__ = ["added", "bare", "cast", "every", "flat", "is_small", "is_tensor", "norm", "says_more", "summed"]
 
 _KEEPS = words("detach clone stop_gradient copy")  #: of these the values, the shape and the dtype stay
 
@@ -42,11 +42,9 @@ def bare(form: Form) -> Form:
     return form.parts[0] if form.op == "cast" else form
 
 
-def extreme(name: str, one: Form, other: Form) -> Form:
-    """A minimum or a maximum; a maximum with an epsilon counts as none, since it changes no gradient that is clipped."""
-    kind = "min" if name in ("min", "minimum", "clamp_max", "clamp_max_") else "max"
-    kept = [part for part in (one, other) if kind == "min" or not (part.op == "number" and is_tiny(part))]
-    return kept[0] if len(kept) == 1 else Form(kind, (one, other))
+def is_small(form: Form) -> bool:
+    """Whether it is a number near 0: a maximum with it changes no gradient that is clipped."""
+    return form.op == "number" and is_tiny(form)
 
 
 def flat(form: Form) -> Form | None:

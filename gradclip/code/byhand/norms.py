@@ -16,12 +16,22 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from gradclip.code.byhand.algebra import Form, last_word
+from gradclip.code.byhand.algebra import (
+    Clip,
+    Form,
+    has_limit,
+    is_trivial,
+    last_word,
+    leaves,
+    names,
+    norm_of,
+    ratio,
+    text,
+    unbounded,
+)
 from gradclip.code.byhand.conditions import Conditions
 from gradclip.code.byhand.forms import Forms
-from gradclip.code.byhand.quotients import Clip, has_limit, is_trivial, leaves, names, norm_of, ratio, text, unbounded
-from gradclip.code.decision import Decision, manual
-from gradclip.code.found import Context, Finding
+from gradclip.code.found import Context, Decision, Finding, manual
 from gradclip.code.source import Source, last_name, once, words
 from gradclip.natives import BY_CODE
 

@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
+from gradclip.code.bind import keyword
 from gradclip.code.byhand import norms, values
 from gradclip.code.codes import wanted
-from gradclip.code.decision import Decision, manual
 from gradclip.code.flow import Flow
-from gradclip.code.found import ApiCall, Context
+from gradclip.code.found import ApiCall, Context, Decision, manual
 from gradclip.code.functions import Functions
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Migrated, Options, Site, SourceError
 from gradclip.code.reaching import Reaching
-from gradclip.code.replaced import replacements
 from gradclip.code.resolve import Resolver
 from gradclip.code.settings import KEYS
 from gradclip.code.sites import calls, configuration, libraries, mentions
@@ -97,7 +96,7 @@ def _context(source: Source, options: Options) -> Context:
         gradients,
         Flow(source, gradients),
         options,
-        replacements(source, resolver),
+        mentions.replacements(source, resolver),
     )
 
 
@@ -140,7 +139,7 @@ def _found(context: Context) -> Iterator[Found]:
     names = _names(context)
     for call in source.any(cst.Call):
         name = last_name(call.func)
-        if name in names or any(a.keyword is not None and a.keyword.value in mentions.CLIP_KEYWORDS for a in call.args):
+        if name in names or any(keyword(one) in configuration.CLIP_KEYWORDS for one in call.args):
             found: list[Found] = [*calls.call(call, context)]
             found = found or [*libraries.call(call, context)] or [*mentions.call(call, context)]
             found = found or [*(values.call(call, context) if name in values.METHODS else ())]
@@ -148,8 +147,8 @@ def _found(context: Context) -> Iterator[Found]:
             if found:
                 continue
         for argument in call.args:
-            if argument.keyword is not None and argument.keyword.value in KEYS:
-                yield from configuration.keyword(argument, context)
+            if keyword(argument) in KEYS:
+                yield from configuration.argument(argument, context)
     nodes: list[cst.Name | cst.Attribute] = [*source.any(cst.Name), *source.any(cst.Attribute)]
     for node in nodes:
         if last_name(node) in names and _is_value(node, source):
@@ -168,12 +167,7 @@ def _others(context: Context) -> Iterator[Found]:
     for element in source.any(cst.DictElement):
         yield from configuration.entry(element, context)
     for attribute in source.any(cst.Attribute):
-        if attribute.attr.value == "CLIP_GRADIENTS":
-            yield from configuration.attribute(attribute, context)
-        elif attribute.attr.value in mentions.CLIP_KEYWORDS:
-            yield from configuration.assigned(attribute, context)
-        elif configuration.is_setting(attribute.attr.value):
-            yield from configuration.setting(attribute, context)
+        yield from configuration.attribute(attribute, context)
     yield from norms.clips(context)
 
 

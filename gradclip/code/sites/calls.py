@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from gradclip.code.bind import BindError, bind, literal
-from gradclip.code.decision import Decision, manual, unchanged
-from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.bind import BindError, bind, keyword, literal
+from gradclip.code.found import ApiCall, Context, Decision, Finding, manual, unchanged
 from gradclip.code.resolve import Names
 from gradclip.code.traps import MISTAKES
 from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
@@ -84,8 +83,7 @@ def _problem(call: cst.Call, names: Names, functions: int, known: list[str], con
 
 def _keyword(node: cst.Call, name: str, api: Native, names: Names, context: Context) -> Decision | ApiCall | None:
     """A keyword of a constructor; None if the call does not pass it."""
-    given = {a.keyword.value: a for a in node.args if a.keyword is not None}
-    arguments: Mapping[str, cst.Arg] = {k: a for k, a in given.items() if k == api.keyword}
+    arguments: Mapping[str, cst.Arg] = {key: one for one in node.args if (key := keyword(one)) == api.keyword}
     if not arguments and len(api.signature.parameters) > 3:
         try:
             arguments = bind(node, api.signature)

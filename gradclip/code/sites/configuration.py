@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradclip.code.bind import literal
-from gradclip.code.decision import Decision, manual, unchanged
-from gradclip.code.found import Context, Finding
-from gradclip.code.settings import KEYS
+from gradclip.code.bind import keyword, literal
+from gradclip.code.found import Context, Decision, Finding, manual, unchanged
+from gradclip.code.settings import KEYS, own_setting
 from gradclip.code.source import last_name, words
+from gradclip.natives import NATIVES, Kind
 
-__all__ = ["assigned", "attribute", "entry", "is_setting", "keyword", "setting"]
+__all__ = ["CLIP_KEYWORDS", "argument", "attribute", "entry"]
 
 _NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
@@ -36,15 +36,16 @@ _OF_LIBRARIES = {
         ),
     ),
 }
+CLIP_KEYWORDS = frozenset(api.keyword for api in NATIVES if api.kind is Kind.KEYWORD)
 _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 
-def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
+def argument(node: cst.Arg, context: Context) -> Iterator[Decision]:
     """Report ``Trainer(gradient_clip_val=0.5)``, ``TrainingArguments(max_grad_norm=1.0)`` and similar calls."""
     call = context.source.parents.get(node)
-    if node.keyword is None or not isinstance(call, cst.Call):
+    if not isinstance(call, cst.Call):
         return
-    key, name = node.keyword.value, last_name(call.func)
+    key, name = keyword(node), last_name(call.func)
     if literal(node.value) is None:
         yield unchanged(node, "GM003", f"`{key}=None` is off.")
     elif key in _NESTED:
@@ -53,7 +54,7 @@ def keyword(node: cst.Arg, context: Context) -> Iterator[Decision]:
         elif key == "grad_clip" and name == "training" and "ray" in context.resolver.modules:
             reason = "RLlib's learner clips, as `grad_clip_by` says: by one norm, by a norm for each gradient, or by value."
             yield manual(node, Finding("GM505", reason, "Keep it: the learner knows when the gradients are ready."))
-        elif key == "clip_grad" and any(a.keyword is not None and a.keyword.value == "clip_mode" for a in call.args):
+        elif key == "clip_grad" and "clip_mode" in map(keyword, call.args):
             reason = "timm's scaler unscales the gradients and clips them as its mode says."
             yield manual(node, Finding("GM505", reason, "Keep it: it clips between the unscaling and the step."))
     elif key == "max_grad_norm" and _OPACUS.fullmatch(name):
@@ -113,44 +114,24 @@ def _own(node: cst.DictElement, key: str, context: Context) -> str:
 
 
 def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
-    """Report ``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``."""
-    if isinstance(context.source.within(node, cst.AssignTarget), cst.AssignTarget):
-        yield _manual(node, "CLIP_GRADIENTS")
-
-
-def assigned(node: cst.Attribute, context: Context) -> Iterator[Decision]:
-    """Report ``optimizer.clipnorm = 1.0``, but not ``self.clipnorm = clipnorm``, with which a class stores its argument."""
-    holder = context.source.parents[node]
-    statement = context.source.parents.get(holder)
-    if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign) or last_name(node.value) == "self":
+    """Report ``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``, ``optimizer.clipnorm = 1.0``, ``config.grad_clip_norm = 1.0``."""
+    key, value = node.attr.value, context.resolver.value(node)
+    if key == "CLIP_GRADIENTS" and context.source.within(node, cst.AssignTarget) is not None:
+        yield _manual(node, key)
+    if value is None or not (key in CLIP_KEYWORDS or _OWN.fullmatch(key)):
         return
+    if key in CLIP_KEYWORDS and last_name(node.value) == "self":
+        return  # with `self.clipnorm = clipnorm` a class stores its argument
     written = context.source.code(node)
-    if literal(statement.value) is None:
+    if literal(value) is None:
         yield unchanged(node, "GM003", f"`{written} = None` is off.")
-        return
-    reason = f"`{written}` makes an optimizer of Keras clip."
-    yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
-
-
-def setting(node: cst.Attribute, context: Context) -> Iterator[Decision]:
-    """Report ``config.grad_clip_norm = 1.0``, ``cfg.optim_wrapper.clip_grad = dict(max_norm=35)``."""
-    holder = context.source.parents[node]
-    statement = context.source.parents.get(holder)
-    if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign):
-        return
-    key = node.attr.value
-    if literal(statement.value) is None:
-        yield unchanged(node, "GM003", f"`{context.source.code(node)} = None` is off.")
-    elif _is_settings(statement.value, context):
+    elif key in CLIP_KEYWORDS:
+        reason = f"`{written}` makes an optimizer of Keras clip."
+        yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
+    elif _is_settings(value, context):
         yield _manual(node, "grad_clip")
     elif _CONFIGURATION.search(last_name(node.value)):
-        reason = f"`{key}` is a setting for a trainer or for the project's own code; the command migrates the place that clips."
-        yield unchanged(node, "GM207", reason)
-
-
-def is_setting(name: str) -> bool:
-    """Whether the name of an attribute is a name for a limit in a configuration."""
-    return _OWN.fullmatch(name) is not None
+        yield unchanged(node, "GM207", own_setting(key))
 
 
 def _manual(node: cst.CSTNode, key: str) -> Decision:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.bind import keywords, literal
-from gradclip.code.decision import Decision, manual
-from gradclip.code.found import Context, Finding
+from gradclip.code.bind import keyword, keywords, literal
+from gradclip.code.found import Context, Decision, Finding, manual
 from gradclip.code.resolve import module_of
 from gradclip.code.source import last_name, words
 from gradclip.natives import BY_CODE
@@ -26,6 +25,7 @@ class _Library:
 
     does: str
     advice: str  #: ``{0}`` and ``{1}`` stand for the gradients and the limit
+    keys: str = ""  #: of a class, the keywords that clip
 
 
 _ROWS = f"Keep it: gradclip.dialects.{BY_CODE['GO504'].dialect} has optax's units, which are columns."
@@ -79,41 +79,26 @@ _LIBRARIES: Mapping[str, _Library] = {
         "torchtitan clips by one norm over the meshes and the stages of a pipeline",
         f"Keep it, or write: {_NORM}; a pipeline needs reduce= too.",
     ),
-}
-#: a pattern of classes -> the keywords that clip, and their effect
-_CONSTRUCTORS: Mapping[str, tuple[str, _Library]] = {
-    r"allennlp\.training(\.\w+)*\.GradientDescentTrainer": (
-        "grad_norm grad_clipping",
-        _Library("AllenNLP's trainer clips, by one norm (grad_norm) or by value (grad_clipping)", _TRAINER),
+    r"allennlp\.training(\.\w+)*\.GradientDescentTrainer": _Library(
+        "AllenNLP's trainer clips, by one norm (grad_norm) or by value (grad_clipping)", _TRAINER, "grad_norm grad_clipping"
     ),
-    r"colossalai\.booster\.plugin(\.\w+)*\.(GeminiPlugin|HybridParallelPlugin|LowLevelZeroPlugin)": (
-        "max_norm",
-        _Library("Colossal-AI's optimizer clips by one norm over the shards of all processes", _SHARDS),
+    r"colossalai\.booster\.plugin(\.\w+)*\.(GeminiPlugin|HybridParallelPlugin|LowLevelZeroPlugin)": _Library(
+        "Colossal-AI's optimizer clips by one norm over the shards of all processes", _SHARDS, "max_norm"
     ),
-    r"composer(\.trainer)*\.Trainer": ("grad_clip_norm", _Library("Composer's trainer clips by one norm", _TRAINER)),
-    r"megatron\.core\.optimizer(\.\w+)*\.OptimizerConfig": (
-        "clip_grad",
-        _Library("Megatron's optimizer clips by one norm over the shards of all processes", _SHARDS),
+    r"composer(\.trainer)*\.Trainer": _Library("Composer's trainer clips by one norm", _TRAINER, "grad_clip_norm"),
+    r"megatron\.core\.optimizer(\.\w+)*\.OptimizerConfig": _Library(
+        "Megatron's optimizer clips by one norm over the shards of all processes", _SHARDS, "clip_grad"
     ),
-    r"pytorch_optimizer(\.\w+)*\.(LOMO|AdaLOMO)": (
+    r"pytorch_optimizer(\.\w+)*\.(LOMO|AdaLOMO)": _Library(
+        "The optimizer clips during the backward pass, and never has all gradients at once",
+        "Keep it.",
         "clip_grad_norm clip_grad_value",
-        _Library("The optimizer clips during the backward pass, and never has all gradients at once", "Keep it."),
     ),
 }
-_COMPOSER = re.compile(r"composer(\.\w+)*\.(GradientClipping|apply_gradient_clipping)")
-_DISPATCH = re.compile(r"timm\.utils\.(clip_grad\.)?dispatch_clip_grad")
 _MODES = {
     "norm": "gradclip.clip_grad_norm_({0}, {1})",
     "value": "gradclip.clip_grad_value_({0}, {1})",
 }
-_KNOWN = {re.compile(pattern): library for pattern, library in _LIBRARIES.items()}
-_MADE = {re.compile(pattern): (words(keys), library) for pattern, (keys, library) in _CONSTRUCTORS.items()}
-LAST_NAMES = frozenset(
-    name
-    for pattern in (*_LIBRARIES, *_CONSTRUCTORS, _DISPATCH.pattern, _COMPOSER.pattern)
-    for name in re.split(r"\W+", pattern[pattern.rindex(".") + 1 :])
-    if name
-)
 
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
@@ -122,31 +107,24 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     name = names.single
     if names.unbound:  # a star import of a library that the table knows
         name = next((f"{module_of(star)}.{last_name(node.func)}" for star in reversed(context.resolver.stars)), "")
-    if _DISPATCH.fullmatch(name):
-        yield manual(
-            node, Finding("GM505", "timm clips as the mode says: by one norm, by value or adaptively.", _mode(node, context))
-        )
-        return
-    if _COMPOSER.fullmatch(name):
-        yield manual(node, Finding("GM505", *_composer(node, context)))
-        return
-    for pattern, (given, made) in _MADE.items():
-        if pattern.fullmatch(name):
-            if any(literal(value) is not None for keyword, value in keywords(node).items() if keyword in given):
-                yield manual(node, Finding("GM505", f"{made.does}.", made.advice))
-            return
-    library = next((library for pattern, library in _KNOWN.items() if pattern.fullmatch(name)), None)
-    if library is not None:
-        yield manual(node, Finding("GM505", f"{library.does}.", _filled(library.advice, node, context)))
+    known = next((known for pattern, known in _KNOWN.items() if pattern.fullmatch(name)), None)
+    if isinstance(known, _Library):
+        given = (value for key, value in keywords(node).items() if key in words(known.keys))
+        if not known.keys or any(literal(value) is not None for value in given):
+            yield manual(node, Finding("GM505", f"{known.does}.", _filled(known.advice, node, context)))
+    elif known is not None:
+        yield manual(node, Finding("GM505", *known(node, context)))
 
 
-def _mode(node: cst.Call, context: Context) -> str:
-    given = keywords(node)
+def _timm(node: cst.Call, context: Context) -> tuple[str, str]:
+    """The effect of timm's function for its mode, and the replacement."""
+    does, given = "timm clips as the mode says: by one norm, by value or adaptively.", keywords(node)
     mode = literal(given["mode"]) if "mode" in given else "norm" if len(node.args) < 3 else literal(node.args[2].value)
     form = _MODES.get(mode) if isinstance(mode, str) else None
     if form is None:
-        return "For the norm write gradclip.clip_grad_norm_, for values gradclip.clip_grad_value_; keep it for the mode agc."
-    return _filled(f"Write: {form}.", node, context)
+        keep = "For the norm write gradclip.clip_grad_norm_, for values gradclip.clip_grad_value_; keep it for the mode agc."
+        return does, keep
+    return does, _filled(f"Write: {form}.", node, context)
 
 
 def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
@@ -175,7 +153,19 @@ def _composer(node: cst.Call, context: Context) -> tuple[str, str]:
 
 def _filled(advice: str, node: cst.Call, context: Context) -> str:
     """The advice, filled with the call's arguments by position, or by the usual names for them."""
-    kept = ("value", "max_norm", "parameters", "params")
-    told = [a for a in node.args if a.keyword is None or a.keyword.value in kept]
+    told = [one for one in node.args if keyword(one) in ("", "value", "max_norm", "parameters", "params")]
     given = [context.source.one_line(argument.value) for argument in told]
     return advice.format(*given[:2], *("parameters", "limit")[len(given[:2]) :])
+
+
+#: functions whose effect depends on an argument
+_BY_MODE: Mapping[str, Callable[[cst.Call, Context], tuple[str, str]]] = {
+    r"composer(\.\w+)*\.(GradientClipping|apply_gradient_clipping)": _composer,
+    r"timm\.utils\.(clip_grad\.)?dispatch_clip_grad": _timm,
+}
+_KNOWN = {re.compile(pattern): library for pattern, library in _LIBRARIES.items()} | {
+    re.compile(pattern): effect for pattern, effect in _BY_MODE.items()
+}
+LAST_NAMES = frozenset(
+    name for known in _KNOWN for name in re.split(r"\W+", known.pattern[known.pattern.rindex(".") + 1 :]) if name
+)

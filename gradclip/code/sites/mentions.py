@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from gradclip.code.decision import Decision, manual, unchanged
-from gradclip.code.found import Context, Finding, family
+from gradclip.code.bind import keyword
+from gradclip.code.found import Context, Decision, Finding, family, manual, unchanged
+from gradclip.code.resolve import Resolver
+from gradclip.code.sites.configuration import CLIP_KEYWORDS
 from gradclip.code.source import Source, last_name, once, root, words
-from gradclip.natives import BY_NAME, KEYWORDS, NATIVES, Kind
+from gradclip.natives import BY_NAME, KEYWORDS, Kind
 from gradclip.natives.targets import OWN_NAMES, targets
 
-__all__ = ["CLIP_KEYWORDS", "FUNCTIONS", "METHODS", "call", "replaced", "text", "value"]
+__all__ = ["FUNCTIONS", "METHODS", "call", "replaced", "replacements", "text", "value"]
 
 #: last names of the table's functions that are specific enough; "clip" is not
 FUNCTIONS = frozenset(
@@ -23,9 +25,9 @@ METHODS = FUNCTIONS | words(
     "clip_gradients clip_gradient clip_grads clip_grad clip_grad_ clip_gradient_ clip_grad_norm_fp32 clip_master_grads "
     "unscale_and_clip_grads clip_grad_by_norm clip_grad_by_value"
 )
-CLIP_KEYWORDS = frozenset(api.keyword for api in NATIVES if api.kind is Kind.KEYWORD)
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
 _MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # the usual local names
+_PATCHES = words("patch setattr delattr object")  # mock's, pytest's monkeypatch's, and the builtins
 _RUNS = words("eval exec compile timeit Timer")  # functions that run a string as code, or compile it
 _CALLED = re.compile(r"\b(\w++)\s*\(")
 #: module -> the last names of its functions in the table
@@ -64,7 +66,7 @@ def _named(node: cst.Call, name: str, context: Context) -> Decision:
     if isinstance(node.func, cst.Attribute) and not top and not unbound:
         return _method(node, node.func, name, context)
     if unbound:
-        return manual(node, _from_nowhere(written, name, context))
+        return manual(node, _from_nowhere(written, context))
     if top & _FRAMEWORKS:
         return manual(node, Finding("GM211", f"{sorted(names.qualified)[0]} is not in gradclip's table."))
     if names.local:
@@ -73,7 +75,7 @@ def _named(node: cst.Call, name: str, context: Context) -> Decision:
     return unchanged(node, "GM207", f"{where} is a function of another library, or the project's own.")
 
 
-def _from_nowhere(written: str, name: str, context: Context) -> Finding:
+def _from_nowhere(written: str, context: Context) -> Finding:
     stars = context.resolver.stars
     if stars:
         return Finding("GM202", f"`{written}` may come from {context.source.shown(stars[-1])}.")
@@ -107,10 +109,7 @@ def _methods(source: Source) -> frozenset[str]:
 
 def _is_for_fsdp(node: cst.Call, context: Context) -> bool:
     """Whether a call is in a branch that tests for FSDP, or in a file that wraps models with it."""
-    tests = (outer.test for outer in context.source.ancestors(node) if isinstance(outer, cst.If))
-    if any("fsdp" in context.source.code(test).lower() for test in tests):
-        return True
-    return _wraps(context)
+    return any("fsdp" in context.source.code(test).lower() for test, _ in context.source.tests(node)) or _wraps(context)
 
 
 @once
@@ -121,20 +120,19 @@ def _wraps(context: Context) -> bool:
 
 def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
     """Report ``Adam(clipnorm=1.0)`` if ``Adam`` does not resolve to Keras's."""
-    given = [a for a in node.args if a.keyword is not None and a.keyword.value in CLIP_KEYWORDS]
-    if not given or given[0].keyword is None:
+    given = next((name for one in node.args if (name := keyword(one)) in CLIP_KEYWORDS), "")
+    if not given:
         return
-    names = context.resolver.names(node.func)
-    keyword, written = given[0].keyword.value, context.source.code(node.func)
+    names, written = context.resolver.names(node.func), context.source.code(node.func)
     if _is_keras(node.func, context):
-        reason = f"`{written}` makes an optimizer of Keras, whose class is not named here; it clips by `{keyword}`."
+        reason = f"`{written}` makes an optimizer of Keras, whose class is not named here; it clips by `{given}`."
         yield manual(node, Finding("GM211", reason, "Leave it out; write: gradclip.clipped(optimizer, rule)."))
     elif (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
-        yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{keyword}`.")
+        yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{given}`.")
     elif names.unbound:
-        yield manual(node, _from_nowhere(written, keyword, context))
+        yield manual(node, _from_nowhere(written, context))
     else:
-        yield manual(node, Finding("GM211", f"`{written}` takes `{keyword}`, but it is not in gradclip's table."))
+        yield manual(node, Finding("GM211", f"`{written}` takes `{given}`, but it is not in gradclip's table."))
 
 
 def _is_keras(func: cst.BaseExpression, context: Context) -> bool:
@@ -235,3 +233,27 @@ def replaced(node: cst.CSTNode, name: str) -> Decision:
     """Decide on ``torch.nn.utils.clip_grad_norm_ = mine``, ``mock.patch("torch.nn.utils.clip_grad_norm_")``."""
     reason = f"It puts another function in the place of {name}: calls of gradclip would not see it."
     return manual(node, Finding("GM201", reason, "Replace gradclip's function instead, or call the other one by its own name."))
+
+
+def replacements(source: Source, resolver: Resolver) -> Mapping[cst.CSTNode, str]:
+    """The places that replace a function -> the qualified name of the function."""
+    found: dict[cst.CSTNode, str] = {}
+    for assigned in source.any(cst.AssignTarget):
+        if isinstance(assigned.target, cst.Attribute):
+            found[assigned.target] = resolver.name(assigned.target)
+    for call in source.any(cst.Call):
+        if last_name(call.func) in _PATCHES:
+            found[call] = _patched(call, resolver)
+    return {node: name for node, name in found.items() if name in BY_NAME}
+
+
+def _patched(call: cst.Call, resolver: Resolver) -> str:
+    """The function that ``patch("a.b")``, ``patch.object(a, "b")`` or ``setattr(a, "b", mine)`` replaces."""
+    values = [argument.value for argument in call.args[:2]]
+    if not values:
+        return ""
+    if isinstance(values[0], cst.SimpleString):
+        return str(values[0].raw_value)
+    if len(values) == 2 and isinstance(values[1], cst.SimpleString):
+        return f"{resolver.name(values[0])}.{values[1].raw_value}"
+    return ""

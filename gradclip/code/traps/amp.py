@@ -8,7 +8,7 @@ import libcst as cst
 
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.objects import entered, maker
-from gradclip.code.source import Source, last_name, once
+from gradclip.code.source import Source, last_name, once, receiver
 from gradclip.code.traps.order import check_moment
 from gradclip.natives import Kind
 
@@ -23,8 +23,8 @@ def check(found: ApiCall) -> Finding | None:
         return None
     flow, source = found.context.flow, found.context.source
     backward = next(flow.before(found.call, "backward"), None)
-    if backward is not None and isinstance(backward.call.func, cst.Attribute):
-        scaler = _scaler(backward.call, found)
+    if backward is not None and (loss := receiver(backward.call)) is not None:
+        scaler = _scaler(loss, found)
         unscale = next(flow.before(found.call, "unscale"), backward)
         if scaler and unscale.start <= backward.start:
             reason = f"{source.shown(backward.call)} makes gradients of a scaled loss, and they are still scaled."
@@ -48,8 +48,7 @@ def _stepping(found: ApiCall) -> str:
     source = found.context.source
     scaled = _scaled_steps(source)
     steps = found.context.flow.after(found.call, "step") if scaled else ()
-    functions = (event.call.func for event in steps if event.call in scaled)
-    return next((source.code(function.value) for function in functions if isinstance(function, cst.Attribute)), "")
+    return next((source.code(owner) for event in steps if event.call in scaled and (owner := receiver(event.call))), "")
 
 
 @once
@@ -57,18 +56,13 @@ def _scaled_steps(source: Source) -> frozenset[cst.Call]:
     """The calls of ``scaler.step``, if the file never calls ``unscale_``."""
     if any(name.startswith("unscale_") for name in source.calls):
         return frozenset()
-    calls = (call for call in source.calls.get("step", ()) if isinstance(call.func, cst.Attribute))
-    return frozenset(call for call in calls if "scaler" in last_name(getattr(call.func, "value", call)).lower())
+    return frozenset(call for call in source.calls.get("step", ()) if "scaler" in last_name(receiver(call)).lower())
 
 
-def _scaler(backward: cst.Call, found: ApiCall) -> str:
-    """The scaler of the loss on which ``backward`` is called; "" if there is none."""
-    assert isinstance(backward.func, cst.Attribute)
-    loss = backward.func.value
-    value = loss if isinstance(loss, cst.Call) else found.context.reaching.value_of(loss)
-    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "scale":
-        return found.context.source.code(value.func.value)
-    return ""
+def _scaler(loss: cst.BaseExpression, found: ApiCall) -> str:
+    """The scaler of a loss: of ``scaler.scale(loss)``, or of a name for it; "" if there is none."""
+    scaler = receiver(found.context.reaching.value_of(loss) or loss, "scale")
+    return found.context.source.code(scaler) if scaler is not None else ""
 
 
 def _of_the_class(found: ApiCall) -> str:
@@ -76,11 +70,10 @@ def _of_the_class(found: ApiCall) -> str:
     source = found.context.source
     owner = source.within(found.call, cst.ClassDef)
     scaled = _scaled_steps(source) if owner is not None else ()
-    conditions = (outer.test for outer in source.ancestors(found.call) if isinstance(outer, cst.If))
-    if any(_PRECISION.search(source.code(test)) for test in conditions):
+    if _is_in_precision(found.call, source):
         return ""
     for step in scaled:
-        scaler = step.func.value if isinstance(step.func, cst.Attribute) else step
+        scaler = receiver(step) or step
         name = source.code(scaler)
         made = maker(scaler, found.context)
         if source.within(step, cst.ClassDef) is not owner or (made and not last_name(made.func).endswith("GradScaler")):
@@ -97,6 +90,11 @@ def _may_precede(method: cst.FunctionDef | None, step: cst.Call, source: Source)
     return not calls or any(
         source.excluding(call, step) is None
         if source.function(call) is source.function(step)
-        else not _PRECISION.search(" ".join(source.code(o.test) for o in source.ancestors(call) if isinstance(o, cst.If)))
+        else not _is_in_precision(call, source)
         for call in calls
     )
+
+
+def _is_in_precision(node: cst.CSTNode, source: Source) -> bool:
+    """Whether a test around a node tells scaled gradients from others."""
+    return any(_PRECISION.search(source.code(test)) for test, _ in source.tests(node))

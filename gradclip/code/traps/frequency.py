@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
 
 import libcst as cst
 
@@ -56,9 +55,7 @@ def under_accumulate(context: Context) -> Iterator[tuple[cst.CSTNode, Finding]]:
         return
     for call in sorted(calls, key=source.start):
         accumulate = entered(call, "accumulate", source)
-        around = takewhile(lambda outer: not isinstance(outer, cst.FunctionDef), source.ancestors(call))
-        tests = [source.code(outer.test) for outer in around if isinstance(outer, cst.If)]
-        if accumulate is not None and not any(_EVERY.search(test) for test in tests):
+        if accumulate is not None and not any(_EVERY.search(source.code(test)) for test, _ in source.tests(call)):
             reason = f"Inside {source.shown(accumulate)} it clips in each micro-batch, and the step comes after several."
             yield call, Finding("GM119", reason, "Clip only if accelerator.sync_gradients.")
 

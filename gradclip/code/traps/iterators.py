@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.source import Source, last_name
+from gradclip.code.source import Source, receiver
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -44,12 +44,7 @@ def _is_iterator(node: cst.BaseExpression, context: Context) -> bool:
 
 def _is_parameters(node: cst.BaseExpression, found: ApiCall) -> bool:
     """Whether it is ``model.parameters()``: a generator in torch, a list in Paddle."""
-    return (
-        found.api.framework == "torch"
-        and isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and last_name(node.func) in ("parameters", "named_parameters")
-    )
+    return found.api.framework == "torch" and receiver(node, "parameters", "named_parameters") is not None
 
 
 def _used_up(name: cst.Name, value: cst.BaseExpression, found: ApiCall) -> str:

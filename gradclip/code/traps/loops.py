@@ -6,7 +6,7 @@ import libcst as cst
 
 from gradclip.code.elsewhere import rule
 from gradclip.code.found import ApiCall, Finding
-from gradclip.code.source import root, target_names
+from gradclip.code.source import root
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -19,22 +19,11 @@ def check(found: ApiCall) -> Finding | None:
     tensors = found.tensors
     if tensors is None or found.clips_by_value:
         return None
-    loop = _loop(found, tensors)
+    elements = tensors.elements if isinstance(tensors, (cst.List, cst.Tuple)) else ()
+    parts = (root(part) for part in (tensors, *(element.value for element in elements)))
+    loop = found.context.source.loop(found.call, *(part.value for part in parts if isinstance(part, cst.Name)))
     if loop is None:
         return None
     over = found.context.source.code(loop.iter)
     advice = f"Write: [gradclip.clip(g, {rule(found)}).grads for g in grads], with one g for each pass over {over}."
     return Finding("GM102", f"Each pass of the loop over {over} clips by a norm of its own.", advice)
-
-
-def _loop(found: ApiCall, tensors: cst.BaseExpression) -> cst.For | None:
-    """The loop whose variable the call clips, also as part of an expression."""
-    elements = tensors.elements if isinstance(tensors, (cst.List, cst.Tuple)) else ()
-    parts = (root(part) for part in (tensors, *(element.value for element in elements)))
-    names = {part.value for part in parts if isinstance(part, cst.Name)}
-    for outer in found.context.source.ancestors(found.call):
-        if isinstance(outer, cst.For) and names & target_names(outer.target):
-            return outer
-        if isinstance(outer, cst.FunctionDef):
-            return None
-    return None

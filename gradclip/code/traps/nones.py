@@ -21,8 +21,8 @@ def check(found: ApiCall) -> Finding | None:
     tensors, source = found.tensors, found.context.source
     if found.api.applied is not Applied.TENSOR or not isinstance(tensors, cst.Name) or unused.check(found):
         return None
-    for outer in source.ancestors(found.call):
-        if isinstance(outer, (cst.If, cst.IfExp, cst.Lambda, cst.FunctionDef)):
+    for outer in source.inside(found.call):
+        if isinstance(outer, (cst.If, cst.IfExp, cst.Lambda)):
             return None  # it may be the test
         if isinstance(outer, (cst.ListComp, cst.GeneratorExp)):
             loop = outer.for_in

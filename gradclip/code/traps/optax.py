@@ -7,7 +7,8 @@ import re
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.objects import first_of, maker, receiver, updates, uses
+from gradclip.code.objects import first_of, maker, updates, uses
+from gradclip.code.source import receiver
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -31,8 +32,7 @@ def check(found: ApiCall) -> Finding | None:
     context = found.context
     for call in updates(found.call, context):
         made = first_of(call.args[0].value, context) if call.args else None
-        owner = receiver(made, "update") if made is not None else None
-        optimizer = maker(owner, context) if owner is not None else None
+        optimizer = maker(receiver(made, "update"), context)
         if optimizer is not None and made is not None and _makes_updates(optimizer, context):
             shown = context.source.shown
             reason = f"{shown(made)} has made updates of the gradients, and {shown(call)} clips these."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.bind import BindError, bind, literal, number
+from gradclip.code.bind import BindError, bind, keyword, literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.targets import targets
@@ -58,7 +58,7 @@ def _slot(clip: cst.BaseExpression, context: Context) -> str:
         return f"grad_clip={target.name}({', '.join(map(source.one_line, clip.args))})."
     arguments, note = [], ""
     for native, argument in given.items():
-        name = target.arguments.get(native, "" if argument.keyword is None else native)
+        name = target.arguments.get(native, native if keyword(argument) else "")
         if native not in target.dropped:
             arguments.append(f"{name}={source.one_line(argument.value)}" if name else source.one_line(argument.value))
         elif target.note and literal(argument.value) is not None:
@@ -75,15 +75,13 @@ def _place(found: ApiCall) -> Finding | None:
     outer = source.parents[argument] if isinstance(argument, cst.Arg) else None
     if isinstance(outer, cst.Call):
         api = BY_NAME.get(resolver.name(outer.func))
-        keyword = "" if not isinstance(argument, cst.Arg) or argument.keyword is None else argument.keyword.value
-        if (api is not None and api.kind is Kind.GLOBAL_STATE) or keyword == "gradient_clip":
+        if (api is not None and api.kind is Kind.GLOBAL_STATE) or keyword(argument) == "gradient_clip":
             if found.context.options.lint:
                 return None  # the call around it is reported
             return Finding("GM110", "The call around it sets this clip.", "See the advice there.")
     for call in source.calls.get("minimize", ()):
         for argument in call.args:
-            handed = argument.keyword is not None and argument.keyword.value == "grad_clip"
-            if handed and found.call in (argument.value, reaching.value_of(argument.value)):
+            if keyword(argument) == "grad_clip" and found.call in (argument.value, reaching.value_of(argument.value)):
                 reason = f"{source.shown(call)} passes it to minimize(), which no longer accepts a clip."
                 return Finding("GM110", reason, f"Pass it to the optimizer's constructor: {_slot(found.call, found.context)}")
     return None

@@ -10,8 +10,8 @@ import libcst as cst
 
 from gradclip.code.bind import literal
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.objects import maker, owners, receiver
-from gradclip.code.source import Source, last_name, once, target_names, words
+from gradclip.code.objects import maker, owners
+from gradclip.code.source import Source, last_name, once, receiver, target_names, words
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -50,8 +50,8 @@ def _methods(source: Source) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for name in _OF_A_MODULE | _OF_AN_OPTIMIZER:
         for call in source.calls.get(name, ()):
-            if isinstance(call.func, cst.Attribute):
-                found[source.code(call.func.value)].add(name)
+            if (owner := receiver(call)) is not None:
+                found[source.code(owner)].add(name)
     return found
 
 

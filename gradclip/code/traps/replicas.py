@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.bind import literal
+from gradclip.code.bind import keyword, literal
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.objects import entered, first_of, updates
-from gradclip.code.source import Source, last_name, once, words
+from gradclip.code.source import Source, last_name, once, receiver, words
 from gradclip.natives import Kind
 
 __all__ = ["check", "not_synchronised"]
@@ -73,17 +73,12 @@ def _in_replica(found: ApiCall) -> Finding | None:
 def _replicated(source: Source) -> dict[str, cst.Call]:
     """The functions that a strategy runs on each replica, by name."""
     calls = (call for name in _RUNS for call in source.calls.get(name, ()) if call.args)
-    return {
-        last_name(call.args[0].value): call
-        for call in calls
-        if isinstance(call.func, cst.Attribute) and "strategy" in last_name(call.func.value).lower()
-    }
+    return {last_name(call.args[0].value): call for call in calls if "strategy" in last_name(receiver(call)).lower()}
 
 
 def _keeps_apart(argument: cst.Arg) -> bool:
     """``experimental_aggregate_gradients=False`` or ``skip_gradients_aggregation=True``: the program has summed."""
-    name = "" if argument.keyword is None else argument.keyword.value
-    return (name, literal(argument.value)) in (
+    return (keyword(argument), literal(argument.value)) in (
         ("experimental_aggregate_gradients", False),
         ("skip_gradients_aggregation", True),
     )

@@ -6,12 +6,12 @@ import re
 
 import libcst as cst
 
-from gradclip.code.found import ApiCall, Finding
+from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import uses
-from gradclip.code.source import last_name, target_names
+from gradclip.code.source import last_name, receiver
 from gradclip.natives import Kind
 
-__all__ = ["check_copy", "check_ignored", "check_norm"]
+__all__ = ["check_copy", "check_ignored", "check_norm", "lost_in_loop"]
 
 _AFTER = re.compile(r"(^|_)(clipped|after|post|new)(_|$)")
 _COPIES = frozenset({"clone", "detach", "copy", "deepcopy", "numpy", "cpu", "tolist"})
@@ -21,7 +21,7 @@ def check_ignored(found: ApiCall) -> Finding | None:
     """GM105: no code uses the result of a functional clip, or code uses a norm as the gradients."""
     source = found.context.source
     holder = source.parents[found.call]
-    target = _target(found)
+    target = found.context.source.target(found.call)
     if found.api.kind is Kind.IN_PLACE and isinstance(target, cst.Name):
         if found.context.gradients.is_named(target.value) and _is_for_gradients(found):
             reason = f"It clips in place and returns no gradients, but `{target.value}` is named as if it did."
@@ -35,7 +35,7 @@ def check_ignored(found: ApiCall) -> Finding | None:
         return Finding("GM105", "It makes an object that nothing uses: nothing is clipped.", "Pass it to the optimizer.")
     tensors = found.tensors
     prefix = ""
-    if isinstance(tensors, cst.Name) and isinstance(holder, cst.Expr) and not _is_target_of_loop(tensors, found):
+    if isinstance(tensors, cst.Name) and isinstance(holder, cst.Expr) and source.loop(found.call, tensors.value) is None:
         prefix = f"{tensors.value}, _ = " if found.api.returns_pair else f"{tensors.value} = "
     advice = f"Write: {prefix}{source.one_line(found.call)}; or remove the call." if prefix else ""
     return Finding("GM105", advice=advice, changes=bool(prefix), prefix=prefix)
@@ -58,7 +58,7 @@ def _is_for_gradients(found: ApiCall) -> bool:
 
 def check_norm(found: ApiCall) -> Finding | None:
     """GM106: a name says that the norm before the clip is the norm after it; ``use_norm`` is the norm of other tensors."""
-    target = _target(found)
+    target = found.context.source.target(found.call)
     if isinstance(target, cst.Tuple) and len(target.elements) == 2:
         target = target.elements[1].value
     elif found.api.kind is not Kind.IN_PLACE:
@@ -85,36 +85,27 @@ def check_copy(found: ApiCall) -> Finding | None:
         return None
     if found.api.kind is Kind.IN_PLACE:
         return _in_place(found, tensors)
-    target = _target(found)
-    same = isinstance(target, cst.Name) and isinstance(tensors, cst.Name) and target.value == tensors.value
-    if found.api.kind is Kind.RETURNED and same and isinstance(tensors, cst.Name) and _is_target_of_loop(tensors, found):
-        loop = context.source.within(found.call, cst.For)
-        end, name = context.source.end(found.call), tensors.value
-        uses = context.resolver.uses.get(name, ())
-        if loop is not None and not any(context.source.start(u) >= end and loop in context.source.ancestors(u) for u in uses):
-            return Finding("GM113", f"`{name}` is the variable of the loop: a value assigned to it is lost after the pass.")
-    return None
+    lost = lost_in_loop(found.call, tensors, context) if found.api.kind is Kind.RETURNED else ""
+    return Finding("GM113", lost) if lost else None
+
+
+def lost_in_loop(call: cst.Call, tensors: cst.BaseExpression, context: Context) -> str:
+    """Why ``for g in grads: g = clip(g)`` clips nothing; "" if code takes the value, or it is something else."""
+    source, name = context.source, last_name(tensors)
+    target, loop = source.target(call), source.loop(call, name)
+    if loop is None or not isinstance(target, cst.Name) or not isinstance(tensors, cst.Name) or target.value != name:
+        return ""
+    end = source.end(call)
+    if any(source.start(use) >= end and loop in source.ancestors(use) for use in context.resolver.uses.get(name, ())):
+        return ""
+    return f"`{name}` is the variable of the loop: a value assigned to it is lost after the pass."
 
 
 def _in_place(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     element = tensors.elt if isinstance(tensors, (cst.ListComp, cst.GeneratorExp)) else tensors
-    copied = isinstance(element, cst.Call) and isinstance(element.func, cst.Attribute) and last_name(element.func) in _COPIES
-    if copied:
+    if receiver(element, *_COPIES) is not None:
         return Finding("GM113", f"{found.context.source.shown(tensors)} is a copy, which is clipped in place and dropped.")
     if "param" not in last_name(tensors) and found.context.gradients.is_gradient(tensors):
         reason = "It clips the gradients of the parameters that it gets: given gradients, it clips nothing."
         return Finding("GM113", reason, "Pass the parameters.")
     return None
-
-
-def _target(found: ApiCall) -> cst.BaseExpression | None:
-    """The target of the assignment of the result."""
-    holder = found.context.source.parents[found.call]
-    if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
-        return holder.targets[0].target
-    return holder.target if isinstance(holder, (cst.AnnAssign, cst.NamedExpr)) else None
-
-
-def _is_target_of_loop(name: cst.Name, found: ApiCall) -> bool:
-    loops = (outer for outer in found.context.source.ancestors(found.call) if isinstance(outer, cst.For))
-    return any(name.value in target_names(loop.target) for loop in loops)

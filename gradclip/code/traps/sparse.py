@@ -39,7 +39,8 @@ def _sparse(found: ApiCall) -> Finding | None:
         return None
     if found.clips_by_value or _is_dense(found):
         return None
-    own = _found_sparse(found) or _evidence(found.context, found.api.framework == "paddle")
+    known = found.tensors is not None and _is_asked_for(found, found.tensors, True)
+    own = "IndexedSlices" if known else _evidence(found.context, found.api.framework == "paddle")
     where = f"`{own}`" if own is not None else found.context.options.sparse if found.api.framework != "paddle" else ""
     if not where:
         return None
@@ -49,39 +50,21 @@ def _sparse(found: ApiCall) -> Finding | None:
 
 def _is_dense(found: ApiCall) -> bool:
     """Whether it is ``x.values``, or an ``if`` has ruled out IndexedSlices."""
-    source, tensors = found.context.source, found.tensors
+    tensors = found.tensors
     if tensors is None:
         return False
     if isinstance(tensors, cst.Attribute) and tensors.attr.value == "values":
         return True
+    return _is_asked_for(found, tensors, False)
+
+
+def _is_asked_for(found: ApiCall, tensors: cst.BaseExpression, answer: bool) -> bool:
+    """Whether an ``if`` around the call has asked ``isinstance(x, tf.IndexedSlices)``, with this answer."""
+    source = found.context.source
+    calls = (test for test, holds in source.tests(found.call) if holds is answer and isinstance(test, cst.Call))
+    asked = (call.args for call in calls if last_name(call.func) == "isinstance" and len(call.args) == 2)
     shown = source.code(tensors)
-    inner: cst.CSTNode = found.call
-    for outer in source.ancestors(found.call):
-        if isinstance(outer, cst.If) and inner is outer.orelse and _asks(outer.test, shown, source):
-            return True
-        if isinstance(outer, cst.IfExp) and inner is outer.orelse and _asks(outer.test, shown, source):
-            return True
-        inner = outer
-    return False
-
-
-def _found_sparse(found: ApiCall) -> str | None:
-    """The test of an ``if`` that has established IndexedSlices."""
-    source, tensors = found.context.source, found.tensors
-    inner: cst.CSTNode = found.call
-    for outer in source.ancestors(found.call):
-        test = outer.test if isinstance(outer, (cst.If, cst.IfExp)) and inner is outer.body else None
-        if test is not None and tensors is not None and _asks(test, source.code(tensors), source):
-            return "IndexedSlices"
-        inner = outer
-    return None
-
-
-def _asks(test: cst.BaseExpression, shown: str, source: Source) -> bool:
-    """Whether a test is ``isinstance(x, tf.IndexedSlices)``."""
-    if not isinstance(test, cst.Call) or last_name(test.func) != "isinstance" or len(test.args) != 2:
-        return False
-    return source.code(test.args[0].value) == shown and last_name(test.args[1].value) == "IndexedSlices"
+    return any(source.code(one.value) == shown and last_name(kind.value) == "IndexedSlices" for one, kind in asked)
 
 
 @once

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradclip.code.bind import keywords, literal, number
+from gradclip.code.bind import keyword, keywords, literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker
-from gradclip.code.source import Source, last_name, once, words
+from gradclip.code.source import Source, last_name, once, receiver, words
 
 __all__ = ["ignored", "that_clips"]
 
@@ -46,7 +46,7 @@ def _of_the_class(found: ApiCall) -> str:
 
 def _settings(name: str, source: Source) -> list[cst.BaseExpression]:
     """The values that a source gives to a setting: as a keyword, as an attribute."""
-    found = [a.value for a in source.any(cst.Arg) if a.keyword is not None and a.keyword.value == name]
+    found = [argument.value for argument in source.any(cst.Arg) if keyword(argument) == name]
     for target in source.any(cst.AssignTarget):
         statement = source.parents[target]
         if last_name(target.target) == name and isinstance(statement, cst.Assign):
@@ -57,14 +57,9 @@ def _settings(name: str, source: Source) -> list[cst.BaseExpression]:
 @once
 def _of_lightning(context: Context) -> list[cst.Arg]:
     """``gradient_clip_val=1.0`` of ``Trainer(...)``."""
-    found = []
-    for call in context.source.calls.get("Trainer", ()):
-        if _LIGHTNING.fullmatch(context.resolver.name(call.func)):
-            for argument in call.args:
-                name = "" if argument.keyword is None else argument.keyword.value
-                if name == "gradient_clip_val" and number(argument.value):
-                    found.append(argument)
-    return found
+    made = context.source.calls.get("Trainer", ())
+    calls = (call for call in made if _LIGHTNING.fullmatch(context.resolver.name(call.func)))
+    return [one for call in calls for one in call.args if keyword(one) == "gradient_clip_val" and number(one.value)]
 
 
 def _is_manual(owner: cst.ClassDef, source: Source) -> bool:
@@ -99,7 +94,7 @@ def _engine(found: ApiCall) -> cst.BaseExpression | None:
     end = source.end(found.call)
     calls = (call for call in source.calls.get("step", ()) if source.function(call) is source.function(found.call))
     after = sorted((call for call in calls if source.start(call) > end), key=source.start)
-    return after[0].func.value if after and isinstance(after[0].func, cst.Attribute) else None
+    return receiver(after[0]) if after else None
 
 
 # ---- limits that nothing reads -------------------------------------------------------------------------------------------
@@ -132,7 +127,7 @@ def _manual_optimization(context: Context) -> Iterator[tuple[cst.CSTNode, Findin
 def _under_deepspeed(context: Context) -> Iterator[tuple[cst.CSTNode, Finding]]:
     """``accelerator.clip_grad_norm_`` under DeepSpeed, which clips by the limit of its plugin."""
     for call in context.source.calls.get("clip_grad_norm_", ()):
-        made = maker(call.func.value, context) if isinstance(call.func, cst.Attribute) else None
+        made = maker(receiver(call), context)
         if made is None or not _ACCELERATOR.fullmatch(context.resolver.name(made.func)):
             continue
         given = keywords(made)

@@ -8,10 +8,10 @@ import re
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
+from gradclip.code.bind import keyword, literal, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker, updates
-from gradclip.code.source import Source, last_name, once, words
+from gradclip.code.source import Source, last_name, once, receiver, words
 from gradclip.code.traps import trainers
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
 
@@ -43,36 +43,36 @@ def _with_keyword(found: ApiCall) -> Finding | None:
     step = next(context.flow.after(found.call, "step"), None)
     for outer in context.source.ancestors(found.call):
         if isinstance(outer, cst.Call) and last_name(outer.func) == "apply_gradients":
-            receiver = outer.func.value if isinstance(outer.func, cst.Attribute) else None
+            optimizer = receiver(outer)
             break
     else:
-        receiver = step.of if step is not None and last_name(step.call.func) == "apply_gradients" else None
-    made = _compiled(receiver, context) or maker(receiver, context) if receiver is not None else None
+        optimizer = step.of if step is not None and last_name(step.call.func) == "apply_gradients" else None
+    made = _compiled(optimizer, context) or maker(optimizer, context) if optimizer is not None else None
     if made is None:
         return None
     apis = KEYWORDS.get(context.resolver.name(made.func), ())
     for argument in made.args:
-        name = "" if argument.keyword is None else argument.keyword.value
+        name = keyword(argument)
         if any(api.keyword == name for api in apis) and number(argument.value):
             reason = f"{context.source.shown(made)} clips by `{name}`, and this clip comes before it."
             return Finding("GM120", reason, _ADVICE)
     return None
 
 
-def _compiled(receiver: cst.BaseExpression, context: Context) -> cst.Call | None:
+def _compiled(optimizer: cst.BaseExpression, context: Context) -> cst.Call | None:
     """The optimizer of the source's only ``compile(optimizer=...)``, for ``self.optimizer`` of a Keras model."""
     source = context.source
-    if source.code(receiver) != "self.optimizer":
+    if source.code(optimizer) != "self.optimizer":
         return None
-    calls = [call for call in source.calls.get("compile", ()) if isinstance(call.func, cst.Attribute)]
-    given = [a.value for call in calls for a in call.args if a.keyword is not None and a.keyword.value == "optimizer"]
+    calls = [call for call in source.calls.get("compile", ()) if receiver(call) is not None]
+    given = [argument.value for call in calls for argument in call.args if keyword(argument) == "optimizer"]
     return maker(given[0], context) if len(given) == len(calls) == 1 else None
 
 
 def _again(found: ApiCall) -> Finding | None:
     """The same parameters, clipped by the same kind of clip since the last backward."""
     source, flow, tensors = found.context.source, found.context.flow, found.tensors
-    if tensors is None or not isinstance(source.parents[found.call], cst.Expr) or _measures(found.call, source):
+    if tensors is None or not isinstance(source.parents[found.call], cst.Expr) or _measures(found.call):
         return None  # the program wants the norm
     if not flow.has(found.call, "backward"):
         return None
@@ -86,7 +86,7 @@ def _again(found: ApiCall) -> Finding | None:
             continue
         kind = last_name(other.func).rstrip("_") == last_name(found.call.func).rstrip("_")
         same = bool(other.args) and source.code(other.args[0].value) == source.code(tensors)
-        if kind and same and not _measures(other, source) and _is_clip(other, found):
+        if kind and same and not _measures(other) and _is_clip(other, found):
             reason = f"{source.shown(other)} has clipped the same gradients for the same step."
             return Finding("GM120", reason, _ADVICE)
     return None
@@ -102,7 +102,7 @@ def _is_clip(call: cst.Call, found: ApiCall) -> bool:
     """Whether it calls a function of the table, or the method of a wrapper."""
     if found.context.resolver.name(call.func) in BY_NAME:
         return True
-    return isinstance(call.func, cst.Attribute) and _WRAPPERS.search(last_name(call.func.value)) is not None
+    return _WRAPPERS.search(last_name(receiver(call))) is not None
 
 
 def _is_inside(other: cst.Call, found: ApiCall) -> bool:
@@ -113,7 +113,7 @@ def _is_inside(other: cst.Call, found: ApiCall) -> bool:
     return all(outer in around for outer in source.ancestors(other) if isinstance(outer, kinds))
 
 
-def _measures(call: cst.Call, source: Source) -> bool:
+def _measures(call: cst.Call) -> bool:
     """Whether an infinite limit only measures."""
     return any(literal(argument.value) == math.inf for argument in call.args)
 
@@ -123,8 +123,7 @@ def _before_a_chain(found: ApiCall) -> Finding | None:
     context = found.context
     clips = updates(found.call, context) if found.api.framework == "optax" else []
     for call in context.source.calls.get("update", ()) if clips else ():
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
-        chain = maker(receiver, context) if receiver is not None and call.args else None
+        chain = maker(receiver(call), context) if call.args else None
         if chain is None or chain is found.call or first_of(call.args[0].value, context) not in clips:
             continue
         link = _clip_of(chain, context)

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.objects import target, updates, uses
+from gradclip.code.objects import updates, uses
 from gradclip.code.source import last_name, once, words
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.model import Applied
@@ -32,12 +32,12 @@ def check(found: ApiCall) -> Finding | None:
 def _dropped(found: ApiCall) -> Finding | None:
     """``clipped = [tf.clip_by_norm(g, 1.0) for g in grads]``, and no code reads ``clipped``."""
     source = found.context.source
-    outer: cst.CSTNode = source.parents[found.call]
-    while isinstance(outer, _AROUND) or (isinstance(outer, cst.Call) and last_name(outer.func) in _COLLECTS):
-        outer = source.parents[outer]
-    if not isinstance(outer, cst.Assign) or len(outer.targets) != 1:
-        return None
-    name: cst.BaseExpression = outer.targets[0].target
+    value: cst.CSTNode = found.call
+    while isinstance(outer := source.parents[value], (*_AROUND, cst.Call)):
+        if isinstance(outer, cst.Call) and last_name(outer.func) not in _COLLECTS:
+            return None
+        value = outer
+    name = source.target(value)
     applied = next(found.context.flow.after(found.call, "step"), None)
     if isinstance(name, cst.Tuple) and found.api.returns_pair and applied is not None:
         name = name.elements[0].value
@@ -52,7 +52,7 @@ def _dropped(found: ApiCall) -> Finding | None:
 def _update(call: cst.Call, found: ApiCall) -> Finding | None:
     """``clipped, state = clip.update(grads, state)``, and no code reads ``clipped``."""
     source = found.context.source
-    pair = target(call, source)
+    pair = source.target(call)
     first = pair.elements[0].value if isinstance(pair, cst.Tuple) and pair.elements else None
     dropped = isinstance(source.parents[call], cst.Expr) or (isinstance(first, cst.Name) and not _is_read(first, found))
     reason = f"No code reads the gradients that {source.shown(call)} returns."
@@ -94,7 +94,7 @@ def _zipped(found: ApiCall) -> Finding | None:
 def _object(found: ApiCall) -> Finding | None:
     """``clip = paddle.nn.ClipGradByNorm(1.0)``, and no optimizer gets ``clip``."""
     context = found.context
-    name = target(found.call, context.source)
+    name = context.source.target(found.call)
     if not isinstance(name, cst.Name) or name.value.startswith("_") or _is_read(name, found):
         return None
     if isinstance(context.source.within(name, cst.ClassDef, cst.FunctionDef), cst.ClassDef):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.source import Source, last_name, once
+from gradclip.code.source import Source, last_name, once, receiver
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -58,7 +58,7 @@ def _clipping_sides(source: Source) -> Mapping[cst.CSTNode, set[cst.CSTNode]]:
     found: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
     for name, calls in source.calls.items():
         for call in calls:
-            if name.startswith("clip_grad_norm") and isinstance(call.func, cst.Attribute):
+            if name.startswith("clip_grad_norm") and receiver(call) is not None:
                 for branch, side in source.sides(call).items():
                     found[branch].add(side)
     return found
@@ -107,8 +107,7 @@ def _is_accelerated(found: ApiCall) -> bool:
 @once
 def _accelerators(source: Source) -> list[cst.Call]:
     """The calls of ``accelerator.backward``."""
-    calls = source.calls.get("backward", ())
-    return [c for c in calls if isinstance(c.func, cst.Attribute) and "accelerator" in last_name(c.func.value).lower()]
+    return [call for call in source.calls.get("backward", ()) if "accelerator" in last_name(receiver(call)).lower()]
 
 
 def _fleet(found: ApiCall) -> Finding | None:
@@ -116,8 +115,7 @@ def _fleet(found: ApiCall) -> Finding | None:
     if found.api.kind not in (Kind.OBJECT, Kind.IN_PLACE):
         return None
     for call in found.context.source.calls.get("distributed_optimizer", ()):
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-        if last_name(receiver) == "fleet" or ".fleet." in found.context.resolver.name(call.func):
+        if last_name(receiver(call) or call.func) == "fleet" or ".fleet." in found.context.resolver.name(call.func):
             reason = "Fleet's optimizer replaces Paddle's clip by one that knows how the parameters are sharded."
             return Finding("GM109", reason, "Keep Paddle's clip for the optimizer that Fleet wraps.")
     return None

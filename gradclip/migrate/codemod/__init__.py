@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from gradclip.code.byhand.norms import ByNorm
 from gradclip.code.byhand.values import ByValue
-from gradclip.code.decision import Decision, manual
-from gradclip.code.found import ApiCall, Context
-from gradclip.code.model import Migrated, Options, Outcome, Site
+from gradclip.code.found import ApiCall, Context, Decision, manual
+from gradclip.code.model import Migrated, Options, Site, Verdict
 from gradclip.code.sites import decided, read, site
 from gradclip.code.source import Edit, Source
 from gradclip.migrate.codemod import bynorm, byvalue, legacy
@@ -96,7 +95,7 @@ def _imports(decisions: Sequence[Rewrite], context: Context) -> list[Edit]:
         for decision in decisions
         if decision.released and decision.api is not None and decision.api.kind is Kind.OBJECT
     )
-    return added(needs, source, resolver) + removed(decisions, objects, source, resolver, context.options.kept)
+    return added(needs, source) + removed(decisions, objects, source, resolver, context.options.kept)
 
 
 def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:
@@ -106,7 +105,7 @@ def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:
     for decision in decisions:
         text = f"# gradclip: {decision.comment}" if isinstance(decision, Rewrite) and decision.comment else ""
         mark = text
-        if decision.outcome is Outcome.MANUAL and context.options.annotate:
+        if decision.outcome is Verdict.MANUAL and context.options.annotate:
             mark = f"# gradclip: MANUAL {decision.code} "
             text = mark + decision.reason
         if not text:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradclip.code.codes import CODES
-from gradclip.code.decision import Decision, manual, unchanged
 from gradclip.code.elsewhere import crossing, lacks, no_native, no_rewrite
-from gradclip.code.found import ApiCall, Finding, family
+from gradclip.code.found import ApiCall, Decision, Finding, family, manual, unchanged
 from gradclip.code.sites.calls import look_alike, only_measures
 from gradclip.code.source import Edit
 from gradclip.code.traps import OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
@@ -36,9 +35,9 @@ def applied(found: ApiCall) -> Decision:
         target = found.target
     checks = OF_THE_NATIVE if native else (loops.check, crossing, *TRAPS) if found.crosses else TRAPS
     cannot = legacy.check(found)
-    if cannot is not None and found.context.keeps(cannot.code):
+    if cannot is not None and _counts(cannot, found):
         return manual(found.call, cannot, api)
-    findings = [finding for check in checks if (finding := check(found)) is not None and found.context.keeps(finding.code)]
+    findings = [finding for check in checks if (finding := check(found)) is not None and _counts(finding, found)]
     stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
     if stopping:
         return manual(found.call, stopping[0], api)
@@ -51,6 +50,11 @@ def applied(found: ApiCall) -> Decision:
     if without and options.strict:
         return manual(found.call, no_native(found, without), api)
     return replace(_commented(made, findings, found), lacks=without)
+
+
+def _counts(finding: Finding, found: ApiCall) -> bool:
+    """Whether a finding counts: the user did not ask to ignore its trap."""
+    return not (finding.code.startswith("GM1") and finding.code.startswith(tuple(found.context.options.ignore)))
 
 
 def _commented(decision: Rewrite, findings: list[Finding], found: ApiCall) -> Rewrite:

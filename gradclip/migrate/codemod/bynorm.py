@@ -11,7 +11,7 @@ from gradclip.code.byhand.exact import Exact
 from gradclip.code.byhand.functional import Exactly, Functional
 from gradclip.code.byhand.norms import ByNorm
 from gradclip.code.found import Context
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 from gradclip.code.source import Edit
 from gradclip.migrate.codemod.decision import Need, Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
@@ -73,7 +73,7 @@ def _call(one: Exactly, found: ByNorm, exact: Exact) -> Rewrite | None:
     return Rewrite(
         found.node,
         "GM402",
-        Outcome.REWRITTEN,
+        Verdict.REWRITTEN,
         f"It is {whose} clip by {said}, written out.",
         edits=(Edit(*span, line), *left.edits),
         needs=beside_torch(needs, found.context) if returns_norm else needs,

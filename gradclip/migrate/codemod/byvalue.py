@@ -9,7 +9,7 @@ import libcst as cst
 from gradclip.code.bind import literal, number
 from gradclip.code.byhand.values import ByValue
 from gradclip.code.gradients import mentions_norm
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 from gradclip.code.source import Edit, last_name
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
@@ -41,7 +41,7 @@ def _clamp(found: ByValue) -> Rewrite | None:
     return Rewrite(
         node,
         "GM401",
-        Outcome.REWRITTEN,
+        Verdict.REWRITTEN,
         "It clips each element of a parameter's gradient, in place.",
         edits=(edit,),
         needs=beside_torch(spelled.needs, context),
@@ -78,7 +78,7 @@ def _bounded(found: ByValue) -> Rewrite | None:
     return Rewrite(
         node,
         "GM401",
-        Outcome.REWRITTEN,
+        Verdict.REWRITTEN,
         reason,
         edits=(edit,),
         needs=spelled.needs if function else beside_torch(spelled.needs, context),
@@ -112,7 +112,7 @@ def _in_array(found: ByValue) -> Rewrite | None:
     edit = Edit(*source.outer_span(node), f"{spelled.text}({code}, {rule.text}({high if symmetric else f'{low}, {high}'}))")
     needs = (*spelled.needs, *rule.needs)
     return Rewrite(
-        node, "GM401", Outcome.REWRITTEN, "It clips each element of a gradient, in place.", edits=(edit,), needs=needs
+        node, "GM401", Verdict.REWRITTEN, "It clips each element of a gradient, in place.", edits=(edit,), needs=needs
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.decision import Decision
+from gradclip.code.found import Decision
 from gradclip.code.source import Edit
 
 __all__ = ["Need", "Rewrite"]

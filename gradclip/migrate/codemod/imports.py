@@ -123,7 +123,7 @@ def beside_torch(needs: Sequence[Need], context: Context) -> tuple[Need, ...]:
 # ---- the places of new imports -------------------------------------------------------------------------------------------
 
 
-def added(needs: Iterable[Need], source: Source, resolver: Resolver) -> list[Edit]:
+def added(needs: Iterable[Need], source: Source) -> list[Edit]:
     """The edits that add the needed imports: each once, beside the import that it replaces, before all of its uses."""
     edits: dict[tuple[str, int], Edit] = {}
     tops: dict[str, list[Need]] = {}

@@ -47,12 +47,12 @@ def aligned(call: cst.Call, growth: int, edits: Iterable[Edit], source: Source) 
         text = source.data[line : source.next_line(line)]
         space = len(text) - len(text.lstrip(b" "))
         clear = not any(start <= line + space and line <= stop for start, stop in taken if start != stop)
-        if space == column and clear and not _in_string(line, call, source):
+        if space == column and clear and not _in_string(line, source):
             moved.append(Edit(line, line + space, " " * max(0, space + growth)))
     return moved
 
 
-def _in_string(offset: int, call: cst.Call, source: Source) -> bool:
+def _in_string(offset: int, source: Source) -> bool:
     """Whether a line starts within a multi-line string."""
     strings = (node for node in source.any(cst.SimpleString) if "\n" in node.value or "\r" in node.value)
     return any(source.start(node) < offset < source.end(node) for node in strings)

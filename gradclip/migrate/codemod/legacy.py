@@ -9,9 +9,8 @@ from dataclasses import replace
 import libcst as cst
 
 from gradclip.code.codes import CODES
-from gradclip.code.decision import Decision
-from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.model import Outcome
+from gradclip.code.found import ApiCall, Context, Decision, Finding
+from gradclip.code.model import Verdict
 from gradclip.code.source import Source, last_name, once, words
 from gradclip.code.traps.paddle import fluid
 
@@ -71,12 +70,12 @@ def warned_once(decisions: Sequence[Decision], source: Source) -> list[Decision]
     for decision in decisions:
         if decision.code == _CODE and decision.reason in seen:
             reason = f"{CODES[_CODE].reason.removesuffix('.')}, as said above."
-            decision = replace(decision, outcome=Outcome.UNCHANGED, reason=reason, advice="")
+            decision = replace(decision, outcome=Verdict.UNCHANGED, reason=reason, advice="")
         elif decision.code == _CODE:
             seen.add(decision.reason)
         elif decision.code == "GM205" and _is_offered(decision.node, source):
             if "GM205" in seen:
-                decision = replace(decision, outcome=Outcome.UNCHANGED, advice="")
+                decision = replace(decision, outcome=Verdict.UNCHANGED, advice="")
             seen.add("GM205")
         found.append(decision)
     return found

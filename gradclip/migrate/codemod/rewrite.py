@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.code.bind import literal
 from gradclip.code.found import ApiCall, Finding
-from gradclip.code.model import Outcome
+from gradclip.code.model import Verdict
 from gradclip.code.source import Edit, Source
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import spell
@@ -45,7 +45,7 @@ def rewritten(found: ApiCall, target: Target) -> Rewrite | Finding:
     return Rewrite(
         call,
         found.api.code,
-        Outcome.REWRITTEN,
+        Verdict.REWRITTEN,
         target.note,
         api=found.api,
         edits=edits,
@@ -72,7 +72,7 @@ def _keyword(found: ApiCall, target: Target) -> Rewrite | Finding:
     moved = len(opening) if not broken else len(opening.rpartition("\n")[2]) - (start - source.line_start(start))
     edits += (*aligned(call, moved, edits, source),)
     needs = (*wrapper.needs, *spelled.needs)
-    return Rewrite(call, found.api.code, Outcome.REWRITTEN, target.note, api=found.api, edits=edits, needs=needs)
+    return Rewrite(call, found.api.code, Verdict.REWRITTEN, target.note, api=found.api, edits=edits, needs=needs)
 
 
 def _opening(call: cst.Call, wrapper: str, growth: int, source: Source) -> tuple[str, str]:
