@@ -228,6 +228,8 @@ def _instead(value: object) -> str:
         return 'for no limit leave the clip out; float("inf") measures the norm and clips nothing.'
     if isinstance(value, Rule):
         return "give a number; gradclip.clip_(grads, rule) takes the rule."
+    if isinstance(value, type) and getattr(value, "follows_the_run", False):
+        return "make one: gradclip.Adaptive(gradclip.limits.quantile(0.9))."
     if callable(getattr(value, "observe", None)):
         return "gradclip.Adaptive(limit) has the state of a limit that follows the run."
     if isinstance(value, Mapping) and value and all(map(_is_limit, value.values())):
@@ -255,4 +257,4 @@ def not_a_number(name: str) -> ArgumentError:
 
 def follows_run(limit: object) -> bool:
     """Whether a limit follows the run: :class:`gradclip.Adaptive` does."""
-    return getattr(limit, "follows_the_run", False) is True
+    return getattr(limit, "follows_the_run", False) is True and not isinstance(limit, type)

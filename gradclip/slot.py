@@ -77,9 +77,15 @@ class Slot:
     def checked(self, saved: Any) -> dict[str, Any]:
         """A state to load, checked: nothing has changed."""
         plain = plain_state(self.step, saved, optional=("monitor",))
+        seen = saved.get("monitor")
         if self.monitor is not None and "monitor" in saved:
-            type(self.monitor)().load_state_dict(saved["monitor"])
-        return {**plain, "monitor": saved.get("monitor")}
+            other = type(self.monitor)()
+            if isinstance(seen, Mapping) and "groups" in seen:  # of gradclip.Step, as on another framework
+                other.merge(seen)
+                seen = {**other.state_dict(), "every": self.monitor.every}
+            else:
+                other.load_state_dict(seen)
+        return {**plain, "monitor": seen}
 
     def found(self, state: Mapping[str, Any], received: str, *, level: int) -> dict[str, Any] | None:
         """The state in that of an optimizer, checked; None if there is none, with a warning so many levels above."""

@@ -336,7 +336,7 @@ def _slot_of(optimizer: object) -> str | None:
 
 def check_patience(patience: object) -> None:
     """Refuse anything but a number of steps."""
-    if not isinstance(patience, (int, float)) or not patience >= 0:
+    if not isinstance(patience, (int, float)) or isinstance(patience, bool) or not patience >= 0:
         raise ArgumentError("patience must be a number from 0 on.", f"patience={shown(patience)}")
 
 

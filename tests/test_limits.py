@@ -317,6 +317,10 @@ OTHER = gradclip.Adaptive(limits.quantile()).state_dict()
     ("call", "kind", "message"),
     [
         (lambda: gradclip.Adaptive(1.0), TypeError, "A limit has no init and no limit and no observe"),
+        (lambda: dialect.clip_grad_norm(gradclip.Adaptive), TypeError,
+         r"the class Adaptive\nHint: make one: gradclip\.Adaptive\("),
+        (lambda: dataclasses.replace(dialect.clip_grad_norm(1.0), skip_above=gradclip.Adaptive), TypeError,
+         "skip_above must be a number or a tensor"),
         (lambda: limits.quantile(1.5), ValueError, "q must lie between"),
         (lambda: limits.quantile(0.5, warmup=0), ValueError, "warmup must be positive"),
         (lambda: limits.zclip(alpha=1.0), ValueError, "alpha must lie between"),

@@ -6,6 +6,7 @@ largest number counts as that number. Sums are compensated, so they are as accur
 
 from __future__ import annotations
 
+import array
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -243,9 +244,13 @@ def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool]:
 def loaded_state(stored: Stored, groups: int | None, like: Tensor) -> dict[str, Any]:
     """A state whose tensors were made numbers, as tensors on the device of ``like`` again.
 
+    The ``state_dict()`` of a monitor, which an eager optimizer saves, is one too: without its timeline and its gradients.
+
     Raises:
         ValueError: as :func:`of_state`, and for a state of another number of groups.
     """
+    if isinstance(stored.given, Mapping) and "every" in stored.given:
+        stored = _of_monitor(stored, groups)
     many, sections = _checked(stored)
     if many != (groups or 0):
         raise stored["groups"].wrong(f"this step has {groups or 'no'} groups")
@@ -256,6 +261,17 @@ def loaded_state(stored: Stored, groups: int | None, like: Tensor) -> dict[str, 
             numbers = list(map(int, found[name])) if dtype == "int32" else found[name]
             made[name] = backend.asarray(numbers if length else numbers[0], dtype, like)
     return state
+
+
+def _of_monitor(stored: Stored, groups: int | None) -> Stored:
+    """The ``state_dict()`` of a monitor in the form of a state."""
+    stored.check_version(VERSION)
+    sections = list(map(Section.loaded, stored["sections"].entries()))
+    many = len(sections) if stored["is_list"].truth() else 0
+    if not any(section.steps for section in sections):
+        many, sections = groups or 0, [Section() for _ in range(groups or 1)]
+    state = {"version": VERSION, "groups": many, "sections": list(map(_numbers, sections))}
+    return Stored(state, stored.kind, stored.path, stored.maker)
 
 
 def _checked(stored: Stored) -> tuple[int, list[dict[str, list[float]]]]:
@@ -311,6 +327,26 @@ def _section(found: Mapping[str, Sequence[float]]) -> Section:
     window.bins, window.zeros = dict(made.before.bins), made.before.zeros
     made.windows = [window] if made.steps else []
     return made
+
+
+def _numbers(section: Section) -> dict[str, Any]:
+    """The numbers of a section in a state: the inverse of :func:`_section`."""
+    before, after = section.before, section.after
+    found: dict[str, Any] = {name: getattr(section, name) for name in _COUNTS if name != "norms"} | {"norms": before.count}
+    steps = section.not_finite_steps or [-1]
+    found |= {"not_finite_first": steps[0], "not_finite_last": steps[-1]}
+    totals = (before.total, after.total, section.coefficient_total, section.limit_total)
+    for name, total in zip(_SUMS, totals, strict=True):
+        found[name] = array.array("f", [total])[0] if total <= _MOST else math.inf
+        found[f"{name}_rest"] = total - found[name] if total <= _MOST else 0.0
+    for name, histogram in (("before", before), ("after", after)):
+        many = [0] * len(EDGES)
+        for k, count in histogram.bins.items():
+            if k >= _FIRST:
+                many[min(k - _FIRST, len(EDGES) - 1)] += count
+        found[name] = list(itertools.accumulate(many[::-1]))[::-1]
+        found[f"{name}_least"], found[f"{name}_largest"] = min(histogram.least, _MOST), min(histogram.largest, _MOST)
+    return found
 
 
 def _total(numbers: Mapping[str, float], name: str) -> float:

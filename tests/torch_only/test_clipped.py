@@ -88,6 +88,42 @@ def test_the_rule_keeps_its_state_and_the_monitor_counts() -> None:
     assert again.report() == monitor.report()
 
 
+def reported(monitor: gradclip.Monitor) -> Any:
+    """What it reports; a quantile may be that of the next bin, since a norm at the limit is rounded."""
+    precision = {name: 0.1 if "_p" in name else 1e-6 for name in monitor.report()}
+    return {name: pytest.approx(x, rel=precision[name], abs=1e-37, nan_ok=True) for name, x in monitor.report().items()}
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("norms", [[], [*NORMS[:14], math.nan, 1e39, 1e-39, 0.0]], ids=["new", "run"])
+def test_a_run_moves_between_an_optimizer_and_a_step(norms: list[float], groups: bool) -> None:
+    """With what its monitor has counted, as from an optimizer here to one of another framework, and back."""
+
+    def rule() -> Any:
+        return [gradclip.Group(follows(), "0")] if groups else follows()
+
+    weight, optimizer = made(rule(), monitor=(seen := gradclip.Monitor()), patience=math.inf)
+    train(weight, optimizer, norms)
+    saved = json.loads(json.dumps(optimizer.state_dict()["gradclip"]))
+    step, like = gradclip.Step(rule(), gradclip.Monitor()), [np.zeros(2, "float32")]
+    state = step.load_state_dict(saved, like)
+    moved = gradclip.Monitor()
+    moved.merge(state["monitor"])
+    assert moved.report() == reported(seen)
+    for n in NORMS[:5]:
+        _, state = step.update([np.float32([0.6 * n, 0.8 * n])], state)
+    _, other = made(rule(), monitor=(back := gradclip.Monitor(every=7)))
+    other.load_state_dict({**other.state_dict(), "gradclip": step.state_dict(state)})
+    train(weight, optimizer, NORMS[:5])
+    assert back.report() == reported(seen)
+    assert back.every == 7
+    assert other.state_dict()["gradclip"]["skips"] == optimizer.state_dict()["gradclip"]["skips"]
+    broken = step.state_dict(state)
+    broken["monitor"]["groups"] = 5
+    with pytest.raises(ValueError, match="state of a monitor"):
+        other.load_state_dict({**other.state_dict(), "gradclip": broken})
+
+
 def test_a_state_that_does_not_fit() -> None:
     _, optimizer = made(follows())
     saved = optimizer.state_dict()

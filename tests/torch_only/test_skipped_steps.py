@@ -172,7 +172,7 @@ def test_the_monitor_and_groups(slot: str) -> None:
 
 @pytest.mark.parametrize("slot", SLOTS)
 def test_what_is_refused(slot: str) -> None:
-    for wrong in (-1, math.nan, "10"):
+    for wrong in (-1, math.nan, "10", True):
         with pytest.raises(ValueError, match="patience must be a number"):
             put(slot, torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))]), patience=wrong)
     weight = torch.nn.Parameter(torch.zeros(2))
