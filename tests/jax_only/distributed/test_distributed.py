@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from frameworks.base import release
 from jax_only.distributed import worker
 from launched import TESTS, TIME_LIMIT, environment, free_ports, together
 
@@ -17,8 +19,9 @@ DOCS = TESTS.parent / "docs" / "distributed.md"
 COSTS = DOCS.with_name("collectives.md")
 
 
-#: most of the time is compilation. What LLVM makes faster is the arithmetic on one device, which other tests compare
-FAST = "--xla_backend_optimization_level=0"
+#: most of the time is compilation. What LLVM and XLA's newer emitters make faster is the arithmetic on one device, which other
+#: tests compare
+FAST = "--xla_backend_optimization_level=0" + " --xla_cpu_use_fusion_emitters=false" * (release(version("jaxlib")) >= [0, 10])
 
 
 def of_devices(count: int) -> dict[str, str]:
