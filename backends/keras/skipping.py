@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from gradclip.backends.keras.check import check_replicas
+from gradclip.backends.keras.check import check_replicas, has_strategy
 from gradclip.backends.keras.state import Record, State, read
 from gradclip.groups import Rules
 from gradclip.registry import find
@@ -79,7 +79,7 @@ class Skipping(keras.optimizers.Optimizer):
         if self._before is None or keras.backend.backend() == "jax":
             called()
         elif keras.backend.backend() != "torch":
-            keras.ops.cond(self._is_skipped(), lambda: None, called)
+            _unless(self._is_skipped(), called)
         elif not self._is_skipped():
             called()
 
@@ -106,3 +106,20 @@ class Skipping(keras.optimizers.Optimizer):
 
     def _overwrite_model_variables_with_average_value(self, trainable_variables: Any) -> None:
         self._unless_skipped(lambda: super(Skipping, self)._overwrite_model_variables_with_average_value(trainable_variables))
+
+
+def _unless(skip: Any, call: Callable[[], None]) -> None:
+    """Call a function in a branch of the graph, unless a tensor is true.
+
+    Under a strategy of TensorFlow such as MirroredStrategy, also of one replica, an update of variables leaves the replica,
+    which it cannot inside a branch. So the branch is outside, and the update in a replica of its own.
+    """
+    if keras.backend.backend() == "tensorflow" and has_strategy():
+        import tensorflow as tf
+
+        def outside(strategy: Any) -> None:
+            keras.ops.cond(skip, lambda: None, lambda: strategy.extended.call_for_each_replica(call))
+
+        tf.distribute.get_replica_context().merge_call(outside)
+    else:
+        keras.ops.cond(skip, lambda: None, call)

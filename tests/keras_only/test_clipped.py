@@ -194,6 +194,24 @@ def test_variables_select_by_their_paths() -> None:
 
 if ON == "tensorflow":  # on other frameworks a step has no replicas
 
+    @pytest.mark.parametrize("options", [{}, {"use_ema": True, "weight_decay": 0.1}], ids=["plain", "average"])
+    @pytest.mark.parametrize("strategy", ["MirroredStrategy", "OneDeviceStrategy"])
+    def test_one_replica_skips(strategy: str, options: dict[str, Any]) -> None:
+        """A program for several devices also runs on one."""
+        import tensorflow as tf
+
+        device: Any = ["CPU:0"] if strategy == "MirroredStrategy" else "CPU:0"
+        with getattr(tf.distribute, strategy)(device).scope():
+            model = model_of(gradclip.clipped(keras.optimizers.AdamW(0.1, **options), SKIPS))
+        alone = model_of(gradclip.clipped(keras.optimizers.AdamW(0.1, **options), SKIPS))
+        for n, scale in enumerate((1.0, 1e4, 1.0, math.nan, 1.0)):
+            before = bits(model)
+            for one in (model, alone):
+                one.train_on_batch(np.full((1, 4), scale, "float32"), np.zeros((1, 2), "float32"))
+            assert n == 0 or (bits(model) == before) is (scale != 1.0)
+        assert list(bits(model).values()) == list(bits(alone).values())
+        assert {name: int(read(x)) for name, x in model.optimizer.clip_skips.items()} == {"skipped": 2, "in_a_row": 0}
+
     def test_several_replicas_do_not_skip() -> None:
         said = replicas()
         assert "A step cannot be skipped under tf.distribute with several replicas." in said["refused"]
