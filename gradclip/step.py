@@ -29,6 +29,7 @@ __all__ = ["Step", "cannot_skip", "check_patience", "clipped", "counted", "plain
 
 VERSION = 1
 _COUNTS = ("skipped", "in_a_row")
+MOST = (1 << 31) - 1  #: of a count, an int32
 
 
 class Step:
@@ -150,7 +151,9 @@ class Step:
         """Whether this has the entries of a state of this step."""
         if not isinstance(state, Mapping) or any(name not in state for name in self._names):
             return False
-        limits = state["limits"]
+        limits, maps = state["limits"], [state[name] for name in self._names[1:]]
+        if not isinstance(limits, (list, tuple)) or any(not isinstance(x, Mapping) for x in (*limits, *maps)):
+            return False
         if any(name not in state["skips"] for name in _COUNTS) or len(limits) != len(self.adaptives):
             return False
         return all(set(seen) == set(limit.state) for limit, seen in zip(self.adaptives, limits, strict=True))
@@ -164,7 +167,12 @@ class Step:
         return after
 
     def state_dict(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """A state as numbers, lists and dicts, with a version: for a file, and for another framework. It reads the tensors."""
+        """A state as numbers, lists and dicts, with a version: for a file, and for another framework. It reads the tensors.
+
+        Raises:
+            ValueError: for a state of other rules.
+        """
+        self._check(state)
         return {"version": VERSION, **{name: _plain(state[name]) for name in self._names}}
 
     def load_state_dict(self, saved: Mapping[str, Any], like: Any) -> dict[str, Any]:
@@ -209,7 +217,7 @@ def plain_state(step: Step, saved: Any, names: tuple[str, ...] = (), optional: t
     stored.check_version(VERSION)
     stored.check_keys(("version", "limits", "skips", *names), optional)
     stored["skips"].check_keys(_COUNTS)
-    plain: dict[str, Any] = {"skips": {name: stored["skips"][name].whole() for name in _COUNTS}, "limits": []}
+    plain: dict[str, Any] = {"skips": {name: stored["skips"][name].whole(most=MOST) for name in _COUNTS}, "limits": []}
     entries = stored["limits"].entries()
     if len(entries) != len(step.adaptives):
         received = f"a state of {_follow(len(entries))}, and rules with {len(step.adaptives)}"

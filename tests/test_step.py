@@ -157,6 +157,7 @@ def test_a_wrong_state_is_one_error() -> None:
         good | {"limits": good["limits"][::-1]},
         good | {"skips": {"skipped": 1}},
         good | {"skips": {"skipped": -1, "in_a_row": 0}},
+        good | {"skips": {"skipped": 1 << 31, "in_a_row": 0}},
         good | {"monitor": {}},
         good | {"monitor": good["monitor"] | {"groups": 2}},
         good | {"monitor": good["monitor"] | {"sections": [section | {"before": section["before"][1:]}]}},
@@ -175,9 +176,11 @@ def test_a_state_of_other_rules_is_one_error() -> None:
     other = gradclip.Step(dialect.clip_grad_norm(gradclip.Adaptive(limits.quantile(0.5))), gradclip.Monitor())
     wrong: list[Any] = [None, [], {}, {**state, "limits": []}, {**state, "skips": {}}, other.init(grads)]
     wrong += [{name: x for name, x in state.items() if name != left_out} for left_out in state]
+    wrong += [{**state, name: None} for name in state] + [{**state, "limits": [None, None]}]
     for given in wrong:
-        with pytest.raises(ValueError, match=r"(?s)no state of this step.*\nReceived: .*\nHint: step\.init"):
-            step.update(grads, given)
+        for call in (lambda given=given: step.update(grads, given), lambda given=given: step.state_dict(given)):
+            with pytest.raises(ValueError, match=r"(?s)no state of this step.*\nReceived: .*\nHint: step\.init"):
+                call()
     step.update(grads, {**state, "more": 1})
 
 

@@ -98,12 +98,14 @@ class Stored:
             raise self.wrong("this must be a finite number")
         return float(plain)
 
-    def whole(self, least: int | None = 0) -> int:
-        """A whole number, not below ``least``."""
+    def whole(self, least: int | None = 0, most: float = math.inf) -> int:
+        """A whole number, not below ``least`` and not above ``most``."""
         number = self.number()
         plain = self.plain
         if not number.is_integer() or (least is not None and plain < least):
             raise self.wrong("this must be a whole number" + ("" if least is None else f" from {least} on"))
+        if plain > most:
+            raise self.wrong(f"this must be at most {most}")
         return int(plain)
 
     def truth(self) -> bool:
