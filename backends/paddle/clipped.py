@@ -62,7 +62,7 @@ class Clipping:
     def _unless_skipped(self, step: Any, parameters: Any) -> Any:
         """The result of a step with clipped gradients; None if it is skipped."""
         if not versions.is_static():
-            versions.set_clip(self, self.gradclip)  # also for a group that was added
+            versions.set_clip_of_groups(self, self.gradclip)
             pairs = versions.pairs_of(self, parameters)
             if pairs and not versions.is_void(self):
                 clipped = self._clipped(pairs)

@@ -299,8 +299,13 @@ def clip_of(optimizer: Any) -> Any:
 def set_clip(optimizer: Any, clip: Any) -> None:
     """Make an object clip for an optimizer and for each of its groups."""
     optimizer._grad_clip = clip
+    set_clip_of_groups(optimizer, clip)
+
+
+def set_clip_of_groups(optimizer: Any, clip: Any) -> None:
+    """Make an object clip for each group of an optimizer that has no clip, such as one that was added."""
     for group in getattr(optimizer, "_param_groups", None) or []:
-        if isinstance(group, dict):
+        if isinstance(group, dict) and group.get("grad_clip") is None:
             group["grad_clip"] = clip
 
 
