@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -44,13 +44,32 @@ def twin(optimizer: torch.optim.Optimizer, grad_scale: Any, found_inf: Any, fact
     return made
 
 
+class _NoGroups(list[Any]):
+    """The groups of an optimizer that is to do nothing: a loop finds none, and an index finds a copy without parameters.
+
+    Some optimizers of other packages fail for a group without parameters, and others without a first group. Those of torch
+    fail for neither, and TorchDynamo knows only their groups in a list.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
 def idle(optimizer: torch.optim.Optimizer) -> Any:
     """A twin without parameters, for a step that is skipped: what this step counts, in groups or in itself, is lost with it."""
     made = _made(optimizer)
     made.factor = None
     groups = [{**group, "params": []} for group in optimizer.param_groups]
+    if not _is_torchs(type(optimizer)):
+        groups = _NoGroups(groups)
     made.__dict__ = {**optimizer.__dict__, "param_groups": groups, "state": copy.copy(optimizer.state)}
     return made
+
+
+@constant
+def _is_torchs(kind: Any) -> bool:
+    """Whether an optimizer is one of torch's, or a subclass of one."""
+    return any(base.__module__.startswith("torch.optim.") for base in kind.__mro__ if base is not torch.optim.Optimizer)
 
 
 def _made(optimizer: torch.optim.Optimizer) -> Any:

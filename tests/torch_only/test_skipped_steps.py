@@ -121,6 +121,32 @@ class Counting(torch.optim.SGD):
         return super().step(closure)
 
 
+class Padded(torch.optim.Optimizer):
+    """As in the package that Muon came with: a group has a last parameter, and one without a gradient gets zeros."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 1.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        assert self.param_groups[0]["lr"] == 1.0
+        for group in self.param_groups:
+            torch.empty_like(group["params"][-1])
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+                p.mul_(0.5).sub_(p.grad)
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_skipped_step_of_an_optimizer_that_makes_gradients(slot: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    put(slot, optimizer := Padded([weight]))
+    for size, want in ((50.0, 1.0), (0.25, 0.25), (math.nan, 0.25), (0.0, 0.125)):
+        weight.grad = torch.tensor([size, 0.0])
+        optimizer.step()
+        assert weight[0].item() == want
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("slot", SLOTS)
