@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gradclip.code.files import opened, reason
 from gradclip.code.interrupts import signals_wait
 
-__all__ = ["FileError", "Source", "decode", "read", "replace"]
+__all__ = ["Content", "FileError", "decode", "read", "replace"]
 
 MEBIBYTE = 1 << 20
 #: a syntax tree takes a thousand times as many bytes as its source
@@ -26,7 +26,7 @@ class FileError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Content:
     """The content of a file."""
 
     raw: bytes
@@ -56,7 +56,7 @@ class Source:
         return new
 
 
-def read(path: str) -> Source:
+def read(path: str) -> Content:
     """Read and decode a file.
 
     Raises:
@@ -75,7 +75,7 @@ def read(path: str) -> Source:
     return decode(raw, status)
 
 
-def decode(raw: bytes, status: os.stat_result | None = None) -> Source:
+def decode(raw: bytes, status: os.stat_result | None = None) -> Content:
     """Decode like Python does: by the byte order mark, the coding line, else UTF-8.
 
     Raises:
@@ -84,7 +84,7 @@ def decode(raw: bytes, status: os.stat_result | None = None) -> Source:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
         encoding = encoding.removesuffix("-sig")
-        return Source(raw, raw.removeprefix(codecs.BOM_UTF8).decode(encoding), encoding, status)
+        return Content(raw, raw.removeprefix(codecs.BOM_UTF8).decode(encoding), encoding, status)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise FileError(f"cannot be decoded: byte 0x{raw[error.start]:02x} in line {line} is not {error.encoding}") from None
@@ -101,7 +101,7 @@ def _reads(raw: bytes, text: str) -> bool:
         return False
 
 
-def replace(path: str, source: Source, new: bytes) -> None:
+def replace(path: str, source: Content, new: bytes) -> None:
     """Replace the bytes of a file atomically; a symbolic link stays, and its target is replaced.
 
     Raises:
@@ -111,7 +111,7 @@ def replace(path: str, source: Source, new: bytes) -> None:
         _replace(os.path.realpath(path), source, new)
 
 
-def _replace(target: str, source: Source, new: bytes) -> None:
+def _replace(target: str, source: Content, new: bytes) -> None:
     try:
         status = os.stat(target)
         if not (stat.S_IMODE(status.st_mode) & 0o222 and os.access(target, os.W_OK)):
@@ -145,7 +145,7 @@ def _keep(status: os.stat_result, handle: int) -> None:
         os.fchmod(handle, stat.S_IMODE(status.st_mode))
 
 
-def _check_unchanged(target: str, source: Source) -> None:
+def _check_unchanged(target: str, source: Content) -> None:
     with opened(target) as file:
         now, raw = os.fstat(file.fileno()), file.read(len(source.raw) + 1)
     then = source.status

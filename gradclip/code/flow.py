@@ -75,7 +75,7 @@ class Flow:
         source = self._source
         if source.function(call) is not source.function(node):
             return False
-        if not (source.branches(node) and source.branches(call)):
+        if not (source.sides(node) and source.sides(call)):
             return True
         conditions = self._conditions(node)
         excluded = any((test, not holds) in conditions for test, holds in self._conditions(call))

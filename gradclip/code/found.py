@@ -9,12 +9,11 @@ import libcst as cst
 
 from gradclip.code.codes import CODES
 from gradclip.code.flow import Flow
-from gradclip.code.functions import Functions
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Options, Verdict
-from gradclip.code.reaching import Reaching
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source
+from gradclip.code.values import Values
 from gradclip.natives import Kind, Native
 from gradclip.natives.targets import Target
 
@@ -27,8 +26,7 @@ class Context:
 
     source: Source
     resolver: Resolver
-    reaching: Reaching
-    functions: Functions
+    values: Values
     gradients: Gradients
     flow: Flow
     options: Options

@@ -7,9 +7,9 @@ import re
 
 import libcst as cst
 
-from gradclip.code.functions import Functions
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source, dotted, last_name, receiver, target_names, words
+from gradclip.code.values import Values
 
 __all__ = ["Gradients", "mentions_norm"]
 
@@ -38,8 +38,8 @@ _PARAMETER = re.compile(
 class Gradients:
     """Finds gradients by the names and the values in one source."""
 
-    def __init__(self, source: Source, resolver: Resolver, functions: Functions) -> None:
-        self._source, self._resolver, self._functions = source, resolver, functions
+    def __init__(self, source: Source, resolver: Resolver, values: Values) -> None:
+        self._source, self._resolver, self._values = source, resolver, values
 
     def is_gradient(self, node: cst.BaseExpression, depth: int = 6) -> bool:
         """Whether ``node`` is a gradient or several gradients, by name or by value."""
@@ -65,18 +65,15 @@ class Gradients:
 
     def is_taken(self, call: cst.Call) -> bool:
         """Whether the result of a call has a gradient's name, or goes to a function that applies gradients."""
-        holder = self._source.parents[call]
-        if isinstance(holder, cst.Assign):
-            target = holder.targets[0].target
-            first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else target
-            if isinstance(first, cst.Name):
-                if self.is_named(first.value):
-                    return True
-                uses = self._resolver.uses.get(first.value, ())
-                key = (Gradients.is_taken, first.value)
-                return self._source.once(key, lambda: any(self._is_applied(use) for use in uses))
-            return isinstance(first, cst.Attribute) and self.is_named(first.attr.value)
-        return self._is_applied(call)
+        target = self._source.target(call)
+        first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else target
+        if first is None:
+            return self._is_applied(call)
+        if not isinstance(first, cst.Name) or self.is_named(first.value):
+            return self.is_named(last_name(first))
+        key = (Gradients.is_taken, first.value)
+        uses = self._resolver.uses.get(first.value, ())
+        return self._source.once(key, lambda: any(self._is_applied(use) for use in uses))
 
     def _is_applied(self, node: cst.CSTNode) -> bool:
         """Whether a value is part of an argument of ``apply_gradients`` or a similar function."""
@@ -144,7 +141,7 @@ class Gradients:
 
     def _binds_gradient(self, place: cst.CSTNode, depth: int) -> bool:
         if isinstance(place, cst.Param):
-            return self._is_hook(place) or any(self.is_gradient(one, depth - 1) for one in self._functions.given(place))
+            return self._is_hook(place) or any(self.is_gradient(one, depth - 1) for one in self._values.given(place))
         given = self._resolver.given(place)
         if given is None:
             return False
@@ -158,7 +155,7 @@ class Gradients:
     def _is_hook(self, place: cst.Param) -> bool:
         """Whether torch calls a function with the gradient: ``tensor.register_hook(lambda g: ...)``."""
         function = self._source.function(place)
-        return any(last_name(call.func) == "register_hook" for call in self._functions.takers(function))
+        return any(last_name(call.func) == "register_hook" for call in self._values.takers(function))
 
 
 def mentions_norm(text: str) -> bool:

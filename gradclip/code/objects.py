@@ -23,7 +23,7 @@ def maker(node: cst.BaseExpression | None, context: Context) -> cst.Call | None:
     if isinstance(node, cst.Call):
         return node
     if isinstance(node, cst.Name):
-        value = context.reaching.value_of(node)
+        value = context.values.value_of(node)
     elif isinstance(node, cst.Attribute):
         values = _attributes(context.source).get((_class(node, context.source), context.source.code(node)), ())
         value = values[0] if len(values) == 1 else None
@@ -75,7 +75,7 @@ def uses(call: cst.Call, context: Context) -> list[cst.BaseExpression]:
     """The uses of the name that the result of a call gets."""
     name = context.source.target(call)
     named = context.resolver.uses.get(name.value, ()) if isinstance(name, cst.Name) else ()
-    return [use for use in named if context.reaching.value_of(use) is call]
+    return [use for use in named if context.values.value_of(use) is call]
 
 
 def updates(made: cst.Call, context: Context) -> list[cst.Call]:
@@ -87,7 +87,7 @@ def first_of(node: cst.BaseExpression, context: Context) -> cst.Call | None:
     """The call whose result, or whose first result, a name has: ``updates, state = optimizer.update(...)``."""
     if not isinstance(node, cst.Name):
         return None
-    place = context.reaching.last(node)
+    place = context.values.last(node)
     given = context.resolver.given(place) if place is not None else None
     if given is None or given.each or given.part not in ((), (0,)):
         return None

@@ -253,6 +253,16 @@ class Resolver:
         """The nodes that bind a name where it is read: the same list each time."""
         return self._scopes.assigned(node, node.value)
 
+    def ordered_at(self, node: cst.Name) -> tuple[list[cst.CSTNode], list[int]]:
+        """The same nodes in the order of the text, and their starts."""
+        places = self.assigned_at(node)
+
+        def made() -> tuple[list[cst.CSTNode], list[int]]:
+            ordered = sorted(places, key=self._source.start)
+            return ordered, [self._source.start(one) for one in ordered]
+
+        return self._source.once((Resolver.ordered_at, id(places)), made)
+
     # ---- what a statement gives to a name --------------------------------------------------------------------------------
 
     def value(self, place: cst.CSTNode | None) -> cst.BaseExpression | None:

@@ -70,7 +70,7 @@ class FileResult:
     line: int = 0
     column: int = 0
     skipped: str = ""  #: why the file was not read
-    pending: tuple[disk.Source, bytes] | None = None  #: the old and the new content, until they are written
+    pending: tuple[disk.Content, bytes] | None = None  #: the old and the new content, until they are written
 
     def count(self, outcome: Verdict) -> int:
         """The number of sites with this outcome."""
@@ -116,7 +116,7 @@ def _written(result: FileResult) -> FileResult:
         return FileResult(result.path, error=str(error))
 
 
-def migrate_bytes(path: str, source: disk.Source, request: Request, migrate: Migrate) -> tuple[FileResult, bytes]:
+def migrate_bytes(path: str, source: disk.Content, request: Request, migrate: Migrate) -> tuple[FileResult, bytes]:
     """Migrate a source that has been read; write nothing."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:

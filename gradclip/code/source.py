@@ -244,11 +244,6 @@ class Source:
             node = self.parents[node]
         return node
 
-    def branches(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-        """The ``if``, ``match`` and ``try`` that contain a node; without them, no other node excludes it."""
-        kinds = (cst.If, cst.IfExp, cst.Match, cst.Try, cst.TryStar)
-        return self.once((node, "branches"), lambda: tuple(o for o in self.ancestors(node) if isinstance(o, kinds)))
-
     def sides(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, cst.CSTNode]:
         """The side on which a node is in each of its branches; the test of an ``if`` and the body of a ``try`` exclude none."""
         return self.once((node, "sides"), lambda: dict(self._sides(node)))

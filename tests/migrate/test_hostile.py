@@ -128,7 +128,7 @@ def test_a_file_that_vanishes_after_it_is_found_is_one_finding(
     path.write_text(CLIP if name == "x.py" else cell(CLIP), encoding="utf-8")
     read = disk.read
 
-    def vanish(path: str) -> disk.Source:
+    def vanish(path: str) -> disk.Content:
         source = read(path)
         os.unlink(path)
         return source

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 import libcst as cst
 
 from gradclip.code.byhand.algebra import Clip, Form, differ, has_limit, is_trivial, norm_of, ratio
-from gradclip.code.byhand.called import FUNCTIONS, OPERATORS
 from gradclip.code.byhand.forms import Forms
+from gradclip.code.byhand.vocabulary import COMPARES, OPERATORS
 from gradclip.code.found import Context
 from gradclip.code.source import last_name, receiver
 
@@ -31,7 +31,7 @@ class Conditions:
     """The conditions in one source."""
 
     def __init__(self, context: Context, forms: Forms) -> None:
-        self._source, self._reaching, self._forms = context.source, context.reaching, forms
+        self._source, self._values, self._forms = context.source, context.values, forms
 
     def bound(self, node: cst.CSTNode, clip: Clip) -> bool:
         """Whether a place runs only for norms over the limit."""
@@ -69,7 +69,7 @@ class Conditions:
             side = self._side(test.expression, clip)
             return -side if side is not None else None
         if isinstance(test, cst.Name):
-            value = self._reaching.value_of(test)
+            value = self._values.value_of(test)
             if value is None:
                 return _EITHER if has_limit(clip.limit) else None  # a flag from elsewhere
             return self._side(value, clip) if not isinstance(value, cst.Name) else None
@@ -84,10 +84,10 @@ class Conditions:
     def _called(self, test: cst.Call, clip: Clip) -> int | None:
         name = last_name(test.func)
         given = [argument.value for argument in test.args[:2]]
-        if name in FUNCTIONS:
+        if name in COMPARES:
             if len(given) == 1 and (owner := receiver(test)) is not None:
                 given.insert(0, owner)
-            return self._compared(given[0], given[1], FUNCTIONS[name], clip) if len(given) == 2 else None
+            return self._compared(given[0], given[1], COMPARES[name], clip) if len(given) == 2 else None
         side = self._side(given[0], clip) if given else None
         return -side if side is not None and name in _INVERTS else side
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 
 from gradclip.code.bind import keyword, literal, number
-from gradclip.code.byhand import called
+from gradclip.code.byhand import vocabulary
 from gradclip.code.byhand.algebra import ONE, Form, extreme, is_tiny, last_word, power_of_norm, product
 from gradclip.code.found import Context
 from gradclip.code.source import dotted, last_name, receiver, words
@@ -21,14 +21,16 @@ from gradclip.code.source import dotted, last_name, receiver, words
 __all__ = ["Forms"]
 
 _MORE = "half double cuda data unsqueeze expand_dims to_local abs type_as type contiguous from_iter"
-_SAME = called.CASTS | called.LEAVES | called.FLAT | called.JOINS | words(_MORE)
+_SAME = vocabulary.CASTS | vocabulary.LEAVES | vocabulary.FLAT | vocabulary.JOINS | words(_MORE)
 _OWN = "_get_total_norm matrix_norm get_grad_norm calc_grad_norm l2_norm unitwise_norm"
-_NORMS = called.NORMS | called.GLOBAL_NORMS | words(_OWN)
-_SUMS = called.SUMS | words("tree_sum")
+_NORMS = vocabulary.NORMS | vocabulary.GLOBAL_NORMS | words(_OWN)
+_SUMS = vocabulary.SUMS | words("tree_sum")
 _MEANS = words("mean reduce_mean")
-_CLAMPS = called.CLAMPS | words("clip_")
-_CHOICES = called.CHOICES | words("cond")
-_ELEMENTWISE = called.EXTREMES | called.DOTS | called.PRODUCTS.keys() | called.POWERS.keys() | words("add pow power")
+_CLAMPS = vocabulary.CLAMPS | words("clip_")
+_CHOICES = vocabulary.CHOICES | words("cond")
+_ELEMENTWISE = (
+    vocabulary.EXTREMES | vocabulary.DOTS | vocabulary.PRODUCTS.keys() | vocabulary.POWERS.keys() | words("add pow power")
+)
 _MEASURED = re.compile(
     r"(?!.*((layer|batch|instance|group|rms|weight|spectral|param|max|clip|pp?|w|x)_?norm|normal))\w*norms?(_\w+)?\d*|total",
     re.IGNORECASE,
@@ -45,8 +47,7 @@ class Forms:
     """The normal forms of one source's expressions."""
 
     def __init__(self, context: Context) -> None:
-        self._source, self._resolver = context.source, context.resolver
-        self._reaching, self._functions = context.reaching, context.functions
+        self._source, self._resolver, self._values = context.source, context.resolver, context.values
         self._made: dict[cst.CSTNode, Form] = {}
 
     def of(self, node: cst.BaseExpression, depth: int = _DEPTH) -> Form:
@@ -95,8 +96,8 @@ class Forms:
         return Form("name", value=text, node=node)
 
     def _name(self, node: cst.Name, depth: int) -> Form:
-        place = self._reaching.last(node)
-        value = self._reaching.value(place)
+        place = self._values.last(node)
+        value = self._resolver.value(place)
         if value is not None and self._is_before(value, node):
             made = self.of(value, depth)
             keeps = made.op == "number" and _LIMITS.match(
@@ -106,7 +107,7 @@ class Forms:
         holder = self._source.parents.get(place) if place is not None else None
         if isinstance(holder, cst.AugAssign) and isinstance(holder.operator, cst.AddAssign):
             return self._total(holder.value, "l2", depth)
-        if isinstance(place, cst.Param) and len(given := self._functions.given(place)) == 1:
+        if isinstance(place, cst.Param) and len(given := self._values.given(place)) == 1:
             made = self.of(given[0], depth)
             return made if made.op in ("norm", "product", "min") else self._named(node)
         return self._named(node)
@@ -119,7 +120,7 @@ class Forms:
     def _attribute(self, node: cst.Attribute, depth: int) -> Form:
         if node.attr.value in ("data", "T"):
             return self.of(node.value, depth)
-        value = self._reaching.value_of(node)
+        value = self._values.value_of(node)
         return self.of(value, depth) if value is not None else self._named(node)
 
     def _operation(self, node: cst.BinaryOperation, depth: int) -> Form:
@@ -160,12 +161,12 @@ class Forms:
     def _call(self, node: cst.Call, depth: int) -> Form:
         name = last_name(node.func)
         given = self._arguments(node)
-        values = [value for key, value in given if not key] or [value for key, value in given[:1] if key in called.FIRST]
+        values = [value for key, value in given if not key] or [value for key, value in given[:1] if key in vocabulary.FIRST]
         if name in _NORMS and values:
             return self._norm(values[0], {key: value for key, value in given if key}, depth)
         if name in _SUMS | _MEANS and values:
             return self._total(values[0], "l2" if name in _SUMS else "rms", depth)
-        if name in called.REDUCES and len(values) > 1:
+        if name in vocabulary.REDUCES and len(values) > 1:
             return self._total(values[1], "l2", depth)
         if name in _CLAMPS and values:
             return self._clamp(given, depth)
@@ -174,12 +175,12 @@ class Forms:
         if (made := self._elementwise(name.removeprefix("_foreach_").rstrip("_"), values, depth)) is not None:
             return made
         if "map" in name and len(values) >= 2:
-            return self.of(self._functions.returned(values[0]) or values[0], depth)
+            return self.of(self._values.returned(values[0]) or values[0], depth)
         if name in ("ones", "ones_like"):
             return ONE
         if name in _SAME and values:
             return self.of(values[0], depth)
-        body = self._functions.returned(node.func)
+        body = self._values.returned(node.func)
         made = self.of(body, depth) if body is not None else None
         if made is not None and (kind := power_of_norm(made)) and values:
             norm = next(part for part in (made, *made.parts) if part.op == "norm")
@@ -191,12 +192,12 @@ class Forms:
         if not values or name not in _ELEMENTWISE:
             return None
         first, *others = parts = [self.of(value, depth) for value in values]
-        if name in called.LEAST and not others:
+        if name in vocabulary.LEAST and not others:
             return Form("name", value="?")
-        if name in called.PRODUCTS or name in called.DOTS:
-            return product((first, 1), *((part, called.PRODUCTS.get(name, 1)) for part in others))
-        if name in called.POWERS or not others:
-            return product((first, called.POWERS.get(name, 1)))
+        if name in vocabulary.PRODUCTS or name in vocabulary.DOTS:
+            return product((first, 1), *((part, vocabulary.PRODUCTS.get(name, 1)) for part in others))
+        if name in vocabulary.POWERS or not others:
+            return product((first, vocabulary.POWERS.get(name, 1)))
         if name in ("pow", "power"):
             return self._power(first, others[0])
         return self._sum(*parts) if name == "add" else extreme(name, *parts)
@@ -222,7 +223,7 @@ class Forms:
 
     def _clamp(self, given: Sequence[tuple[str, cst.BaseExpression]], depth: int) -> Form:
         values = [value for key, value in given if not key]
-        low, high = called.bounds(values, dict(given))
+        low, high = vocabulary.bounds(values, dict(given))
         made = self.of(values[0], depth)
         if low is not None and literal(low) is not None:
             made = extreme("max", made, self.of(low, depth))

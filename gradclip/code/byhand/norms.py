@@ -329,7 +329,7 @@ def _epsilon(node: cst.BaseExpression, context: Context) -> str:
     """The epsilon beside the norm in a quotient; "" if there is none."""
     parts = [node.right, node.left] if isinstance(node, cst.BinaryOperation) else [node]
     shown = [context.source.code(part) for part in parts]
-    shown += [context.source.code(value) for part in parts[:1] if (value := context.reaching.value_of(part)) is not None]
+    shown += [context.source.code(value) for part in parts[:1] if (value := context.values.value_of(part)) is not None]
     for code in shown:
         if found := re.search(
             r"\+\s*(\d[\d.]*(e-?\d+)?|[\w.]+)|(\d[\d.]*(e-?\d+)?|[\w.]*eps\w*)\s*\+|add_?\((\d[\d.]*(e-?\d+)?)", code

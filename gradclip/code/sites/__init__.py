@@ -12,26 +12,25 @@ from collections.abc import Callable, Iterator, Sequence
 import libcst as cst
 
 from gradclip.code.bind import keyword
-from gradclip.code.byhand import norms, values
+from gradclip.code.byhand import clamps, norms
 from gradclip.code.codes import wanted
 from gradclip.code.flow import Flow
 from gradclip.code.found import ApiCall, Context, Decision, manual
-from gradclip.code.functions import Functions
 from gradclip.code.gradients import Gradients
 from gradclip.code.model import Migrated, Options, Site, SourceError
-from gradclip.code.reaching import Reaching
 from gradclip.code.resolve import Resolver
 from gradclip.code.settings import KEYS
 from gradclip.code.sites import calls, configuration, libraries, mentions
 from gradclip.code.source import Source, last_name, target_names
 from gradclip.code.traps import PLACES
+from gradclip.code.values import Values
 from gradclip.errors import more
 from gradclip.natives import BY_NAME, Kind
 
-__all__ = ["Found", "decided", "linted", "read", "site"]
+__all__ = ["decided", "linted", "read", "site"]
 
 #: a decision, or a clip that a rewrite may replace
-Found = Decision | ApiCall | values.ByValue | norms.ByNorm
+_Found = Decision | ApiCall | clamps.ByValue | norms.ByNorm
 #: in lower case; a source without any of these words has no sites
 _WORDS = (
     *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
@@ -57,7 +56,7 @@ def linted(source: str, options: Options) -> Migrated:
     return read(source, options, sites)
 
 
-def _said(found: ApiCall | values.ByValue | norms.ByNorm) -> list[Decision]:
+def _said(found: ApiCall | clamps.ByValue | norms.ByNorm) -> list[Decision]:
     return calls.mistakes(found) if isinstance(found, ApiCall) else [manual(found.node, found.finding)]
 
 
@@ -85,14 +84,12 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
 
 def _context(source: Source, options: Options) -> Context:
     resolver = Resolver(source, options.stars)
-    reaching = Reaching(source, resolver)
-    functions = Functions(source, resolver, reaching)
-    gradients = Gradients(source, resolver, functions)
+    values = Values(source, resolver)
+    gradients = Gradients(source, resolver, values)
     return Context(
         source,
         resolver,
-        reaching,
-        functions,
+        values,
         gradients,
         Flow(source, gradients),
         options,
@@ -101,7 +98,7 @@ def _context(source: Source, options: Options) -> Context:
 
 
 def decided(
-    context: Context, decide: Callable[[ApiCall | values.ByValue | norms.ByNorm], Sequence[Decision]]
+    context: Context, decide: Callable[[ApiCall | clamps.ByValue | norms.ByNorm], Sequence[Decision]]
 ) -> list[Decision]:
     """The decisions that the user selected, in the order of the text; ``decide`` says what becomes of a clip."""
     mistakes = [manual(node, finding) for check in PLACES for node, finding in check(context)]
@@ -133,16 +130,16 @@ def site(decision: Decision, source: Source) -> Site:
 # ---- finding ---------------------------------------------------------------------------------------------------------------
 
 
-def _found(context: Context) -> Iterator[Found]:
+def _found(context: Context) -> Iterator[_Found]:
     """Every place that clips gradients or looks like a clip, each once."""
     source = context.source
     names = _names(context)
     for call in source.any(cst.Call):
         name = last_name(call.func)
         if name in names or any(keyword(one) in configuration.CLIP_KEYWORDS for one in call.args):
-            found: list[Found] = [*calls.call(call, context)]
+            found: list[_Found] = [*calls.call(call, context)]
             found = found or [*libraries.call(call, context)] or [*mentions.call(call, context)]
-            found = found or [*(values.call(call, context) if name in values.METHODS else ())]
+            found = found or [*(clamps.call(call, context) if name in clamps.METHODS else ())]
             yield from found
             if found:
                 continue
@@ -156,7 +153,7 @@ def _found(context: Context) -> Iterator[Found]:
     yield from _others(context)
 
 
-def _others(context: Context) -> Iterator[Found]:
+def _others(context: Context) -> Iterator[_Found]:
     source = context.source
     for node, name in context.replaced.items():
         yield mentions.replaced(node, name)
@@ -173,7 +170,7 @@ def _others(context: Context) -> Iterator[Found]:
 
 def _names(context: Context) -> frozenset[str]:
     """The last names that a relevant call can have in this source: imports and assignments may add new names."""
-    telling = mentions.METHODS | values.METHODS | libraries.LAST_NAMES | _TABLE
+    telling = mentions.METHODS | clamps.METHODS | libraries.LAST_NAMES | _TABLE
     imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
     assigned = {
         name

@@ -61,7 +61,7 @@ def _scaled_steps(source: Source) -> frozenset[cst.Call]:
 
 def _scaler(loss: cst.BaseExpression, found: ApiCall) -> str:
     """The scaler of a loss: of ``scaler.scale(loss)``, or of a name for it; "" if there is none."""
-    scaler = receiver(found.context.reaching.value_of(loss) or loss, "scale")
+    scaler = receiver(found.context.values.value_of(loss) or loss, "scale")
     return found.context.source.code(scaler) if scaler is not None else ""
 
 

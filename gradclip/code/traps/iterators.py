@@ -19,7 +19,7 @@ def check(found: ApiCall) -> Finding | None:
     if tensors is None or found.api.kind not in (Kind.IN_PLACE, Kind.RETURNED, Kind.MEASURE):
         return None
     context = found.context
-    value = context.reaching.value_of(tensors)
+    value = context.values.value_of(tensors)
     if found.api.framework == "paddle" and (_is_iterator(tensors, context) or (value and _is_iterator(value, context))):
         reason = "Paddle loops over its argument twice: given an iterator it clips nothing, but gradclip would clip."
         return Finding("GM101", reason, f"Make it a list: list({context.source.one_line(tensors)}).", changes=True)

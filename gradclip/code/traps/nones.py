@@ -33,15 +33,15 @@ def check(found: ApiCall) -> Finding | None:
 
 
 def _unguarded(found: ApiCall, tensor: cst.Name, iterable: cst.BaseExpression) -> Finding | None:
-    source, reaching = found.context.source, found.context.reaching
+    source, values = found.context.source, found.context.values
     listed = iterable
     if isinstance(iterable, cst.Call) and last_name(iterable.func) == "zip" and iterable.args:
         listed = iterable.args[0].value
-    made = listed if isinstance(listed, cst.Call) else reaching.value_of(listed)
+    made = listed if isinstance(listed, cst.Call) else values.value_of(listed)
     if not isinstance(made, cst.Call) or last_name(made.func) not in ("gradient", "gradients") or len(made.args) < 2:
         return None
     wanted = made.args[1].value
-    wanted = reaching.value_of(wanted) or wanted
+    wanted = values.value_of(wanted) or wanted
     if len(made.args) > 2 or not _ALL.search(source.one_line(wanted)):
         return None
     reason = f"{source.shown(made)} is None for each variable that the loss does not use, and this function fails on None."

@@ -70,7 +70,7 @@ def _place(found: ApiCall) -> Finding | None:
     """A clip object passed to ``set_gradient_clip``, ``ParamAttr(gradient_clip=)`` or ``minimize(grad_clip=)``."""
     if found.api.kind is not Kind.OBJECT:
         return None
-    source, resolver, reaching = found.context.source, found.context.resolver, found.context.reaching
+    source, resolver, values = found.context.source, found.context.resolver, found.context.values
     argument = source.parents[found.call]
     outer = source.parents[argument] if isinstance(argument, cst.Arg) else None
     if isinstance(outer, cst.Call):
@@ -81,7 +81,7 @@ def _place(found: ApiCall) -> Finding | None:
             return Finding("GM110", "The call around it sets this clip.", "See the advice there.")
     for call in source.calls.get("minimize", ()):
         for argument in call.args:
-            if keyword(argument) == "grad_clip" and found.call in (argument.value, reaching.value_of(argument.value)):
+            if keyword(argument) == "grad_clip" and found.call in (argument.value, values.value_of(argument.value)):
                 reason = f"{source.shown(call)} passes it to minimize(), which no longer accepts a clip."
                 return Finding("GM110", reason, f"Pass it to the optimizer's constructor: {_slot(found.call, found.context)}")
     return None

@@ -69,7 +69,7 @@ def check_norm(found: ApiCall) -> Finding | None:
         advice = f"For the norm after it, take min({target.value}, {shown}); or rename it."
         return Finding("GM106", f"The returned norm is the norm before clipping, but it is called `{target.value}`.", advice)
     known = found.arguments.get("use_norm")
-    measured = found.context.reaching.value_of(known.value) if known is not None else None
+    measured = found.context.values.value_of(known.value) if known is not None else None
     if known is not None and isinstance(measured, cst.Call) and last_name(measured.func) == "global_norm" and measured.args:
         code = found.context.source.code
         of, tensors = code(measured.args[0].value), found.tensors

@@ -10,8 +10,8 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gradclip.code.byhand.clamps import ByValue
 from gradclip.code.byhand.norms import ByNorm
-from gradclip.code.byhand.values import ByValue
 from gradclip.code.found import ApiCall, Context, Decision, manual
 from gradclip.code.model import Migrated, Options, Site, Verdict
 from gradclip.code.sites import decided, read, site

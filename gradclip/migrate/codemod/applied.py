@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradclip.code.codes import CODES
-from gradclip.code.elsewhere import crossing, lacks, no_native, no_rewrite
 from gradclip.code.found import ApiCall, Decision, Finding, family, manual, unchanged
 from gradclip.code.sites.calls import look_alike, only_measures
 from gradclip.code.source import Edit
-from gradclip.code.traps import OF_THE_NATIVE, TRAPS, keras, loops, shared, sparse
+from gradclip.code.traps import OF_THE_NATIVE
 from gradclip.migrate.codemod import legacy
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.rewrite import rewritten
+from gradclip.migrate.objections import OBJECTIONS, keras, loops, shared, sparse
+from gradclip.migrate.objections.elsewhere import crossing, lacks, no_native, no_rewrite
 from gradclip.natives.targets import targets
 
 __all__ = ["applied"]
@@ -33,7 +34,7 @@ def applied(found: ApiCall) -> Decision:
             return unchanged(found.call, "GM001", api=api)
     else:
         target = found.target
-    checks = OF_THE_NATIVE if native else (loops.check, crossing, *TRAPS) if found.crosses else TRAPS
+    checks = OF_THE_NATIVE if native else (loops.check, crossing, *OBJECTIONS) if found.crosses else OBJECTIONS
     cannot = legacy.check(found)
     if cannot is not None and _counts(cannot, found):
         return manual(found.call, cannot, api)

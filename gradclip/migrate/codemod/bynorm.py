@@ -6,13 +6,13 @@ import re
 
 import libcst as cst
 
-from gradclip.code.byhand.coefficients import EPSILON, Clipped
-from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.functional import Exactly, Functional
 from gradclip.code.byhand.norms import ByNorm
 from gradclip.code.found import Context
 from gradclip.code.model import Verdict
 from gradclip.code.source import Edit
+from gradclip.migrate.byhand.coefficients import EPSILON, Clipped
+from gradclip.migrate.byhand.exact import Exact
+from gradclip.migrate.byhand.functional import Exactly, Functional
 from gradclip.migrate.codemod.decision import Need, Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
 from gradclip.migrate.codemod.legacy import is_legacy

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from gradclip.code.bind import literal, number
-from gradclip.code.byhand.values import ByValue
+from gradclip.code.byhand.clamps import ByValue
 from gradclip.code.gradients import mentions_norm
 from gradclip.code.model import Verdict
 from gradclip.code.source import Edit, last_name

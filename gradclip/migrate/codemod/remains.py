@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.byhand.algebra import Form
-from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.guards import without_guard
 from gradclip.code.found import Context
-from gradclip.code.reaching import LOOPS
 from gradclip.code.source import Edit, Source, last_name
+from gradclip.migrate.byhand.certain import LOOPS
+from gradclip.migrate.byhand.exact import Exact
+from gradclip.migrate.byhand.guards import without_guard
 
 __all__ = ["Remains", "comments", "remains"]
 
@@ -40,10 +40,10 @@ def remains(site: cst.CSTNode, call: str, norm: Form | None, exact: Exact, conte
         exact: it has just read the site.
         context: the source.
     """
-    source, reaching = context.source, exact.reaching
+    source, certain = context.source, exact.certain
     around = {site, *source.ancestors(site)}
     inner = [place for place in exact.read if site in source.ancestors(place)] + _targets(site, source)
-    if any(not _is_in(use, [source.span(site)], source) for place in inner for use in reaching.readers(place)):
+    if any(not _is_in(use, [source.span(site)], source) for place in inner for use in certain.readers(place)):
         return None
     here = [place for place in exact.read if source.function(place) in around and place not in inner]
     loop = next((one for one in source.ancestors(site) if isinstance(one, LOOPS)), None)
@@ -126,7 +126,7 @@ def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], norm: Form | None, 
         for name, places in list(left.items()):
             units = _units(places, here, exact, source)
             inside = [*spans, *((source.start(one), source.end(one)) for one in units or ())]
-            uses = [one for place in places for one in exact.reaching.readers(place) if not _is_in(one, inside, source)]
+            uses = [one for place in places for one in exact.certain.readers(place) if not _is_in(one, inside, source)]
             read = bool(uses) or isinstance(places[-1], cst.Attribute)
             if units is None or (read and (wanted or not _is_last(places[-1], uses, norm, site, exact, source))):
                 continue
@@ -154,7 +154,7 @@ def _is_last(
     place: cst.CSTNode, uses: Sequence[cst.CSTNode], norm: Form | None, site: cst.CSTNode, exact: Exact, source: Source
 ) -> bool:
     """Whether a binding is of the norm, and nothing reads it between the binding and the site."""
-    value = exact.reaching.value(place)
+    value = exact.certain.value(place)
     if norm is None or value is None or exact.of(value) != norm:
         return False
     return not any(source.start(place) <= source.start(use) < source.start(site) for use in uses)
@@ -190,7 +190,7 @@ def _unit(place: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, source:
     if isinstance(place, cst.FunctionDef):
         return place if isinstance(source.function(place), cst.FunctionDef) else None  # others may import it
     if not isinstance(source.parents.get(place), cst.AugAssign):
-        return exact.reaching.statement(place)
+        return exact.certain.statement(place)
     loop = source.within(place, cst.For)
     lines: Sequence[cst.CSTNode] = [loop] if loop is not None else []
     while len(lines) == 1 and isinstance(one := lines[0], (cst.For, cst.If)) and one.orelse is None:
@@ -199,5 +199,5 @@ def _unit(place: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, source:
     if loop is None or not {source.within(one, cst.SimpleStatementLine) for one in bound}.issuperset(lines):
         return None
     names = [*_targets(loop, source), *(one for one in bound if one is not place)]
-    read = (use for one in names for use in exact.reaching.readers(one) if not _is_in(use, [source.span(loop)], source))
+    read = (use for one in names for use in exact.certain.readers(one) if not _is_in(use, [source.span(loop)], source))
     return loop if all(len(line.body) == 1 for line in lines) and next(read, None) is None else None  # type: ignore[attr-defined]

@@ -101,7 +101,7 @@ def _gathers(call: cst.Call, context: Context) -> bool:
     if not call.args or not context.resolver.name(call.func).startswith("tensorflow."):
         return False
     table = call.args[0].value
-    value = context.reaching.value_of(table)
+    value = context.values.value_of(table)
     if isinstance(value, cst.Call):
         return last_name(value.func) in ("get_variable", "Variable", "add_weight")
     return re.search(r"embed|table|lookup|emb$|vocab", last_name(table), re.IGNORECASE) is not None
@@ -116,8 +116,8 @@ def _dropped(found: ApiCall) -> Finding | None:
     """``tf.clip_by_global_norm([g for g in grads if g is not None], c)``, and a later zip with all variables."""
     if found.api.kind is not Kind.RETURNED or found.tensors is None:
         return None
-    source, reaching = found.context.source, found.context.reaching
-    listed = reaching.value_of(found.tensors) or found.tensors
+    source, values = found.context.source, found.context.values
+    listed = values.value_of(found.tensors) or found.tensors
     if not isinstance(listed, cst.ListComp) or not isinstance(listed.elt, cst.Name):
         return None
     if not any("is not None" in source.code(condition.test) for condition in listed.for_in.ifs):

@@ -1,4 +1,4 @@
-"""Which binding reaches a name, and its value: the one that certainly ran last, or the last one in the text."""
+"""Which binding certainly reaches a name: the one that ran last wherever the name is read."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
-from gradclip.code.resolve import Resolver
-from gradclip.code.source import Source
+from gradclip.code.found import Context
 
-__all__ = ["LOOPS", "Reaching"]
+__all__ = ["LOOPS", "Certain"]
 
 LOOPS = (cst.For, cst.While)
 _BLOCKS = (cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite)
 
 
-class Reaching:
-    """The values that reach the names of one source."""
+class Certain:
+    """The bindings that certainly reach the names of one source."""
 
-    def __init__(self, source: Source, resolver: Resolver) -> None:
-        self._source, self._resolver = source, resolver
+    def __init__(self, context: Context) -> None:
+        self._source, self._resolver, self._values = context.source, context.resolver, context.values
 
-    def certain(self, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
+    def place(self, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
         """The node whose binding of a name certainly reaches it; of an attribute, only in the line just above."""
         if isinstance(name, cst.Attribute):
             return self._above(name)
         if name.value in self._shared:
             return None
-        places, starts = self._ordered(self._resolver.assigned_at(name))
+        places, starts = self._resolver.ordered_at(name)
         around = {name, *self._source.ancestors(name)}
         number = bisect.bisect_left(starts, self._source.start(name)) - 1
         while number >= 0 and self._is_of(places[number], around):
@@ -39,40 +38,45 @@ class Reaching:
             return places[0]  # `g` in `[g * 2 for g in grads]`
         return places[number] if number >= 0 and self._certain(number, around, places, starts) else None
 
-    def last(self, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
-        """The node that binds a name: the only one, or the last one before it in the same function."""
-        if isinstance(name, cst.Attribute):
-            return self._before(name)
-        places, starts = self._ordered(self._resolver.assigned_at(name))
-        if len(places) < 2:
-            return places[0] if places else None
-        around = (name, *self._source.ancestors(name))
-        before = reversed(places[: bisect.bisect_left(starts, self._source.start(name))])
-        function = self._source.function(name)
-        binding = self._source.once((Reaching.last, id(places)), lambda: frozenset(map(self._source.function, places)))
-        while isinstance(function, cst.Lambda) and function not in binding:
-            function = self._source.function(function)
-        here = (place for place in before if self._source.function(place) is function)
-        return next((place for place in here if self._source.within(place, cst.Assign) not in around), None)
+    def value(self, place: cst.CSTNode | None) -> cst.BaseExpression | None:
+        """The value that ``name = value`` binds."""
+        return self._resolver.value(place)
 
-    def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
-        """The value that the :meth:`last` binding gives to a name or an attribute."""
-        return self.value(self.last(node)) if isinstance(node, (cst.Name, cst.Attribute)) else None
+    def function(self, node: cst.BaseExpression) -> tuple[Sequence[cst.Param], cst.BaseExpression] | None:
+        """The parameters and the returned value of a lambda, or of a function with one ``return``, at its end."""
+        place = self.place(node) if isinstance(node, cst.Name) else node
+        value = place if isinstance(place, cst.FunctionDef) or place is node else self.value(place)
+        if not isinstance(value, (cst.FunctionDef, cst.Lambda)) or not _is_simple(value.params):
+            return None
+        if isinstance(value, cst.Lambda):
+            return value.params.params, value.body
+        returns = self._values.returns.get(value, [])
+        last = value.body.body[-1] if isinstance(value.body, cst.IndentedBlock) else None
+        if value.decorators or len(returns) != 1 or self._source.parents[returns[0]] is not last or returns[0].value is None:
+            return None
+        return value.params.params, returns[0].value
+
+    def statement(self, place: cst.CSTNode) -> cst.SimpleStatementLine | None:
+        """The line of ``name = value``, if it has nothing else."""
+        line = self._source.within(place, cst.SimpleStatementLine)
+        only = line.body[0] if line is not None and len(line.body) == 1 else None
+        return line if isinstance(only, cst.Assign) and len(only.targets) == 1 and self.value(place) is only.value else None
+
+    def before(self, loop: cst.For, place: cst.CSTNode) -> cst.CSTNode | None:
+        """The binding that reaches a loop, for a name that the loop binds only at ``place``."""
+        if not isinstance(place, cst.Name):
+            return None
+        places, starts = self._resolver.ordered_at(place)
+        number = bisect.bisect_left(starts, self._source.start(loop))
+        inside = bisect.bisect_left(starts, self._source.end(loop)) - number
+        last = places[number - 1] if number and inside == 1 else None
+        return last if last is not None and self._source.within(last, *_BLOCKS) is self._source.within(loop, *_BLOCKS) else None
 
     @functools.cached_property
     def _shared(self) -> frozenset[str]:
         """The names that are ``global`` or ``nonlocal`` somewhere: any call may bind them."""
         statements: list[cst.Global | cst.Nonlocal] = [*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)]
         return frozenset(item.name.value for one in statements for item in one.names)
-
-    def _ordered(self, places: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], list[int]]:
-        """The places in the order of the text, and their starts."""
-
-        def made() -> tuple[list[cst.CSTNode], list[int]]:
-            ordered = sorted(places, key=self._source.start)
-            return ordered, [self._source.start(one) for one in ordered]
-
-        return self._source.once((Reaching._ordered, id(places)), made)
 
     def _is_of(self, place: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
         """Whether a place is a target of the assignment that contains the name: it binds after its value."""
@@ -112,7 +116,7 @@ class Reaching:
         name = place.name if isinstance(place, cst.FunctionDef) else place
         if not isinstance(name, cst.Name):
             return ()
-        return self._source.once((Reaching.readers, name.value), lambda: self._readers(name.value)).get(place, ())
+        return self._source.once((Certain.readers, name.value), lambda: self._readers(name.value)).get(place, ())
 
     def _readers(self, name: str) -> Mapping[cst.CSTNode, list[cst.Name]]:
         found: dict[cst.CSTNode, list[cst.Name]] = defaultdict(list)
@@ -124,7 +128,7 @@ class Reaching:
     def _may_reach(self, use: cst.Name) -> Iterator[cst.CSTNode]:
         """The bindings that a use may read: back to one that has certainly run, or all of them."""
         parent = self._source.parents[use]
-        places, starts = self._ordered(self._resolver.assigned_at(use))
+        places, starts = self._resolver.ordered_at(use)
         number = bisect.bisect_left(starts, self._source.start(use))
         binds = number < len(places) and places[number] is use and not isinstance(parent, cst.AugAssign)
         if binds or (isinstance(parent, (cst.Param, cst.FunctionDef, cst.ClassDef)) and parent.name is use):
@@ -140,22 +144,6 @@ class Reaching:
                     return iter((*found, *self._again(place, around, places, starts)))
         return iter(places)
 
-    def _before(self, node: cst.Attribute) -> cst.CSTNode | None:
-        """The target to which the function has assigned the value of an attribute before."""
-        places = self._attributes.get((self._source.function(node), self._source.code(node)), ())
-        number = bisect.bisect_left(places, self._source.start(node), key=self._source.start)
-        around = (node, *self._source.ancestors(node))
-        return next((one for one in reversed(places[:number]) if self._source.within(one, cst.Assign) not in around), None)
-
-    @functools.cached_property
-    def _attributes(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
-        """The attributes to which the source assigns, by the function and their text."""
-        found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
-        for one in self._source.all(cst.AssignTarget):
-            if isinstance(one.target, cst.Attribute):
-                found[self._source.function(one), self._source.code(one.target)].append(one.target)
-        return found
-
     def _above(self, node: cst.Attribute) -> cst.CSTNode | None:
         """The target in the line just above that gives an attribute its value: further away, other code may change it."""
         inner: cst.CSTNode = node
@@ -163,7 +151,7 @@ class Reaching:
             if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
                 break
             if isinstance(outer, (cst.IndentedBlock, cst.Module)):
-                above = self._source.once((Reaching._above, outer), functools.partial(_above, outer.body)).get(inner)
+                above = self._source.once((Certain._above, outer), functools.partial(_above, outer.body)).get(inner)
                 last = above.body[-1] if isinstance(above, cst.SimpleStatementLine) else None
                 target = last.targets[0].target if isinstance(last, cst.Assign) else None
                 if target is not None and self._source.code(target) == self._source.code(node):
@@ -171,26 +159,12 @@ class Reaching:
             inner = outer
         return None
 
-    def before(self, loop: cst.For, place: cst.CSTNode) -> cst.CSTNode | None:
-        """The binding that reaches a loop, for a name that the loop binds only at ``place``."""
-        if not isinstance(place, cst.Name):
-            return None
-        places, starts = self._ordered(self._resolver.assigned_at(place))
-        number = bisect.bisect_left(starts, self._source.start(loop))
-        inside = bisect.bisect_left(starts, self._source.end(loop)) - number
-        last = places[number - 1] if number and inside == 1 else None
-        return last if last is not None and self._source.within(last, *_BLOCKS) is self._source.within(loop, *_BLOCKS) else None
-
-    def value(self, place: cst.CSTNode | None) -> cst.BaseExpression | None:
-        """The value that ``name = value`` binds."""
-        return self._resolver.value(place)
-
-    def statement(self, place: cst.CSTNode) -> cst.SimpleStatementLine | None:
-        """The line of ``name = value``, if it has nothing else."""
-        line = self._source.within(place, cst.SimpleStatementLine)
-        only = line.body[0] if line is not None and len(line.body) == 1 else None
-        return line if isinstance(only, cst.Assign) and len(only.targets) == 1 and self.value(place) is only.value else None
-
 
 def _above(body: Sequence[cst.CSTNode]) -> Mapping[cst.CSTNode, cst.CSTNode]:
     return dict(zip(body[1:], body, strict=False))
+
+
+def _is_simple(parameters: cst.Parameters) -> bool:
+    others = (parameters.kwonly_params, parameters.posonly_params, parameters.star_kwarg)
+    plain = not any(others) and not isinstance(parameters.star_arg, cst.Param)
+    return plain and all(one.default is None for one in parameters.params)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.bind import keyword, keywords, literal, number
-from gradclip.code.byhand.called import bounds
+from gradclip.code.byhand.vocabulary import bounds
 from gradclip.code.found import Context, Decision, Finding, manual, unchanged
 from gradclip.code.source import last_name, receiver, words
 from gradclip.code.traps.limits import bounds_a_norm, called_a_norm
@@ -134,7 +134,7 @@ def _nested(node: cst.Call, context: Context) -> Iterator[Decision]:
 def _mapped(found: ByValue) -> str:
     """``grads`` in ``tree_map(lambda g: jnp.clip(g, -c, c), grads)``."""
     source, function = found.context.source, found.context.source.parents[found.node]
-    calls = found.context.functions.takers(function) if isinstance(function, cst.Lambda) else ()
+    calls = found.context.values.takers(function) if isinstance(function, cst.Lambda) else ()
     maps = (call for call in calls if "map" in last_name(call.func) and len(call.args) > 1)
     return next((source.code(call.args[1].value) for call in maps), "")
 

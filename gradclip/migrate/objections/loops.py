@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.elsewhere import rule
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.source import root
+from gradclip.migrate.objections.elsewhere import rule
 from gradclip.natives import Kind
 
 __all__ = ["check"]

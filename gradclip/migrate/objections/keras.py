@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gradclip.code.bind import keywords, literal, number
-from gradclip.code.elsewhere import rule
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.source import last_name
+from gradclip.migrate.objections.elsewhere import rule
 from gradclip.natives import Kind
 
 __all__ = ["assumption", "check"]

@@ -13,10 +13,14 @@ from typing import TypeGuard
 import libcst as cst
 
 from gradclip.code.bind import literal, number
-from gradclip.code.byhand import called
+from gradclip.code.byhand import vocabulary
 from gradclip.code.byhand.algebra import ONE, Form, extreme, product
-from gradclip.code.byhand.guards import guard, is_unguarded, items, none_test
-from gradclip.code.byhand.measures import (
+from gradclip.code.found import Context
+from gradclip.code.source import last_name, words
+from gradclip.migrate.byhand.called import adds, larger_first, read
+from gradclip.migrate.byhand.certain import Certain
+from gradclip.migrate.byhand.guards import guard, is_unguarded, items, none_test
+from gradclip.migrate.byhand.measures import (
     added,
     bare,
     cast,
@@ -28,8 +32,6 @@ from gradclip.code.byhand.measures import (
     says_more,
     summed,
 )
-from gradclip.code.found import Context
-from gradclip.code.source import last_name, words
 
 __all__ = ["Exact"]
 
@@ -44,7 +46,7 @@ class Exact:
 
     def __init__(self, context: Context) -> None:
         self._source, self._resolver = context.source, context.resolver
-        self.reaching, self._functions = context.reaching, context.functions
+        self.certain = Certain(context)
         self._given: dict[cst.CSTNode, Form] = {}  #: the values of parameters while a body is read
         self._depth = 0
         self.read: set[cst.CSTNode] = set()  #: the bindings whose values it has followed
@@ -92,7 +94,7 @@ class Exact:
     # ---- names -----------------------------------------------------------------------------------------------------------
 
     def _name(self, node: cst.Name) -> Form:
-        place = self.reaching.certain(node)
+        place = self.certain.place(node)
         if place is None:
             return self._opaque(node)
         if place in self._given:
@@ -110,7 +112,7 @@ class Exact:
 
     def _value(self, place: cst.CSTNode) -> Form | None:
         """The form of the value that a binding has, if it says more than the name."""
-        value = self.reaching.value(place)
+        value = self.certain.value(place)
         known = len(self.opaque), set(self.read)
         made = self.of(value) if value is not None and not isinstance(value, cst.Name) else None
         if made is not None and says_more(made):
@@ -121,9 +123,9 @@ class Exact:
         return None
 
     def _collection(self, node: cst.BaseExpression) -> Form:
-        place = self.reaching.certain(node) if isinstance(node, cst.Name) else None
-        value = self.reaching.value(place) if place not in self._given else None
-        leaves = isinstance(value, cst.Call) and called.read(value, self._resolver)[0] in called.LEAVES and len(value.args) == 1
+        place = self.certain.place(node) if isinstance(node, cst.Name) else None
+        value = self.certain.value(place) if place not in self._given else None
+        leaves = isinstance(value, cst.Call) and read(value, self._resolver)[0] in vocabulary.LEAVES and len(value.args) == 1
         made = self.of(value if leaves and value is not None else node)
         self.read |= {place} if leaves and place is not None else set()
         return made if made.op != "list" else made.parts[1] if made.parts[0] == Form("item", (made.parts[1],)) else made
@@ -133,13 +135,13 @@ class Exact:
         loop = self._source.within(place, cst.For)
         if loop is None or not isinstance(holder.operator, cst.AddAssign) or not isinstance(loop.target, cst.Name):
             return None
-        first = self.reaching.before(loop, place)
+        first = self.certain.before(loop, place)
         if first is None or not is_unguarded(holder, loop, self._source):
             return None
-        value = self.reaching.value(first)
+        value = self.certain.value(first)
         start = number(value) if value is not None else None
         if start is None and isinstance(value, cst.Call) and value.args:
-            start = number(value.args[0].value) if last_name(value.func) in called.CASTS else None
+            start = number(value.args[0].value) if last_name(value.func) in vocabulary.CASTS else None
         if start != 0:
             return None
         self.read |= {first, place}
@@ -151,7 +153,7 @@ class Exact:
         inner = self.of(node.value) if isinstance(node.value, (cst.Name, cst.Attribute)) else None
         if inner is not None and inner.op == "item" and node.attr.value == "grad":
             return Form("item", inner.parts, "grad")
-        target = self.reaching.certain(node)
+        target = self.certain.place(node)
         return (self._value(target) if target is not None else None) or self._opaque(node)
 
     def _subscript(self, node: cst.Subscript) -> Form:
@@ -161,11 +163,11 @@ class Exact:
         return self._opaque(node)
 
     def _is_parted(self, node: cst.BaseExpression) -> TypeGuard[cst.Call]:
-        return isinstance(node, cst.Call) and bool(node.args) and called.read(node, self._resolver)[0] in _PARTED
+        return isinstance(node, cst.Call) and bool(node.args) and read(node, self._resolver)[0] in _PARTED
 
     def _first(self, call: cst.Call) -> Form:
         made = self._collection(call.args[0].value)
-        return Form("flat", (every(made),)) if called.read(call, self._resolver)[0] == "ravel_pytree" else made
+        return Form("flat", (every(made),)) if read(call, self._resolver)[0] == "ravel_pytree" else made
 
     # ---- operations ------------------------------------------------------------------------------------------------------
 
@@ -193,13 +195,13 @@ class Exact:
         return Form("choice", (one, other), sides, test)
 
     def _compared(self, test: cst.BaseExpression) -> tuple[Form, Form] | None:
-        sides = called.larger_first(test, self._resolver, self._followed)
+        sides = larger_first(test, self._resolver, self._followed)
         return None if sides is None else (self.of(sides[0]), self.of(sides[1]))
 
     def _followed(self, name: cst.Name) -> cst.BaseExpression | None:
-        place = self.reaching.certain(name)
+        place = self.certain.place(name)
         self.read |= {place} if place is not None else set()
-        return self.reaching.value(place)
+        return self.certain.value(place)
 
     def _list(self, node: cst.ListComp | cst.GeneratorExp) -> Form:
         loop = node.for_in
@@ -211,44 +213,46 @@ class Exact:
     # ---- calls -----------------------------------------------------------------------------------------------------------
 
     def _call(self, node: cst.Call) -> Form:
-        name, given, told = called.read(node, self._resolver)
+        name, given, told = read(node, self._resolver)
         if not name:
             return self._own(node) or self._opaque(node)
         if name in _MAPS and len(given) == 2:
             return self._mapped(given[0], given[1], node)
         made = self._bounded(name, given, told) or self._measured(name, given, told, self._resolver.name(node.func))
         if made is None and given and told.keys() <= _CAST:
-            if name in called.LEAVES:
+            if name in vocabulary.LEAVES:
                 made = self._collection(given[0]) if len(given) == 1 else None
-            elif name in called.CASTS:
+            elif name in vocabulary.CASTS:
                 made = cast(self.of(given[0]), name)
-        if made is None and given and name in called.FLAT and not told and len(given) <= 2:
+        if made is None and given and name in vocabulary.FLAT and not told and len(given) <= 2:
             one_axis = len(given) == 1 or self._source.one_line(given[1]) in ("-1", "(-1,)", "[-1]")
             made = flat(self.of(given[0])) if one_axis else None
-        if made is None and name in called.JOINS and given and not told.keys() - {"axis", "dim"}:
+        if made is None and name in vocabulary.JOINS and given and not told.keys() - {"axis", "dim"}:
             made = flat(self.of(given[0]))
         return made or self._own(node) or self._opaque(node)
 
     def _bounded(self, name: str, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
         """A minimum, a maximum, a choice, a product, a sum; None for another function."""
-        if name in called.CLAMPS and given:
+        if name in vocabulary.CLAMPS and given:
             return self._clamped(given, told)
         if name in ("ones_like", "ones"):
             return ONE
         if told:
             return None
-        if name in called.CHOICES and len(given) == 3:
+        if name in vocabulary.CHOICES and len(given) == 3:
             return self.chosen(given[0], self.of(given[1]), self.of(given[2]))
-        if len(given) != 2 or not (name.rstrip("_") in called.EXTREMES or name in called.PRODUCTS or name in ("add", "add_")):
+        if len(given) != 2 or not (
+            name.rstrip("_") in vocabulary.EXTREMES or name in vocabulary.PRODUCTS or name in ("add", "add_")
+        ):
             return None
         one, other = self.of(given[0]), self.of(given[1])
-        if name.rstrip("_") in called.EXTREMES:
+        if name.rstrip("_") in vocabulary.EXTREMES:
             return extreme(name, one, other, is_small=is_small)
-        return product((one, 1), (other, called.PRODUCTS[name])) if name in called.PRODUCTS else added(one, other)
+        return product((one, 1), (other, vocabulary.PRODUCTS[name])) if name in vocabulary.PRODUCTS else added(one, other)
 
     def _clamped(self, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
         """A coefficient with an upper bound, and with no lower bound over 0."""
-        low, high = called.bounds(given, told)
+        low, high = vocabulary.bounds(given, told)
         least = number(low) if low is not None else None
         open_ = low is None or literal(low) is None or (least is not None and least <= 0)
         return extreme("min", self.of(given[0]), self.of(high)) if open_ and high is not None else None
@@ -260,43 +264,43 @@ class Exact:
         orders = [value for key, value in told.items() if key != "dtype"]
         if not given or told.keys() - {"dtype", "p", "ord"} or any(literal(order) not in (2, 2.0) for order in orders):
             return None
-        if (name in called.GLOBAL_NORMS or qualified.startswith("optax.tree")) and len(given) == 1:
+        if (name in vocabulary.GLOBAL_NORMS or qualified.startswith("optax.tree")) and len(given) == 1:
             over = self._collection(given[0])
-            return norm(over if over.op == "list" else every(over)) if name in called.GLOBAL_NORMS | {"norm"} else None
-        if name in called.NORMS and (len(given) == 1 or (len(given) == 2 and literal(given[1]) in (2, 2.0))):
+            return norm(over if over.op == "list" else every(over)) if name in vocabulary.GLOBAL_NORMS | {"norm"} else None
+        if name in vocabulary.NORMS and (len(given) == 1 or (len(given) == 2 and literal(given[1]) in (2, 2.0))):
             inner = self.of(given[0])
             spectral = (len(given) == 2 or bool(orders)) and qualified.endswith("linalg.norm")  # of a matrix
             return None if spectral and is_tensor(bare(inner)) else norm(inner)
-        if name in called.DOTS and len(given) == 2:
+        if name in vocabulary.DOTS and len(given) == 2:
             one, other = self.of(given[0]), self.of(given[1])
             made = norm(one) if one == other and (name == "vdot" or one.op == "flat") else None
             return product((made, 2)) if made is not None else None
-        if name in called.REDUCES and len(given) in (2, 3) and called.adds(given[0], self._resolver):
+        if name in vocabulary.REDUCES and len(given) in (2, 3) and adds(given[0], self._resolver):
             return summed(self.of(given[1])) if len(given) == 2 or number(given[2]) == 0 else None
-        exponent = number(given[1]) if name in ("pow", "power") and len(given) == 2 else called.POWERS.get(name)
-        if exponent is not None and (len(given) == 1 or name not in called.POWERS):
+        exponent = number(given[1]) if name in ("pow", "power") and len(given) == 2 else vocabulary.POWERS.get(name)
+        if exponent is not None and (len(given) == 1 or name not in vocabulary.POWERS):
             return product((self.of(given[0]), exponent))
-        sums = name in called.SUMS and len(given) == 1
+        sums = name in vocabulary.SUMS and len(given) == 1
         return summed(self.of(given[0]), builtin=qualified.startswith("builtins")) if sums else None
 
     def _mapped(self, function: cst.BaseExpression, over: cst.BaseExpression, node: cst.Call) -> Form:
         """``map(lambda g: ..., grads)``; the function may also have a name."""
-        inner = self._functions.certain(function)
+        inner = self.certain.function(function)
         collection = self._collection(over)
         if inner is None:
             known = self._resolver.name(function).rpartition(".")[2]
-            made = norm(Form("item", (collection,))) if known in called.NORMS else None
+            made = norm(Form("item", (collection,))) if known in vocabulary.NORMS else None
             return Form("list", (made, collection)) if made is not None else self._opaque(node)
         parameters, body = inner
         if len(parameters) != 1:
             return self._opaque(node)
-        if isinstance(function, cst.Name) and (place := self.reaching.certain(function)) is not None:
+        if isinstance(function, cst.Name) and (place := self.certain.place(function)) is not None:
             self.read.add(place)
         return Form("list", (self._within(parameters, [Form("item", (collection,))], body), collection), node=node)
 
     def _own(self, node: cst.Call) -> Form | None:
         """What a function of the source returns."""
-        inner = self._functions.certain(node.func)
+        inner = self.certain.function(node.func)
         if inner is None or any(a.keyword is not None or a.star for a in node.args) or len(inner[0]) != len(node.args):
             return None
         made = self._within(inner[0], [self._collection(argument.value) for argument in node.args], inner[1])

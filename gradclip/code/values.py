@@ -1,57 +1,82 @@
-"""The functions of one source: what they return, what their parameters get, and which calls get a function."""
+"""The values of one source: which a name probably has, what a function returns, and what its parameters get."""
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import libcst as cst
 
 from gradclip.code.bind import keywords
-from gradclip.code.reaching import Reaching
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source, last_name, target_names
 
-__all__ = ["Functions"]
+__all__ = ["Values"]
 
 Function = cst.FunctionDef | cst.Lambda
 
 
-class Functions:
-    """The functions of one source."""
+class Values:
+    """The values of one source. They are guesses: the last one in the text, whatever may run in between."""
 
-    def __init__(self, source: Source, resolver: Resolver, reaching: Reaching) -> None:
-        self._source, self._resolver, self._reaching = source, resolver, reaching
+    def __init__(self, source: Source, resolver: Resolver) -> None:
+        self._source, self._resolver = source, resolver
 
-    # ---- what they return ------------------------------------------------------------------------------------------------
+    # ---- of names and attributes -----------------------------------------------------------------------------------------
 
-    def certain(self, node: cst.BaseExpression) -> tuple[Sequence[cst.Param], cst.BaseExpression] | None:
-        """The parameters and the returned value of a lambda, or of a function with one ``return``, at its end."""
-        place = self._reaching.certain(node) if isinstance(node, cst.Name) else node
-        value = place if isinstance(place, cst.FunctionDef) or place is node else self._reaching.value(place)
-        if not isinstance(value, (cst.FunctionDef, cst.Lambda)) or not _is_simple(value.params):
-            return None
-        if isinstance(value, cst.Lambda):
-            return value.params.params, value.body
-        returns = self._returns.get(value, [])
-        last = value.body.body[-1] if isinstance(value.body, cst.IndentedBlock) else None
-        if value.decorators or len(returns) != 1 or self._source.parents[returns[0]] is not last or returns[0].value is None:
-            return None
-        return value.params.params, returns[0].value
+    def last(self, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
+        """The node that binds a name: the only one, or the last one before it in the same function."""
+        if isinstance(name, cst.Attribute):
+            return self._before(name)
+        places, starts = self._resolver.ordered_at(name)
+        if len(places) < 2:
+            return places[0] if places else None
+        around = (name, *self._source.ancestors(name))
+        before = reversed(places[: bisect.bisect_left(starts, self._source.start(name))])
+        function = self._source.function(name)
+        binding = self._source.once((Values.last, id(places)), lambda: frozenset(map(self._source.function, places)))
+        while isinstance(function, cst.Lambda) and function not in binding:
+            function = self._source.function(function)
+        here = (place for place in before if self._source.function(place) is function)
+        return next((place for place in here if self._source.within(place, cst.Assign) not in around), None)
+
+    def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """The value that the :meth:`last` binding gives to a name or an attribute."""
+        return self._resolver.value(self.last(node)) if isinstance(node, (cst.Name, cst.Attribute)) else None
+
+    def _before(self, node: cst.Attribute) -> cst.CSTNode | None:
+        """The target to which the function has assigned the value of an attribute before."""
+        places = self._attributes.get((self._source.function(node), self._source.code(node)), ())
+        number = bisect.bisect_left(places, self._source.start(node), key=self._source.start)
+        around = (node, *self._source.ancestors(node))
+        return next((one for one in reversed(places[:number]) if self._source.within(one, cst.Assign) not in around), None)
+
+    @functools.cached_property
+    def _attributes(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
+        """The attributes to which the source assigns, by the function and their text."""
+        found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
+        for one in self._source.all(cst.AssignTarget):
+            if isinstance(one.target, cst.Attribute):
+                found[self._source.function(one), self._source.code(one.target)].append(one.target)
+        return found
+
+    # ---- what functions return --------------------------------------------------------------------------------------------
 
     def returned(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a lambda returns, or the only function of this source, or the only method, that has a name."""
-        value = node if isinstance(node, cst.Lambda) else self._reaching.value_of(node)
+        value = node if isinstance(node, cst.Lambda) else self.value_of(node)
         if isinstance(value, cst.Lambda):
             return value.body
         own = isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and last_name(node.value) == "self")
         functions = self._named.get(last_name(node), ()) if own else ()
-        values = [one.value for function in functions for one in self._returns.get(function, ()) if one.value is not None]
+        values = [one.value for function in functions for one in self.returns.get(function, ()) if one.value is not None]
         return values[0] if len(values) == 1 else None
 
     @functools.cached_property
-    def _returns(self) -> Mapping[cst.CSTNode, list[cst.Return]]:
+    def returns(self) -> Mapping[cst.CSTNode, list[cst.Return]]:
+        """The ``return``s of each function."""
         found: dict[cst.CSTNode, list[cst.Return]] = defaultdict(list)
         for one in self._source.any(cst.Return):
             found[self._source.function(one)].append(one)
@@ -64,7 +89,7 @@ class Functions:
             found[one.name.value].append(one)
         return found
 
-    # ---- what they get ---------------------------------------------------------------------------------------------------
+    # ---- what parameters get ----------------------------------------------------------------------------------------------
 
     def given(self, place: cst.Param) -> list[cst.BaseExpression]:
         """The values that the source passes for a parameter: in calls, and in maps such as ``map(function, values)``."""
@@ -103,9 +128,3 @@ class Functions:
         holder = self._source.parents.get(function)
         targets = holder.targets if isinstance(holder, cst.Assign) else ()
         return frozenset(name for one in targets for name in target_names(one.target))
-
-
-def _is_simple(parameters: cst.Parameters) -> bool:
-    others = (parameters.kwonly_params, parameters.posonly_params, parameters.star_kwarg)
-    plain = not any(others) and not isinstance(parameters.star_arg, cst.Param)
-    return plain and all(one.default is None for one in parameters.params)

@@ -19,14 +19,8 @@ _DISTINCT = "param_groups"  # an optimizer rejects a parameter in two of its gro
 
 def check(found: ApiCall) -> Finding | None:
     """The parameters of several modules in one list: the native counts a shared parameter twice, gradclip once."""
-    if found.api.framework not in ("torch", "paddle") or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
-        return None
-    if found.tensors is None:
-        return None
-    parts = list(_parts(found.tensors, found.context, 6))
-    if not _may_share(parts, found.context):
-        return None
-    twice = _twice(parts, found.context)
+    parts = _joined(found)
+    twice = _twice(parts, found.context) if parts else ""
     if not twice:
         return None
     reason = f"{twice}: a parameter that is listed twice counts twice natively, and once in gradclip."
@@ -35,11 +29,15 @@ def check(found: ApiCall) -> Finding | None:
 
 def assumption(found: ApiCall) -> str:
     """The assumption that a rewrite of several modules' parameters makes; usually ""."""
-    if found.api.framework not in ("torch", "paddle") or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
-        return ""
-    if found.tensors is None or not _may_share(list(_parts(found.tensors, found.context, 6)), found.context):
-        return ""
-    return "no parameter is listed twice: gradclip counts a shared parameter once, and the native twice"
+    assumed = "no parameter is listed twice: gradclip counts a shared parameter once, and the native twice"
+    return assumed if _joined(found) else ""
+
+
+def _joined(found: ApiCall) -> list[tuple[cst.BaseExpression, bool]]:
+    """The parts of a list of parameters in which two may share one; empty for any other call."""
+    counts = found.api.framework in ("torch", "paddle") and found.api.kind is Kind.IN_PLACE and not found.clips_by_value
+    parts = list(_parts(found.tensors, found.context, 6)) if counts and found.tensors is not None else []
+    return parts if _may_share(parts, found.context) else []
 
 
 def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -> str:
@@ -60,7 +58,7 @@ def _twice(parts: Sequence[tuple[cst.BaseExpression, bool]], context: Context) -
 
 def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[tuple[cst.BaseExpression, bool]]:
     """The parts that an expression of parameters joins, each with whether it is a collection, not a single parameter."""
-    value = context.reaching.value_of(node)
+    value = context.values.value_of(node)
     if isinstance(node, cst.Name) and value is not None and depth:
         node = value if isinstance(value, _JOINED) else node
     if isinstance(node, (cst.List, cst.Tuple)) and depth:

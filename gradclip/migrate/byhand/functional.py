@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.byhand.algebra import Form, leaves, product
-from gradclip.code.byhand.coefficients import Clipped, Coefficients, is_short
-from gradclip.code.byhand.exact import Exact
-from gradclip.code.byhand.guards import without_guard
-from gradclip.code.byhand.measures import is_tensor
 from gradclip.code.found import Context
 from gradclip.code.source import last_name, receiver
+from gradclip.migrate.byhand.coefficients import Clipped, Coefficients, is_short
+from gradclip.migrate.byhand.exact import Exact
+from gradclip.migrate.byhand.guards import without_guard
+from gradclip.migrate.byhand.measures import is_tensor
 
 __all__ = ["Exactly", "Functional"]
 
@@ -46,7 +46,7 @@ class Functional:
     def __init__(self, context: Context, framework: str) -> None:
         """Read the clips of arrays of a framework, and those of torch's parameters where the source imports torch."""
         self._framework, self._source, self._resolver = framework, context.source, context.resolver
-        self._functions = context.functions
+        self._values = context.values
         self.exact = Exact(context)
         self._coefficients = Coefficients(context, self.exact)
 
@@ -83,9 +83,9 @@ class Functional:
             if isinstance(outer, _EXPRESSIONS):
                 found.append(outer)
             elif isinstance(outer, cst.Return):
-                found += self._functions.takers(self._source.function(outer))
+                found += self._values.takers(self._source.function(outer))
             elif isinstance(outer, cst.Lambda):
-                found += self._functions.takers(outer)
+                found += self._values.takers(outer)
             elif isinstance(outer, (cst.AugAssign, cst.Assign, cst.Expr, cst.For, cst.If)):
                 found.append(outer)
             elif isinstance(outer, cst.FunctionDef):

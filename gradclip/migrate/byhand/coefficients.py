@@ -9,9 +9,9 @@ import libcst as cst
 
 from gradclip.code.bind import number
 from gradclip.code.byhand.algebra import ONE, Form, product, text
-from gradclip.code.byhand.exact import Exact
 from gradclip.code.found import Context
 from gradclip.code.source import root
+from gradclip.migrate.byhand.exact import Exact
 
 __all__ = ["EPSILON", "Clipped", "Coefficients", "is_short"]
 
@@ -69,8 +69,8 @@ class Coefficients:
     def _number(self, form: Form) -> float | None:
         if form.op == "number":
             return form.number
-        place = self._exact.reaching.certain(form.node) if isinstance(form.node, cst.Name) else None
-        value = self._exact.reaching.value(place)
+        place = self._exact.certain.place(form.node) if isinstance(form.node, cst.Name) else None
+        value = self._exact.certain.value(place)
         return number(value) if value is not None else None
 
     def _is_meant(self, node: cst.CSTNode, site: cst.CSTNode, around: set[cst.CSTNode]) -> bool:

@@ -15,7 +15,7 @@ from gradclip.natives.model import NO_EFFECT
 from gradclip.natives.nearest import Wanted, nearest
 from gradclip.natives.targets import placeholders, targets
 
-__all__ = ["crossing", "filled", "lacks", "no_native", "no_rewrite", "rule"]
+__all__ = ["crossing", "lacks", "no_native", "no_rewrite", "rule"]
 
 _OF_NO_EFFECT = ("foreach", "name", "group_name")
 _NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "paddle": "Paddle", "jax": "JAX"}
@@ -45,7 +45,7 @@ def rule(found: ApiCall) -> str:
     return f"gradclip.dialects.{found.api.dialect}({arguments})"
 
 
-def filled(form: str, found: ApiCall) -> str:
+def _filled(form: str, found: ApiCall) -> str:
     """A form of the table, filled with the arguments of the call."""
 
     def text(match: re.Match[str]) -> str:
@@ -129,7 +129,7 @@ def _by_hand(found: ApiCall) -> str:
     target = targets(found.api).get("gradclip")
     if target is None or not target.form:
         return ""
-    return " ".join(filter(None, (f"Write: {filled(target.form, found)}.", target.note)))
+    return " ".join(filter(None, (f"Write: {_filled(target.form, found)}.", target.note)))
 
 
 def no_rewrite(found: ApiCall) -> Finding:
