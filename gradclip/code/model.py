@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["FRAMEWORKS", "Migrated", "Options", "Site", "SourceError", "Verdict"]
+__all__ = ["FRAMEWORKS", "About", "Migrated", "Options", "Site", "SourceError", "Verdict"]
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "optax", "jax")  #: for ``--from``; ``--to`` also accepts "gradclip"
 
@@ -17,6 +17,15 @@ class Verdict(enum.Enum):
     REWRITTEN = "rewritten"
     MANUAL = "manual"
     UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The facts from the other files of a run that concern one file."""
+
+    sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
+    stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
+    kept: frozenset[str] = frozenset()  #: the names that they import from the file; "*" for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +41,7 @@ class Options:
     lint: bool = False  #: only report mistakes, all of them, and rewrite nothing
     strict: bool = False  #: leave a call if the framework of ``to`` has no native that clips alike
     norms: bool = False  #: also rewrite calls that only measure a norm
-    kept: frozenset[str] = frozenset()  #: the names that other files import from this one; "*" for all
-    sparse: str = ""  #: the code in another file of the run that makes gradients sparse
-    stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: star import -> name -> qualified, or "" for its own
+    about: About = About()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -13,29 +13,21 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradclip.code import spans
+from gradclip.code.codes import CODES
 from gradclip.code.magics import Magics, parsed
-from gradclip.code.model import SourceError
+from gradclip.code.model import Site, SourceError, Verdict
+from gradclip.errors import more
 
-__all__ = ["Notebook", "Unread", "code_cells"]
+__all__ = ["Notebook", "code_cells"]
 
 _OURS = "__gradclip_"
 _CLIP = re.compile(r"[\w.]*\b(?:clip_grad\w*|clip_by_\w+|(?:ClipGrad|GradientClip)By\w+|(?:global_)?clipnorm|clipvalue)\s*[(=]")
 _END = "__gradclip_end__"  #: after all cells, with the names that magics use, so that their imports stay
 _INDENTED = "if {}:"  #: IPython runs an indented cell
 _MARKER = "__gradclip_cell_{}__"  #: between the cells; a statement, so that removing a neighbour does not remove it
-
-
-class Unread(NamedTuple):
-    """A possible clipping call in a magic or in a cell that does not parse, which the codemod does not read."""
-
-    cell: int
-    line: int  #: in the cell, from 1
-    column: int
-    text: str
-    broken: bool  #: whether the cell does not parse
 
 
 @dataclass(slots=True)
@@ -63,7 +55,8 @@ class Notebook:
 
     text: str
     program: str = field(init=False, default="")
-    unread: list[Unread] = field(init=False, default_factory=list)
+    #: a possible clip in a magic, or in a cell that does not parse: the codemod does not read it. Its cell, and its place there
+    unread: list[tuple[int, Site]] = field(init=False, default_factory=list)
     _end: int = field(init=False, default=0)  #: the program's line at which the text from outside the notebook begins
     _cells: list[_Cell] = field(init=False, default_factory=list)
     _magics: Magics = field(init=False, default_factory=Magics)
@@ -82,7 +75,7 @@ class Notebook:
             head, body = (text, "") if broken else (head, body)
             hidden = list(_hidden(text, body))
             names.update(name for _, magic in hidden for name in re.findall(r"\w+", magic))
-            self.unread += _clips(index + 1, hidden, broken)
+            self.unread += ((index + 1, site) for site in _clips(hidden, broken))
             if body.strip():
                 marker = (form or "{}").format(_MARKER.format(index + 1)) if self._cells or form == _INDENTED else ""
                 parts += [marker + "\n"] if marker else []
@@ -142,10 +135,17 @@ def _form(body: str) -> str:
     return _INDENTED if parsed(f"if 1:\n{body}") is not None else ""
 
 
-def _clips(cell: int, lines: list[tuple[int, str]], broken: bool) -> Iterator[Unread]:
+def _clips(lines: list[tuple[int, str]], broken: bool) -> Iterator[Site]:
+    magic = CODES["GM212"]
+    said = (
+        ("Its cell does not parse, so the command does not read it.", "Mend the cell.")
+        if broken
+        else (magic.reason, magic.advice)
+    )
     for number, line in lines:
         if found := _CLIP.search(line):
-            yield Unread(cell, number, found.start() + 1, line[found.start() :].rstrip(), broken)
+            text = line[found.start() :].rstrip()
+            yield Site(number, found.start() + 1, magic.code, Verdict.MANUAL, text, *said, more(magic.code))
 
 
 def _imported(program: str) -> set[str]:

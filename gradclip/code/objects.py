@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping
 
 import libcst as cst
 
 from gradclip.code.bind import keywords
 from gradclip.code.found import Context
-from gradclip.code.source import Source, last_name, once, receiver
+from gradclip.code.source import Source, last_name, receiver
 
 __all__ = ["entered", "first_of", "maker", "owners", "updates", "uses"]
 
@@ -20,32 +18,9 @@ _LISTS = frozenset({"list", "tuple", "filter"})
 
 def maker(node: cst.BaseExpression | None, context: Context) -> cst.Call | None:
     """The call that made the object of a name, or of an attribute such as ``self.opt``; None if there may be several."""
-    if isinstance(node, cst.Call):
-        return node
-    if isinstance(node, cst.Name):
-        value = context.values.value_of(node)
-    elif isinstance(node, cst.Attribute):
-        values = _attributes(context.source).get((_class(node, context.source), context.source.code(node)), ())
-        value = values[0] if len(values) == 1 else None
-    else:
-        return None
-    return value if isinstance(value, cst.Call) else None
-
-
-def _class(node: cst.CSTNode, source: Source) -> cst.CSTNode:
-    return source.within(node, cst.ClassDef) or source.module
-
-
-@once
-def _attributes(source: Source) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
-    """The values that assignments give to each attribute, by its class and its text; None switches off, and is left out."""
-    found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
-    for target in source.any(cst.AssignTarget):
-        statement = source.parents[target]
-        value = statement.value if isinstance(statement, cst.Assign) else None
-        if isinstance(target.target, cst.Attribute) and value is not None and last_name(value) != "None":
-            found[_class(target, source), source.code(target.target)].append(value)
-    return found
+    value = context.values.only(node) if isinstance(node, cst.Attribute) else context.values.value_of(node)
+    made = node if isinstance(node, cst.Call) else value
+    return made if isinstance(made, cst.Call) else None
 
 
 def owners(call: cst.Call | None, context: Context) -> frozenset[str]:

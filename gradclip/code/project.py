@@ -10,24 +10,15 @@ import ast
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gradclip.code.files import Found
 from gradclip.code.magics import parsed
+from gradclip.code.model import About
 from gradclip.code.outline import File, outlined, text_of
 
-__all__ = ["About", "survey"]
+__all__ = ["survey"]
 
 _MOST = 50  #: places anywhere in a run to look for a module
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """The facts from the other files of a run that concern one file."""
-
-    sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
-    stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
-    kept: frozenset[str] = frozenset()  #: the names that they import from the file; "*" for all
 
 
 def survey(found: Iterable[Found]) -> Mapping[str, About]:

@@ -17,22 +17,19 @@ from functools import partial
 from itertools import chain, islice
 
 from gradclip.code import disk
-from gradclip.code.codes import CODES, wanted
+from gradclip.code.codes import wanted
 from gradclip.code.files import SETTINGS, Found, harmless
 from gradclip.code.interrupts import raise_lost, signals_wait
-from gradclip.code.model import Migrated, Options, Site, SourceError, Verdict
-from gradclip.code.notebook import Notebook, Unread
-from gradclip.code.project import About
+from gradclip.code.model import About, Migrated, Options, Site, SourceError, Verdict
+from gradclip.code.notebook import Notebook
 from gradclip.code.settings import report_settings
 from gradclip.code.workers import Killed, Unstarted, Workers, waited
-from gradclip.errors import more
 
 __all__ = ["FileResult", "Migrate", "Place", "Request", "migrate_bytes", "migrate_file", "run"]
 
 Migrate = Callable[[str, Options], Migrated]
 
 _COMMENT = re.compile(r"#.*")
-_MAGIC = CODES["GM212"]
 _AHEAD = 32  #: files per process to read ahead of the results; this bounds the memory
 _FEW = 24  #: up to this many files, starting processes takes longer than migrating
 
@@ -120,8 +117,7 @@ def migrate_bytes(path: str, source: disk.Content, request: Request, migrate: Mi
     """Migrate a source that has been read; write nothing."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
-        about = request.about.get(path, About())
-        options = replace(request.options, kept=about.kept, sparse=about.sparse, stars=about.stars)
+        options = replace(request.options, about=request.about.get(path, About()))
         text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw
@@ -154,7 +150,7 @@ def _places(sites: Iterable[Site], text: str, options: Options) -> tuple[Place, 
 
 def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:
     notebook = Notebook(text)
-    places = [Place(_in_magic(unread), unread.cell) for unread in notebook.unread if wanted(options, _MAGIC.code)]
+    places = [Place(site, cell) for cell, site in notebook.unread if wanted(options, site.code)]
     if not notebook.program:
         return text, tuple(places)
     try:
@@ -169,12 +165,6 @@ def _notebook(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple
         places.append(Place(replace(place.site, line=line), cell, place.comment))
     places.sort(key=lambda place: (place.cell, place.site))
     return notebook.replaced(migrated.source), tuple(places)
-
-
-def _in_magic(unread: Unread) -> Site:
-    said = ("Its cell does not parse, so the command does not read it.", "Mend the cell.")
-    said = said if unread.broken else (_MAGIC.reason, _MAGIC.advice)
-    return Site(unread.line, unread.column, _MAGIC.code, Verdict.MANUAL, unread.text, *said, more(_MAGIC.code))
 
 
 def _settings(text: str, options: Options, migrate: Migrate) -> tuple[str, tuple[Place, ...]]:

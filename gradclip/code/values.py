@@ -42,24 +42,50 @@ class Values:
         here = (place for place in before if self._source.function(place) is function)
         return next((place for place in here if self._source.within(place, cst.Assign) not in around), None)
 
-    def value_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+    def value_of(self, node: cst.CSTNode | None) -> cst.BaseExpression | None:
         """The value that the :meth:`last` binding gives to a name or an attribute."""
         return self._resolver.value(self.last(node)) if isinstance(node, (cst.Name, cst.Attribute)) else None
 
+    def only(self, node: cst.Attribute) -> cst.BaseExpression | None:
+        """The only value that a class gives to an attribute such as ``self.opt``; None switches off, and does not count."""
+        values = map(self._resolver.value, self._assigned(node, self._class(node)))
+        others = [value for value in values if last_name(value) != "None"]
+        return others[0] if len(others) == 1 else None
+
+    def _class(self, node: cst.CSTNode) -> cst.CSTNode:
+        return self._source.within(node, cst.ClassDef) or self._source.module
+
     def _before(self, node: cst.Attribute) -> cst.CSTNode | None:
         """The target to which the function has assigned the value of an attribute before."""
-        places = self._attributes.get((self._source.function(node), self._source.code(node)), ())
+        places = self._assigned(node, self._source.function(node))
         number = bisect.bisect_left(places, self._source.start(node), key=self._source.start)
         around = (node, *self._source.ancestors(node))
         return next((one for one in reversed(places[:number]) if self._source.within(one, cst.Assign) not in around), None)
 
+    def _assigned(self, node: cst.Attribute, around: cst.CSTNode) -> list[cst.Attribute]:
+        """The places in a function or a class that assign to the same attribute, in order."""
+        name = node.attr.value
+        if name not in self._attributes:
+            return []
+        return self._source.once((Values._assigned, name), lambda: self._grouped(name)).get(
+            (around, self._source.code(node)), []
+        )
+
+    def _grouped(self, name: str) -> Mapping[tuple[cst.CSTNode, str], list[cst.Attribute]]:
+        """The places that assign to attributes of a name, by their functions and classes, and their text."""
+        found: dict[tuple[cst.CSTNode, str], list[cst.Attribute]] = defaultdict(list)
+        for one in sorted(self._attributes[name], key=self._source.start):
+            for around in {self._source.function(one), self._class(one)}:
+                found[around, self._source.code(one)].append(one)
+        return found
+
     @functools.cached_property
-    def _attributes(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
-        """The attributes to which the source assigns, by the function and their text."""
-        found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
-        for one in self._source.all(cst.AssignTarget):
+    def _attributes(self) -> Mapping[str, list[cst.Attribute]]:
+        """The attributes to which the source assigns, by their last name: their text takes long to find."""
+        found: dict[str, list[cst.Attribute]] = defaultdict(list)
+        for one in self._source.any(cst.AssignTarget):
             if isinstance(one.target, cst.Attribute):
-                found[self._source.function(one), self._source.code(one.target)].append(one.target)
+                found[one.target.attr.value].append(one.target)
         return found
 
     # ---- what functions return --------------------------------------------------------------------------------------------

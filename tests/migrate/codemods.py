@@ -5,15 +5,17 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from gradclip.code.model import Migrated, Options, Verdict
+from gradclip.code.model import About, Migrated, Options, Verdict
 from gradclip.migrate.codemod import migrate_source
 
 __all__ = ["manual", "migrate", "options", "rewritten"]
 
 
 def options(**given: Any) -> Options:
-    """Return options from the values in a test or a TOML file; lists become sets."""
-    return Options(**{name: frozenset(value) if isinstance(value, list) else value for name, value in given.items()})
+    """Return options from the values in a test or a TOML file; lists become sets, and facts from other files ``about``."""
+    values = {name: frozenset(value) if isinstance(value, list) else value for name, value in given.items()}
+    about = About(**{name: values.pop(name) for name in ("sparse", "stars", "kept") if name in values})
+    return Options(**values, about=about)
 
 
 def migrate(source: str, **given: Any) -> Migrated:

@@ -83,7 +83,7 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
 
 
 def _context(source: Source, options: Options) -> Context:
-    resolver = Resolver(source, options.stars)
+    resolver = Resolver(source, options.about.stars)
     values = Values(source, resolver)
     gradients = Gradients(source, resolver, values)
     return Context(

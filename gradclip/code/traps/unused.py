@@ -64,7 +64,7 @@ def _is_read(name: cst.Name, found: ApiCall) -> bool:
     context = found.context
     source, function = context.source, context.source.function(name)
     key = (_is_read, function, name.value)
-    if name.value in context.options.kept or source.once(key, lambda: _reads(name, function, context)):
+    if name.value in context.options.about.kept or source.once(key, lambda: _reads(name, function, context)):
         return True
     declared: list[cst.Global | cst.Nonlocal] = [*source.any(cst.Global), *source.any(cst.Nonlocal)]
     shared = (item.name.value for statement in declared for item in statement.names)

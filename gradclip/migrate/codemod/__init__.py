@@ -95,7 +95,7 @@ def _imports(decisions: Sequence[Rewrite], context: Context) -> list[Edit]:
         for decision in decisions
         if decision.released and decision.api is not None and decision.api.kind is Kind.OBJECT
     )
-    return added(needs, source) + removed(decisions, objects, source, resolver, context.options.kept)
+    return added(needs, source) + removed(decisions, objects, source, resolver, context.options.about.kept)
 
 
 def _comments(decisions: Sequence[Decision], context: Context) -> list[Edit]:

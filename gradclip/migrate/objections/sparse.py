@@ -41,7 +41,7 @@ def _sparse(found: ApiCall) -> Finding | None:
         return None
     known = found.tensors is not None and _is_asked_for(found, found.tensors, True)
     own = "IndexedSlices" if known else _evidence(found.context, found.api.framework == "paddle")
-    where = f"`{own}`" if own is not None else found.context.options.sparse if found.api.framework != "paddle" else ""
+    where = f"`{own}`" if own is not None else found.context.options.about.sparse if found.api.framework != "paddle" else ""
     if not where:
         return None
     reason = f"{where} gives sparse gradients, whose duplicate rows the native counts separately; gradclip merges them."
