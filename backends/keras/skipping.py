@@ -27,15 +27,19 @@ class Skipping(keras.optimizers.Optimizer):
     _known: bool | None = None  # on PyTorch: whether this step is skipped
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        if not self.built and trainable_variables is not None:
+        variables = None if trainable_variables is None else list(trainable_variables)
+        if not self.built and variables:
             with keras.name_scope(self.name, caller=self):
-                self.build(list(trainable_variables))
+                self.build(variables)
+        if not self.built:  # Keras says what is missing
+            super().apply(grads, variables)
+            return
         check_replicas(self._state.step)
         counts = self._state.tree["skips"]
         self.__dict__.update(_before=read(counts["skipped"]), _known=None)
         try:
             kept = [(v, read(v)) for v in self._selected()]
-            super().apply(grads, trainable_variables)
+            super().apply(grads, variables)
             skip = self._is_skipped()
         finally:
             self.__dict__["_before"] = None

@@ -168,6 +168,18 @@ def test_too_many_skips_in_a_row() -> None:
     assert read(variables[1]).tolist() == [1.0, 1.0]
 
 
+def test_a_call_without_variables_is_as_kerass_own() -> None:
+    gradients = [keras.ops.convert_to_tensor([3.0, 4.0])]
+    for rule in (RULE, SKIPS):
+        optimizer = gradclip.clipped(keras.optimizers.SGD(1.0), rule)
+        with pytest.raises(ValueError, match="must already be built on a list of variables"):
+            optimizer.apply(gradients)
+        optimizer.apply([], [])
+        variable = keras.Variable([0.0, 0.0])
+        optimizer.apply(gradients, (v for v in [variable]))
+        np.testing.assert_allclose(read(variable), [-0.6, -0.8], rtol=1e-5)
+
+
 def test_some_of_the_gradients_and_parameters() -> None:
     rules = [gradclip.Group(optax.adaptive_grad_clip(0.1), "b"), gradclip.Group(RULE, "*")]
     optimizer, variables = gradclip.clipped(keras.optimizers.SGD(1.0), rules[:1]), made(1, 2)
