@@ -135,16 +135,16 @@ def _found(context: Context) -> Iterator[_Found]:
     source = context.source
     names = _names(context)
     for call in source.any(cst.Call):
-        name = last_name(call.func)
-        if name in names or any(keyword(one) in configuration.CLIP_KEYWORDS for one in call.args):
+        name, given = last_name(call.func), [keyword(one) for one in call.args]
+        if name in names or not configuration.CLIP_KEYWORDS.isdisjoint(given):
             found: list[_Found] = [*calls.call(call, context)]
             found = found or [*libraries.call(call, context)] or [*mentions.call(call, context)]
             found = found or [*(clamps.call(call, context) if name in clamps.METHODS else ())]
             yield from found
             if found:
                 continue
-        for argument in call.args:
-            if keyword(argument) in KEYS:
+        for key, argument in zip(given, call.args, strict=True):
+            if key in KEYS:
                 yield from configuration.argument(argument, context)
     nodes: list[cst.Name | cst.Attribute] = [*source.any(cst.Name), *source.any(cst.Attribute)]
     for node in nodes:

@@ -115,10 +115,12 @@ def _own(node: cst.DictElement, key: str, context: Context) -> str:
 
 def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     """Report ``cfg.SOLVER.CLIP_GRADIENTS.ENABLED = True``, ``optimizer.clipnorm = 1.0``, ``config.grad_clip_norm = 1.0``."""
-    key, value = node.attr.value, context.resolver.value(node)
+    key = node.attr.value
     if key == "CLIP_GRADIENTS" and context.source.within(node, cst.AssignTarget) is not None:
         yield _manual(node, key)
-    if value is None or not (key in CLIP_KEYWORDS or _OWN.fullmatch(key)):
+    known = key in CLIP_KEYWORDS or _OWN.fullmatch(key) is not None
+    value = context.resolver.value(node) if known else None
+    if value is None:
         return
     if key in CLIP_KEYWORDS and last_name(node.value) == "self":
         return  # with `self.clipnorm = clipnorm` a class stores its argument
