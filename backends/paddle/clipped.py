@@ -57,7 +57,7 @@ class Clipping:
             return stepper.minimize(loss, startup_program, parameters, no_grad_set)
 
         found = self._unless_skipped(minimize, parameters)
-        return (None, versions.pairs_of(self, parameters)) if found is None else found
+        return ([], versions.pairs_of(self, parameters)) if found is None else found
 
     def _unless_skipped(self, step: Any, parameters: Any) -> Any:
         """The result of a step with clipped gradients; None if it is skipped."""

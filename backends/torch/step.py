@@ -285,6 +285,8 @@ def step_pre_hook(
     for ``patience`` is one read, once in so many steps. Others get no gradients, after one look at a value in each step, as
     ``torch.amp.GradScaler`` makes it. A scheduler counts the step.
 
+    A step with ``differentiable=True`` has the derivative of its clip.
+
     A closure passed to ``step`` makes new gradients, several times in ``torch.optim.LBFGS``; each time they are clipped.
     For a rule that skips the hook calls it, before the step.
 
