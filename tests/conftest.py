@@ -47,6 +47,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(attribute): runs only if this attribute of the Framework is true")
     config.addinivalue_line("markers", "slow(what, unless): runs with --slow, or on the backend unless; what only it finds")
+    config.addinivalue_line("markers", "accuracy: it measures compiled programs, so these are compiled as users' are")
     config.addinivalue_line(
         "markers", "drawn(many, backend=fewer): without --slow, only this many of its cases run; each backend draws its own"
     )

@@ -13,6 +13,8 @@ from oracle import CASES, REAL, Case, norm, ulp, ulps
 
 import gradclip
 
+pytestmark = pytest.mark.accuracy
+
 WIDE = {"float64": "float64", "complex128": "float64"}
 # few shapes, in several lists: JAX compiles every operation for every shape
 SHAPES: dict[str, list[tuple[int, ...]]] = {

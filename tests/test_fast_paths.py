@@ -29,7 +29,7 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 }
 CROSSING = tensorflow.clip_by_value(2.0, -2.0)
 
-pytestmark = pytest.mark.usefixtures("soon_large")
+pytestmark = [pytest.mark.accuracy, pytest.mark.usefixtures("soon_large")]
 both = pytest.mark.usefixtures("compiled")
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 each_form = pytest.mark.parametrize("in_place", [False, True], ids=["new", "in place"])

@@ -14,6 +14,8 @@ from oracle import ulps
 import gradclip
 from gradclip.dialects import paddle, tensorflow, torch
 
+pytestmark = pytest.mark.accuracy
+
 GRADIENT = [125.0, 75.0, 45.0, 15.0, 5.0]
 
 

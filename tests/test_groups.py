@@ -194,6 +194,7 @@ def test_disjoint_groups_are_as_many_calls(
 # ---- traced, differentiated, reduced -------------------------------------------------------------------------------------
 
 
+@pytest.mark.accuracy
 @pytest.mark.needs("jits")
 def test_traced(backend: Framework) -> None:
     groups = [

@@ -15,6 +15,8 @@ from rules import Make, is_dense, kinds
 import gradclip
 from gradclip.registry import find
 
+pytestmark = pytest.mark.accuracy
+
 RULES = kinds(is_dense)
 SIZES = (1, 3, 256, 1000, 5000, 20000, (1 << 16) + 300)
 

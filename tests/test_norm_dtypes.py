@@ -17,7 +17,10 @@ import gradclip
 from gradclip import limits
 from gradclip.dialects import keras, optax, tensorflow, torch
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
+pytestmark = [
+    pytest.mark.accuracy,
+    pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning"),
+]
 Found = Callable[[list[Any]], list[Any]]  #: gradients -> norms and coefficients
 
 NARROW = ("float16", "bfloat16")

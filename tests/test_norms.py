@@ -14,6 +14,8 @@ from oracle import ulps
 import gradclip
 from gradclip.dialects import keras, optax, tensorflow, torch
 
+pytestmark = pytest.mark.accuracy
+
 #: the draws that float16 can represent
 HALVES = [(kind, "float16") for kind in DRAWS if "squares" not in kind]
 

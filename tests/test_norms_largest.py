@@ -12,6 +12,8 @@ from oracle import ulps
 import gradclip
 from gradclip.dialects import torch
 
+pytestmark = pytest.mark.accuracy
+
 
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
 @pytest.mark.parametrize("value", [3e38, 4e37])

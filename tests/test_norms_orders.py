@@ -12,6 +12,8 @@ from oracle import norm, ulps
 import gradclip
 from gradclip.dialects import torch
 
+pytestmark = pytest.mark.accuracy
+
 GRADIENT = np.array([125.0, 75.0, 45.0, 15.0, 5.0])
 ORDERS = (1.0, 2.0, 3.0, 4.0, math.inf)
 

@@ -171,6 +171,7 @@ def test_not_finite(backend: Framework, make_rule: Any, values: list[float]) -> 
         assert (second == 0).all() == shared
 
 
+@pytest.mark.accuracy
 def test_a_limit_that_the_dtype_lacks_clips_nothing_finite(backend: Framework, way: str) -> None:
     def clip(grads: list[Any]) -> list[Any]:
         return list(gradclip.clip(grads, torch.clip_grad_norm(1e39)).grads)
@@ -180,6 +181,7 @@ def test_a_limit_that_the_dtype_lacks_clips_nothing_finite(backend: Framework, w
     assert backend.read(clipped).tolist() == values.tolist()
 
 
+@pytest.mark.accuracy
 def test_the_addend_counts_for_each_gradient_too(backend: Framework, way: str) -> None:
     """No native has an ``eps`` beside a norm for each gradient; a rule of one's own may."""
 

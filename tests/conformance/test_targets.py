@@ -56,6 +56,7 @@ def test_gradclip_claims_everything(backend: Framework) -> None:
         assert options <= set(features), "an argument of the native is not claimed"
 
 
+@pytest.mark.accuracy
 def test_gradclip_conforms(backend: Framework, pytestconfig: pytest.Config) -> None:
     """Without ``--slow`` a framework that compiles gets a part of the cases, each its own; JAX compiles for each shape."""
     every = 1 if not backend.jits or pytestconfig.getoption("--slow") else 15 if backend.name == "jax" else 5

@@ -20,6 +20,8 @@ from gradclip import registry
 from gradclip.backends.jax import JaxBackend, places, versions
 from gradclip.dialects import optax, tensorflow, torch
 
+pytestmark = pytest.mark.accuracy
+
 MILLION = {
     "normal": lambda: np.random.default_rng(0).normal(size=10**6),
     "uniform": lambda: np.random.default_rng(0).uniform(size=10**6),

@@ -24,6 +24,8 @@ from gradclip.backends.jax import JaxBackend, lanes, places
 from gradclip.backends.jax import norm as compiled_norm
 from gradclip.dialects import keras, optax, tensorflow, torch
 
+pytestmark = pytest.mark.accuracy
+
 SETS = {
     "small": [(3, 4), (5,), ()],
     "a large one": [(300, 301), (7,)],

@@ -20,6 +20,8 @@ from gradclip.dialects import keras, paddle, tensorflow, torch
 from gradclip.dialects import optax as dialect
 from gradclip.rule import Rule
 
+pytestmark = pytest.mark.accuracy
+
 SHAPES = [(), (6,), (1, 3), (4, 3), (2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 3, 2)]  # every rank for which optax defines units
 NATIVES: dict[str, tuple[optax.GradientTransformation, Rule]] = {
     "clip": (optax.clip(0.5), dialect.clip(0.5)),

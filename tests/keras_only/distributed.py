@@ -4,7 +4,9 @@ import json
 import os
 import warnings
 
-os.environ.update(KERAS_BACKEND="jax", JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=8")
+import xla_flags
+
+os.environ.update(KERAS_BACKEND="jax", JAX_PLATFORMS="cpu", XLA_FLAGS=xla_flags.of_devices(8))
 
 import dataclasses
 

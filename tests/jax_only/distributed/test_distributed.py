@@ -7,11 +7,10 @@ import json
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from frameworks.base import release
+import xla_flags
 from jax_only.distributed import worker
 from launched import TESTS, TIME_LIMIT, environment, free_ports, together
 
@@ -19,13 +18,8 @@ DOCS = TESTS.parent / "docs" / "distributed.md"
 COSTS = DOCS.with_name("collectives.md")
 
 
-#: most of the time is compilation. What LLVM and XLA's newer emitters make faster is the arithmetic on one device, which other
-#: tests compare
-FAST = "--xla_backend_optimization_level=0" + " --xla_cpu_use_fusion_emitters=false" * (release(version("jaxlib")) >= [0, 10])
-
-
 def of_devices(count: int) -> dict[str, str]:
-    return environment(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={count} {FAST}")
+    return environment(JAX_PLATFORMS="cpu", XLA_FLAGS=xla_flags.of_devices(count))
 
 
 @functools.cache
@@ -63,7 +57,7 @@ def two_processes(module: str, *arguments: str) -> list[str]:
     """Run a module in two processes; return what each prints if both succeed."""
     [port] = free_ports(1)
     command = [sys.executable, "-m", f"jax_only.distributed.{module}", f"127.0.0.1:{port}", *arguments]
-    return together([([*command, str(i)], of_devices(2) | {"XLA_FLAGS": FAST}) for i in range(2)])
+    return together([([*command, str(i)], of_devices(2) | {"XLA_FLAGS": xla_flags.FAST}) for i in range(2)])
 
 
 def test_two_processes() -> None:
