@@ -21,7 +21,7 @@ from jax._src.interpreters import pxla
 
 import gradclip
 from gradclip import Rule
-from gradclip.backends.jax import gradient_transformation, whole
+from gradclip.backends.jax import fused, gradient_transformation
 from gradclip.dialects import keras, torch
 from gradclip.dialects import optax as dialect
 
@@ -106,13 +106,13 @@ def test_other_rules_are_one_program_too(rule_of: Callable[[float], Rule]) -> No
 def test_float64_is_for_float64_alone(rule_of: Callable[[float], Rule], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert jax.config.jax_enable_x64
     texts: list[str] = []
-    compiled = whole._compiled
+    compiled = fused._compiled
 
     def recorded(*arguments: Any) -> Any:
         texts.append(compiled.lower(*arguments).compile().as_text())
         return compiled(*arguments)
 
-    monkeypatch.setattr(whole, "_compiled", recorded)
+    monkeypatch.setattr(fused, "_compiled", recorded)
     gradclip.clip(gradients(3, dtype), rule_of(0.1))
     assert len(texts) == 1
     assert ("f64[" in texts[0]) == (dtype == "float64")
@@ -122,11 +122,11 @@ def test_float64_is_for_float64_alone(rule_of: Callable[[float], Rule], dtype: s
 @pytest.mark.parametrize("rule_of", [rule_of for _, rule_of in PAIRS.values()], ids=PAIRS)
 def test_another_limit_is_the_same_program(rule_of: Callable[[float], Rule]) -> None:
     grads = gradients(3, "float32")
-    before = whole._compiled._cache_size()
+    before = fused._compiled._cache_size()
     for limit in (0.1, 0.2, 3.0, 0.0, 1e39):
         gradclip.clip(grads, rule_of(limit))
         gradclip.clip({"w": grads[0], "rest": [None, *grads[1:]]}, rule_of(limit))
-    assert whole._compiled._cache_size() == before + 1
+    assert fused._compiled._cache_size() == before + 1
 
 
 @pytest.mark.usefixtures("accelerator")
