@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 import written
@@ -37,17 +37,18 @@ text { font: 14px ui-monospace, monospace; fill: #1f2328; text-anchor: middle; d
 }"""
 
 
-def imports(source: str) -> Iterator[str]:
+@cache
+def imports(source: str) -> frozenset[str]:
     """The parts of gradclip that a source imports while it runs; ``__init__`` for the package itself.
 
     >>> sorted(imports("from gradclip.rule import Rule\\nimport gradclip\\nimport json"))
     ['__init__', 'rule']
     """
-    tree = ast.parse(source)
-    for_types = {id(child) for node in ast.walk(tree) if _is_for_types(node) for child in ast.walk(node)}
-    for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
+    return frozenset(_imports(ast.parse(source)))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in _statements(tree.body):
         if isinstance(node, ast.ImportFrom) and node.module:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             names = inner if node.module == "gradclip" or _ALONE in inner else [node.module]
@@ -58,6 +59,15 @@ def imports(source: str) -> Iterator[str]:
         for package, _, part in (name.partition(".") for name in names if name != _ALONE):
             if package == "gradclip":
                 yield part.partition(".")[0] or "__init__"
+
+
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Every statement that runs; the many expressions hold no imports."""
+    for node in body:
+        if not _is_for_types(node):
+            yield node
+            for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+                yield from _statements(getattr(node, name, ()))
 
 
 def _is_for_types(node: ast.AST) -> bool:

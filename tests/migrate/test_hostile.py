@@ -197,8 +197,16 @@ def work(function: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("name", MANY)
+#: each in the module or in a function, by turns, and the other with --slow
+OTHER = pytest.mark.slow("work that grows faster where the same clips stand in a function, or outside of one")
+PLACES = [
+    pytest.param(name, head, marks=[OTHER] if (i + j) % 2 else [])
+    for i, name in enumerate(MANY)
+    for j, head in enumerate(HEADS)
+]
+
+
+@pytest.mark.parametrize(("name", "head"), PLACES)
 def test_twice_as_many_clips_are_twice_as_much_work(name: str, head: str) -> None:
     by_hand = name.startswith("by hand")
 

@@ -65,6 +65,7 @@ def gradients(model: list[tf.Variable], x: tf.Tensor) -> list[Any]:
     return tape.gradient(loss, model)
 
 
+@functools.cache
 def on_one_device(rule: gradclip.Rule) -> list[np.ndarray]:
     model = variables()
 
