@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["dotted", "private"]
+__all__ = ["dotted", "named", "not_own", "private"]
 
 # These modules are private, or change between versions, although no underscore says so.
 PRIVATE = ("tensorflow.python", "tensorflow.core", "jax.extend", "jax.interpreters", "paddle.base")
@@ -16,10 +16,17 @@ PYTHON = {"_asdict", "_fields", "_make", "_replace"}
 
 def private(source: str, own: frozenset[str] = frozenset()) -> list[str]:
     """Return the private names in a source that others define: in imports, as attributes, and as strings for ``getattr``."""
-    tree = ast.parse(source)
-    aliases = [name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    return not_own(named(list(ast.walk(ast.parse(source)))), own)
+
+
+def named(nodes: Sequence[ast.AST]) -> frozenset[tuple[str, tuple[str, ...]]]:
+    """Return the names in a source's nodes, each with the parts that its node adds."""
+    aliases = [name for node in nodes if isinstance(node, ast.Import) for name in node.names]
     modules = {name.asname: name.name for name in aliases if name.asname}
-    found = {(name, parts) for node in ast.walk(tree) for name, parts in _names(node, modules)}
+    return frozenset(found for node in nodes for found in _names(node, modules))
+
+
+def not_own(found: Iterable[tuple[str, tuple[str, ...]]], own: frozenset[str]) -> list[str]:
     return sorted({name for name, parts in found if _is_private(name, [x for x in parts if x not in own])})
 
 
