@@ -171,6 +171,7 @@ BELOW = {
 ON_TOP = {
     "backends.torch.closures",
     "backends.torch.clipped",
+    "backends.host.fused",
     "backends.torch.few",
     "backends.torch.step",
     *(f"backends.keras.{name}" for name in ("__init__", "check", "log", "saving", "skipping", "state")),

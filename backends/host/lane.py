@@ -10,12 +10,12 @@ from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.host.threads import Threads, allowed
 from gradclip.dtypes import is_one_factor
-from gradclip.lane import Into
+from gradclip.lane import Into, Lane
 from gradclip.norms import combine
 from gradclip.ranges import is_right
 from gradclip.reference import Reference
 
-__all__ = ["HostLane"]
+__all__ = ["FUSED", "HostLane"]
 
 Memory = tuple[list[Any], list[int] | None]  #: the memory and the size of each tensor, as the loops take them
 Known = tuple[Sequence[Tensor], Memory]
@@ -160,3 +160,7 @@ class HostLane(Reference):
     def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         """The same tensors after they were written in place; a framework may have to count the write."""
         return tensors
+
+
+#: for :attr:`gradclip.Backend.fused` of a backend with such a lane
+FUSED: dict[type[Lane], str] = {HostLane: "gradclip.backends.host.fused:fused"}

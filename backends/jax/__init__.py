@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
+from gradclip.backends.host.lane import FUSED
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.distributed import JaxDistributed, awaited
@@ -36,7 +37,7 @@ class JaxBackend(Backend):
     """
 
     name = "jax"
-    fused: ClassVar = dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.fused:fused")
+    fused: ClassVar = dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.fused:fused") | FUSED
     reference = JaxReference
     containers = Pytrees()
     distributed = JaxDistributed()

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
-from gradclip.backends.host.lane import HostLane
+from gradclip.backends.host.lane import FUSED, HostLane
 from gradclip.dtypes import promote
 from gradclip.errors import DTypeError, NotWritableError
 from gradclip.lane import Lane
@@ -31,6 +31,7 @@ class NumpyBackend(Backend):
     """Arrays are gradients; ``clip_`` and the functions with an underscore write them in place."""
 
     name = "numpy"
+    fused = FUSED
 
     def is_tensor(self, x: object) -> bool:
         # older versions of JAX use arrays of this dtype for the gradients of integers, and JAX recognises them

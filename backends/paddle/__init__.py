@@ -15,6 +15,7 @@ import paddle
 
 from gradclip import tracing
 from gradclip.backend import Backend, Tensor
+from gradclip.backends.host.lane import FUSED
 from gradclip.backends.paddle import lanes, program, versions
 from gradclip.backends.paddle.containers import PaddleContainers
 from gradclip.backends.paddle.distributed import PaddleDistributed
@@ -53,6 +54,7 @@ class PaddleBackend(Backend):
     holds_gradients = True
     slot = "gradclip.backends.paddle.slot:slot"
     reference = PaddleLane
+    fused = FUSED
     containers = PaddleContainers()
     distributed = PaddleDistributed()
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor
+from gradclip.backends.host.lane import FUSED
 from gradclip.backends.tensorflow import compiled, lanes, versions
 from gradclip.backends.tensorflow.containers import TensorFlowContainers
 from gradclip.backends.tensorflow.distributed import TensorFlowDistributed
@@ -27,6 +28,7 @@ class TensorFlowBackend(Backend):
 
     name = "tensorflow"
     reference = lanes.TensorFlowReference
+    fused = FUSED
     containers = TensorFlowContainers()
     distributed = TensorFlowDistributed()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradclip.backend import Backend, Tensor
+from gradclip.backends.host.lane import FUSED
 from gradclip.backends.torch import compiled, lanes, versions
 from gradclip.backends.torch.distributed import TorchDistributed
 from gradclip.containers import Containers
@@ -64,6 +65,7 @@ class TorchBackend(Backend):
     holds_gradients = True
     containers = TorchContainers()
     distributed = TorchDistributed()
+    fused = FUSED
 
     def __init__(self) -> None:
         # up to torch 2.4 Dynamo cannot read objects in a class
