@@ -18,10 +18,10 @@ import tensorflow as tf
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.tensorflow import versions
-from gradclip.backends.tensorflow.lanes import TensorFlowReference, is_accelerator, is_few, joined, parted
+from gradclip.backends.tensorflow.lanes import TensorFlowReference, is_accelerator, is_few, joined, parted, threads
 from gradclip.dtypes import WIDE, promote
 from gradclip.lane import Into, Lane
-from gradclip.ranges import NARROW, is_right
+from gradclip.ranges import NARROW, RIGHT
 
 __all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
 
@@ -32,6 +32,7 @@ _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements 
 _LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
 _TINY = 1 << 12  # elements up to which a copy costs less than an operation
 _FEW = 1 << 14  # elements up to which a select costs less than a branch
+_COUNT, _ALL = 8, 1 << 17  # tensors, and elements in all, up to which a select of each costs less than a branch
 _SOME = 1 << 15  # elements in all up to which float64 copies cost less than a check
 _ALONE, _MIDDLE = 1 << 16, 1 << 18  # elements from which TensorFlow sums in threads; up to which waking them takes longer
 
@@ -209,13 +210,15 @@ def _checked(tensors: Sequence[Tensor]) -> Tensor:
             rest.append(left)
     # an element is its own norm: so few need no operation of their own
     n = _norm(tf.cast(joined([*norms, *rest]), tf.float64), 0)
-    return tf.cond(is_right(n, "float32"), lambda: n, lambda: _wide(tensors))
+    least, most = map(np.float64, RIGHT["float32"])
+    bounded = tf.raw_ops.ClipByValue(t=n, clip_value_min=least, clip_value_max=most)  # one operation less than two comparisons
+    return tf.cond(tf.equal(bounded, n), lambda: n, lambda: _wide(tensors))  # NaN equals nothing
 
 
 def _parts(rows: Tensor) -> list[Tensor]:
-    """Rows of a tensor of medium size in parts, each for one thread; the parts are views."""
+    """Rows of a tensor of medium size in parts, each for one thread if there are several; the parts are views."""
     count = rows.shape.num_elements()
-    if count is None or not _ALONE < count <= _MIDDLE:
+    if count is None or not _ALONE < count <= _MIDDLE or threads() == 1:
         return [rows]
     most, rest = divmod(count, _ALONE)
     return list(tf.split(rows, [_ALONE // _ROW] * most + [rest // _ROW] * (rest > 0)))
@@ -239,9 +242,12 @@ def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
 def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
     """Each times a 0-d factor, without reading it; if it is 1, the same to the bit, without a copy except of tiny tensors.
 
-    It joins tiny tensors, because one copy of all costs less than an operation for each.
+    It joins tiny tensors, because one copy of all costs less than an operation for each. Of few small tensors a select of each
+    costs less than both.
     """
     fits = factor >= 1
+    if len(tensors) <= _COUNT and sum(x.shape.num_elements() or _ALL for x in tensors) < _ALL:
+        return [tf.raw_ops.Select(condition=fits, x=x, y=_times(x, factor)) for x in tensors]
     results = list(tensors)
     tiny, large = _by_size(tensors)
     for places in tiny:

@@ -20,7 +20,7 @@ from gradclip.dtypes import FLOATS, WIDE, promote
 from gradclip.lane import Into, Lane
 from gradclip.reference import Reference
 
-__all__ = ["TensorFlowReference", "eager", "is_accelerator", "is_few", "is_on_host", "joined", "parted"]
+__all__ = ["TensorFlowReference", "eager", "is_accelerator", "is_few", "is_on_host", "joined", "parted", "threads"]
 
 _KIND = operator.attrgetter("dtype", "device")
 _PIECE = 1 << 20  # elements that the reference converts to float64 at a time
@@ -68,7 +68,7 @@ class TensorFlowReference(Reference):
 
 
 @functools.cache  # called once a tensor exists, when the number cannot change any more; the call takes 10 us
-def _threads() -> int:
+def threads() -> int:
     """The number of threads of TensorFlow's own operations."""
     count = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS", "")
     return int(count) if str(count).isdecimal() and int(count) > 0 else cores()
@@ -77,7 +77,7 @@ def _threads() -> int:
 class MemoryLane(HostLane):
     """Eager tensors in the host's memory. They are immutable, so a tensor that fits is returned itself."""
 
-    threads = staticmethod(_threads)
+    threads = staticmethod(threads)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         return super().scale(tensors, factors, "kept")
