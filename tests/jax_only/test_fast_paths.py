@@ -53,6 +53,7 @@ def the_reference_alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return start
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize("rule", [*(make(0.01) for make in kinds(is_dense).values()), tensorflow.clip_by_value(0.5, -0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
