@@ -10,6 +10,7 @@ from gradclip.errors import ArgumentError, GradclipWarning, message
 from gradclip.groups import Rules
 from gradclip.limits import Adaptive, numbers
 from gradclip.result import ClipResult
+from gradclip.sharding import check_reduce
 from gradclip.step import Step, counted, plain_state, too_many
 
 __all__ = ["NAME", "Slot", "Variables"]
@@ -28,6 +29,7 @@ class Slot:
     """
 
     def __init__(self, step: Step, patience: float = 10) -> None:
+        check_reduce(step.reduce, takes_axes=False)  # those of JAX keep their state elsewhere
         self.rule: Rules = step.rule
         self.limits: list[Adaptive] = step.adaptives
         self.step, self.monitor, self.patience = step, step.monitor, patience

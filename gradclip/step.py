@@ -22,6 +22,7 @@ from gradclip.monitor.values import leaves
 from gradclip.registry import find, resolve
 from gradclip.result import ClipResult
 from gradclip.rule import Rule
+from gradclip.sharding import check_reduce, check_shards
 from gradclip.tracing import untraced
 from gradclip.typed import T, X
 
@@ -46,7 +47,8 @@ class Step:
         reduce, shards: as for :func:`gradclip.clip`.
 
     Raises:
-        TypeError: for an object that is not a rule, or not a monitor.
+        TypeError: for an object that is not a rule, or not a monitor; for a ``reduce`` or ``shards`` that no clip takes.
+        ValueError: for a limit that follows the norm of each gradient in a rule with one norm over all, and the reverse.
 
     Example:
         >>> import dataclasses, gradclip, numpy as np
@@ -65,7 +67,13 @@ class Step:
         given: object = monitor
         if not (given is None or isinstance(given, Monitor)):
             raise ArgumentTypeError("monitor must be a gradclip.Monitor.", f"monitor={shown(given)}")
+        check_reduce(reduce)
+        if shards is not None:
+            check_shards(shards)
         self.rule, self.monitor, self.reduce, self.shards = rule, monitor, reduce, shards
+        for each in (group.rule for group in self.groups):
+            for limit in following([each]).values():
+                limit.check_scope(each)
         self.adaptives: list[Adaptive] = list(following(group.rule for group in self.groups).values())
         self.skips = any(group.rule.skips for group in self.groups)  #: whether a norm can skip a step
         self.has_state = bool(self.adaptives or self.skips or monitor is not None)  #: whether a step depends on earlier ones
@@ -312,8 +320,10 @@ def clipped(
         The optimizer, of the same type.
 
     Raises:
-        TypeError: if ``optimizer`` is not an optimizer, ``rule`` not a rule or ``monitor`` not a monitor.
-        ValueError: for an optimizer that clips already, and for a rule whose result has another shape than the gradient.
+        TypeError: if ``optimizer`` is not an optimizer, ``rule`` not a rule or ``monitor`` not a monitor; for a ``reduce`` or
+            ``shards`` that no clip takes.
+        ValueError: for an optimizer that clips already, for a rule whose result has another shape than the gradient, and for a
+            limit that does not follow the norms of its rule.
 
     Example:
         >>> import gradclip

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradclip
 from gradclip import limits
 from gradclip.dialects import keras, torch
+from gradclip.errors import GradclipError
 
 RULE = torch.clip_grad_norm(1.0)
 FINITE = [0.5, 3.0, 1.0, 2.0, 100.0, 1.5, 2.0]
@@ -73,3 +75,30 @@ def counted(monitor: gradclip.Monitor) -> tuple[int, int]:
     """The steps, and the skipped ones, that a monitor has seen."""
     found = {name.rpartition("/")[2]: x for name, x in monitor.report().items()}
     return found["steps"], found["skipped_steps"]
+
+
+#: what no clip takes -> a rule, and the other arguments
+REFUSED: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "a limit of each gradient for one norm": lambda: (torch.clip_grad_norm(gradclip.Adaptive(limits.adagc())), {}),
+    "a limit of one norm for each gradient": lambda: (keras.clipnorm(_spikes()), {}),
+    "to skip above, of each": lambda: (dataclasses.replace(RULE, skip_above=gradclip.Adaptive(limits.adagc())), {}),
+    "to skip above, of one": lambda: (dataclasses.replace(keras.clipnorm(1.0), skip_above=_spikes()), {}),
+    "in the second group": lambda: ([gradclip.Group(RULE, "*a*"), gradclip.Group(keras.clipnorm(_spikes()))], {}),
+    "a number to reduce": lambda: (RULE, {"reduce": 3.0}),
+    "a tensor to reduce": lambda: (RULE, {"reduce": np.ones(2)}),
+    "names that are none to reduce": lambda: (RULE, {"reduce": (1, 2)}),
+    "no name to reduce": lambda: (RULE, {"reduce": ()}),
+    "shards that are a list": lambda: (RULE, {"shards": ["*experts*"]}),
+    "shards that are a type": lambda: (RULE, {"shards": dict}),
+    "shards that are False": lambda: (RULE, {"shards": False}),
+}
+
+
+def refused_at_once(why: str, make: Callable[..., Any]) -> None:
+    """``make(rule, **arguments)`` raises the error that a clip raises."""
+    rule, arguments = REFUSED[why]()
+    with pytest.raises(GradclipError) as late:
+        gradclip.clip(gradients(1.0), rule, **arguments)
+    with pytest.raises(type(late.value)) as early:
+        make(rule, **arguments)
+    assert str(early.value) == str(late.value)

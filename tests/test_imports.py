@@ -107,9 +107,9 @@ CORE: dict[str, set[str]] = {
     },
     "step": {
         *("backend", "clip", "engine", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry"),
-        *("result", "rule", "tracing", "typed"),
+        *("result", "rule", "sharding", "tracing", "typed"),
     },
-    "slot": {"errors", "groups", "limits", "result", "step"},
+    "slot": {"errors", "groups", "limits", "result", "sharding", "step"},
     "__init__": {
         *("advice", "backend", "clip", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
         *("result", "rule", "spelling", "step"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import slots
 from frameworks.base import Framework
 
 import gradclip
@@ -191,3 +192,15 @@ def test_what_is_refused() -> None:
         gradclip.Step(rule(), True)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the framework and the number"):
         gradclip.Step(rule()).init([])
+
+
+@pytest.mark.parametrize("why", slots.REFUSED)
+def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
+    slots.refused_at_once(why, gradclip.Step)
+
+
+def test_a_group_outside_of_which_this_process_is_may_be_in_shards() -> None:
+    """There torch's ``new_group`` returns a number, and no gradient of this process needs the group."""
+    step = gradclip.Step(dialect.clip_grad_norm(1.0), shards={"*.experts.*": -100})
+    given = {"head": np.array([3.0, 4.0])}
+    assert step.update(given, step.init(given))[0].norm == 5.0

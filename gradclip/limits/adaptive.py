@@ -79,12 +79,16 @@ class Adaptive:
         """Take over the state of a copy."""
         self.state, self.last = other.state, other.last
 
-    def settle(self, backend: Backend | None, rule: Rule, norm: Any) -> tuple[Rule, Any]:
-        """The rule with its limit for this step, and the norm to compare with it; the norm goes into the state."""
+    def check_scope(self, rule: Rule) -> None:
+        """Refuse a rule whose norms are not those that it follows."""
         if rule.scope is not (Scope.TENSOR if self.is_each else Scope.GLOBAL):
             what = "This limit follows " + ("the norm of each gradient." if self.is_each else "one norm over all gradients.")
             hint = "use a rule with one norm for each, as keras.clipnorm." if self.is_each else "use a rule with one norm."
             raise ArgumentError(what, f"rule={rule}", hint)
+
+    def settle(self, backend: Backend | None, rule: Rule, norm: Any) -> tuple[Rule, Any]:
+        """The rule with its limit for this step, and the norm to compare with it; the norm goes into the state."""
+        self.check_scope(rule)
         if not self.is_each:
             return dataclasses.replace(rule, limit=self.step(norm)), norm
         if backend is None:

@@ -20,11 +20,11 @@ from gradclip.registry import of_type
 from gradclip.rule import Rule, Scope
 from gradclip.sharding.axes import of_parameters
 from gradclip.sharding.sharded import Reduce, Sharded
-from gradclip.sharding.told import joined, told
+from gradclip.sharding.told import check_shards, joined, told
 from gradclip.tracing import constant
 from gradclip.warning import warn
 
-__all__ = ["Local", "Sharded", "of_parameters", "shared"]
+__all__ = ["Local", "Sharded", "check_reduce", "check_shards", "of_parameters", "shared"]
 
 
 def shared(
@@ -137,14 +137,39 @@ def _reducer(grads: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Back
             warn(group.doubt)
         return backend, group
     if not callable(reduce):
-        hint = "a callable on the sum of powers, a torch ProcessGroup or DeviceMesh of this process, a paddle.distributed group"
-        hint += " or ProcessMesh of this process, or the name of an axis of the JAX shard_map or pmap around the call; sharded"
-        hint += " arrays under jit alone need none."
-        raise ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
+        raise _not_reducing(reduce)
     if backend is None:
         what = "Without any tensor the framework of the tensor to reduce is unknown."
         raise ArgumentTypeError(what, "an empty container", "pass the parameters, or the framework's own group as reduce=.")
     return backend, reduce
+
+
+def check_reduce(reduce: Any, *, takes_axes: bool = True) -> None:
+    """Refuse, before there are gradients, what no clip reduces with.
+
+    Args:
+        reduce: that of a slot or a step.
+        takes_axes: whether it may be the name of an axis of JAX, or a tuple of names.
+    """
+    if reduce is None or callable(reduce):
+        return
+    names = reduce if isinstance(reduce, tuple) else (reduce,)
+    if takes_axes and names and all(isinstance(name, str) for name in names):
+        return
+    backend = of_type(type(reduce))
+    try:
+        known = backend is not None and backend.distributed.group(reduce) is not None
+    except (ValueError, RuntimeError):  # a group that this process cannot use yet, or never: a clip says so
+        return
+    if not known:
+        raise _not_reducing(reduce)
+
+
+def _not_reducing(reduce: Any) -> ArgumentTypeError:
+    hint = "a callable on the sum of powers, a torch ProcessGroup or DeviceMesh of this process, a paddle.distributed group"
+    hint += " or ProcessMesh of this process, or the name of an axis of the JAX shard_map or pmap around the call; sharded"
+    hint += " arrays under jit alone need none."
+    return ArgumentTypeError("reduce must be a callable or a group of processes.", f"reduce={reduce!r}", hint)
 
 
 @constant

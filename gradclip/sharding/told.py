@@ -13,7 +13,7 @@ from gradclip.groups import names_of, selected_by
 from gradclip.parts import Both, Parts, Processes
 from gradclip.registry import of_type
 
-__all__ = ["Told", "joined", "told"]
+__all__ = ["Told", "check_shards", "joined", "told"]
 
 Told = list[tuple[Processes, list[int]]]  #: each group of processes, and the places of the gradients of which they have shards
 
@@ -33,14 +33,11 @@ def told(grads: Gradients, shards: Any) -> tuple[Backend | None, Told]:
         TypeError: for anything but a mapping or a function, and for a group that is none of the framework's.
         ValueError: for a gradient that two entries select, and for a group without this process.
     """
+    check_shards(shards)
     if isinstance(shards, Mapping):
         entries = [(group, selected_by(grads, selection, "shards")) for selection, group in shards.items()]
-    elif callable(shards) and not isinstance(shards, type):
-        entries = _asked(grads, shards)
     else:
-        raise ArgumentTypeError(
-            "shards must tell the processes of some gradients.", f"shards={shown(shards)}", f"{_HINT} {_see()}"
-        )
+        entries = _asked(grads, shards)
     _check_distinct(grads, [places for _, places in entries])
     backend, found = grads.backend, []
     for given, places in entries:
@@ -48,6 +45,17 @@ def told(grads: Gradients, shards: Any) -> tuple[Backend | None, Told]:
             group = _group(backend, given, is_needed=bool(places))
             found += [] if group is None else [(group, places)]
     return backend, found
+
+
+def check_shards(shards: Any) -> None:
+    """Refuse anything but a mapping or a function.
+
+    Its groups are not looked at: an entry without a gradient of this process may have any, as torch's ``new_group`` returns a
+    number on a process outside of it.
+    """
+    if not isinstance(shards, Mapping) and (isinstance(shards, type) or not callable(shards)):
+        what = "shards must tell the processes of some gradients."
+        raise ArgumentTypeError(what, f"shards={shown(shards)}", f"{_HINT} {_see()}")
 
 
 def _asked(grads: Gradients, shards: Callable[[str, Any], Any]) -> list[tuple[Any, list[int]]]:

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 import pages
 import pytest
-from slots import CELLS, RULE, compare, counted, gradients
+from slots import CELLS, REFUSED, RULE, compare, counted, gradients, refused_at_once
 
 import gradclip
 from gradclip import clipped, limits
@@ -209,3 +209,8 @@ def test_what_is_refused() -> None:
         TypeError, "A rule is no transformation", "gradclip.clipped(optax.adam(1e-3), rule)", lambda: optax.chain(RULE, sgd)
     )
     assert not hasattr(RULE, "init")
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
+    refused_at_once(why, lambda *given, **others: clipped(optax.sgd(0.1), *given, **others))

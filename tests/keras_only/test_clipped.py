@@ -17,7 +17,7 @@ import pages
 import pytest
 from home.natives.keras import replicas
 from keras_only.test_limits import compiled
-from slots import CELLS, RULE, compare, counted, gradients, run
+from slots import CELLS, REFUSED, RULE, compare, counted, gradients, refused_at_once, run
 
 import gradclip
 from gradclip import limits
@@ -248,3 +248,10 @@ def test_what_is_refused() -> None:
     by_function = gradclip.clipped(keras.optimizers.SGD(1.0), gradclip.Group(RULE, lambda name, x: True))
     with pytest.raises(TypeError, match=r"selects by a function(.|\n)*Hint: select by a pattern"):
         by_function.get_config()
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
+    optimizer = keras.optimizers.SGD(0.1)
+    refused_at_once(why, lambda *given, **others: gradclip.clipped(optimizer, *given, **others))
+    gradclip.clipped(optimizer, RULE)

@@ -12,9 +12,11 @@ import numpy as np
 import paddle
 import pytest
 from paddle_programs import static_mode
+from slots import REFUSED, refused_at_once
 
 import gradclip
 from gradclip import limits
+from gradclip.backends.paddle import grad_clip
 from gradclip.dialects import torch as dialect
 from gradclip.errors import GradclipWarning
 
@@ -248,3 +250,19 @@ def test_a_skipped_step_changes_no_bit() -> None:
     assert len(found[0]) == 2 + 2 * 4
     for name, x in found[0].items():
         np.testing.assert_array_equal(x, found[1][name])
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
+    optimizer = paddle.optimizer.SGD(parameters=[paddle.create_parameter([2], "float32")])
+    refused_at_once(why, lambda *given, **others: gradclip.clipped(optimizer, *given, **others))
+    gradclip.clipped(optimizer, RULE)
+
+
+def test_a_name_or_a_tensor_reduces_nothing() -> None:
+    """Names are the axes of JAX."""
+    for reduce in ("dp", ("dp", "tp"), paddle.ones([2])):
+        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
+            made(RULE, reduce=reduce)
+        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
+            grad_clip(RULE, reduce)

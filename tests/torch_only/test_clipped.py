@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 import torch
 from oracle import ulps
+from slots import REFUSED, refused_at_once
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint import state_dict
 
 import gradclip
 from gradclip import limits
+from gradclip.backends.torch import step_pre_hook
 from gradclip.dialects import keras
 from gradclip.dialects import torch as dialect
 from gradclip.errors import GradclipWarning
@@ -248,12 +250,22 @@ def test_a_copy_clips_its_own_parameters(copied: Any, of: Any) -> None:
     assert vars(both[1])["gradclip"] is mine
 
 
+class Uncopied:
+    """A function over processes that has no copy."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __call__(self, power: Any) -> Any:
+        return power
+
+
 def test_a_copy_has_its_groups_and_those_of_the_processes() -> None:
     weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     groups = [gradclip.Group(RULE, weights[:1]), gradclip.Group(RULE)]
-    optimizer = gradclip.clipped(torch.optim.SGD(weights, lr=1.0), groups, reduce=(lock := threading.Lock()))
+    optimizer = gradclip.clipped(torch.optim.SGD(weights, lr=1.0), groups, reduce=(group := Uncopied()))
     own, other = copy.deepcopy((weights, optimizer))
-    assert vars(other)["gradclip"].step.reduce is lock  # which no copy can have
+    assert vars(other)["gradclip"].step.reduce is group
     vars(other)["gradclip"].step.reduce = None
     for weight in own:
         weight.grad = torch.tensor([3.0])
@@ -349,3 +361,21 @@ def test_a_wrapper_clips_in_the_optimizer_inside() -> None:
     assert ulps(weight.detach().numpy(), [-0.6, -0.8], "float32") <= 4
     with pytest.raises(ValueError, match="clips already"):
         gradclip.clipped(optimizer.optimizer, RULE)
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    refused_at_once(why, lambda *given, **others: gradclip.clipped(optimizer, *given, **others))
+    assert not hasattr(optimizer, "gradclip")
+    gradclip.clipped(optimizer, RULE)
+
+
+def test_a_name_or_a_tensor_reduces_nothing() -> None:
+    """Names are the axes of JAX."""
+    for reduce in ("dp", ("dp", "tp"), torch.ones(2)):
+        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
+            made(RULE, reduce=reduce)
+        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
+            step_pre_hook(RULE, reduce=reduce)
