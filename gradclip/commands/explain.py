@@ -69,8 +69,8 @@ def _code(code: str) -> tuple[str, dict[str, Any]]:
     from gradclip.errors import more
     from gradclip.explain.call import CallError
 
-    if len(code) < len("GM1"):
-        found = {**listed(code), **{kind.code: kind.title for kind in KINDS.values() if kind.code.startswith(code)}}
+    found = {**listed(code), **{kind.code: kind.title for kind in KINDS.values() if kind.code.startswith(code)}}
+    if len(code) < len("GM1") and found:
         return "\n".join(f"{one}  {title}" for one, title in found.items()), dict(found)
     known = CODES.get(code) or KINDS.get(code)
     if known is None:

@@ -6,46 +6,22 @@ A text is code, the name of a native, of a dialect's function or of gradclip's o
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from gradclip.errors import ArgumentError, GradclipError, message
-from gradclip.natives import BY_CODE, BY_DIALECT, BY_NAME, DIALECTS, KEYWORDS, NATIVES, Kind, Native
-from gradclip.natives.libraries import library
+from gradclip.errors import GradclipError, message
+from gradclip.explain.names import EXAMPLE, CallError, Named, NoNameError, meaning
+from gradclip.natives import BY_CODE, DIALECTS, KEYWORDS, Kind, Native
 from gradclip.natives.meaning import UNKNOWN, dialect_arguments, value_of
-from gradclip.natives.targets import targets
 from gradclip.rule import Rule
-from gradclip.spelling import same
 
 __all__ = ["Call", "CallError", "find", "with_limit"]
 
-#: the usual first part of a name -> its meanings, the likeliest first
-_ALIASES: Mapping[str, tuple[str, ...]] = {
-    "tf": ("tensorflow",),
-    "dialects": ("gradclip.dialects",),
-    "th": ("torch",),
-    "nn": ("torch.nn", "paddle.nn"),
-    "utils": ("torch.nn.utils",),
-    "fluid": ("paddle.fluid",),
-    "slim": ("tensorflow.contrib.slim",),
-    "optimizers": ("keras.optimizers", "jax.example_libraries.optimizers"),
-}
-_CLAMPS = ("clip", "clip_", "clamp", "clamp_")
 _SAMPLES: Mapping[str, Any] = {"axes": (0,), "axis": (0,), "norm_type": 2.0, "clip_value_min": -1.0, "min": -1.0}
-_LONG = 300  #: characters of a text that an error shows
-_EXAMPLE = 'gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"'
-
-
-class CallError(ArgumentError):
-    """A text that names no call that clips, or a call that its signature does not allow."""
-
-    def __init__(self, what: str, received: str = "", hint: str = "", /) -> None:
-        super().__init__(what, received if len(received) <= _LONG else f"{received[:_LONG]}...", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +62,7 @@ def find(text: str) -> Call:
     except (RecursionError, MemoryError):
         raise CallError("The call is nested too deeply to be explained.", text) from None
     except UnicodeEncodeError:
-        raise CallError("The call is not text.", ascii(text), _EXAMPLE) from None
+        raise CallError("The call is not text.", ascii(text), EXAMPLE) from None
     except ValueError as error:  # Python refuses numbers of more than 4300 digits, and NUL
         raise CallError(f"The call cannot be read: {str(error).partition(';')[0]}.", ascii(text)) from None
 
@@ -94,23 +70,44 @@ def find(text: str) -> Call:
 def _find(text: str) -> Call:
     if text.upper() in BY_CODE:
         api = BY_CODE[text.upper()]
-        return _call(text, _Named(api.names[0], api), {})
+        return _call(text, Named(api.names[0], api), {})
     if "(" not in text or text.endswith("=)"):
-        return _call(text, _named(text, None), {})
+        return _call(text, meaning(text, None), {})
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        raise CallError("The call is not valid Python.", f"{text!r}: {error.msg}", _EXAMPLE) from None
-    first = None
+        raise CallError("The call is not valid Python.", f"{text!r}: {error.msg}", EXAMPLE) from None
+    first: CallError | None = None
     for node in ast.walk(tree):  # the outermost first; _bound finds a clip inside a chain or an optimizer
         if isinstance(node, ast.Call):
             try:
-                named = _named(ast.unparse(node.func), node)
-            except _NoNameError as error:
+                named = meaning(ast.unparse(node.func), node)
+            except NoNameError as error:
                 first = first or error
                 continue
-            return _bound(node, named, text)
-    raise first or CallError("The text contains no call.", repr(text), _EXAMPLE)
+            found = _bound(node, named, text)
+            _check_alone(tree, node)
+            return found
+    raise first or CallError("The text contains no call.", repr(text), EXAMPLE)
+
+
+def _check_alone(tree: ast.AST, node: ast.Call) -> None:
+    """Refuse other clips beside a call; those in its arguments make its gradients."""
+    inside = set(ast.walk(node))
+    beside = (other for other in ast.walk(tree) if isinstance(other, ast.Call) and other not in inside)
+    others = {ast.unparse(other): other for other in beside if node not in ast.walk(other)}
+    clips = dict.fromkeys([ast.unparse(node), *(source for source, other in others.items() if _is_clip(other))])
+    if len(clips) > 1:
+        hint = "explain each alone; gradclip explain A B compares two."
+        raise CallError("The text has several calls that clip.", ", ".join(clips), hint)
+
+
+def _is_clip(node: ast.Call) -> bool:
+    try:
+        meaning(ast.unparse(node.func), node)
+    except CallError:
+        return False
+    return True
 
 
 def with_limit(call: Call, limit: float) -> Rule | GradclipError | None:
@@ -129,129 +126,10 @@ def with_limit(call: Call, limit: float) -> Rule | GradclipError | None:
         return error
 
 
-# ---- names --------------------------------------------------------------------------------------------------------------
-
-
-class _NoNameError(CallError):
-    """The name is not in the table."""
-
-
-class _Named(NamedTuple):
-    """The meaning of a written name."""
-
-    name: str
-    api: Native
-    of_dialect: bool = False
-
-
-def _named(name: str, node: ast.Call | None) -> _Named:
-    """The meaning of a name; if ``node`` is given, the name is that of a called function."""
-    for candidate in _candidates(name):
-        dialect = candidate.removeprefix("gradclip.dialects.")
-        if candidate in BY_NAME and not (candidate == name in DIALECTS and node is not None and _is_of_dialect(node, name)):
-            return _Named(candidate, BY_NAME[candidate])
-        if node is not None and candidate in KEYWORDS:
-            return _Named(candidate, _keyword(candidate, node))
-        if dialect in DIALECTS:
-            return _Named(dialect, _of_dialect(dialect), True)
-        drop_in = _drop_in(candidate)
-        if drop_in is not None:
-            return _Named(candidate, drop_in)
-    for candidate in _candidates(name):
-        spelled = same(candidate.removeprefix("gradclip.dialects."), DIALECTS)
-        if spelled is not None:
-            return _spelled(spelled, node)
-    known = library(name, node)
-    return _by_ending(name, node) if known is None else _Named(known.names[0], known)
-
-
-def _spelled(dialect: str, node: ast.Call | None) -> _Named:
-    """A dialect's function in the native's spelling: ``torch.clip_grad_norm_``, ``paddle.ClipGradByNorm``."""
-    api = _of_dialect(dialect)
-    if node is not None and not api.keyword and _fits(node, api.signature):
-        return _Named(api.names[0], api)
-    return _Named(dialect, api, True)
-
-
-def _candidates(name: str) -> Iterator[str]:
-    first, dot, rest = name.partition(".")
-    for module in (first, *_ALIASES.get(first, ())):
-        yield f"{module}{dot}{rest}"
-
-
-def _is_of_dialect(node: ast.Call, name: str) -> bool:
-    """Whether a call fits the dialect's function and not the native of the same name, which also takes tensors."""
-    return _fits(node, inspect.signature(DIALECTS[name])) and not _fits(node, BY_NAME[name].signature)
-
-
-def _fits(node: ast.Call, signature: inspect.Signature) -> bool:
-    try:
-        signature.bind(*node.args, **{str(keyword.arg): keyword for keyword in node.keywords})
-    except TypeError:
-        return False
-    return True
-
-
-def _of_dialect(dialect: str) -> Native:
-    """The native that gives a dialect's function its name."""
-    if dialect not in BY_DIALECT:
-        raise CallError("The catalogue has no native with this rule, so gradclip cannot explain it.", dialect)
-    return BY_DIALECT[dialect]
-
-
-def _drop_in(name: str) -> Native | None:
-    """The native with the same name as one of gradclip's own functions."""
-    found = ((api, targets(api).get("gradclip")) for api in NATIVES)
-    alike = [api for api, target in found if target and target.name == name and not target.by_hand and not target.wrapper]
-    return min(alike, key=lambda api: api.status != "current", default=None)
-
-
-def _by_ending(name: str, node: ast.Call | None) -> _Named:
-    """The meaning of an imported name without its module: ``ClipGradByNorm``, ``SGD``."""
-    known = [*BY_NAME, *(KEYWORDS if node is not None else ()), *DIALECTS]
-    found: dict[str, _Named] = {}
-    for candidate in known:
-        if candidate.endswith(f".{name}"):
-            named = _named(candidate, node)
-            found.setdefault(named.api.code, named)
-    if len({named.api.framework for named in found.values()}) == 1:
-        return next(iter(found.values()))
-    if found:
-        names = ", ".join(sorted(named.name for named in found.values()))
-        raise CallError("More than one framework has that name.", name, f"say which: {names}.")
-    raise _NoNameError("gradclip knows no clip of that name.", name, _hint(name))
-
-
-def _hint(name: str) -> str:
-    last = name.rpartition(".")[2]
-    if last in _CLAMPS:
-        return "for gradients, write gradclip.clip_by_value(g, low, high); gradclip can explain that."
-    known = dict.fromkeys([*(native for native in BY_NAME if "(" not in native), *DIALECTS])
-    near = difflib.get_close_matches(list(_candidates(name))[-1], known, 2, 0.7)
-    return f"did you mean {' or '.join(near)}?" if near else _EXAMPLE
-
-
-def _keyword(name: str, node: ast.Call) -> Native:
-    """The API of the keyword that a call passes."""
-    given = [keyword.arg for keyword in node.keywords if ast.unparse(keyword.value) != "None"]
-    apis = [api for api in KEYWORDS[name] if api.keyword in given or _position(api) < len(node.args)]
-    known = ", ".join(f"{api.keyword}=" for api in KEYWORDS[name])
-    if not apis:
-        raise CallError(f"{name} clips by a keyword, which the call does not pass.", ast.unparse(node), f"it has {known}.")
-    if len(apis) > 1:
-        raise CallError("An optimizer clips in one way only.", ast.unparse(node), f"keep one of {known}.")
-    return apis[0]
-
-
-def _position(api: Native) -> float:
-    parameter = api.signature.parameters[api.keyword]
-    return math.inf if parameter.kind is parameter.KEYWORD_ONLY else list(api.signature.parameters).index(api.keyword)
-
-
 # ---- arguments ----------------------------------------------------------------------------------------------------------
 
 
-def _bound(node: ast.Call, named: _Named, text: str) -> Call:
+def _bound(node: ast.Call, named: Named, text: str) -> Call:
     """The call with its arguments bound to the signature."""
     name, api = named.name, named.api
     signature = inspect.signature(DIALECTS[name]) if named.of_dialect else api.signature
@@ -297,7 +175,7 @@ def _as_set(api: Native, clip: Native) -> Native:
     return replace(own, status=api.status, since=api.since, source=api.source, link=api.link)
 
 
-def _check_limit(node: ast.Call, named: _Named, arguments: Mapping[str, str]) -> None:
+def _check_limit(node: ast.Call, named: Named, arguments: Mapping[str, str]) -> None:
     """Refuse a call that its signature allows but that fails when it clips."""
     if not named.api.dialect or named.api.kind is Kind.MEASURE:
         return
@@ -322,7 +200,7 @@ def _without(node: ast.Call, keyword: str) -> str:
     return ast.unparse(ast.Call(func=node.func, args=node.args, keywords=named))
 
 
-def _call(text: str, named: _Named, arguments: Mapping[str, str], positional: int = 0, rest: str = "") -> Call:
+def _call(text: str, named: Named, arguments: Mapping[str, str], positional: int = 0, rest: str = "") -> Call:
     name, api = named.name, named.api
     values = {parameter: value_of(source) for parameter, source in arguments.items() if parameter != "use_norm"}
     of_rule = dialect_arguments(api, values)

@@ -65,5 +65,5 @@ def _at_an_extreme_limit(match: Match) -> Iterator[str]:
         return
     does = {TITLES[one.family]: BY_DIALECT[one.dialect].departs.get(key, "") for one in (here, there)}
     if len(set(does.values())) > 1:
-        said = " and ".join(f"{done} in {title}" for title, done in does.items() if done)
-        yield f"Natively, with a limit of {limit:g}, {said}."
+        said = "; ".join(f"in {title} {done}" for title, done in does.items() if done)
+        yield f"Natively, with a limit of {limit:g}: {said}."

@@ -76,6 +76,8 @@ def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
     if rule.relative_to is not None:
         least = f"max(the norm of the same unit of its parameter, {call.arguments.get('eps', rule.relative_to)})"
         lines.append(f"L = {limit} * {least}")
+    if rule.scope is Scope.EXAMPLE:
+        return [*lines, "n[b] = sqrt(sum of g[b]**2)"]
     lines.append(f"n = {given}, which is given" if given else f"n = {_norm(rule, written, call.unknown)}")
     return lines
 

@@ -39,7 +39,7 @@ from gradclip.natives import DIALECTS, NATIVES
         ),
         (
             "optax.per_example_global_norm_clip(grads, 1.0)",
-            ["sum over the examples b of g[b] * min(1, 1.0 / n[b])", "n = sqrt(sum of g**2)"],
+            ["sum over the examples b of g[b] * min(1, 1.0 / n[b])", "n[b] = sqrt(sum of g[b]**2)"],
         ),
         ("torch.clip_grad_value(0.5)", ["max(min(g, 0.5), -0.5)"]),
         ("torch.clip_grad_value(a + b)", ["max(min(g, a + b), -(a + b))"]),
@@ -212,10 +212,10 @@ def test_the_clips_by_one_norm_are_each_others_nearest(one: str, other: str) -> 
         (
             "torch.nn.utils.clip_grad_norm_(p, inf)",
             "tensorflow",
-            "Natively, with a limit of inf, every gradient becomes NaN if one is infinite in torch and every gradient becomes "
-            "NaN in TensorFlow.",
+            "Natively, with a limit of inf: in torch every gradient becomes NaN if one is infinite; in TensorFlow every "
+            "gradient becomes NaN.",
         ),
-        ("optax.clip_by_global_norm(0)", "torch", "Natively, with a limit of 0, zero gradients become NaN in optax."),
+        ("optax.clip_by_global_norm(0)", "torch", "Natively, with a limit of 0: in optax zero gradients become NaN."),
         (
             "torch.nn.utils.clip_grad_norm_(p, 1.0, error_if_nonfinite=True)",
             "jax",

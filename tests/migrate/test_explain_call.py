@@ -118,6 +118,24 @@ def test_a_call_is_found(text: str, code: str, arguments: dict[str, str]) -> Non
             "Hint: write the arguments out.",
         ),
         (
+            "gradclip.clip_(model.parameters(), rule)",
+            "gradclip.clip_ does what its rule says.\n"
+            "Received: gradclip.clip_\n"
+            'Hint: explain a rule: gradclip explain "gradclip.dialects.torch.clip_grad_norm(1.0)"',
+        ),
+        (
+            "optax.chain(optax.clip(0.5), optax.clip_by_global_norm(1.0), optax.adam(0.1))",
+            "The text has several calls that clip.\n"
+            "Received: optax.clip(0.5), optax.clip_by_global_norm(1.0)\n"
+            "Hint: explain each alone; gradclip explain A B compares two.",
+        ),
+        (
+            "g = tf.clip_by_norm(g, 1.0); h = tf.clip_by_value(f(g), -1, 1)",
+            "The text has several calls that clip.\n"
+            "Received: tf.clip_by_norm(g, 1.0), tf.clip_by_value(f(g), -1, 1)\n"
+            "Hint: explain each alone; gradclip explain A B compares two.",
+        ),
+        (
             "(1 + 2)",
             "The text contains no call.\nReceived: '(1 + 2)'\nHint: gradclip explain \"tf.clip_by_norm(g, 5.0, axes=[0])\"",
         ),
@@ -180,3 +198,14 @@ def test_both_spellings(text: str, name: str, limit: float) -> None:
     assert call.name == name
     assert call.rule is not None
     assert call.rule.limit == limit
+
+
+@pytest.mark.parametrize(("text", "code"), [
+    ("tf.clip_by_norm(tf.clip_by_value(g, -1, 1), 2.0)", "GF201"),
+    ("tf.clip_by_global_norm(grads, 5.0, use_norm=tf.linalg.global_norm(grads))", "GF202"),
+    ("if a: tf.clip_by_norm(g, 1.0)\nelse: tf.clip_by_norm(g, 1.0)", "GF201"),
+    ("optax.chain(optax.clip(1.0), optax.adam(1e-3))", "GO502"),
+])  # fmt: skip
+def test_one_clip_among_other_calls(text: str, code: str) -> None:
+    """A clip in the arguments makes the gradients, and the same call twice is one."""
+    assert find(text).api.code == code

@@ -118,3 +118,12 @@ def test_no_framework_and_no_backend_is_imported(code: str) -> None:
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=TIME_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("code", ["GX", "gz", "GM1", "GM999"])
+def test_a_code_that_nothing_has(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in ([], ["--json"]):
+        assert cli.main(["explain", code, *options]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err == f"No such code.\nReceived: {code.upper()}\nHint: `gradclip explain G` lists them all.\n"
