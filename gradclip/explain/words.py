@@ -67,13 +67,17 @@ def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
     written = sources(call)
     if limit:
         written = {**written, rule.limit_name: limit}
+    clips = bool(limit) or (rule.lower, rule.upper) != (-math.inf, math.inf) or rule.limit != math.inf
     if rule.scope is Scope.VALUE:
         low, high = bounds(call, rule, written)
-        return [f"max(min(g, {high}), {low})"]
+        return [f"max(min(g, {high}), {low})" if clips else _unchanged(rule)]
+    if not limit and rule.limit == 0:
+        written = {**written, rule.limit_name: "0"}  # also for a negative limit that counts as 0
     limit = limit or written.get(rule.limit_name, rule.limit_name)
     given = _given(call)
-    lines = [] if call.api.kind is Kind.MEASURE else [_scaled(rule, "L" if rule.relative_to is not None else limit)]
-    if rule.relative_to is not None:
+    scaled = _scaled(rule, "L" if rule.relative_to is not None else limit) if clips else _unchanged(rule)
+    lines = [] if call.api.kind is Kind.MEASURE else [scaled]
+    if rule.relative_to is not None and clips:
         least = f"max(the norm of the same unit of its parameter, {call.arguments.get('eps', rule.relative_to)})"
         lines.append(f"L = {limit} * {least}")
     if rule.scope is Scope.EXAMPLE:
@@ -107,12 +111,18 @@ def bounds(call: Call, rule: Rule, written: Mapping[str, str]) -> tuple[str, str
 
 def _scaled(rule: Rule, limit: str) -> str:
     if rule.scope is Scope.EXAMPLE:
+        if limit == "0":
+            return "sum over the examples b of g[b] * 0"
         return f"sum over the examples b of g[b] * min(1, {limit} / n[b])"
     if rule.min_divisor:
         return f"g * min(1, {limit} / max(n, {rule.min_divisor:g}))"
     if rule.eps:
         return f"g * min(1, {limit} / (n + {rule.eps:g}))"
-    return f"g * {limit} / max(n, {limit})"
+    return f"g * {limit} / max(n, {limit})" if limit != "0" else "g * 0"
+
+
+def _unchanged(rule: Rule) -> str:
+    return f"{'sum over the examples b of g[b]' if rule.scope is Scope.EXAMPLE else 'g'}: nothing is clipped"
 
 
 def _norm(rule: Rule, written: Mapping[str, str], unknown: frozenset[str]) -> str:

@@ -63,8 +63,8 @@ def _equal(one: Any, other: Any) -> bool:
 def value_of(source: str) -> Any:
     """The value of a literal, including infinity and NaN in any spelling; :data:`UNKNOWN` for other code.
 
-    >>> value_of("-np.inf"), value_of("float('Infinity')"), value_of("args.clip") is UNKNOWN
-    (-inf, inf, True)
+    >>> value_of("-np.inf"), value_of("-(-1.0)"), value_of("float('Infinity')"), value_of("args.clip") is UNKNOWN
+    (-inf, 1.0, inf, True)
     """
     try:
         return _value(ast.parse(source.strip(), mode="eval").body)
@@ -74,7 +74,9 @@ def value_of(source: str) -> Any:
 
 def _value(node: ast.expr) -> Any:
     match node:
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Name() | ast.Attribute() | ast.Call() as of):
+        case ast.UnaryOp(
+            op=ast.USub() | ast.UAdd() as sign, operand=ast.Name() | ast.Attribute() | ast.Call() | ast.UnaryOp() as of
+        ):
             return -_value(of) if isinstance(sign, ast.USub) else _value(of)
         case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() | int() | float() as text)], keywords=[]):
             return float(text)

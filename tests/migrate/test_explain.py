@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 
@@ -13,6 +14,7 @@ from gradclip.explain import explain, words
 from gradclip.explain.call import CallError, find
 from gradclip.explain.equivalents import FRAMEWORKS
 from gradclip.natives import DIALECTS, NATIVES
+from gradclip.natives.numbers import clipped
 
 # ---- the text for a call ------------------------------------------------------------------------------------------------
 
@@ -283,3 +285,51 @@ def test_the_code_of_a_rule_makes_it(dialect: str) -> None:
     given = {"tensorflow.clip_by_value": "(-2.0, 3.0)", "paddle.clip_grad_by_value": "(2.0, -3.0)"}.get(dialect, "(2.0)")
     found = explain(f"gradclip.dialects.{dialect}{given}")
     assert eval(found.rule, {"gradclip": gradclip}) == find(dialect + given).rule
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        ("keras.optimizers.Adam(clipnorm=0)", "g: nothing is clipped"),
+        ("keras.clipvalue(0.0)", "g: nothing is clipped"),
+        ("torch.nn.utils.clip_grad_norm_(p, float('inf'))", "g: nothing is clipped"),
+        ("tf.clip_by_value(g, -inf, inf)", "g: nothing is clipped"),
+        ("tf.clip_by_value(g, 0, inf)", "max(min(g, inf), 0)"),
+        ("optax.adaptive_grad_clip(inf)", "g: nothing is clipped"),
+        ("optax.per_example_global_norm_clip(inf)", "sum over the examples b of g[b]: nothing is clipped"),
+        ("optax.per_example_global_norm_clip(0)", "sum over the examples b of g[b] * 0"),
+        ("optax.clip_by_global_norm(0.0)", "g * 0"),
+        ("tf.clip_by_norm(g, -1.0)", "g * 0"),
+        ("torch.nn.utils.clip_grad_norm_(p, 0)", "g * min(1, 0 / (n + 1e-06))"),
+    ],
+)
+def test_the_formula_at_an_extreme_limit(text: str, formula: str) -> None:
+    """What gradclip computes there: neither inf / inf nor 0 / 0, and no clip where 0 is off."""
+    assert explain(text).formula[0] == formula
+
+
+PLAIN = """\
+torch.clip_grad_norm torch.clip_grad_value tensorflow.clip_by_norm tensorflow.clip_by_global_norm keras.clipnorm keras.clipvalue
+keras.global_clipnorm paddle.clip_grad_by_norm optax.clip optax.clip_by_global_norm optax.clip_by_block_rms
+"""
+EDGES = [[[3.0, 4.0], [0.5, 0.0]], [[0.6, 0.8], [0.0]], [[0.0, 0.0], [0.0]], [[1e-20, 1e-21], [-1e-22]], [[-3.0, 2.0], [-0.1]]]
+
+
+@pytest.mark.parametrize("limit", ["1.0", "0", "-0.0", "inf", "-1.0", "1e-30", "1e30", "float('inf')"])
+@pytest.mark.parametrize("name", PLAIN.split())
+def test_the_formula_gives_the_numbers_of_the_rule(name: str, limit: str) -> None:
+    call = find(f"{name}({limit})")
+    if call.refused:
+        return
+    assert call.rule is not None
+    first, *rest = words.formula(call, call.rule)
+    names = {"inf": math.inf, "sqrt": math.sqrt, "max": max, "min": min}
+    for gradients in EDGES:
+        wanted = clipped(call.rule, gradients)
+        for gradient, want in zip(gradients, wanted, strict=True):
+            over = [x for one in gradients for x in one] if call.rule.is_total else gradient
+            squares = sum(x * x for x in over) / (len(over) if call.rule.mean else 1)
+            n = math.sqrt(squares)
+            assert not rest or rest == [f"n = sqrt({'mean' if call.rule.mean else 'sum'} of g**2)"]
+            got = [eval(first.partition(":")[0], {**names, "float": float, "g": x, "n": n}) for x in gradient]
+            assert got == pytest.approx(want, rel=1e-12)
