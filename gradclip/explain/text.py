@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -72,12 +73,13 @@ def _sides(found: Comparison, width: int) -> Iterator[str]:
         yield "  They do the same."
     yield ""
     if found.example is None:
-        yield "  Both give the same for all numbers tried, including infinity and NaN."
+        yield f"  {found.same}"
         return
     example = found.example
     label = max(len(found.first), len(found.second), len("gradients")) + 2
     one, other = example.limits
-    yield f"  An example, with {f'a limit of {one:g}' if one == other else f'limits of {one:g} and {other:g}'}:"
+    limits = f"a limit of {one:g}" if one == other else f"limits of {one:g} and {other:g}"
+    yield "  An example:" if one == other == math.inf else f"  An example, with {limits}:"
     rows = (("gradients", example.gradients), ("parameters", example.parameters), (found.first, example.first))
     for word, numbers in (*rows, (found.second, example.second)):
         if numbers:

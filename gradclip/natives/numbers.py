@@ -11,7 +11,7 @@ from gradclip.coefficient import coefficient
 from gradclip.norms import combine
 from gradclip.rule import Rule, Scope
 
-__all__ = ["Numbers", "clipped", "factor", "norm", "shown"]
+__all__ = ["Numbers", "clipped", "factor", "norm", "shown", "total_norm"]
 
 Numbers = list[Any]  # floats, or lists of them: a vector or a matrix
 
@@ -31,13 +31,17 @@ def clipped(rule: Rule, gradients: list[Numbers], params: list[Numbers] | None =
     if rule.scope is Scope.VALUE:
         return [_mapped(gradient, lambda x: _between(x, rule)) for gradient in gradients]
     if rule.scope is Scope.GLOBAL:
-        total = norm([norm(_flat(gradient), rule.order) for gradient in gradients], rule.order)
-        shared = factor(rule, total, rule.limit)
+        shared = factor(rule, total_norm(rule, gradients), rule.limit)
         return [_scaled(gradient, shared) for gradient in gradients]
     if rule.scope is Scope.EXAMPLE:
         return _summed(rule, gradients)
     params = gradients if params is None else params
     return [_by_slices(rule, gradient, param) for gradient, param in zip(gradients, params, strict=True)]
+
+
+def total_norm(rule: Rule, gradients: list[Numbers]) -> float:
+    """The norm over all gradients, of a rule's order."""
+    return norm([norm(_flat(gradient), rule.order) for gradient in gradients], rule.order)
 
 
 def norm(values: Sequence[Any], order: float) -> float:

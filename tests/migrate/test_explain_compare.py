@@ -123,3 +123,78 @@ def test_json_of_two(capsys: pytest.CaptureFixture[str]) -> None:
 def test_two_are_not_translated(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "--to", "torch", "keras.clipnorm", "optax.clip"]) == 2
     assert "give one call" in capsys.readouterr().err
+
+
+SAME = "the same for all numbers tried, including infinity and NaN"
+
+
+# ---- numbers that show what differs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "gradients", "results"),
+    [
+        ("tf.clip_by_value(g, -1, 2)", "optax.clip(2)", "[-6, -8]  [1, -0.6]", ("[-1, -1]  [1, -0.6]", "[-2, -2]  [1, -0.6]")),
+        (
+            "tf.clip_by_value(g, -100, 1)",
+            "tf.clip_by_value(g, -200, 1)",
+            "[-300, -400]  [50, -30]",
+            ("[-100, -100]  [1, -30]", "[-200, -200]  [1, -30]"),
+        ),
+        (
+            "torch.clip_grad_norm(1.0)",
+            "torch.clip_grad_norm(1.0, error_if_nonfinite=True)",
+            "[inf, 1]  [0.5, 0]",
+            ("[nan, 0]  [0, 0]", "an error"),
+        ),
+        ("torch.nn.utils.get_total_norm(g, 1)", "torch.nn.utils.get_total_norm(g, 3)", "[3, 4]  [0.5, 0]", ("7.5", "4.5")),
+        ("tf.linalg.global_norm(g)", "optax.clip_by_global_norm", "[3, 4]  [0.5, 0]", ("5.025", "[0.597, 0.796]  [0.0995, 0]")),
+        ("tf.linalg.global_norm(g)", "optax.clip_by_block_rms", "[3, 4]  [0.5, 0]", ("5.025", "[0.8485, 1.131]  [0.5, 0]")),
+    ],
+)  # fmt: skip
+def test_numbers_that_show_a_difference(one: str, other: str, gradients: str, results: tuple[str, str]) -> None:
+    """Negative ones, those beyond each bound, errors, and norms."""
+    for first, second, order in ((one, other, 1), (other, one, -1)):
+        found = compare(first, second).example
+        assert found is not None
+        assert found.gradients == gradients
+        assert (found.first, found.second)[::order] == results
+
+
+def test_parameters_that_show_a_difference() -> None:
+    found = compare("optax.adaptive_grad_clip(0.01, eps=0.5)", "optax.adaptive_grad_clip(0.01)").example
+    assert found is not None
+    assert set(found.parameters) <= set("[], 0")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "sentence"),
+    [
+        ("optax.clip(1.0)", "torch.clip_grad_value(1.0)", f"Both give {SAME}."),
+        ("torch.clip_grad_norm(inf)", "keras.clipnorm", f"With a limit of inf both give {SAME}."),
+        (
+            "torch.nn.utils.clip_grads_with_norm_(p, 1.0, n)",
+            "torch.clip_grad_norm",
+            f"Both give {SAME} if the norm that is given is theirs.",
+        ),
+        (
+            "tf.clip_by_norm(g, 1.0, axes=[2])",
+            "tf.clip_by_norm(g, 1.0, axes=[1])",
+            "There is no example: matrices have too few axes for these calls.",
+        ),
+        ("torch.nn.utils.get_total_norm(g)", "optax.global_norm(g)", f"Both give {SAME}."),
+    ],
+)
+def test_what_is_said_without_an_example(one: str, other: str, sentence: str) -> None:
+    for found in (compare(one, other), compare(other, one)):
+        assert found.example is None
+        assert found.same == sentence
+        assert sentence in comparison_text(found, 110)
+
+
+def test_a_refused_call_has_no_example() -> None:
+    """Its limit is not 1."""
+    found = compare("torch.clip_grad_norm(-1.0)", "keras.clipnorm(1.0)")
+    assert (found.differences[0].what, found.differences[0].first) == ("refused", "max_norm must not be negative.")
+    assert found.example is None
+    assert found.same == "There is no example: gradclip refuses the call of torch.clip_grad_norm."
