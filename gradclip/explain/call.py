@@ -10,7 +10,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradclip.errors import GradclipError, message
@@ -21,6 +21,8 @@ from gradclip.rule import Rule
 
 __all__ = ["Call", "CallError", "find", "with_limit"]
 
+#: the fields of a rule that ``dataclasses.replace`` may set -> their usual values
+_CHANGES: Mapping[str, Any] = {"skip_above": None, "if_nonfinite": "propagate"}
 _SAMPLES: Mapping[str, Any] = {"axes": (0,), "axis": (0,), "norm_type": 2.0, "clip_value_min": -1.0, "min": -1.0}
 
 
@@ -38,6 +40,12 @@ class Call:
     unknown: frozenset[str] = frozenset()  #: the dialect's parameters whose values are unknown
     refused: str = ""  #: why gradclip refuses the values; then the rule is a sample
     is_native: bool = True  #: whether it is the native's own, and no call of gradclip
+    changed: Mapping[str, str] = field(default_factory=dict)  #: the fields that ``dataclasses.replace`` sets -> their sources
+
+    @property
+    def is_only_here(self) -> bool:
+        """Whether only gradclip has such a rule: it skips steps, or its limit follows the run."""
+        return bool(self.changed) or any(map(_follows, self.arguments.values()))
 
 
 def find(text: str) -> Call:
@@ -87,7 +95,7 @@ def _find(text: str) -> Call:
                 continue
             found = _bound(node, named, text)
             _check_alone(tree, node)
-            return found
+            return _changed(found, tree, node)
     raise first or CallError("The text contains no call.", repr(text), EXAMPLE)
 
 
@@ -100,6 +108,38 @@ def _check_alone(tree: ast.AST, node: ast.Call) -> None:
     if len(clips) > 1:
         hint = "explain each alone; gradclip explain A B compares two."
         raise CallError("The text has several calls that clip.", ", ".join(clips), hint)
+
+
+def _changed(call: Call, tree: ast.AST, node: ast.Call) -> Call:
+    """The call with the fields of its rule that ``dataclasses.replace`` around it sets."""
+    around = (x for x in ast.walk(tree) if isinstance(x, ast.Call) and x.args[:1] == [node])
+    outer = next((x for x in around if ast.unparse(x.func) in ("dataclasses.replace", "replace")), None)
+    rule = call.rule
+    if outer is None or rule is None:
+        return call
+    sources = {str(keyword.arg): ast.unparse(keyword.value) for keyword in outer.keywords}
+    if not sources.keys() <= _CHANGES.keys():
+        hint = "give the rest to the function that makes the rule."
+        raise CallError("Of dataclasses.replace explain knows skip_above= and if_nonfinite=.", ast.unparse(outer), hint)
+    values = {name: value_of(source) for name, source in sources.items()}
+    given: dict[str, Any] = {name: value for name, value in values.items() if value is not UNKNOWN}
+    if values.get("skip_above") is UNKNOWN:
+        given["skip_above"] = math.inf  # a sample
+    changed = {name: source for name, source in sources.items() if values[name] != _CHANGES[name]}
+    if values.get("if_nonfinite") == "raise" and "error_if_nonfinite" in call.api.signature.parameters:
+        del changed["if_nonfinite"], given["if_nonfinite"]
+        given["error_if_nonfinite"] = True
+        call = replace(call, arguments={**call.arguments, "error_if_nonfinite": "True"})
+    try:
+        rule = replace(rule, **given)
+    except GradclipError as error:
+        return replace(call, changed=changed, refused=message(*error.args).replace("\n", " "))
+    return replace(call, changed=changed, rule=rule)
+
+
+def _follows(source: str) -> bool:
+    """Whether a limit is made by ``gradclip.Adaptive``."""
+    return source.partition("(")[0].rpartition(".")[2] == "Adaptive" and source.endswith(")")
 
 
 def _is_clip(node: ast.Call) -> bool:

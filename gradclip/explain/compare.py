@@ -136,7 +136,7 @@ def _said(call: Call, rule: Rule, limit: str) -> Iterator[tuple[str, str]]:
 
 def _example(calls: tuple[Call, Call], rules: tuple[Rule, Rule]) -> Example | None:
     """The most ordinary numbers that the two clip to different results."""
-    if _needs_more_axes(rules) or any(call.refused for call in calls):
+    if _needs_more_axes(rules) or any(call.refused or call.changed for call in calls):
         return None
     limits = _limits(calls, rules)
     sliced = any(rule.scope is Scope.EXAMPLE or rule.axes is not None or rule.unit_axes for rule in rules)
@@ -190,6 +190,8 @@ def _same(calls: tuple[Call, Call], rules: tuple[Rule, Rule]) -> str:
     refused = next((call for call in calls if call.refused), None)
     if refused is not None:
         return f"There is no example: gradclip refuses the call of {refused.name}."
+    if any(call.changed for call in calls):
+        return "There is no example for a rule that skips steps or makes zeros."
     if _needs_more_axes(rules):
         return "There is no example: matrices have too few axes for these calls."
     both = "Both give" if _limits(calls, rules) != (_INF, _INF) else "With a limit of inf both give"

@@ -75,6 +75,9 @@ def equivalents(call: Call, to: str = "") -> list[Equivalent]:
         return []
     wanted = [to] if to in FRAMEWORKS else [] if to else list(FRAMEWORKS)
     ours = targets(call.api).get("gradclip")
+    if call.is_only_here:
+        ours_alone = _by_gradclip(call, "tensorflow")
+        return [Equivalent("gradclip", EXACT, ours_alone), *(Equivalent(one, NONE, _by_gradclip(call, one)) for one in wanted)]
     found = [] if ours is None else [_in_gradclip(call, ours)]
     return found + [_equivalent(call, framework) for framework in wanted]
 
@@ -105,6 +108,8 @@ def _by_gradclip(call: Call, framework: str) -> str:
     if call.rule is None or call.rule.scope is Scope.EXAMPLE:
         return _SUMMED
     line = _GRADCLIP[framework]
+    if call.is_only_here:  # an optimizer keeps the state
+        line = _SUMMED if framework == "tensorflow" else _GRADCLIP["jax"]
     return line if call.rule.relative_to is None else line.replace("clip(grads, rule)", "clip(grads, rule, params=params)")
 
 
@@ -225,4 +230,6 @@ def rule_code(call: Call) -> str:
     told = {name: source for name, source in call.arguments.items() if name not in NO_EFFECT}
     given = dialect_arguments(call.api, told)
     written = ", ".join(f"{name}={source}" for name, source in {**needed, **given}.items())
-    return f"gradclip.dialects.{call.api.dialect}({written})"
+    made = f"gradclip.dialects.{call.api.dialect}({written})"
+    changed = "".join(f", {name}={source}" for name, source in call.changed.items())
+    return f"dataclasses.replace({made}{changed})" if changed else made

@@ -53,7 +53,7 @@ def _equivalents(found: Explanation, width: int) -> Iterator[str]:
         yield from _row("", f"{_MARKS[same.mark]} {same.framework:<{_INNER - 2}} {code}", width, _INNER + 1)
         for line in filter(None, (*same.differs, same.note)):
             yield from _row("", f"{'':<{_INNER}} {line}", width, _INNER + 1)
-    if any(same.mark == NONE for same in found.equivalents):
+    if any(same.mark == NONE or "(grads, rule" in same.code for same in found.equivalents):
         yield from _row("", f"{'  where rule':<{_INNER}} = {found.rule}", width, _INNER + 1)
 
 

@@ -80,6 +80,8 @@ def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
     if rule.relative_to is not None and clips:
         least = f"max(the norm of the same unit of its parameter, {call.arguments.get('eps', rule.relative_to)})"
         lines.append(f"L = {limit} * {least}")
+    if "skip_above" in call.changed:
+        lines.insert(0, f"no step if {'n' if rule.is_total else 'an n'} > {call.changed['skip_above']}; else")
     if rule.scope is Scope.EXAMPLE:
         return [*lines, "n[b] = sqrt(sum of g[b]**2)"]
     lines.append(f"n = {given}, which is given" if given else f"n = {_norm(rule, written, call.unknown)}")
@@ -182,6 +184,8 @@ def edges(call: Call, rule: Rule) -> dict[str, str]:
 def _infinite(rule: Rule) -> str:
     if rule.error_if_nonfinite:
         return "an error that names the gradients; none is changed"
+    if rule.skips or rule.if_nonfinite == "zero":
+        return _instead(rule)
     if rule.scope is Scope.VALUE:
         return "an infinite element becomes the bound"
     return (
@@ -194,9 +198,15 @@ def _infinite(rule: Rule) -> str:
 def _nan(rule: Rule) -> str:
     if rule.error_if_nonfinite:
         return "an error that names the gradients; none is changed"
+    if rule.skips or rule.if_nonfinite == "zero":
+        return _instead(rule)
     if rule.scope is Scope.VALUE:
         return "NaN stays NaN, the other elements are clipped"
     return "nothing that the norm covers is clipped" if rule.keep_if_nan else "every element that the norm covers becomes NaN"
+
+
+def _instead(rule: Rule) -> str:
+    return "every element that the norm covers becomes 0" if rule.if_nonfinite == "zero" else "no step is taken"
 
 
 def _zero(outcome: Rule | GradclipError | None) -> str:
