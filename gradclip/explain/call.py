@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradclip.errors import GradclipError, message
-from gradclip.explain.names import EXAMPLE, CallError, Named, NoNameError, meaning
+from gradclip.explain.names import EXAMPLE, CallError, Named, NoKeywordError, NoNameError, meaning
 from gradclip.natives import BY_CODE, DIALECTS, KEYWORDS, Kind, Native
 from gradclip.natives.meaning import UNKNOWN, dialect_arguments, value_of
 from gradclip.rule import Rule
@@ -85,18 +85,20 @@ def _find(text: str) -> Call:
         tree = ast.parse(text)
     except SyntaxError as error:
         raise CallError("The call is not valid Python.", f"{text!r}: {error.msg}", EXAMPLE) from None
-    first: CallError | None = None
+    errors: list[NoNameError] = []
     for node in ast.walk(tree):  # the outermost first; _bound finds a clip inside a chain or an optimizer
         if isinstance(node, ast.Call):
             try:
                 named = meaning(ast.unparse(node.func), node)
             except NoNameError as error:
-                first = first or error
+                errors.append(error)
                 continue
             found = _bound(node, named, text)
             _check_alone(tree, node)
             return _changed(found, tree, node)
-    raise first or CallError("The text contains no call.", repr(text), EXAMPLE)
+    if not errors:
+        raise CallError("The text contains no call.", repr(text), EXAMPLE)
+    raise next((error for error in errors if isinstance(error, NoKeywordError)), errors[0])
 
 
 def _check_alone(tree: ast.AST, node: ast.Call) -> None:

@@ -15,7 +15,7 @@ from gradclip.natives.libraries import library
 from gradclip.natives.targets import targets
 from gradclip.spelling import same
 
-__all__ = ["EXAMPLE", "CallError", "Named", "NoNameError", "meaning"]
+__all__ = ["EXAMPLE", "CallError", "Named", "NoKeywordError", "NoNameError", "meaning"]
 
 #: the usual first part of a name -> its meanings, the likeliest first
 _ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -45,6 +45,10 @@ class CallError(ArgumentError):
 
 class NoNameError(CallError):
     """The name is not in the table."""
+
+
+class NoKeywordError(NoNameError):
+    """An optimizer that clips, without the keyword that says so."""
 
 
 class Named(NamedTuple):
@@ -150,7 +154,7 @@ def _keyword(name: str, node: ast.Call) -> Native:
     apis = [api for api in KEYWORDS[name] if api.keyword in given or _position(api) < len(node.args)]
     known = ", ".join(f"{api.keyword}=" for api in KEYWORDS[name])
     if not apis:
-        raise CallError(f"{name} clips by a keyword, which the call does not pass.", ast.unparse(node), f"it has {known}.")
+        raise NoKeywordError(f"{name} clips by a keyword, which the call does not pass.", ast.unparse(node), f"it has {known}.")
     if len(apis) > 1:
         raise CallError("An optimizer clips in one way only.", ast.unparse(node), f"keep one of {known}.")
     return apis[0]

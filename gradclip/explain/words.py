@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 from collections.abc import Mapping
@@ -73,7 +74,7 @@ def formula(call: Call, rule: Rule, limit: str = "") -> list[str]:
         return [f"max(min(g, {high}), {low})" if clips else _unchanged(rule)]
     if not limit and rule.limit == 0:
         written = {**written, rule.limit_name: "0"}  # also for a negative limit that counts as 0
-    limit = limit or written.get(rule.limit_name, rule.limit_name)
+    limit = limit or _factor(written.get(rule.limit_name, rule.limit_name))
     given = _given(call)
     scaled = _scaled(rule, "L" if rule.relative_to is not None else limit) if clips else _unchanged(rule)
     lines = [] if call.api.kind is Kind.MEASURE else [scaled]
@@ -109,6 +110,27 @@ def bounds(call: Call, rule: Rule, written: Mapping[str, str]) -> tuple[str, str
         return low, high
     limit = written.get(rule.limit_name, rule.limit_name)
     return negative(limit), limit
+
+
+def _factor(source: str) -> str:
+    """A source as a factor of a product: in parentheses if it needs them, and a text as the number that it is."""
+    try:
+        node = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+        return _text_as_number(node.value)
+    is_one = isinstance(
+        node, (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.UnaryOp, ast.List, ast.Tuple)
+    )
+    return source if is_one else f"({source})"
+
+
+def _text_as_number(text: str | bytes) -> str:
+    try:
+        return repr(float(text))
+    except ValueError:
+        return repr(text)
 
 
 def _scaled(rule: Rule, limit: str) -> str:

@@ -301,10 +301,15 @@ def test_the_code_of_a_rule_makes_it(dialect: str) -> None:
         ("optax.clip_by_global_norm(0.0)", "g * 0"),
         ("tf.clip_by_norm(g, -1.0)", "g * 0"),
         ("torch.nn.utils.clip_grad_norm_(p, 0)", "g * min(1, 0 / (n + 1e-06))"),
+        ("torch.nn.utils.clip_grad_norm_(p, 1 + 1)", "g * min(1, (1 + 1) / (n + 1e-06))"),
+        ("torch.nn.utils.clip_grad_norm_(p, '1.0')", "g * min(1, 1.0 / (n + 1e-06))"),
+        ("tf.clip_by_norm(g, a if b else c)", "g * (a if b else c) / max(n, (a if b else c))"),
+        ("tf.clip_by_norm(g, limits[0])", "g * limits[0] / max(n, limits[0])"),
+        ("tf.clip_by_value(g, -a - b, a + b)", "max(min(g, a + b), -a - b)"),
     ],
 )
-def test_the_formula_at_an_extreme_limit(text: str, formula: str) -> None:
-    """What gradclip computes there: neither inf / inf nor 0 / 0, and no clip where 0 is off."""
+def test_the_formula_is_what_gradclip_computes(text: str, formula: str) -> None:
+    """At an extreme limit neither inf / inf nor 0 / 0, and no clip where 0 is off; and a limit is one factor."""
     assert explain(text).formula[0] == formula
 
 
@@ -333,3 +338,7 @@ def test_the_formula_gives_the_numbers_of_the_rule(name: str, limit: str) -> Non
             assert not rest or rest == [f"n = sqrt({'mean' if call.rule.mean else 'sum'} of g**2)"]
             got = [eval(first.partition(":")[0], {**names, "float": float, "g": x, "n": n}) for x in gradient]
             assert got == pytest.approx(want, rel=1e-12)
+
+
+def test_the_least_norm_of_a_parameter_is_one_factor() -> None:
+    assert explain("optax.adaptive_grad_clip(a + b)").formula[1].startswith("L = (a + b) * max(")

@@ -95,6 +95,12 @@ def test_a_call_is_found(text: str, code: str, arguments: dict[str, str]) -> Non
             "Hint: it has clipnorm=, global_clipnorm=, clipvalue=.",
         ),
         (
+            "model.compile(keras.optimizers.SGD(0.1))",
+            "keras.optimizers.SGD clips by a keyword, which the call does not pass.\n"
+            "Received: keras.optimizers.SGD(0.1)\n"
+            "Hint: it has clipnorm=, global_clipnorm=, clipvalue=.",
+        ),
+        (
             "keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)",
             "An optimizer clips in one way only.\n"
             "Received: keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)\n"
@@ -205,6 +211,7 @@ def test_both_spellings(text: str, name: str, limit: float) -> None:
     ("tf.clip_by_global_norm(grads, 5.0, use_norm=tf.linalg.global_norm(grads))", "GF202"),
     ("if a: tf.clip_by_norm(g, 1.0)\nelse: tf.clip_by_norm(g, 1.0)", "GF201"),
     ("optax.chain(optax.clip(1.0), optax.adam(1e-3))", "GO502"),
+    ("optimizer = keras.optimizers.Adam(1e-3)\ntorch.nn.utils.clip_grad_norm_(p, 1.0)", "GT101"),
 ])  # fmt: skip
 def test_one_clip_among_other_calls(text: str, code: str) -> None:
     """A clip in the arguments makes the gradients, and the same call twice is one."""
