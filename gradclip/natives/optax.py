@@ -37,7 +37,7 @@ NATIVES = (
         note="A transformation: one norm over all gradients.",
         link=_DOCS + "clip_by_global_norm",
         departs={
-            "zero-limit": _ZEROS,
+            "zero-limit": "gradients become NaN if all are zero",
             "infinite-limit": "every gradient becomes NaN if one is infinite",
             "negative-limit": _SIGN,
             "twice": "it counts twice",

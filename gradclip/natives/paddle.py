@@ -36,7 +36,7 @@ NATIVES = (
         note="For grad_clip= of an optimizer: one norm over all gradients.",
         link=_DOCS.format("ClipGradByGlobalNorm"),
         departs={
-            "zero-limit": "zero gradients become NaN",
+            "zero-limit": "gradients become NaN if all are zero",
             "infinite-limit": "every gradient becomes NaN",
             "negative-limit": "the gradients change their sign",
             "sparse": "the returned gradient is not merged",

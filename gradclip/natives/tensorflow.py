@@ -15,6 +15,7 @@ _CONTRIB = "https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/con
 _TRAINING = "tensorflow 1.15.5, tensorflow/contrib/training/python/training/training.py"
 _LAYERS = "tensorflow 1.15.5, tensorflow/contrib/layers/python/layers/optimizers.py"
 _MODULES = ("tensorflow.", "tensorflow.compat.v1.", "tensorflow.compat.v2.", "tensorflow.python.ops.clip_ops.")
+_ALL_ZERO = "gradients become NaN if all are zero"
 _GLOBAL, _EACH = "tensorflow.clip_by_global_norm", "tensorflow.clip_by_norm"
 _ZEROS, _ALL, _SEPARATE = "zero gradients become NaN", "every gradient becomes NaN", "they count separately"
 
@@ -48,7 +49,7 @@ NATIVES = (
         note="One norm over all tensors; the result is a new list and the norm before clipping.",
         link=_DOCS + "clip_by_global_norm",
         departs={
-            "zero-limit": _ZEROS,
+            "zero-limit": _ALL_ZERO,
             "infinite-limit": _ALL,
             "negative-limit": "nothing is clipped",
             "sparse": _SEPARATE,

@@ -110,7 +110,8 @@ def zero(run: Run) -> str:
     if clipped is None:
         return "an error"
     if is_nan(clipped[0]):
-        return "zero gradients become NaN"
+        beside_another = run([[0.0, 0.0], [0.5, 0.0]], 0.0)[0]
+        return "zero gradients become NaN" if is_nan(beside_another) else "gradients become NaN if all are zero"
     return {(0.0, 0.0): "zeros", (3.0, 4.0): "nothing is clipped"}[tuple(run([[3.0, 4.0]], 0.0)[0])]
 
 

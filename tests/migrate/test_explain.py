@@ -217,7 +217,11 @@ def test_the_clips_by_one_norm_are_each_others_nearest(one: str, other: str) -> 
             "Natively, with a limit of inf: in torch every gradient becomes NaN if one is infinite; in TensorFlow every "
             "gradient becomes NaN.",
         ),
-        ("optax.clip_by_global_norm(0)", "torch", "Natively, with a limit of 0: in optax zero gradients become NaN."),
+        (
+            "optax.clip_by_global_norm(0)",
+            "torch",
+            "Natively, with a limit of 0: in optax gradients become NaN if all are zero.",
+        ),
         (
             "torch.nn.utils.clip_grad_norm_(p, 1.0, error_if_nonfinite=True)",
             "jax",
