@@ -167,7 +167,7 @@ BELOW = {
     ),
     *("scale", "tracing"),
 }
-# Slots, and programs of a whole clip, depend on the engine. Only __init__ of their folder may import them.
+# Slots, and programs of a whole clip, depend on the engine. Only __init__ and the watch of their folder may import them.
 ON_TOP = {
     "backends.torch.closures",
     "backends.torch.clipped",
@@ -273,7 +273,7 @@ def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
     if inner.endswith(f".{WATCH}"):
         return False
     if inner in ON_TOP:
-        return folder == other and (module in ON_TOP or module == f"backends.{folder}.__init__")
+        return folder == other and (module in {*ON_TOP, f"backends.{folder}.__init__", f"backends.{folder}.{WATCH}"})
     return folder == other or (other == "host" and inner != "backends.host._kernels")
 
 

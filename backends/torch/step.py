@@ -65,7 +65,8 @@ class StepPreHook(Slot):
             hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: "
             hint += page("slots.md")
             raise ArgumentError(what, f"rule={self.rule}", hint)
-        if self._is_simple and (few := clip_few(optimizer, args, kwargs, self.rule)) is not None:
+        few = clip_few(optimizer, args, kwargs, self.rule) if self._is_simple and not self._left_out else None
+        if few is not None:
             self.last = few
             return None
         closure = closure_of(args, kwargs)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from gradclip.backends.torch import step as slot
 from gradclip.backends.torch import versions
 from gradclip.doctor.events import Clip, Params, Unwatched
 from gradclip.doctor.places import place
@@ -61,7 +62,7 @@ class TorchWatch(Watch):
         return [x.detach().clone() for x in tensors]
 
     def native(self, limit: Any, order: float) -> Any:
-        return lambda copies: torch.nn.utils.clip_grad_norm_(_held(copies), limit, order)
+        return lambda copies: torch.nn.utils.clip_grad_norm_(_leaves(copies), limit, order)
 
     def name(self, params: Params) -> None:
         names = self.recorder.names
@@ -98,6 +99,7 @@ def start(recorder: Recorder) -> None:
     _passes(recorder, watch)
     _compiles(recorder, watch)
     _steps(recorder, watch)
+    recorder.replace(slot, "clip_few", lambda _: lambda *_: None)  # then gradclip's own clips all go through the engine
     _parameter_calls(recorder, watch)
     _scalers(recorder, watch)
     recorder.watches["torch"] = watch
@@ -123,8 +125,8 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
                 return original(parameters, max_norm, norm_type, *rest, **options)
             tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grad_norm_", tensors, max_norm, as_number(norm_type) or 2.0, is_iterator=is_iterator)
-            request.own = lambda copies: original(_held(copies), max_norm, norm_type)
-            request.other = lambda copies: own_clip(_held(copies), max_norm, norm_type)
+            request.own = lambda copies: original(_leaves(copies), max_norm, norm_type)
+            request.other = lambda copies: own_clip(_leaves(copies), max_norm, norm_type)
             return watch.clip(lambda: original(again, max_norm, norm_type, *rest, **options), request)
 
         return clip_grad_norm_
@@ -166,7 +168,7 @@ def _listed(parameters: Any) -> tuple[list[Any], Any, bool]:
     return tensors, again, is_iterator
 
 
-def _held(copies: list[Any]) -> list[Any]:
+def _leaves(copies: list[Any]) -> list[Any]:
     """Tensors that hold these gradients."""
     leaves = [torch.empty_like(x, requires_grad=True) for x in copies]
     for x, grad in zip(leaves, copies, strict=True):
