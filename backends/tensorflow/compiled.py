@@ -246,7 +246,7 @@ def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
     costs less than both.
     """
     fits = factor >= 1
-    if len(tensors) <= _COUNT and sum(x.shape.num_elements() or _ALL for x in tensors) < _ALL:
+    if len(tensors) <= _COUNT and sum([x.shape.num_elements() or _ALL for x in tensors]) < _ALL:
         return [tf.raw_ops.Select(condition=fits, x=x, y=_times(x, factor)) for x in tensors]
     results = list(tensors)
     tiny, large = _by_size(tensors)
