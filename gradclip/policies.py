@@ -13,13 +13,14 @@ from typing import Any
 from gradclip import scale
 from gradclip.backend import Backend
 from gradclip.dtypes import LARGEST
+from gradclip.errors import ArgumentError, shown
 from gradclip.gradients import Gradients
 from gradclip.groups import Clip
 from gradclip.lane import Into
 from gradclip.registry import as_float, find
 from gradclip.rule import EXAMPLE, Rule, follows_run
 
-__all__ = ["of_finite_examples", "skip", "zeroed"]
+__all__ = ["cannot_skip", "check_patience", "of_finite_examples", "skip", "too_many", "zeroed"]
 
 
 def skip(backend: Backend, rules: Sequence[Rule], norms: Sequence[Any]) -> Any:
@@ -137,3 +138,28 @@ def _not_finite(backend: Backend, norms: Sequence[Any]) -> Any:
             first = bad if isinstance(total, int) else total
             total = backend.asarray(total, "float32", first) + backend.asarray(backend.sum(bad, None), "float32", first)
     return total if isinstance(total, int) else backend.cast(total, "int32")
+
+
+# ---- in a slot -------------------------------------------------------------------------------------------------------------
+
+
+def check_patience(patience: object) -> None:
+    """Refuse anything but a number of steps."""
+    if not isinstance(patience, (int, float)) or isinstance(patience, bool) or not patience >= 0:
+        raise ArgumentError("patience must be a number from 0 on.", f"patience={shown(patience)}")
+
+
+def too_many(patience: float, rule: Any, norm: Any) -> ArgumentError:
+    """The error for more skipped steps in a row than the patience of a slot."""
+    what, received = f"More than {patience:g} steps in a row were skipped.", f"rule={rule}"
+    hint = "patience=math.inf never stops; a larger skip_above skips fewer."
+    return ArgumentError(what, received if norm is None else f"norm={norm}, {received}", hint)
+
+
+_IN_LOOP = "skip in your loop: result = gradclip.clip_(grads, rule), and no step if result.skip."
+
+
+def cannot_skip(rule: Rule, what: str, hint: str = _IN_LOOP) -> ArgumentError:
+    """The error for a rule that skips steps, where no step can be skipped."""
+    received = f"rule={rule}, skip_above={rule.skip_above!r}, if_nonfinite={rule.if_nonfinite!r}"
+    return ArgumentError(what, received, hint)

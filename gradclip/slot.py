@@ -9,9 +9,10 @@ from typing import Any
 from gradclip.errors import ArgumentError, GradclipWarning, message
 from gradclip.groups import Rules
 from gradclip.limits import Adaptive, numbers
+from gradclip.policies import too_many
 from gradclip.result import ClipResult
 from gradclip.sharding import check_reduce
-from gradclip.step import Step, counted, plain_state, too_many
+from gradclip.step import Step, counted, plain_state
 
 __all__ = ["NAME", "Slot", "Variables"]
 

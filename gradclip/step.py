@@ -19,6 +19,7 @@ from gradclip.monitor import Monitor, observed
 from gradclip.monitor.pure import loaded_state
 from gradclip.monitor.stored import Stored
 from gradclip.monitor.values import leaves
+from gradclip.policies import check_patience
 from gradclip.registry import find, resolve
 from gradclip.result import ClipResult
 from gradclip.rule import Rule
@@ -26,7 +27,7 @@ from gradclip.sharding import check_reduce, check_shards
 from gradclip.tracing import untraced
 from gradclip.typed import T, X
 
-__all__ = ["Step", "cannot_skip", "check_patience", "clipped", "counted", "plain_state", "too_many"]
+__all__ = ["Step", "clipped", "counted", "plain_state"]
 
 VERSION = 1
 _COUNTS = ("skipped", "in_a_row")
@@ -350,25 +351,3 @@ def _slot_of(optimizer: object) -> str | None:
     """The function for an optimizer, by the top-level modules of the bases of its type."""
     roots = (base.__module__.partition(".")[0] for base in type(optimizer).__mro__)
     return next((_SLOTS[root] for root in roots if root in _SLOTS), None)
-
-
-def check_patience(patience: object) -> None:
-    """Refuse anything but a number of steps."""
-    if not isinstance(patience, (int, float)) or isinstance(patience, bool) or not patience >= 0:
-        raise ArgumentError("patience must be a number from 0 on.", f"patience={shown(patience)}")
-
-
-def too_many(patience: float, rule: Any, norm: Any) -> ArgumentError:
-    """The error for more skipped steps in a row than the patience of a slot."""
-    what, received = f"More than {patience:g} steps in a row were skipped.", f"rule={rule}"
-    hint = "patience=math.inf never stops; a larger skip_above skips fewer."
-    return ArgumentError(what, received if norm is None else f"norm={norm}, {received}", hint)
-
-
-_IN_LOOP = "skip in your loop: result = gradclip.clip_(grads, rule), and no step if result.skip."
-
-
-def cannot_skip(rule: Rule, what: str, hint: str = _IN_LOOP) -> ArgumentError:
-    """The error for a rule that skips steps, where no step can be skipped."""
-    received = f"rule={rule}, skip_above={rule.skip_above!r}, if_nonfinite={rule.if_nonfinite!r}"
-    return ArgumentError(what, received, hint)

@@ -95,7 +95,7 @@ CORE: dict[str, set[str]] = {
     },
     "limits": {"backend", "dtypes", "errors", "monitor", "registry", "rule"},
     "advice": {"errors", "monitor"},
-    "policies": {"backend", "dtypes", "gradients", "groups", "lane", "registry", "rule", "scale"},
+    "policies": {"backend", "dtypes", "errors", "gradients", "groups", "lane", "registry", "rule", "scale"},
     "engine": {
         *("backend", "check", "coefficient", "dtypes", "errors", "gradients", "groups", "lane", "measure", "memory"),
         *("mistakes", "norms", "policies", "registry", "result", "rule", "scale", "sharding", "tracing", "warning"),
@@ -107,9 +107,9 @@ CORE: dict[str, set[str]] = {
     },
     "step": {
         *("backend", "clip", "engine", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry"),
-        *("result", "rule", "sharding", "tracing", "typed"),
+        *("policies", "result", "rule", "sharding", "tracing", "typed"),
     },
-    "slot": {"errors", "groups", "limits", "result", "sharding", "step"},
+    "slot": {"errors", "groups", "limits", "policies", "result", "sharding", "step"},
     "__init__": {
         *("advice", "backend", "clip", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
         *("result", "rule", "spelling", "step"),
@@ -183,7 +183,20 @@ ON_TOP = {
         "backends.jax.fused",
     ),
 }
-ABOVE = {"__version__", "clip", "coefficient", "engine", "gradients", "groups", "limits", "monitor", "registry", "slot", "step"}
+ABOVE = {
+    "__version__",
+    "clip",
+    "coefficient",
+    "engine",
+    "gradients",
+    "groups",
+    "limits",
+    "monitor",
+    "policies",
+    "registry",
+    "slot",
+    "step",
+}
 # What `gradclip doctor` loads by name. It imports the doctor's room and the catalogue, and nothing imports it.
 WATCH = "watch"
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}

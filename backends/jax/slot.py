@@ -17,7 +17,8 @@ from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.groups import Rules, check_groups, exchanged
 from gradclip.mistakes import clips_already
 from gradclip.monitor import Monitor
-from gradclip.step import Step, cannot_skip, too_many
+from gradclip.policies import cannot_skip, too_many
+from gradclip.step import Step
 from gradclip.versions import check_version
 
 if TYPE_CHECKING:

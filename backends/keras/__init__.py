@@ -22,9 +22,10 @@ from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive
 from gradclip.mistakes import not_an_optimizer
 from gradclip.monitor import Monitor
+from gradclip.policies import check_patience
 from gradclip.result import ClipResult
 from gradclip.rule import Rule
-from gradclip.step import Step, check_patience
+from gradclip.step import Step
 from gradclip.versions import check_version
 
 __all__ = ["MonitorLog", "clipped"]

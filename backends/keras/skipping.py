@@ -10,8 +10,8 @@ import keras
 from gradclip.backends.keras.check import check_replicas, has_strategy
 from gradclip.backends.keras.state import Record, State, read
 from gradclip.groups import Rules
+from gradclip.policies import too_many
 from gradclip.registry import find
-from gradclip.step import too_many
 
 __all__ = ["Skipping"]
 

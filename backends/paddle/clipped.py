@@ -10,8 +10,9 @@ import paddle
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
 from gradclip.mistakes import clips_already, not_an_optimizer
+from gradclip.policies import cannot_skip
 from gradclip.slot import NAME
-from gradclip.step import Step, cannot_skip
+from gradclip.step import Step
 
 __all__ = ["clipped_by"]
 

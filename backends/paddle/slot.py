@@ -16,10 +16,11 @@ from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError
 from gradclip.gradients import open_
 from gradclip.groups import Rules, Shards, check_groups
+from gradclip.policies import cannot_skip
 from gradclip.result import last
 from gradclip.rule import Scope
 from gradclip.slot import Slot
-from gradclip.step import Step, cannot_skip
+from gradclip.step import Step
 
 __all__ = ["RuleClip", "grad_clip", "slot"]
 

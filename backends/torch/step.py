@@ -19,10 +19,11 @@ from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError, DTypeError, page
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
+from gradclip.policies import check_patience
 from gradclip.result import Outcome, last
 from gradclip.rule import Rule, Scope
 from gradclip.slot import Slot
-from gradclip.step import Step, check_patience
+from gradclip.step import Step
 
 __all__ = ["StepPreHook", "step_pre_hook"]
 
