@@ -12,6 +12,8 @@ from gradclip.groups import Rules
 
 __all__ = ["called", "closure_of", "exchanged", "with_clips_inside"]
 
+_SEVERAL = "A step that calls its closure several times cannot be skipped."
+
 
 class _ClippedClosure:
     """A closure for ``step`` that clips the gradients that it has just made."""
@@ -54,8 +56,7 @@ class _Called:
     def __call__(self) -> Any:
         self.calls += 1
         if self.calls > 1:
-            what = "A step that calls its closure several times cannot be skipped."
-            raise ArgumentError(what, "a closure, called twice in one step", "call backward() and then step().")
+            raise ArgumentError(_SEVERAL, "a closure, called twice in one step", "call backward() and then step().")
         return self.loss
 
 
@@ -64,7 +65,7 @@ def called(optimizer: torch.optim.Optimizer, closure: Any, rule: Rules) -> _Call
     if isinstance(closure, _Called):
         return closure
     if isinstance(optimizer, torch.optim.LBFGS):
-        what = "A step that calls its closure several times cannot be skipped."
-        raise ArgumentError(what, f"rule={rule} and LBFGS", "skip in the closure, or leave skip_above and if_nonfinite out.")
+        hint = "skip in the closure, or leave skip_above and if_nonfinite out."
+        raise ArgumentError(_SEVERAL, f"rule={rule} and LBFGS", hint)
     with torch.enable_grad():
         return _Called(closure())

@@ -38,7 +38,7 @@ def takes_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def params(*dtypes: torch.dtype) -> Params:
-    """Parameters with gradients, of which one has none and one is transposed."""
+    """Parameters: one has no gradient, and each gradient is transposed."""
     generator = torch.Generator().manual_seed(0)
     made = []
     for dtype in dtypes or (torch.float32,) * 3:
