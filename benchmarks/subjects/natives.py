@@ -58,8 +58,8 @@ def resolved(native: Native) -> Any:
 
 
 def functions(natives: Iterable[Native], modes: tuple[str, ...]) -> Iterator[Function]:
-    """The natives, each with gradclip's function of the same name."""
-    for native, kind in own(natives):
+    """The natives, each with gradclip's function of the same name; without those for which it has none."""
+    for native, kind in own(native for native in natives if hasattr(gradclip, native.last)):
         is_norm, is_pair = kind is Kind.NORM, native.applied is Applied.TENSORS and native.returns_norm
         yield Function(
             native.last,

@@ -172,7 +172,7 @@ def code_for(call: Call, target: Target) -> str:
     """
     api = call.api
     if target.by_hand:
-        return target.form.format_map(_placeholders(call))
+        return target.form.format_map({**_placeholders(call), "rule": rule_code(call)})
     given = dict(call.arguments) or _needed(api)
     if api.keyword:
         value = given.get(api.keyword, api.keyword)

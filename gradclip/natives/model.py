@@ -89,7 +89,7 @@ class Native:
     returned: str = ""  #: what it returns, if ``applied`` does not say it
     none: str = ""  #: what it does with None, if ``applied`` does not say it
     does_more: bool = False  #: whether it also does what no rule describes, such as adding noise
-    ours: str = ""  #: the code in gradclip, if that is no call of the same form, with ``{clip_norm}`` for its parameters
+    ours: str = ""  #: the code in gradclip, if ``applied`` does not say it, with ``{clip_norm}`` for its parameters
     advice: str = ""  #: one sentence for a program that replaces it
     caution: str = ""  #: one sentence for a program that takes it instead of another
     departs: Mapping[str, str] = field(default_factory=dict)  #: key of a departure -> what it does there, in a few words

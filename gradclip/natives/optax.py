@@ -73,7 +73,6 @@ NATIVES = (
     ),
     _native(
         code="GO505",
-        ours="result = gradclip.clip({grads}, gradclip.dialects.optax.per_example_global_norm_clip({l2_norm_clip}))",
         advice="result.grads are the sums, and (result.coefficient < 1).sum() the number of clipped examples.",
         names=_names("per_example_global_norm_clip"),
         applied=Applied.TENSORS,
@@ -86,7 +85,6 @@ NATIVES = (
     ),
     _native(
         code="GO506",
-        ours='gradclip.norm({tree}, gradclip.dialects.optax.clip_by_global_norm(float("inf")))',
         names=("optax.tree.norm", "optax.tree_utils.tree_norm"),
         applied=Applied.NORM,
         signature_text="(tree, ord=None, squared=False)",
@@ -121,7 +119,6 @@ NATIVES = (
     ),
     _native(
         code="GO510",
-        ours='gradclip.norm({updates}, gradclip.dialects.optax.clip_by_global_norm(float("inf")))',
         names=("optax.global_norm",),
         applied=Applied.NORM,
         tensors="updates",
@@ -134,7 +131,6 @@ NATIVES = (
     ),
     _native(
         code="GO511",
-        ours="gradclip.clip({grad_tree}, gradclip.dialects.optax.clip_by_global_norm({max_norm})).grads",
         names=("jax.example_libraries.optimizers.clip_grads", "jax.experimental.optimizers.clip_grads"),
         applied=Applied.TENSORS,
         tensors="grad_tree",

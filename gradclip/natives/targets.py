@@ -31,6 +31,12 @@ _WRAPPERS: Mapping[Applied, tuple[str, str]] = {
         "clipped() wraps the optimizers of Keras 3, not those of tf.keras before 2.16 or of a legacy module.",
     ),
 }
+#: how a program applies a rule if gradclip has no function of the native's name
+_BY_RULE: Mapping[Applied, str] = {
+    Applied.PARAMETERS: "gradclip.clip_({tensors}, {{rule}})",
+    Applied.SLOT: "gradclip.backends.paddle.grad_clip({{rule}})",
+    Applied.NORM: "gradclip.norm({tensors}, {{rule}})",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Target:
     wrapper: str = ""  #: qualified name of a function that takes the target's result: ``wrapper(name(...))`` for an OBJECT,
     #: ``wrapper(call, name(value))`` for a KEYWORD, which leaves its call
     by_hand: bool = False  #: the code around the call changes too, so rewriting the call alone is wrong
-    form: str = ""  #: the code for ``by_hand``, with ``{clip_norm}`` for native parameters: "g = optax.clip({clip_value})"
+    form: str = ""  #: the code for ``by_hand``: ``{clip_norm}`` is a native parameter, ``{rule}`` the dialect's call
     ordinary_limit: bool = False  #: equal only for a limit above 0 and below infinity
     symmetric_bounds: bool = False  #: equal only if the lower bound is the upper bound negated
 
@@ -116,21 +122,25 @@ def _needs_an_ordinary_limit(match: Match) -> bool:
 def _in_gradclip(native: Native) -> Target | None:
     if not native.dialect or (native.does_more and native.applied is not Applied.PARAMETERS):
         return None
-    if native.ours:
-        name = "gradclip." + native.ours.partition("gradclip.")[2].partition("(")[0]
-        is_off = native.at_zero == "off"
-        return Target(name, exact=False, note=native.advice, by_hand=True, form=native.ours, ordinary_limit=is_off)
-    if native.applied in _WRAPPERS:
+    if native.applied in _WRAPPERS and not native.ours:
         wrapper, note = _WRAPPERS[native.applied]
         renamed = {native.keyword: native.keyword} if native.keyword else {}
         return Target(f"gradclip.dialects.{native.dialect}", renamed, exact=native.is_exact, wrapper=wrapper, note=note)
-    return _drop_in(native)
+    drop_in = _drop_in(native)
+    if drop_in is not None and not native.ours:
+        return drop_in
+    form = native.ours or _by_rule(native)
+    name = "gradclip." + form.partition("gradclip.")[2].partition("(")[0]
+    is_off = native.at_zero == "off"
+    return Target(name, exact=False, note=native.advice, by_hand=True, form=form, ordinary_limit=is_off)
 
 
-def _drop_in(native: Native) -> Target:
-    """The form in gradclip of a native that one of its functions replaces."""
+def _drop_in(native: Native) -> Target | None:
+    """The function of gradclip that replaces a native, if it has one: optax's clips are links of a chain, and have none."""
     names = (*(name.rpartition(".")[2] for name in native.names), BY_DIALECT[native.dialect].last)
-    name = next(name for name in names if name in _DROP_INS)
+    name = next((name for name in names if name in _DROP_INS and native.family != "jax"), None)
+    if name is None:
+        return None
     takes, (first, *others) = inspect.signature(_DROP_INS[name]).parameters, native.signature.parameters
     dropped = frozenset(p for p in others if native.called.get(p, p) not in takes)
     renamed = {p: native.called.get(p, p) for p in (first, *others) if p not in dropped}
@@ -138,3 +148,10 @@ def _drop_in(native: Native) -> Target:
         renamed[first] = next(iter(takes))
     is_same = all(here == there for here, there in renamed.items())
     return Target(f"gradclip.{name}", {} if is_same else renamed, dropped, native.is_exact, native.advice)
+
+
+def _by_rule(native: Native) -> str:
+    """The form of a native that no function of gradclip replaces."""
+    tensors = f"{{{next(iter(native.signature.parameters))}}}" if native.takes_tensors else "grads"
+    usual = "result = gradclip.clip({tensors}, {{rule}})" if native.returns_pair else "gradclip.clip({tensors}, {{rule}}).grads"
+    return _BY_RULE.get(native.applied, usual).format(tensors=tensors)

@@ -1,6 +1,7 @@
-"""Adding a native is one record: a copy of the tree gets a made-up one by the recipe of docs/house.md, and nothing else.
+"""Adding a native is one record: a copy of the tree gets two made-up ones by the recipe of docs/house.md, and nothing else.
 
-The made-up clip has a new meaning, so it also needs a function of a dialect: each gradient by its largest magnitude.
+The made-up clips have new meanings, so they also need functions of dialects: a link of optax's chain, each gradient by its
+largest magnitude; and a function of torch, each gradient by its root mean square, that gradclip has no drop-in for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import pytest
 from launched import TIME_LIMIT
 
 ROOT = Path(__file__).parents[2]
-RECORD = """\
+RECORDS = {
+    "optax": """\
     _native(
         code="GO599",
         names=_names("clip_by_largest"),
@@ -27,8 +29,21 @@ RECORD = """\
         departs={"zero-limit": _ZEROS},
     ),
 )
-"""
-DIALECT = '''
+""",
+    "torch": """\
+    _native(
+        code="GT199",
+        names=_names("clip_grad_rms_"),
+        applied=Applied.PARAMETERS,
+        tensors="parameters",
+        note="Each gradient by its own root mean square, in place.",
+        link=_DOCS.format("clip_grad_rms_"),
+    ),
+)
+""",
+}
+DIALECTS = {
+    "optax": '''
 
 @untraced
 def clip_by_largest(most: Any) -> Rule:
@@ -40,7 +55,16 @@ def clip_by_largest(most: Any) -> Rule:
         limit=number_or_tensor("most", most, follows=True),
         limit_name="most",
     )
-'''
+''',
+    "torch": '''
+
+@untraced
+def clip_grad_rms(max_rms: Any) -> Rule:
+    """Each gradient by its own root mean square."""
+    limit = number_or_tensor("max_rms", max_rms)
+    return Rule(name="torch.clip_grad_rms", scope=Scope.TENSOR, limit=limit, limit_name="max_rms", eps=EPSILON, mean=True)
+''',
+}
 PROGRAM = """\
 import optax
 
@@ -51,17 +75,20 @@ optax.clip_by_largest(2.0)
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of this tree with the made-up native, by steps 1, 2 and 3 of the recipe."""
+    """The files of this tree with the made-up natives, by steps 1 to 4 of the recipe."""
     copy = tmp_path_factory.mktemp("tree")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     for name in listed:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
-    records, dialect = copy / "gradclip/natives/optax.py", copy / "gradclip/dialects/optax.py"
-    records.write_text(records.read_text("utf-8").rstrip().removesuffix(")") + RECORD, "utf-8")
-    text = dialect.read_text("utf-8").replace("__all__ = [", '__all__ = ["clip_by_largest", ', 1)
-    dialect.write_text(text + DIALECT, "utf-8")
+    for framework, record in RECORDS.items():
+        records, dialect = copy / f"gradclip/natives/{framework}.py", copy / f"gradclip/dialects/{framework}.py"
+        records.write_text(records.read_text("utf-8").rstrip().removesuffix(")") + record, "utf-8")
+        (name,) = re.findall(r"def (\w+)", DIALECTS[framework])
+        text = dialect.read_text("utf-8").replace("__all__ = [", f'__all__ = ["{name}", ', 1)
+        dialect.write_text(text + DIALECTS[framework], "utf-8")
     generate(copy, 3)
+    generate(copy, 4)
     return copy
 
 
@@ -102,6 +129,22 @@ def test_it_is_explained(tree: Path, text: str) -> None:
         "gradclip": "within rounding",
         "jax": "this call",
     }
+
+
+def test_one_without_a_drop_in_is_explained_by_its_rule(tree: Path) -> None:
+    text = "torch.nn.utils.clip_grad_rms_(p, 2.0)"
+    found = json.loads(run(tree, "-m", "gradclip", "explain", text, "--json"))
+    code = {same["framework"]: same["code"] for same in found["equivalents"]}
+    assert code["gradclip"] == "gradclip.clip_(p, gradclip.dialects.torch.clip_grad_rms(max_rms=2.0))"
+    assert code["jax"] == "optax.chain(optax.clip_by_block_rms(2.0), optimizer)"
+
+
+@pytest.mark.parametrize("operation", ["optax.clip_by_largest", "torch.clip_grad_rms_"])
+def test_the_suite_tests_it(tree: Path, operation: str) -> None:
+    code = "from gradclip import conformance as c; report = c.check_target(c.gradclip_target('numpy'), dialects="
+    report = json.loads(run(tree, "-c", f"{code}{operation!r}); import json; print(json.dumps(report.as_json()))"))
+    assert [result for result in report["results"] if result["status"] == "fail"] == []
+    assert report["counts"]["pass"] > 200
 
 
 def test_it_is_compared(tree: Path) -> None:

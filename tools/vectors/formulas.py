@@ -15,6 +15,7 @@ from typing import Any
 import mpmath
 
 from gradclip.conformance.load import NumpyNumber, SameAs
+from gradclip.rule import Rule
 from vectors.array import Array
 from vectors.exact import INTEGERS, Exact, norm, scaled
 
@@ -141,7 +142,7 @@ def order(value: Any) -> float:
         raise RefusedError("norm_type") from None
 
 
-def global_norm(limit_name: str, *, text: bool = False, off_at_zero: bool = False, nan_if_infinite: bool = False) -> Formula:
+def global_norm(limit_name: str, rule: Rule, *, text: bool = False, off_at_zero: bool = False) -> Formula:
     """Clip by one norm over all."""
 
     def formula(call: Call) -> Clipped:
@@ -150,11 +151,11 @@ def global_norm(limit_name: str, *, text: bool = False, off_at_zero: bool = Fals
             limit = math.inf
         check_floats(call.gradients)
         known = call.arguments.get("use_norm")
-        n = total(call.once) if known is None else mpmath.mpf(number(known))
+        n = total(call.once, rule.order) if known is None else mpmath.mpf(number(known))
         if n < 0:
             raise RefusedError("norm")
-        c = coefficient(n, limit)
-        if limit != math.inf and mpmath.isinf(n) and nan_if_infinite:
+        c = coefficient(n, limit, rule.eps)
+        if limit != math.inf and mpmath.isinf(n) and rule.nan_if_infinite:
             c = mpmath.nan
         if mpmath.isnan(n) and call.arguments.get("auto_skip_clip"):
             c = mpmath.mpf(1)
@@ -163,7 +164,7 @@ def global_norm(limit_name: str, *, text: bool = False, off_at_zero: bool = Fals
     return formula
 
 
-def own_norm(limit_name: str, *, text: bool = False, zero: str = "zeros", mean: bool = False) -> Formula:
+def own_norm(limit_name: str, rule: Rule, *, text: bool = False, zero: str = "zeros") -> Formula:
     """Clip each by its own norm; a limit of 0 gives "zeros", is "off" or an "error"."""
 
     def formula(call: Call) -> Clipped:
@@ -177,8 +178,8 @@ def own_norm(limit_name: str, *, text: bool = False, zero: str = "zeros", mean: 
             if g is None:
                 clipped.append(None)
                 continue
-            n = norm(g.cells, 2.0) / (mpmath.sqrt(max(g.size, 1)) if mean else 1)
-            clipped += all_times([g], coefficient(n, limit))
+            n = total([g], rule.order) / (mpmath.sqrt(max(g.size, 1)) if rule.mean else 1)
+            clipped += all_times([g], coefficient(n, limit, rule.eps))
         return clipped, None
 
     return formula

@@ -41,10 +41,10 @@ def _formula(native: Native, rule: Rule, takes_text: bool) -> Formula:
     if "norm_type" in native.arguments:
         return formulas.by_order(limit, rule.eps, _orders(native))
     if rule.is_total:
-        return formulas.global_norm(limit, text=takes_text, off_at_zero=zero == "off", nan_if_infinite=rule.nan_if_infinite)
+        return formulas.global_norm(limit, rule, text=takes_text, off_at_zero=zero == "off")
     if "axes" in native.arguments:
         return slices.by_axes(limit)
-    return formulas.own_norm(limit, text=takes_text, zero=zero, mean=rule.mean)
+    return formulas.own_norm(limit, rule, text=takes_text, zero=zero)
 
 
 def _text(native: Native, rule: Rule) -> Iterator[str]:
@@ -57,16 +57,22 @@ def _text(native: Native, rule: Rule) -> Iterator[str]:
     elif rule.relative_to is not None:
         yield _UNIT
     elif "norm_type" in native.arguments:
-        yield "g * min(1, {0} / (n + 1e-6)), n = the norm_type norm of the norm_type norms of all gradients"
+        yield f"{_scaled(rule, 'n')}, n = the norm_type norm of the norm_type norms of all gradients"
         yield "" if _orders(native) is None else ", norm_type one of 0, 1, 2 and inf"
     elif rule.is_total:
-        yield f"{_WRITTEN.get(native.operation, 'g * {0} / max(n, {0})')}, {_JOINT}"
+        yield f"{_WRITTEN.get(native.operation, _scaled(rule, 'n'))}, {_JOINT}"
         yield ", or use_norm" * ("use_norm" in native.arguments) + "; all NaN where n is infinite" * rule.nan_if_infinite
     elif rule.mean:
         yield "g / max(1, rms(g) / {0}), rms(g) = ||g|| / sqrt(size of g)"
     else:
-        yield "g * {0} / max(||g||, {0})" + ", ||g|| over axes, which are kept" * ("axes" in native.arguments)
+        yield _scaled(rule, "||g||" if rule.order == 2 else f"||g||_{rule.order:g}")
+        yield ", ||g|| over axes, which are kept" * ("axes" in native.arguments)
     yield "; 0 is off" * (native.at_zero == "off")
+
+
+def _scaled(rule: Rule, n: str) -> str:
+    """A gradient clipped by the norm that is written ``n``."""
+    return f"g * min(1, {{0}} / ({n} + {rule.eps:.0e}))".replace("e-0", "e-") if rule.eps else f"g * {{0}} / max({n}, {{0}})"
 
 
 def _orders(native: Native) -> tuple[float, ...] | None:

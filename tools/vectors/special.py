@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from gradclip.conformance.array import COMPLEX
@@ -21,12 +22,12 @@ def special(operation: Operation) -> Iterator[Spec]:
     """The vectors of a function for its own arguments and its kind of norm."""
     native, rule = operation.native, operation.native.rule()
     if rule.mean:
-        yield from _root_mean_squares()
+        yield from _root_mean_squares(native.limit)
     if rule.scope is Scope.EXAMPLE:
-        yield from _examples()
+        yield from _examples(native.limit)
     for argument, vectors in _BY_ARGUMENT.items():
         if argument in native.arguments:
-            yield from vectors()
+            yield from vectors(native.limit)
     if "norm_type" in native.arguments:
         yield from _orders(native)
 
@@ -34,11 +35,12 @@ def special(operation: Operation) -> Iterator[Spec]:
 # ---- torch and Paddle: orders -------------------------------------------------------------------------------------------
 
 
-_ordered = named("", "max_norm", "norm_type", "error_if_nonfinite")
+def _ordered(limit: str) -> Callable[..., Spec]:
+    return named("", limit, "norm_type", "error_if_nonfinite")
 
 
 def _orders(native: Native) -> Iterator[Spec]:
-    spec = _ordered
+    spec = _ordered(native.limit)
     for order in (1, 2.0, INF, 0):
         for dtype in ("float16", "bfloat16", "float64", "complex64"):
             what = f"order {order}, {dtype}"
@@ -57,7 +59,7 @@ def _orders(native: Native) -> Iterator[Spec]:
     for order in (0.5, 1.5, 3.0, 10.0, -INF, -1.0, -0.5):
         yield spec(f"order-{order}", f"order {order}", [array([3.0, -4.0]), array([[1.0], [12.0]])], 0.5, order, ulp=8)
     if takes(native, 1.0, norm_type=-1.0):
-        yield from _infinite()
+        yield from _infinite(native.limit)
     yield spec("order-3-complex64", "order 3 of absolute values", [array([3 + 4j, 1j], "complex64")], 1.0, 3, ulp=8)
     yield spec("order-4-float16", "order 4: the powers overflow float16", [array([20.0, 10.0], "float16")], 1.0, 4)
     yield spec("order-1-text", "the order as text", BOTH, 2.0, "1")
@@ -67,12 +69,12 @@ def _orders(native: Native) -> Iterator[Spec]:
     yield spec("order-0-empty", "order 0, an empty gradient among others", empty, 0.5, 0)
     as_nothing = Also("The largest of no elements may count as 0.", gradients=(array([]), array([3.0, 4.0])), norm=4.0)
     yield spec("order-inf-empty-unclipped", "infinity, an empty gradient among others", empty, 100.0, INF, also=(as_nothing,))
-    yield from _raising()
+    yield from _raising(native.limit)
 
 
-def _infinite() -> Iterator[Spec]:
+def _infinite(limit: str) -> Iterator[Spec]:
     """Negative orders: the smallest numbers count most, and an infinite one counts nothing beside others."""
-    spec, infinite = _ordered, array([INF, -INF])
+    spec, infinite = _ordered(limit), array([INF, -INF])
     for order in (-0.5, -1.0, -2.0):
         what = f"order {order}"
         more: dict[str, Any] = {"ulp": 8}
@@ -88,9 +90,9 @@ def _infinite() -> Iterator[Spec]:
         yield spec(f"order--2.0-inf-{dtype}", f"order -2.0, nothing finite, {dtype}", [array([INF, INF], dtype)], 1.0, -2.0)
 
 
-def _raising() -> Iterator[Spec]:
+def _raising(limit: str) -> Iterator[Spec]:
     """error_if_nonfinite, and the epsilon."""
-    spec = _ordered
+    spec = _ordered(limit)
     for order in (1, 2, INF):
         for value in (NAN, INF):
             what = f"order {order}, {value}, to be told"
@@ -116,11 +118,10 @@ def _raising() -> Iterator[Spec]:
 
 
 _MATRIX = array([[-3.0, 0.0, 0.0], [4.0, 0.0, 3.0]])
-_over = named("axes-", "clip_norm", "axes")
 
 
-def _axes() -> Iterator[Spec]:
-    spec = _over
+def _axes(limit: str) -> Iterator[Spec]:
+    spec = named("axes-", limit, "axes")
     axes: Any
     matrix = _MATRIX
     yield spec("none", "None is all axes", [matrix], 4.0, None)
@@ -139,12 +140,12 @@ def _axes() -> Iterator[Spec]:
     yield spec("length-1", "an axis of length 1", [array([[3.0], [4.0]])], 1.0, [1])
     yield spec("no-rows", "the axis of no rows", [Array("float32", (0, 3), ())], 1.0, [0])
     yield spec("scalar-empty", "no axes of no axes", [array(-5.0)], 1.0, [])
-    yield from _axes_and_limits()
+    yield from _axes_and_limits(limit)
 
 
-def _axes_and_limits() -> Iterator[Spec]:
+def _axes_and_limits(limit: str) -> Iterator[Spec]:
     """Wrong axes, and limits of every kind over the right ones."""
-    spec, matrix = _over, _MATRIX
+    spec, matrix = named("axes-", limit, "axes"), _MATRIX
     wrong = {"too-large": 2, "too-small": -3, "list-too-large": [0, 2], "twice": [0, 0], "twice-negative": [1, -1]}
     for name_of_wrong, axes in wrong.items():
         yield spec(f"wrong-{name_of_wrong}", f"two axes, of which {axes} are none", [matrix], 4.0, axes, convention=True)
@@ -173,8 +174,8 @@ def _axes_and_limits() -> Iterator[Spec]:
     yield spec("several", "two gradients, each by its own rows", [matrix, array([[6.0, 8.0]])], 4.0, [1])
 
 
-def _known() -> Iterator[Spec]:
-    spec = named("use-norm-", "clip_norm", "use_norm")
+def _known(limit: str) -> Iterator[Spec]:
+    spec = named("use-norm-", limit, "use_norm")
     yield spec("larger", "larger than the norm is", [P], 4.0, array(10.0))
     yield spec("smaller", "smaller than the limit: unchanged", [P], 4.0, array(1.0))
     yield spec("equal", "the norm itself", [P, Q], 6.5, array(13.0))
@@ -198,8 +199,8 @@ def _known() -> Iterator[Spec]:
     yield spec("not-none", "None: the norm is measured", [P], 1.0, None)
 
 
-def _skipped() -> Iterator[Spec]:
-    spec = named("skip-", "clip_norm", "auto_skip_clip")
+def _skipped(limit: str) -> Iterator[Spec]:
+    spec = named("skip-", limit, "auto_skip_clip")
     yield spec("clipped", "above the limit", [P, Q], 6.5, True)
     yield spec("unclipped", "within the limit", [P, Q], 100.0, True)
     yield spec("equal", "at the limit", [P], 5.0, True)
@@ -212,8 +213,8 @@ def _skipped() -> Iterator[Spec]:
 # ---- optax --------------------------------------------------------------------------------------------------------------
 
 
-def _root_mean_squares() -> Iterator[Spec]:
-    spec = named("rms-", "threshold")
+def _root_mean_squares(limit: str) -> Iterator[Spec]:
+    spec = named("rms-", limit)
     yield spec("equal", "the root mean square is the limit", [array([2.0, -2.0, 2.0, -2.0])], 2.0)
     yield spec("below", "the norm is above, the root mean square within the limit", [array([1.0] * 16)], 1.5)
     yield spec("above", "four times the limit", [array([8.0, -8.0, 8.0, 8.0])], 2.0)
@@ -229,16 +230,18 @@ def _root_mean_squares() -> Iterator[Spec]:
     yield spec("limit-inf-inf", "a limit of infinity, an infinite element", [array([INF, 1.0])], INF, heading=infinite)
 
 
-def _unit(id: str, comment: str, g: Any, w: Any, clipping: Any, eps: Any = None, axis: Any = None, **more: Any) -> Spec:
+def _unit(
+    limit: str, id: str, comment: str, g: Any, w: Any, clipping: Any, eps: Any = None, axis: Any = None, **more: Any
+) -> Spec:
     gradients, parameters = (tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (g, w))
-    arguments = {"clipping": clipping, "eps": eps, "axis": axis}
+    arguments = {limit: clipping, "eps": eps, "axis": axis}
     given = {key: value for key, value in arguments.items() if value is not None}
     flags = ("Units", *more.pop("flags", ()))
     return Spec(f"unit-{id}", comment, gradients, given, parameters=parameters, flags=flags, **more)
 
 
-def _units() -> Iterator[Spec]:
-    spec = _unit
+def _units(limit: str) -> Iterator[Spec]:
+    spec = partial(_unit, limit)
     yield spec("vector", "a vector is one unit", P, array([0.0, 2.0]), 0.5)
     yield spec("scalar", "a number is one unit", array(-8.0), array(4.0), 0.5)
     matrix, weights = array([[3.0, 0.3], [4.0, 0.4]]), array([[1.0, 0.0], [0.0, 2.0]])
@@ -259,12 +262,11 @@ def _units() -> Iterator[Spec]:
     yield spec("axis", "each row is a unit", matrix, weights, 1.0, axis=[1])
     yield spec("axis-negative", "each row is a unit, from the end", matrix, weights, 1.0, axis=-1)
     yield spec("axis-both", "the matrix is one unit", matrix, weights, 1.0, axis=[0, 1])
-    yield from _limits_of_units(matrix, weights)
+    yield from _limits_of_units(spec, matrix, weights)
 
 
-def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
+def _limits_of_units(spec: Callable[..., Spec], matrix: Array, weights: Array) -> Iterator[Spec]:
     """eps, the smallest divisor, numbers that are not finite, and shapes that differ."""
-    spec = _unit
     yield spec("eps", "a parameter of zeros counts as 1e-3", P, array([0.0, 0.0]), 0.5)
     yield spec("eps-given", "a parameter of zeros counts as much as is said", P, array([0.0, 0.0]), 0.5, eps=2.0)
     yield spec("eps-above", "a small parameter counts as much as is said", P, array([0.25, 0.0]), 0.5, eps=1.0)
@@ -299,8 +301,8 @@ def _limits_of_units(matrix: Array, weights: Array) -> Iterator[Spec]:
     yield spec("extreme-parameter", "a parameter whose squares overflow", array([3e30, 4e30]), array([3e25, 4e25]), 0.5)
 
 
-def _examples() -> Iterator[Spec]:
-    spec = named("examples-", "l2_norm_clip", flags=("Examples",))
+def _examples(limit: str) -> Iterator[Spec]:
+    spec = named("examples-", limit, flags=("Examples",))
     batch = array([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
     yield spec("one", "one example", [array([[3.0, 4.0]])], 1.0)
     yield spec("three", "two of three are clipped", [batch], 1.0)

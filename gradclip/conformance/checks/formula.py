@@ -58,7 +58,7 @@ class Formula:
 
     def norm(self, values: Sequence[Any]) -> float:
         """The norm of the elements that share one, before eps."""
-        norm = numbers.norm(values, 2.0)
+        norm = numbers.norm(values, self.rule.order)
         return norm / math.sqrt(max(len(values), 1)) if self.rule.mean else norm
 
     def sizes(self, gradients: Sequence[Sequence[Any]]) -> list[float]:

@@ -17,7 +17,6 @@ from gradclip.natives.targets import placeholders, targets
 
 __all__ = ["crossing", "lacks", "no_native", "no_rewrite", "rule"]
 
-_OF_NO_EFFECT = ("foreach", "name", "group_name")
 _NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "paddle": "Paddle", "jax": "JAX"}
 _PLACES = {
     "torch": "PyTorch clips before its optimizer's step",
@@ -36,7 +35,7 @@ def rule(found: ApiCall) -> str:
     given: dict[str, str] = {}
     for native, argument in found.arguments.items():
         parameter = found.api.called.get(native, native)
-        if parameter in parameters and native not in _OF_NO_EFFECT:
+        if parameter in parameters and native not in NO_EFFECT:
             given[parameter] = found.context.source.one_line(argument.value)
     if found.api.kind is Kind.MEASURE:
         given.setdefault(parameters[0], 'float("inf")')
@@ -49,6 +48,8 @@ def _filled(form: str, found: ApiCall) -> str:
     """A form of the table, filled with the arguments of the call."""
 
     def text(match: re.Match[str]) -> str:
+        if match[1] == "rule":
+            return rule(found)
         argument = found.arguments.get(match[1])
         if argument is not None:
             return found.context.source.one_line(argument.value)
