@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gradclip.errors import ArgumentError
 from gradclip.natives import BY_DIALECT, BY_NAME, DIALECTS, KEYWORDS, NATIVES, Native
-from gradclip.natives.libraries import library
+from gradclip.natives.libraries import library, other
 from gradclip.natives.targets import targets
 from gradclip.spelling import same
 
@@ -136,6 +136,10 @@ def _by_ending(name: str, node: ast.Call | None) -> Named:
         raise CallError("More than one framework has that name.", name, f"say which: {names}.")
     if name in _OF_A_RULE:
         raise NoNameError(f"{name} does what its rule says.", name, f"explain a rule: {_RULE}")
+    known_by_sight = other(name)
+    if known_by_sight is not None:
+        advice = known_by_sight.advice.format("parameters", "limit")
+        raise NoNameError(f"{known_by_sight.does}.", name, advice[0].lower() + advice[1:])
     raise NoNameError("gradclip knows no clip of that name.", name, _hint(name))
 
 

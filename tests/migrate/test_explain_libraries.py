@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradclip.explain import explain
+from gradclip.explain.call import CallError
 from gradclip.explain.equivalents import NONE
 
 
@@ -93,3 +94,25 @@ def test_what_is_set_for_all_parameters_is_explained(module: str) -> None:
 def test_an_old_keyword_of_keras_gets_its_present_name() -> None:
     code = in_("gradclip", "keras.optimizers.Adam(lr=0.1, clipnorm=1.0)")
     assert "keras.optimizers.Adam(learning_rate=0.1)," in code
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "fairseq.utils.clip_grad_norm_(p, 1.0)",
+            "fairseq clips by one norm over all gradients, and only measures where the limit is 0.\n"
+            "Received: fairseq.utils.clip_grad_norm_\n"
+            "Hint: write: gradclip.clip_grad_norm_(parameters, limit); call it only where the limit is above 0.",
+        ),
+        (
+            "composer.Trainer(model, grad_clip_norm=1.0)",
+            "Composer's trainer clips by one norm.\nReceived: composer.Trainer\n"
+            "Hint: keep it: the trainer knows when the gradients are ready.",
+        ),
+    ],
+)
+def test_what_migrate_knows_of_a_library_is_said(text: str, said: str) -> None:
+    with pytest.raises(CallError) as caught:
+        explain(text)
+    assert str(caught.value) == said
