@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.gradients import Gradients
-from gradclip.code.source import Source, last_name, receiver
+from gradclip.code.source import Source, last_name, receiver, words
 
-__all__ = ["Event", "Flow"]
+__all__ = ["APPLIES", "Event", "Flow"]
+
+APPLIES = words("apply_gradients apply")  #: the methods by which Keras's optimizers take gradients: `apply` since Keras 3
 
 _FAR = 20  #: so many events whose ``if`` excludes them are read
-_OPTIMIZER = re.compile(r"opt(im\w*|s|_\w+|\d*)?\b|solver|scaler|adam|sgd|rmsprop", re.IGNORECASE)
+_OPTIMIZER = re.compile(r"opt(im\w*|s|_\w+|\d*|(?-i:[A-Z])\w*)?\b|solver|scaler|adam|sgd|rmsprop", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sched|warmup|swa|ema\b", re.IGNORECASE)
 _KINDS = {
     "backward": "backward",
@@ -62,7 +64,7 @@ class Flow:
         return found
 
     def _kind(self, call: cst.Call) -> str:
-        if (owner := receiver(call, "step")) is not None:
+        if (owner := receiver(call, "step", "apply")) is not None:
             code = self._source.code(owner)
             return "step" if _OPTIMIZER.search(code) and not _SCHEDULER.search(code) else ""
         kind = _KINDS.get(last_name(call.func), "")

@@ -37,5 +37,12 @@ def test_the_migration_names_what_the_linter_reports(name: str) -> None:
     assert [site.outcome for site in sites if site.code == name.split()[0]] == [Verdict.MANUAL]
 
 
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_migration_hides_no_mistake(name: str) -> None:
+    migrated = migrate_source(program(name, "-"), Options()).source
+    assert mistakes(migrated) == [name.split()[0]]
+    assert migrate_source(migrated, Options()).source == migrated
+
+
 def test_every_case_is_read() -> None:
     assert len(PLANTED) == TEXT.count("\n## ") > 30

@@ -13,7 +13,7 @@ from gradclip.code.byhand.vocabulary import bounds
 from gradclip.code.found import Context, Decision, Finding, manual, unchanged
 from gradclip.code.source import last_name, receiver, words
 from gradclip.code.traps.limits import bounds_a_norm, called_a_norm
-from gradclip.code.traps.results import lost_in_loop
+from gradclip.code.traps.results import dropped, lost_in_loop
 
 __all__ = ["METHODS", "ByValue", "call"]
 
@@ -78,6 +78,9 @@ class ByValue:
             return named
         if lost := _lost(self):
             return Finding("GM113", lost)
+        known = self.function is not None or ".grad" in code  # a method of the project's may clip in place
+        if known and not name.endswith("_") and not self.out and dropped(self.node, self.context):
+            return Finding("GM105")
         low, high = (*bounds, "...", "...")[:2]
         if low.lstrip("-") == high and low != high:
             rule = f"gradclip.dialects.torch.clip_grad_value({high})"

@@ -18,7 +18,7 @@ from gradclip.code.byhand.algebra import ONE, Form, extreme, is_tiny, last_word,
 from gradclip.code.found import Context
 from gradclip.code.source import dotted, last_name, receiver, words
 
-__all__ = ["Forms"]
+__all__ = ["Forms", "epsilon"]
 
 _MORE = "half double cuda data unsqueeze expand_dims to_local abs type_as type contiguous from_iter"
 _SAME = vocabulary.CASTS | vocabulary.LEAVES | vocabulary.FLAT | vocabulary.JOINS | words(_MORE)
@@ -86,6 +86,9 @@ class Forms:
             return self.of(node.elements[0].value, depth)
         if isinstance(node, cst.Lambda):
             return self.of(node.body, depth)
+        if isinstance(node, cst.NamedExpr):
+            made = self.of(node.value, depth)
+            return self.of(node.target, depth) if made.op == "name" else made
         return self._call(node, depth) if isinstance(node, cst.Call) else self._named(node)
 
     def _named(self, node: cst.BaseExpression) -> Form:
@@ -228,3 +231,17 @@ class Forms:
         if low is not None and literal(low) is not None:
             made = extreme("max", made, self.of(low, depth))
         return extreme("min", made, self.of(high, depth)) if high is not None and literal(high) is not None else made
+
+
+def epsilon(node: cst.BaseExpression, context: Context) -> str:
+    """The epsilon beside the norm in a quotient; "" if there is none."""
+    parts = [node.right, node.left] if isinstance(node, cst.BinaryOperation) else [node]
+    shown = [context.source.code(part) for part in parts]
+    shown += [context.source.code(value) for part in parts[:1] if (value := context.values.value_of(part)) is not None]
+    for code in shown:
+        if found := re.search(
+            r"\+\s*(\d[\d.]*(e-?\d+)?|[\w.]+)|(\d[\d.]*(e-?\d+)?|[\w.]*eps\w*)\s*\+|add_?\((\d[\d.]*(e-?\d+)?)", code
+        ):
+            eps = next(filter(None, (found[1], found[3], found[5])))
+            return f"{float(eps):g}" if re.fullmatch(r"\d.*", eps) else eps
+    return ""

@@ -30,9 +30,11 @@ from gradclip.code.byhand.algebra import (
     unbounded,
 )
 from gradclip.code.byhand.conditions import Conditions
-from gradclip.code.byhand.forms import Forms
+from gradclip.code.byhand.forms import Forms, epsilon
 from gradclip.code.found import Context, Decision, Finding, manual
 from gradclip.code.source import Source, last_name, once, words
+from gradclip.code.traps.iterators import exhausted
+from gradclip.code.traps.results import dropped
 from gradclip.natives import BY_CODE
 
 __all__ = ["ByNorm", "clips"]
@@ -213,7 +215,7 @@ class _Matcher:
             if not (known and (named or path.scales or known == "value")) and not (path.scales and named):
                 return None
             places = [place for place, _ in path.reached]
-            return ByNorm(self._context, node, places, self._by_hand(node, clip))
+            return ByNorm(self._context, node, places, self._mistake(places) or self._by_hand(node, clip))
         in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
         if path.scales and (has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)):
             if self._is_bounded_by_a_condition(path, Clip(_ANY, found.norm)):
@@ -228,6 +230,20 @@ class _Matcher:
             return None
         reason = f"{self._source.shown(node)} scales to another norm than its condition compares with: this is no clip by norm."
         return manual(node, Finding("GM113", reason, "If you mean a clip, use one limit in both, or gradclip's clip."))
+
+    def _mistake(self, places: Sequence[cst.CSTNode]) -> Finding | None:
+        """GM101: the loop that scales is over an iterator, which the norm has used up. GM105: no code takes the product."""
+        torch = "torch" in self._resolver.modules
+        for place in places:
+            if last_name(getattr(place, "func", None)) in ("mul", "div", "multiply", "divide") and dropped(
+                place, self._context
+            ):
+                return Finding("GM105")
+            for outer in self._source.inside(place):
+                over = outer.iter if isinstance(outer, (cst.For, cst.CompFor)) else None
+                if isinstance(over, (cst.Name, cst.Attribute)) and (one := exhausted(over, outer, self._context, torch=torch)):
+                    return one
+        return None
 
     def _by_hand(self, node: cst.BaseExpression, clip: Clip) -> Finding:
         """What a clip computes, and the rule that has this meaning."""
@@ -247,7 +263,7 @@ class _Matcher:
             reason = f"A clip by norm, written out, with a limit that follows the run: `{limit}`."
             advice = "gradclip.limits has limits that follow the run; a rule takes one in place of a number."
         else:
-            eps = _epsilon(node, self._context)
+            eps = epsilon(node, self._context)
             dialect = "torch.clip_grad_norm" if eps else "paddle.clip_grad_by_global_norm"
             reason, made = "", f"gradclip.dialects.{dialect}({limit})"
             advice = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
@@ -310,6 +326,7 @@ class _Matcher:
         return not _mentions_gradients(self._source, around[-1])
 
 
+_PRODUCTS = words("mul div multiply divide")  #: not in place
 _USES = 20  #: uses of a name to follow
 _ANY = Form("any")  #: a limit that differs from none
 _CALLS = (
@@ -323,17 +340,3 @@ _CALLS = (
 def _mentions_gradients(source: Source, function: cst.FunctionDef) -> bool:
     code = source.code(function).replace("no_grad", "")
     return re.search(r"clip|grad|update|\b\w?g\b", code, re.IGNORECASE) is not None
-
-
-def _epsilon(node: cst.BaseExpression, context: Context) -> str:
-    """The epsilon beside the norm in a quotient; "" if there is none."""
-    parts = [node.right, node.left] if isinstance(node, cst.BinaryOperation) else [node]
-    shown = [context.source.code(part) for part in parts]
-    shown += [context.source.code(value) for part in parts[:1] if (value := context.values.value_of(part)) is not None]
-    for code in shown:
-        if found := re.search(
-            r"\+\s*(\d[\d.]*(e-?\d+)?|[\w.]+)|(\d[\d.]*(e-?\d+)?|[\w.]*eps\w*)\s*\+|add_?\((\d[\d.]*(e-?\d+)?)", code
-        ):
-            eps = next(filter(None, (found[1], found[3], found[5])))
-            return f"{float(eps):g}" if re.fullmatch(r"\d.*", eps) else eps
-    return ""

@@ -8,9 +8,10 @@ from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.source import Source, receiver
 from gradclip.natives import Kind
 
-__all__ = ["check"]
+__all__ = ["check", "exhausted"]
 
 _BUILTINS = frozenset({"builtins.filter", "builtins.map", "builtins.zip", "builtins.iter", "builtins.reversed"})
+_LOOP = "a loop over it has used it up before"
 
 
 def check(found: ApiCall) -> Finding | None:
@@ -23,14 +24,42 @@ def check(found: ApiCall) -> Finding | None:
     if found.api.framework == "paddle" and (_is_iterator(tensors, context) or (value and _is_iterator(value, context))):
         reason = "Paddle loops over its argument twice: given an iterator it clips nothing, but gradclip would clip."
         return Finding("GM101", reason, f"Make it a list: list({context.source.one_line(tensors)}).", changes=True)
-    makes_iterator = value is not None and (_is_iterator(value, context) or _is_parameters(value, found))
-    if not isinstance(tensors, cst.Name) or value is None or not makes_iterator:
+    return exhausted(tensors, found.call, context, torch=found.api.framework == "torch")
+
+
+def exhausted(tensors: cst.BaseExpression, clip: cst.CSTNode, context: Context, *, torch: bool) -> Finding | None:
+    """GM101 for an iterator, by its name or its attribute, that other code has used up before a clip."""
+    source, values = context.source, context.values
+    value = values.only(tensors) if isinstance(tensors, cst.Attribute) else values.value_of(tensors)
+    given = _given(tensors, context) if isinstance(tensors, cst.Name) else []
+    made = next((one for one in (value, *given) if one is not None and _makes(one, context, torch=torch)), None)
+    if made is None:
         return None
-    where = _used_up(tensors, value, found)
+    own = made is value
+    where = _used(tensors, value if own else None, clip, context) or (_again(made, clip, source) if own else "")
     if not where:
         return None
-    advice = f"Make it a list where it is created: {tensors.value} = list({context.source.one_line(value)})."
-    return Finding("GM101", f"`{tensors.value}` is an iterator, and {where}.", advice)
+    name, code = source.code(tensors), source.one_line(made)
+    shown = f"list{code}" if isinstance(made, cst.GeneratorExp) and code.startswith("(") else f"list({code})"
+    advice = f"Make it a list where it is created: {name} = {shown}." if own else f"Pass a list: {shown}."
+    return Finding("GM101", f"`{name}` is an iterator, and {where}.", advice)
+
+
+def _given(name: cst.Name, context: Context) -> list[cst.BaseExpression]:
+    """What the source passes for a parameter; nothing if its function gives the name another value than ``[name]``."""
+    places = context.resolver.assigned_at(name)
+    parameters = [place for place in places if isinstance(place, cst.Param)]
+    others = (context.resolver.value(place) for place in places if not isinstance(place, cst.Param))
+    return (
+        [one for place in parameters for one in context.values.given(place)]
+        if all(isinstance(o, cst.List) for o in others)
+        else []
+    )
+
+
+def _makes(node: cst.BaseExpression, context: Context, *, torch: bool) -> bool:
+    """Whether it is an iterator; ``model.parameters()`` is one in torch, and a list in Paddle."""
+    return _is_iterator(node, context) or (torch and receiver(node, "parameters", "named_parameters") is not None)
 
 
 def _is_iterator(node: cst.BaseExpression, context: Context) -> bool:
@@ -42,26 +71,22 @@ def _is_iterator(node: cst.BaseExpression, context: Context) -> bool:
     return name in _BUILTINS or name.startswith("itertools.")
 
 
-def _is_parameters(node: cst.BaseExpression, found: ApiCall) -> bool:
-    """Whether it is ``model.parameters()``: a generator in torch, a list in Paddle."""
-    return found.api.framework == "torch" and receiver(node, "parameters", "named_parameters") is not None
+def _used(tensors: cst.BaseExpression, value: cst.BaseExpression | None, clip: cst.CSTNode, context: Context) -> str:
+    """The code that has used up the iterator between its creation and the clip; "" if there is none."""
+    source, start = context.source, context.source.start(clip)
+    made = 0 if value is None else source.end(value)  # `params = filter(..., params)` reads another value
+    for use in context.resolver.uses.get(tensors.value, ()) if isinstance(tensors, cst.Name) else ():
+        outer = source.parents[use]
+        if not (isinstance(outer, (cst.Arg, cst.For, cst.CompFor)) and made < source.start(use) < start):
+            continue
+        if source.excluding(use, clip) is None:
+            return f"{source.shown(source.parents[outer])} has used it up before" if isinstance(outer, cst.Arg) else _LOOP
+    return ""
 
 
-def _used_up(name: cst.Name, value: cst.BaseExpression, found: ApiCall) -> str:
-    """The code that has exhausted the iterator before the clip; "" if there is none."""
-    source = found.context.source
-    call, made = found.call, source.start(value)
-    for use in found.context.resolver.uses.get(name.value, ()):
-        is_value = isinstance(source.parents[use], (cst.Arg, cst.For, cst.CompFor)) and made < source.start(use)
-        if is_value and source.start(use) < source.start(call) and source.excluding(use, call) is None:
-            return f"{source.shown(_user(use, source))} has used it up before"
-    loop = source.within(call, cst.For, cst.While)
+def _again(value: cst.BaseExpression, clip: cst.CSTNode, source: Source) -> str:
+    """Why the same code uses up the iterator before it runs again; "" if it makes a new one each time."""
+    loop = source.within(clip, cst.For, cst.While)
     if loop is not None and loop not in source.ancestors(value):
         return "the first pass of the loop uses it up"
-    return "the first call of the function uses it up" if source.function(call) is not source.function(value) else ""
-
-
-def _user(use: cst.Name, source: Source) -> cst.CSTNode:
-    """The call that takes a name, or the node that iterates over it."""
-    outer = source.parents[use]
-    return source.parents[outer] if isinstance(outer, cst.Arg) else use
+    return "the first call of the function uses it up" if source.function(clip) is not source.function(value) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from gradclip.code.bind import keyword, literal
+from gradclip.code.flow import APPLIES
 from gradclip.code.found import ApiCall, Finding
 from gradclip.code.objects import entered, first_of, updates
 from gradclip.code.source import Source, last_name, once, receiver, words
@@ -60,7 +61,7 @@ def _in_replica(found: ApiCall) -> Finding | None:
     source, flow = found.context.source, found.context.flow
     function = source.function(found.call)
     step = next(flow.after(found.call, "step"), None)
-    if not isinstance(function, cst.FunctionDef) or step is None or last_name(step.call.func) != "apply_gradients":
+    if not isinstance(function, cst.FunctionDef) or step is None or last_name(step.call.func) not in APPLIES:
         return None
     run = _replicated(source).get(function.name.value)
     if run is None or any(flow.before(found.call, "reduce")) or any(_keeps_apart(argument) for argument in step.call.args):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import libcst as cst
 
+from gradclip.code.bind import literal
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import uses
 from gradclip.code.source import last_name, receiver
 from gradclip.natives import Kind
 
-__all__ = ["check_copy", "check_ignored", "check_norm", "lost_in_loop"]
+__all__ = ["check_copy", "check_ignored", "check_norm", "dropped", "lost_in_loop"]
 
 _AFTER = re.compile(r"(^|_)(clipped|after|post|new)(_|$)")
 _COPIES = frozenset({"clone", "detach", "copy", "deepcopy", "numpy", "cpu", "tolist"})
@@ -56,6 +58,18 @@ def _is_for_gradients(found: ApiCall) -> bool:
     return False
 
 
+def dropped(node: cst.CSTNode, context: Context) -> bool:
+    """Whether no code takes a value: a statement, in a function or a loop, that is the expression or a map of it."""
+    source = context.source
+    while not isinstance(outer := source.parents[node], cst.Expr):
+        maps = context.values.takers(outer) if isinstance(outer, cst.Lambda) else ()
+        taken = next((call for call in maps if "map" in last_name(call.func)), None)
+        if taken is None and not isinstance(outer, (cst.ListComp, cst.GeneratorExp)):
+            return False
+        node = outer if taken is None else taken
+    return any(isinstance(one, (cst.FunctionDef, cst.For, cst.While)) for one in source.ancestors(node))  # a cell shows others
+
+
 def check_norm(found: ApiCall) -> Finding | None:
     """GM106: a name says that the norm before the clip is the norm after it; ``use_norm`` is the norm of other tensors."""
     target = found.context.source.target(found.call)
@@ -63,7 +77,8 @@ def check_norm(found: ApiCall) -> Finding | None:
         target = target.elements[1].value
     elif found.api.kind is not Kind.IN_PLACE:
         target = None
-    if isinstance(target, cst.Name) and "norm" in target.value and _AFTER.search(target.value):
+    measures = any(literal(limit) == math.inf for limit in found.limits.values())  # it may follow the clip
+    if isinstance(target, cst.Name) and "norm" in target.value and _AFTER.search(target.value) and not measures:
         limit = next(iter(found.limits.values()), None)
         shown = "limit" if limit is None else found.context.source.code(limit)
         advice = f"For the norm after it, take min({target.value}, {shown}); or rename it."

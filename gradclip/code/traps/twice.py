@@ -9,6 +9,7 @@ import re
 import libcst as cst
 
 from gradclip.code.bind import keyword, literal, number
+from gradclip.code.flow import APPLIES
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker, updates
 from gradclip.code.source import Source, last_name, once, receiver, words
@@ -21,6 +22,9 @@ _WRAPPERS = re.compile(r"accelerator|fabric", re.IGNORECASE)
 _CLIPS = words("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_gradients")
 _NEAR = 4  #: so many clips before a clip are compared with it
 _ADVICE = "Keep one of the two."
+#: gradclip's own, which a migration may have put in the place of one of the two
+_CLIPPED = re.compile(r"gradclip\.(backends\.\w+\.)?clipped")
+_LINK = "gradclip.backends.jax.gradient_transformation"
 
 
 def check(found: ApiCall) -> Finding | None:
@@ -34,7 +38,8 @@ def check(found: ApiCall) -> Finding | None:
     trainer = trainers.that_clips(found)
     if trainer:
         return Finding("GM120", f"{trainer}, and this clip comes before it.", _ADVICE)
-    return _again(found)
+    step = next(found.context.flow.after(found.call, "step", "backward"), None)
+    return (_in_optimizer(maker(step.of, found.context), found) if step is not None else None) or _again(found)
 
 
 def _with_keyword(found: ApiCall) -> Finding | None:
@@ -42,14 +47,14 @@ def _with_keyword(found: ApiCall) -> Finding | None:
     context = found.context
     step = next(context.flow.after(found.call, "step"), None)
     for outer in context.source.ancestors(found.call):
-        if isinstance(outer, cst.Call) and last_name(outer.func) == "apply_gradients":
+        if isinstance(outer, cst.Call) and last_name(outer.func) in APPLIES:
             optimizer = receiver(outer)
             break
     else:
-        optimizer = step.of if step is not None and last_name(step.call.func) == "apply_gradients" else None
+        optimizer = step.of if step is not None and last_name(step.call.func) in APPLIES else None
     made = _compiled(optimizer, context) or maker(optimizer, context) if optimizer is not None else None
-    if made is None:
-        return None
+    if made is None or (clipped := _in_optimizer(made, found)) is not None:
+        return None if made is None else clipped
     apis = KEYWORDS.get(context.resolver.name(made.func), ())
     for argument in made.args:
         name = keyword(argument)
@@ -59,13 +64,22 @@ def _with_keyword(found: ApiCall) -> Finding | None:
     return None
 
 
+def _in_optimizer(made: cst.Call | None, found: ApiCall) -> Finding | None:
+    """``gradclip.clipped(optimizer, rule)``."""
+    context = found.context
+    if made is None or not _CLIPPED.fullmatch(context.resolver.name(made.func)):
+        return None
+    return Finding("GM120", f"{context.source.shown(made)} clips too, and this clip comes before it.", _ADVICE)
+
+
 def _compiled(optimizer: cst.BaseExpression, context: Context) -> cst.Call | None:
     """The optimizer of the source's only ``compile(optimizer=...)``, for ``self.optimizer`` of a Keras model."""
     source = context.source
     if source.code(optimizer) != "self.optimizer":
         return None
-    calls = [call for call in source.calls.get("compile", ()) if receiver(call) is not None]
-    given = [argument.value for call in calls for argument in call.args if keyword(argument) == "optimizer"]
+    methods = (call for call in source.calls.get("compile", ()) if receiver(call) is not None)
+    calls = [call for call in methods if not context.resolver.name(call.func).startswith(("re.", "torch."))]
+    given = [a.value for c in calls for a in c.args if keyword(a) == "optimizer" or (not keyword(a) and a is c.args[0])]
     return maker(given[0], context) if len(given) == len(calls) == 1 else None
 
 
@@ -100,7 +114,8 @@ def _clips(source: Source) -> list[cst.Call]:
 
 def _is_clip(call: cst.Call, found: ApiCall) -> bool:
     """Whether it calls a function of the table, or the method of a wrapper."""
-    if found.context.resolver.name(call.func) in BY_NAME:
+    name = found.context.resolver.name(call.func)
+    if name in BY_NAME or name.startswith("gradclip."):
         return True
     return _WRAPPERS.search(last_name(receiver(call))) is not None
 
@@ -140,6 +155,7 @@ def _clip_of(chain: cst.Call, context: Context) -> cst.Call | None:
     for argument in chain.args:
         link = maker(argument.value, context)
         api = BY_NAME.get(context.resolver.name(link.func)) if link is not None else None
-        if link is not None and api is not None and api.kind is Kind.OBJECT:
+        own = link is not None and context.resolver.name(link.func) == _LINK
+        if own or (api is not None and api.kind is Kind.OBJECT):
             return link
     return None

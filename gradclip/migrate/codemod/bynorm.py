@@ -37,7 +37,7 @@ def rewritten(found: ByNorm) -> Rewrite | None:
     """The call of gradclip; None if the clip's value is not certain, or no dialect has it."""
     context, options = found.context, found.context.options
     framework = _framework(context)
-    if not framework or options.to != "gradclip":
+    if not framework or options.to != "gradclip" or found.finding.code != "GM402":
         return None
     functional = context.source.once(rewritten, lambda: Functional(context, framework))
     made = (_call(one, found, functional.exact) for one in functional.clips(found.places))
