@@ -9,7 +9,7 @@ pytestmark = pytest.mark.needs("trains")
 #: framework -> the least numbers of right programs and of programs with mistakes
 LEAST = {"torch": (6, 16), "tensorflow": (5, 7), "paddle": (5, 8), "jax": (4, 3), "keras": (1, 1)}
 
-SEVERAL = ("right_in_backward", "right_two_optimizers")  #: programs in which a batch has several steps
+SEVERAL = ("counted_critic", "right_in_backward", "right_two_optimizers")  #: programs in which a batch has several steps
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -197,7 +197,7 @@ ABOVE = {
     "slot",
     "step",
 }
-# What `gradclip doctor` loads by name. It imports the doctor's room and the catalogue, and nothing imports it.
+# What `gradclip doctor` loads by name, in files of these first letters. It imports the room of the doctor and the catalogue.
 WATCH = "watch"
 DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
 # Third-party packages that a module or package imports; all others import none.
@@ -273,18 +273,22 @@ def may_import(module: str, target: str) -> bool:
     return target_room in CORE[room] or (room == target_room and "." in module)
 
 
+def _is_watch(module: str) -> bool:
+    return module.rpartition(".")[2].startswith(WATCH)
+
+
 def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
     folder, other = module.split(".")[1], inner.partition(".")[2].partition(".")[0]
     if folder == "targets":
         return target_room in {CONFORMANCE, "natives", *PUBLIC} or inner == "backends.targets.host"
     if folder == "demo":
         return target_room in PUBLIC or inner in {CHILDREN, *DEMO_SHARED}
-    if module.endswith(f".{WATCH}") and target_room in {"doctor", "dropins", "natives", "registry"}:
+    if _is_watch(module) and target_room in {"doctor", "dropins", "natives", "registry"}:
         return True
     if target_room != "backends":
         return target_room in BELOW or (module in ON_TOP and target_room in ABOVE)
-    if inner.endswith(f".{WATCH}"):
-        return False
+    if _is_watch(inner):
+        return _is_watch(module) and folder == other
     if inner in ON_TOP:
         return folder == other and (module in {*ON_TOP, f"backends.{folder}.__init__", f"backends.{folder}.{WATCH}"})
     return folder == other or (other == "host" and inner != "backends.host._kernels")

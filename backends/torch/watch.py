@@ -1,95 +1,31 @@
-"""Watches a training of PyTorch for ``gradclip doctor``: its public functions, and the global hooks of optimizer steps."""
+"""Watches a training of PyTorch for ``gradclip doctor``: its public functions for gradients."""
 
 from __future__ import annotations
 
-import gc
+import functools
 import math
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from gradclip.backends.torch import step as slot
-from gradclip.backends.torch import versions
-from gradclip.doctor.events import Clip, Params, Unwatched
-from gradclip.doctor.places import place
+from gradclip.backends.torch import watch_steps
+from gradclip.backends.torch.watch_tensors import TorchWatch, leaves
+from gradclip.doctor.events import Clip, Unwatched
+from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.watch import Request, Watch, as_number
+from gradclip.doctor.watch import Request, as_number
 from gradclip.dropins.torch import clip_grad_norm_ as own_clip
 
-__all__ = ["TorchWatch", "start"]
+__all__ = ["start"]
 
 _WAIT = timedelta(seconds=30)  #: for the other processes
 _SHARDED = "torch.distributed.fsdp"
-
-
-class TorchWatch(Watch):
-    """The primitives of the watch on PyTorch's tensors."""
-
-    framework = "torch"
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__(recorder)
-        self.scale = 1.0  #: of the loss that a GradScaler has just scaled
-        self.stepped = 0  #: how many steps there were
-        self.sharded: list[Any] = []  #: the classes of FSDP that are watched
-
-    def grad(self, param: Any) -> Any:
-        return param.grad if param.is_leaf else None
-
-    def version(self, grad: Any) -> int:
-        return versions.writes(grad)
-
-    def is_param(self, x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad
-
-    def is_traced(self) -> bool:
-        return bool(torch.compiler.is_compiling())
-
-    @torch.no_grad()
-    def norms(self, tensors: Sequence[Any], order: float, *, full: bool = False) -> list[float]:
-        return [_norm(x.detach(), order, full) for x in tensors]
-
-    @torch.no_grad()
-    def copies(self, tensors: Sequence[Any], most: int) -> list[Any]:
-        if sum(x.numel() for x in tensors) > most or any(x.is_sparse or hasattr(x, "full_tensor") for x in tensors):
-            return []
-        return [x.detach().clone() for x in tensors]
-
-    def native(self, limit: Any, order: float) -> Any:
-        return lambda copies: torch.nn.utils.clip_grad_norm_(_leaves(copies), limit, order)
-
-    def name(self, params: Params) -> None:
-        names = self.recorder.names
-        if params <= names.keys():
-            return
-        modules = [x for x in gc.get_objects() if issubclass(type(x), torch.nn.Module)]
-        inner = {id(child) for module in modules for child in module.children()}
-        for module in modules:
-            if id(module) not in inner:
-                for name, x in module.named_parameters():
-                    names.setdefault(id(x), name)
-        for key in params - names.keys():
-            shape = tuple(self.known[key].shape) if key in self.known else ()
-            names[key] = f"a parameter of shape {shape}"
-
-
-def _norm(x: torch.Tensor, order: float, full: bool) -> float:
-    if hasattr(x, "full_tensor"):
-        x = x.full_tensor() if full else x.to_local()
-    if x.is_sparse:
-        x = x.coalesce().values()
-    if x.is_meta or versions.is_fake(x) or versions.is_wrapped(x):
-        return math.nan
-    if not x.numel():
-        return 0.0
-    wide = torch.complex128 if x.is_complex() else torch.float64
-    return float(torch.linalg.vector_norm(x.to(wide), order))
 
 
 def start(recorder: Recorder) -> None:
@@ -97,11 +33,10 @@ def start(recorder: Recorder) -> None:
     watch = TorchWatch(recorder)
     _clips(recorder, watch)
     _passes(recorder, watch)
+    _hooks(recorder, watch)
     _compiles(recorder, watch)
-    _steps(recorder, watch)
+    watch_steps.start(recorder, watch)
     recorder.replace(slot, "clip_few", lambda _: lambda *_: None)  # then gradclip's own clips all go through the engine
-    _parameter_calls(recorder, watch)
-    _scalers(recorder, watch)
     recorder.watches["torch"] = watch
     recorder.closers.append(lambda: _close(recorder, watch))
     recorder.undo(watch.lines.stop)
@@ -124,9 +59,10 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
             if torch.compiler.is_compiling() or recorder.is_quiet:
                 return original(parameters, max_norm, norm_type, *rest, **options)
             tensors, again, is_iterator = _listed(parameters)
-            request = Request("clip_grad_norm_", tensors, max_norm, as_number(norm_type) or 2.0, is_iterator=is_iterator)
-            request.own = lambda copies: original(_leaves(copies), max_norm, norm_type)
-            request.other = lambda copies: own_clip(_leaves(copies), max_norm, norm_type)
+            order = as_number(norm_type) or 2.0
+            request = Request("clip_grad_norm_", tensors, max_norm, order, is_iterator=is_iterator, are_params=True)
+            request.own = lambda copies: original(leaves(copies), max_norm, norm_type)
+            request.other = lambda copies: own_clip(leaves(copies), max_norm, norm_type)
             return watch.clip(lambda: original(again, max_norm, norm_type, *rest, **options), request)
 
         return clip_grad_norm_
@@ -137,6 +73,7 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
                 return original(parameters, max_norm, total_norm, *rest, **options)
             tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grads_with_norm_", tensors, max_norm, is_iterator=is_iterator, is_partial=True)
+            request.are_params = True
             return watch.clip(lambda: original(again, max_norm, total_norm, *rest, **options), request)
 
         return clip_grads_with_norm_
@@ -147,6 +84,7 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
                 return original(parameters, clip_value, *rest, **options)
             tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grad_value_", tensors, clip_value, math.inf, is_value=True, is_iterator=is_iterator)
+            request.are_params = True
             return watch.clip(lambda: original(again, clip_value, *rest, **options), request)
 
         return clip_grad_value_
@@ -166,14 +104,6 @@ def _listed(parameters: Any) -> tuple[list[Any], Any, bool]:
     is_generator = isinstance(parameters, types.GeneratorType)
     again = (x for x in tensors) if is_generator else iter(tensors) if is_iterator else parameters
     return tensors, again, is_iterator
-
-
-def _leaves(copies: list[Any]) -> list[Any]:
-    """Tensors that hold these gradients."""
-    leaves = [torch.empty_like(x, requires_grad=True) for x in copies]
-    for x, grad in zip(leaves, copies, strict=True):
-        x.grad = grad
-    return leaves
 
 
 def _passes(recorder: Recorder, watch: TorchWatch) -> None:
@@ -212,6 +142,36 @@ def _passes(recorder: Recorder, watch: TorchWatch) -> None:
         recorder.replace(torch.nn.parallel.DistributedDataParallel, "no_sync", no_sync)
 
 
+def _hooks(recorder: Recorder, watch: TorchWatch) -> None:
+    """Name the hooks that change a parameter's gradient during the backward pass: they may clip it."""
+
+    def changing(hook: Callable[..., Any], where: Place) -> Callable[..., Any]:
+        event = Unwatched(where=where, what="what a hook does to a gradient", hides_clips=True)
+
+        @functools.wraps(hook)
+        def run(x: Any) -> Any:
+            before, many = watch.state(x), len(recorder.events)
+            result = hook(x)
+            after = watch.state(x)
+            is_changed = result is not None or (after is not None and after != before and len(recorder.events) == many)
+            if is_changed and event not in recorder.events:
+                recorder.add(event)
+            return result
+
+        return run
+
+    def register(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, hook: Callable[..., Any]) -> Any:
+            if torch.compiler.is_compiling() or recorder.is_quiet or not watch.is_param(self):
+                return original(self, hook)
+            return original(self, changing(hook, place("torch")))
+
+        return watched
+
+    recorder.replace(torch.Tensor, "register_hook", register)
+    recorder.replace(torch.Tensor, "register_post_accumulate_grad_hook", register)
+
+
 def _compiles(recorder: Recorder, watch: TorchWatch) -> None:
     def compile_(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(model: Any = None, *args: Any, **options: Any) -> Any:
@@ -238,96 +198,12 @@ def _watch_sharded(recorder: Recorder, watch: TorchWatch) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_grad_norm_(self: Any, max_norm: Any, norm_type: Any = 2.0) -> Any:
             name = "FullyShardedDataParallel.clip_grad_norm_"
-            request = Request(name, list(self.parameters()), max_norm, float(norm_type), is_partial=True)
+            request = Request(name, list(self.parameters()), max_norm, float(norm_type), is_partial=True, are_params=True)
             return watch.clip(lambda: original(self, max_norm, norm_type), request)
 
         return clip_grad_norm_
 
     recorder.replace(kind, "clip_grad_norm_", make)
-
-
-def _parameters(optimizer: Any) -> list[Any]:
-    return [x for group in optimizer.param_groups for x in group["params"]]
-
-
-def _steps(recorder: Recorder, watch: TorchWatch) -> None:
-    inside: list[tuple[int, Params]] = []  # a subclass's step may call its base's
-    seen: list[Any] = []  # the optimizers, kept alive
-
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not recorder.is_quiet and not watch.is_traced():
-            if not any(x is optimizer for x in seen):
-                seen.append(optimizer)
-            inside.append((id(optimizer), watch.before_step(_parameters(optimizer))))
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if recorder.is_quiet or watch.is_traced() or not inside:
-            return
-        _, learned = inside.pop()
-        if not inside:
-            watch.stepped += 1
-            watch.after_step(type(optimizer).__name__, id(optimizer), learned)
-
-    recorder.undo(register_optimizer_step_pre_hook(before).remove)
-    recorder.undo(register_optimizer_step_post_hook(after).remove)
-
-
-def _parameter_calls(recorder: Recorder, watch: TorchWatch) -> None:
-    def zero(original: Callable[..., Any]) -> Callable[..., Any]:
-        def zero_grad(self: Any, *args: Any, **options: Any) -> Any:
-            if torch.compiler.is_compiling() or recorder.is_quiet:
-                return original(self, *args, **options)
-            params = list(self.parameters()) if isinstance(self, torch.nn.Module) else _parameters(self)
-            return watch.zero(lambda: original(self, *args, **options), params)
-
-        return zero_grad
-
-    def add_group(original: Callable[..., Any]) -> Callable[..., Any]:
-        def add_param_group(self: Any, *args: Any, **options: Any) -> Any:
-            result = original(self, *args, **options)
-            if not torch.compiler.is_compiling():
-                with recorder.quietly():
-                    watch.learn(_parameters(self))
-            return result
-
-        return add_param_group
-
-    recorder.replace(torch.optim.Optimizer, "zero_grad", zero)
-    recorder.replace(torch.optim.Optimizer, "add_param_group", add_group)
-    recorder.replace(torch.nn.Module, "zero_grad", zero)
-
-
-def _scalers(recorder: Recorder, watch: TorchWatch) -> None:
-    def scale(original: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(self: Any, outputs: Any) -> Any:
-            result = original(self, outputs)
-            if self.is_enabled():
-                watch.scale = float(self.get_scale())
-            return result
-
-        return watched
-
-    def unscale(original: Callable[..., Any]) -> Callable[..., Any]:
-        def unscale_(self: Any, optimizer: Any) -> Any:
-            if not self.is_enabled() or recorder.is_quiet:
-                return original(self, optimizer)
-            return watch.unscale(lambda: original(self, optimizer), _parameters(optimizer))
-
-        return unscale_
-
-    def step(original: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(self: Any, optimizer: Any, *args: Any, **options: Any) -> Any:
-            stepped = watch.stepped
-            result = original(self, optimizer, *args, **options)
-            if self.is_enabled() and watch.stepped == stepped:
-                learned = watch.before_step(_parameters(optimizer))
-                watch.after_step(type(optimizer).__name__, id(optimizer), learned, skipped=True)
-            return result
-
-        return watched
-
-    for name, make in (("scale", scale), ("unscale_", unscale), ("step", step)):
-        recorder.replace(torch.amp.GradScaler, name, make)
 
 
 # ---- several processes ----------------------------------------------------------------------------------------------------
@@ -338,7 +214,7 @@ def _compare(recorder: Recorder) -> None:
     many, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if many < 2 or "MASTER_ADDR" not in os.environ:
         return
-    norms = [event.returned for event in recorder.events if isinstance(event, Clip)]
+    norms = [event.returned for event in recorder.events if isinstance(event, Clip) and not event.only_measures]
     try:
         address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(*address, is_master=False, timeout=_WAIT)

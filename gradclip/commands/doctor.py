@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -76,6 +77,7 @@ def main(options: argparse.Namespace) -> int:
     if options.plot is not None:
         picture.pyplot()
     recorder = Recorder(options.steps, _progress(options.steps))
+    recorder.leave_forks()
     imports.start(recorder)
     try:
         with _elsewhere(options.json):
@@ -98,7 +100,7 @@ def main(options: argparse.Namespace) -> int:
     for last in recorder.last:
         with contextlib.suppress(Exception):
             last()
-    return report.status if recorder.is_first else 0
+    return report.status if recorder.is_first else 2 * ended.is_failure
 
 
 def _received(options: argparse.Namespace) -> str:
@@ -107,9 +109,20 @@ def _received(options: argparse.Namespace) -> str:
 
 @contextlib.contextmanager
 def _elsewhere(is_json: bool) -> Iterator[None]:
-    """Where the script prints."""
-    with contextlib.redirect_stdout(sys.stderr) if is_json else contextlib.nullcontext():
+    """Where the script prints, and with it the processes that it starts and libraries in C."""
+    if not is_json:
         yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        (sys.__stdout__ or sys.stdout).flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _progress(steps: int) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradclip.advice import choose
-from gradclip.doctor.events import Clip, Event, Params, Step, Unwatched, Write
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Params, Step, Unwatched, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round, rounds
 from gradclip.doctor.table import KINDS, Kind
@@ -20,6 +20,7 @@ _NEVER = 50.0  #: the limit is so many times the largest norm
 _ALWAYS = 0.1  #: the coefficient in each step
 _ENOUGH = 3  #: steps, for either of these
 _FAR = 0.01  #: the relative error of a norm; bfloat16 rounds by 0.004
+_SAME = 1e-5  #: the relative difference of factors that are one: float32 rounds by less
 _FEW_NAMES = 3
 
 
@@ -49,7 +50,7 @@ def findings(
     Args:
         events: of the run, in order.
         names: the parameters' names.
-        ranks: of each other process: the norms that its clips returned.
+        ranks: of each other process: the norms that its clips returned, without those that only measure.
     """
     found, run = rounds(events), _Run(events, names or {})
     grouped: dict[tuple[str, Place], tuple[str, list[int]]] = {}
@@ -59,7 +60,7 @@ def findings(
                 grouped.setdefault((code, where), (text, []))[1].append(one.number)
     made = [Finding(code, where, text, tuple(dict.fromkeys(steps))) for (code, where), (text, steps) in grouped.items()]
     if any(x.code == "GD107" for x in made):  # a clip that comes too late for its own step: the first step has none
-        made = [x for x in made if x.code != "GD101" or x.steps != (1,)]
+        made = [x for x in made if x.code not in ("GD101", "GD102") or x.steps != (1,)]
     made += [*_of_limits(events), *_of_ranks(events, ranks or {})]
     return sorted(made, key=lambda x: (x.code, x.where.file, x.where.line))
 
@@ -68,18 +69,41 @@ class _Run:
     """What is known of the whole run."""
 
     def __init__(self, events: Sequence[Event], names: Mapping[int, str]) -> None:
-        self.names = names
+        self.names, self.events = names, events
+        self._places = {id(x): i for i, x in enumerate(events)}
         self.stepped: Params = frozenset().union(*(x.params for x in events if isinstance(x, Step)))
         self.hides_clips = any(isinstance(x, Unwatched) and x.hides_clips for x in events)
-        written = [x for one in rounds(events) for x in one.written if not one.clips]
         self.has_lines = any(isinstance(x, Write) and not x.is_late for x in events)
-        self.clips_by_hand = any(x.after < x.before for x in written)
+        self.clips_by_hand = _clips_by_hand([one for one in rounds(events) if not one.clips])
+
+    def lost(self, clip: Clip) -> Params:
+        """The parameters of a clip that no optimizer stepped before their gradients were removed or written anew."""
+        lost, left = set(clip.params - self.stepped), set(clip.params & self.stepped)
+        for i in range(self._places[id(clip)] + 1, len(self.events)):
+            x = self.events[i]
+            if not left:
+                break
+            if isinstance(x, (Backward, Zero)):
+                lost |= left & x.params
+            if isinstance(x, (Backward, Zero, Step)):
+                left -= x.params
+        return frozenset(lost)
 
     def named(self, params: Iterable[int]) -> str:
         """The first names, and how many more."""
         found = sorted(self.names.get(key, "") or "a parameter without a name" for key in params)
         more = f" and {len(found) - _FEW_NAMES} more" if len(found) > _FEW_NAMES else ""
         return ", ".join(found[:_FEW_NAMES]) + more
+
+
+def _clips_by_hand(found: Sequence[Round]) -> bool:
+    """Whether writes after the backward pass may be a clip: they make a norm smaller, not by one factor in all steps."""
+    norms = [(math.hypot(*(x.before for x in one.written)), math.hypot(*(x.after for x in one.written))) for one in found]
+    if not any(after < before for before, after in norms):
+        return False
+    factors = [after / before for before, after in norms if before]
+    is_mean = len(factors) == len(found) >= _ENOUGH and max(factors) - min(factors) <= _SAME * max(factors)
+    return not is_mean
 
 
 def _of_order(one: Round, run: _Run) -> Iterator[Found]:
@@ -137,13 +161,14 @@ def _of_parameters(one: Round, run: _Run) -> Iterator[Found]:
             yield "GD101", step.where, f"{step.name} stepped {_many(step.params)}, and no clip came before"
         return
     clipped = frozenset().union(*(clip.params for clip in clips))
-    missing, extra = step.params - clipped, clipped - run.stepped
+    missing = step.params - clipped
+    extra = NO_PARAMS.union(*(run.lost(clip) for clip in clips if not clip.only_measures)) - step.params
     if missing and not run.hides_clips:
         text = f"{step.name} stepped {_many(missing)} that {clips[-1].name} did not clip: {run.named(missing)}"
         yield "GD103", clips[-1].where, text
     elif extra:
-        text = f"{clips[-1].name} clipped {_many(extra)} that no optimizer stepped: {run.named(extra)}; they count in the norm"
-        yield "GD103", clips[-1].where, text
+        text = f"{clips[-1].name} clipped {_many(extra)} that no optimizer stepped then: {run.named(extra)}"
+        yield "GD103", clips[-1].where, f"{text}; they count in the norm"
 
 
 def _of_numbers(one: Round, run: _Run) -> Iterator[Found]:
@@ -186,7 +211,7 @@ def _of_limits(events: Sequence[Event]) -> Iterator[Finding]:
 
 
 def _of_ranks(events: Sequence[Event], ranks: Mapping[int, Sequence[float]]) -> Iterator[Finding]:
-    clips = [event for event in events if isinstance(event, Clip)]
+    clips = [event for event in events if isinstance(event, Clip) and not event.only_measures]
     for rank, norms in ranks.items():
         if len(norms) != len(clips):
             where = clips[0].where if clips else Place("", 0)

@@ -23,6 +23,10 @@ class Ended:
     how: str  #: "stopped": after enough steps; "ended", "exited", "failed", "interrupted"
     said: str = ""  #: the exit code or the exception
 
+    @property
+    def is_failure(self) -> bool:
+        return self.how in ("failed", "exited")
+
 
 def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callable[[], bool] = lambda: False) -> Ended:
     """Run the script until it ends.
@@ -38,6 +42,9 @@ def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callabl
     """
     if not is_module and not os.path.isfile(target):
         raise ArgumentError("There is no such script.", f"SCRIPT={target!r}", "gradclip doctor -m package.module for a module.")
+    if not is_module and target.endswith(".ipynb"):
+        hint = "write a script of it, with jupyter nbconvert --to script, and give that to the doctor."
+        raise ArgumentError("The doctor runs scripts, not notebooks.", f"SCRIPT={target!r}", hint)
     before = sys.argv, sys.path[:], sys.modules.get("__main__")
     sys.argv = [target, *arguments]
     sys.path[:0] = [os.getcwd() if is_module else os.path.dirname(os.path.realpath(target)), *_from_environment()]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -97,6 +99,22 @@ class Recorder:
         """Put everything back."""
         while self._undo:
             self._undo.pop()()
+
+    def leave_forks(self) -> None:
+        """Watch nothing in the processes that the script forks: such a process runs to its end, and reports nothing."""
+        if not hasattr(os, "register_at_fork"):
+            return
+        here = weakref.ref(self)  # a function at a fork stays for the life of the process
+
+        def in_child() -> None:
+            recorder = here()
+            if recorder is not None:
+                recorder.is_quiet, recorder.is_first = True, False
+                recorder.closers.clear()
+                recorder.last.clear()
+                recorder.restore()
+
+        os.register_at_fork(after_in_child=in_child)
 
     def say(self, text: str) -> None:
         """A line for the user, about the doctor itself."""

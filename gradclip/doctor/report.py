@@ -67,7 +67,7 @@ class Report:
         """1 if something is wrong; 2 if the script failed, or made no step; else 0."""
         if self.found:
             return 1
-        return 2 if self.ended.how in ("failed", "exited") or not self.rounds else 0
+        return 2 if self.ended.is_failure or not self.rounds else 0
 
     @property
     def shares(self) -> Shares | None:

@@ -92,8 +92,9 @@ class Seen:
         self.settle(frozenset(map(id, new)))
         return frozenset(map(id, found))
 
-    def _now(self, key: int) -> tuple[int, int] | None:
-        grad = self.grad(self.known[key])
+    def state(self, param: Any) -> tuple[int, int] | None:
+        """What changes when the gradient of a parameter does; None without a gradient."""
+        grad = self.grad(param)
         return None if grad is None else (self.mark(grad), self.version(grad))
 
     def size(self) -> int:
@@ -102,7 +103,7 @@ class Seen:
 
     def settle(self, params: Params | None = None) -> None:
         """Take the gradients as they are now for seen."""
-        keys = list(self.known if params is None else params)
+        keys = list(self.known if params is None else params & self.known.keys())
         present = [(key, grad) for key in keys if (grad := self.grad(self.known[key])) is not None]
         for key in keys:
             self._state.pop(key, None)
@@ -119,7 +120,7 @@ class Seen:
         written: set[int] = set()
         gone: set[int] = set()
         for key in self.known:
-            now, before = self._now(key), self._state.get(key)
+            now, before = self.state(self.known[key]), self._state.get(key)
             if now != before:
                 (gone if now is None else written).add(key)
         if closely:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gradclip.doctor.events import Backward, Clip, Params, Skip, Step, Unscale, Write, Zero
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Skip, Step, Unscale, Write, Zero
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import Recorder
@@ -34,6 +34,7 @@ class Request:
     is_value: bool = False
     is_each: bool = False
     is_iterator: bool = False
+    are_params: bool = False  #: the clip takes the gradients that the tensors have, and never a tensor for one
     is_partial: bool = False  #: other processes hold a part, and no tensor says so: then nothing is compared
     other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
     own: Callable[[list[Any]], Any] | None = field(default=None)
@@ -84,6 +85,7 @@ class Watch(Seen):
         self._made: dict[int, Made] = {}  # by the id of the new gradient
         self._last_place = NOWHERE
         self._timed: dict[Place, int] = {}
+        self._present: Params = NO_PARAMS  # the parameters with a gradient before the step
 
     def flush(self, where: Place, *, closely: bool = False, is_late: bool = True) -> None:
         """Record what has happened to the gradients since they were seen."""
@@ -172,7 +174,7 @@ class Watch(Seen):
             self.lines.stop()
             self.learn(request.tensors)
             self.flush(where, closely=True)
-            params, without, grads = self._params_of(request.tensors)
+            params, without, grads = self._params_of(request)
             before = self.norms(grads, request.order, full=True)
             trial = self._trial(where, request, grads)
         result, error = None, None
@@ -206,13 +208,12 @@ class Watch(Seen):
 
     def _add(self, event: Clip, new: Sequence[Any] | None) -> None:
         """Record a clip, and the new gradients that it made; inside of a step the optimizer takes these."""
-        if new is None or self.recorder.stepping is not None:
-            self.settle(event.params)
-            self.recorder.add(event)
-            return
         place_of = len(self.recorder.events)
         self.recorder.add(event)
-        self._made.update({self.mark(x): Made(x, place_of) for x in new})
+        taken = set() if self.recorder.stepping is None else set(event.params)
+        if new is None or taken:
+            self.settle(event.params)
+        self._made.update({self.mark(x): Made(x, place_of, taken) for x in new or ()})
 
     def _culprits(self, request: Request, params: Params, before: Sequence[float]) -> tuple[str, ...]:
         """The names of the parameters whose gradients were not finite."""
@@ -223,12 +224,12 @@ class Watch(Seen):
         self.name(frozenset(found))
         return tuple(self.recorder.names.get(key, "a gradient") for key in found)
 
-    def _params_of(self, tensors: Sequence[Any]) -> tuple[Params, Params, list[Any]]:
+    def _params_of(self, request: Request) -> tuple[Params, Params, list[Any]]:
         """The parameters with a gradient, those without, and the gradients; a tensor that is none stands for itself."""
         by_grad = {self.mark(grad): key for key, x in self.known.items() if (grad := self.grad(x)) is not None}
         filled, without, grads = set(), set(), []
-        for x in tensors:
-            is_param = id(x) in self.known
+        for x in request.tensors:
+            is_param = request.are_params or id(x) in self.known
             grad = self.grad(x) if is_param else x
             if grad is None:
                 without.add(id(x))
@@ -290,14 +291,20 @@ class Watch(Seen):
             self.lines.stop()
             learned = self.learn(params)
             self.flush(where, closely=True)
+            self._present = self._with_gradients(learned)
         self.recorder.stepping = self
         return learned
+
+    def _with_gradients(self, params: Params) -> Params:
+        return frozenset(key for key in params if self.grad(self.known[key]) is not None)
 
     def after_step(self, name: str, optimizer: int, learned: Params, *, skipped: bool = False) -> None:
         """Record a step."""
         self.recorder.stepping = None
         with self.recorder.quietly():
-            stepped = frozenset(key for key in learned if self.grad(self.known[key]) is not None)
+            stepped = (self._present & learned) | self._with_gradients(
+                learned
+            )  # a closure makes them, and a step may remove them
             self._close_made(learned)
             self.name(learned)  # the model may be gone when the script ends
         seconds = self.recorder.since_the_last_step()

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -49,6 +50,22 @@ def always() -> None:
         optimizer.zero_grad()
         loss().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD302
+        optimizer.step()
+
+
+def counted_critic() -> None:
+    """The critic counts in the generator's norm, and its gradients are removed then."""
+    model, optimizer, _ = regression()
+    critic, real = torch.nn.Linear(1, 1), torch.randn(64, 1)
+    other, noise = torch.optim.SGD(critic.parameters(), lr=0.01), torch.randn(64, 4)
+    for _ in range(6):
+        other.zero_grad()
+        (critic(model(noise)) - critic(real)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(critic.parameters(), 1.0)
+        other.step()
+        optimizer.zero_grad()
+        (-critic(model(noise))).mean().backward()
+        torch.nn.utils.clip_grad_norm_([*model.parameters(), *critic.parameters()], 0.5)  # <- GD103
         optimizer.step()
 
 
@@ -105,6 +122,17 @@ def frozen_out() -> None:
         optimizer.step()
 
 
+def gradients_given() -> None:
+    """torch's clip takes parameters: a gradient has no gradient."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        with warnings.catch_warnings(action="ignore"):
+            torch.nn.utils.clip_grad_norm_([p.grad for p in model.parameters()], 1.0)  # <- GD102
+        optimizer.step()
+
+
 def limit_negative() -> None:
     """A negative limit turns the gradients round."""
     model, optimizer, loss = regression()
@@ -134,6 +162,18 @@ def limit_zero() -> None:
         loss().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.0)  # <- GD304
         optimizer.step()
+
+
+def mean() -> None:
+    """Gradients are divided by the number of passes, which is no clip."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        optimizer.zero_grad()
+        for _ in range(3):
+            loss().backward()
+        for parameter in model.parameters():
+            parameter.grad /= 3
+        optimizer.step()  # <- GD101
 
 
 def narrow() -> None:
@@ -175,6 +215,21 @@ def not_finite() -> None:
         (loss() * (float("nan") if step == 3 else 1.0)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD201
         optimizer.step()
+
+
+def removed() -> None:
+    """The optimizer's own step removes the gradients, which nothing clipped."""
+
+    class Sgd(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            super().step(closure)
+            self.zero_grad()
+
+    model, _, loss = regression()
+    optimizer = Sgd(model.parameters(), lr=0.01)
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()  # <- GD101
 
 
 def replaced() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 
@@ -69,6 +70,52 @@ def right_compiled() -> None:
         optimizer.step()
 
 
+def right_closure_new() -> None:
+    """Right: a closure puts clipped gradients in the place of the others."""
+    model, _, loss = regression()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        grads = gradclip.clip([p.grad for p in model.parameters()], clip_grad_norm(1.0)).grads
+        for parameter, grad in zip(model.parameters(), grads, strict=True):
+            parameter.grad = grad
+        return value
+
+    for _ in range(6):
+        optimizer.step(closure)
+
+
+def right_frozen() -> None:
+    """Right: a frozen layer, which has no gradient, is given to the clip too."""
+    model, _, loss = regression()
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.01)
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def right_hooks() -> None:
+    """Right: a hook clips each gradient before it is written, and another one after it."""
+    model, optimizer, loss = regression()
+
+    def clamp(parameter: torch.Tensor) -> None:
+        parameter.grad.clamp_(-1, 1)
+
+    model[0].weight.register_hook(lambda grad: grad.clamp(-1, 1))
+    for parameter in (model[0].bias, *model[2].parameters()):
+        parameter.register_post_accumulate_grad_hook(clamp)
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
 def right_in_backward() -> None:
     """Right: a hook clips and steps each parameter during the backward pass."""
     model, _, loss = regression()
@@ -120,6 +167,24 @@ def right_own() -> None:
             for parameter, grad in zip(model.parameters(), grads, strict=True):
                 parameter.grad = grad
         optimizer.step()
+
+
+def right_raised() -> None:
+    """Right: a step that fails is no step, and those after it are."""
+    model, optimizer, loss = regression()
+    for step in range(7):
+
+        def closure(step: int = step) -> torch.Tensor:
+            optimizer.zero_grad()
+            value = loss()
+            value.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if step == 2:
+                raise MemoryError
+            return value
+
+        with contextlib.suppress(MemoryError):
+            optimizer.step(closure)
 
 
 def right_scaler() -> None:

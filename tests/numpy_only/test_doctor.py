@@ -33,6 +33,7 @@ SCALED = replace(BACKWARD, scale=8.0)
 UNSCALE = Unscale(where=at(6), params=BOTH)
 
 RIGHT = [ZERO, BACKWARD, CLIP, STEP]
+OTHERS = [replace(x, params=frozenset({9})) for x in RIGHT]
 
 
 def codes(*events: Event) -> list[str]:
@@ -47,12 +48,14 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, WRITE, CLIP, STEP], []),
         ([BACKWARD, STEP], ["GD101"]),
         ([BACKWARD, replace(WRITE, after=0.5), STEP, BACKWARD, STEP], []),
+        ([BACKWARD, replace(WRITE, after=0.5), STEP] * 3, ["GD101"]),
         ([Unwatched(what="", hides_clips=True), BACKWARD, STEP], []),
         ([BACKWARD, replace(CLIP, params=frozenset(), without=BOTH), STEP], ["GD102"]),
         ([BACKWARD, replace(CLIP, params=frozenset()), STEP], ["GD102"]),
         ([BACKWARD, replace(CLIP, params=ONE), STEP], ["GD103"]),
         ([BACKWARD, replace(CLIP, params=BOTH | {9}), STEP], ["GD103"]),
         ([BACKWARD, replace(CLIP, params=BOTH | {9}), STEP, replace(STEP, params=frozenset({9}), optimizer=1)], []),
+        ([BACKWARD, replace(CLIP, params=BOTH | {9}), STEP, *OTHERS], ["GD103"]),
         ([BACKWARD, CLIP, WRITE, STEP], ["GD104"]),
         ([BACKWARD, CLIP, replace(WRITE, params=frozenset({9})), STEP], []),
         ([BACKWARD, replace(CLIP, params=ONE), replace(CLIP, params=TWO), STEP], ["GD105"]),

@@ -224,11 +224,50 @@ def test_what_it_cannot_watch_is_said() -> None:
         ([], "The doctor needs one script or one module."),
         (["a.py", "-m", "a"], "The doctor needs one script or one module."),
         (["no such script.py"], "There is no such script."),
+        (["a.ipynb"], "The doctor runs scripts, not notebooks."),
     ],
 )
-def test_wrong_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.ipynb").write_text("{}")
     assert cli.main(["doctor", *arguments]) == 2
     assert capsys.readouterr().err.startswith(said)
+
+
+CHILDREN = """\
+import os, subprocess, sys
+import torch
+from on_torch import regression
+
+model, optimizer, loss = regression()
+
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+child = os.fork()
+if not child:
+    train(20)
+    print("the child has made its steps", flush=True)
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+subprocess.run(["echo", "another child"], check=True)
+train(3)
+"""
+
+
+def test_children_run_to_their_end_and_leave_json_alone(tmp_path: Path) -> None:
+    watched.written(tmp_path, "torch", CHILDREN)
+    done = doctor("train.py", "--steps", "5", "--json", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert (report["ended"], report["steps"], done.returncode) == ("ended", 3, 0)
+    assert "the child has made its steps" in done.stderr
+    assert "another child" in done.stderr
 
 
 RANKS = """\
@@ -245,6 +284,8 @@ for step in range(4):
     {context}
         model(torch.randn(8, 4)).square().mean().backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if dist.get_rank() == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
     optimizer.step()
 dist.destroy_process_group()
 """

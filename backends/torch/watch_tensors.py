@@ -1,0 +1,89 @@
+"""The primitives of ``gradclip doctor`` on PyTorch's tensors."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradclip.backends.torch import versions
+from gradclip.doctor.events import Params
+from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.watch import Watch
+
+__all__ = ["TorchWatch", "leaves"]
+
+
+class TorchWatch(Watch):
+    """The watch on PyTorch's tensors."""
+
+    framework = "torch"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.scale = 1.0  #: of the loss that a GradScaler has just scaled
+        self.stepped = 0  #: how many steps there were
+        self.sharded: list[Any] = []  #: the classes of FSDP that are watched
+
+    def grad(self, param: Any) -> Any:
+        return param.grad if param.is_leaf else None
+
+    def version(self, grad: Any) -> int:
+        return versions.writes(grad)
+
+    def is_param(self, x: Any) -> bool:
+        return isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad
+
+    def is_traced(self) -> bool:
+        return bool(torch.compiler.is_compiling())
+
+    @torch.no_grad()
+    def norms(self, tensors: Sequence[Any], order: float, *, full: bool = False) -> list[float]:
+        return [_norm(x.detach(), order, full) for x in tensors]
+
+    @torch.no_grad()
+    def copies(self, tensors: Sequence[Any], most: int) -> list[Any]:
+        if sum(x.numel() for x in tensors) > most or any(x.is_sparse or hasattr(x, "full_tensor") for x in tensors):
+            return []
+        return [x.detach().clone() for x in tensors]
+
+    def native(self, limit: Any, order: float) -> Any:
+        return lambda copies: torch.nn.utils.clip_grad_norm_(leaves(copies), limit, order)
+
+    def name(self, params: Params) -> None:
+        names = self.recorder.names
+        if params <= names.keys():
+            return
+        modules = [x for x in gc.get_objects() if issubclass(type(x), torch.nn.Module)]
+        inner = {id(child) for module in modules for child in module.children()}
+        for module in modules:
+            if id(module) not in inner:
+                for name, x in module.named_parameters():
+                    names.setdefault(id(x), name)
+        for key in params - names.keys():
+            shape = tuple(self.known[key].shape) if key in self.known else ()
+            names[key] = f"a parameter of shape {shape}"
+
+
+def _norm(x: torch.Tensor, order: float, full: bool) -> float:
+    if hasattr(x, "full_tensor"):
+        x = x.full_tensor() if full else x.to_local()
+    if x.is_sparse:
+        x = x.coalesce().values()
+    if x.is_meta or versions.is_fake(x) or versions.is_wrapped(x):
+        return math.nan
+    if not x.numel():
+        return 0.0
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    return float(torch.linalg.vector_norm(x.to(wide), order))
+
+
+def leaves(copies: list[Any]) -> list[Any]:
+    """Tensors that hold these gradients."""
+    leaves = [torch.empty_like(x, requires_grad=True) for x in copies]
+    for x, grad in zip(leaves, copies, strict=True):
+        x.grad = grad
+    return leaves
