@@ -20,7 +20,7 @@ from gradclip.errors import (
 from gradclip.gradients import ANONYMOUS, Gradients
 from gradclip.norms import axes_of, check_dtypes
 from gradclip.registry import as_float, find, widened
-from gradclip.rule import Rule, Scope
+from gradclip.rule import AXES, EXAMPLE, GLOBAL, TENSOR, VALUE, Rule
 
 __all__ = [
     "KnownNormError",
@@ -65,11 +65,11 @@ def _extremes(x: Any) -> tuple[float, float] | None:
 def check_known(grads: Gradients, backend: Backend, rule: Rule, known: Any) -> Any:
     """A known norm in the form and of a dtype of the rule's own norm, or an error."""
     leaves = grads.leaves
-    if rule.scope is Scope.VALUE:
+    if rule.scope is VALUE:
         if known is None:
             return None  # gradclip.norm returns None too
         raise ArgumentTypeError(f"{rule.name} has no norm.", f"norm={shown(known)}", "use gradclip.clip.")
-    if rule.scope in (Scope.GLOBAL, Scope.EXAMPLE):
+    if rule.scope in (GLOBAL, EXAMPLE):
         return _known(backend, rule, grads.present[0] if grads.present else None, known)
     norms = _by_place(grads, backend, known)
     if len(norms) != len(leaves):
@@ -107,9 +107,9 @@ def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
     extremes = _extremes(norm)
     if extremes is not None and extremes[0] < 0:
         raise backend.error(ArgumentError("A norm must not be negative.", f"norm={extremes[0]}"))
-    if rule.scope in (Scope.GLOBAL, Scope.TENSOR):
+    if rule.scope in (GLOBAL, TENSOR):
         norm = as_float(norm)
-    elif rule.scope is Scope.AXES and x is not None and theirs is backend and theirs.dtype(norm) in FLOATS:
+    elif rule.scope is AXES and x is not None and theirs is backend and theirs.dtype(norm) in FLOATS:
         norm = backend.asarray(norm, theirs.dtype(norm), x)  # sharded as the gradient is
     if not isinstance(norm, (int, float)) and not backend.is_tensor(norm):
         what = "A norm must be a tensor of the gradients' framework."
@@ -118,10 +118,10 @@ def _known(backend: Backend, rule: Rule, x: Tensor | None, norm: Any) -> Any:
 
 
 def _check_known_shape(backend: Backend, rule: Rule, x: Tensor | None, norm: Any, shape: tuple[int | None, ...] | None) -> None:
-    if rule.scope is Scope.AXES:
+    if rule.scope is AXES:
         if x is not None and not backend.is_sparse(x):  # its norms are the norms of its merged rows
             _check_fits(backend, x, norm, "norm")
-    elif rule.scope is Scope.EXAMPLE:
+    elif rule.scope is EXAMPLE:
         examples = None if x is None else (backend.shape(x) or (None,))[0]
         if shape is not None and (len(shape) != 1 or (shape[0] != examples and None not in (shape[0], examples))):
             what = f"{rule.name} has one norm for each example."
@@ -135,16 +135,16 @@ def check(grads: Gradients, backend: Backend, rule: Rule, *, in_place: bool = Fa
     """Refuse what cannot be clipped, before anything is computed."""
     present = grads.present
     limits = [limit for limit in (rule.limit, rule.lower, rule.upper) if not isinstance(limit, float)]
-    if rule.scope is Scope.VALUE:
+    if rule.scope is VALUE:
         _check_bounds(backend, present, rule)
     else:
         _check_dtypes(grads, backend, rule)
-    if rule.scope is Scope.EXAMPLE:
+    if rule.scope is EXAMPLE:
         _check_examples(backend, present, rule)
     for limit in limits:
         for x in present:
             _check_fits(backend, x, limit, stored=rule.stored_only)
-    if rule.scope is Scope.AXES:
+    if rule.scope is AXES:
         for x in present:
             _check_axes(grads, backend, x, rule)
     if in_place:
@@ -153,7 +153,7 @@ def check(grads: Gradients, backend: Backend, rule: Rule, *, in_place: bool = Fa
 
 
 def _check_dtypes(grads: Gradients, backend: Backend, rule: Rule) -> None:
-    sums = rule.scope is Scope.EXAMPLE  # a sum of scaled integers is a new gradient, of a floating dtype
+    sums = rule.scope is EXAMPLE  # a sum of scaled integers is a new gradient, of a floating dtype
     taken = {*WIDE, *INTEGERS} if sums else WIDE.keys()
     if not grads.dtypes <= taken:
         wrong = next(x for x in grads.present if backend.dtype(x) not in taken)

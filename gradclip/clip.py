@@ -10,7 +10,7 @@ from gradclip.engine import Options, run
 from gradclip.gradients import Container, Gradients, open_
 from gradclip.groups import Rules, Shards, names_of
 from gradclip.result import ClipResult, public
-from gradclip.rule import Rule, Scope
+from gradclip.rule import TENSOR, Rule
 from gradclip.tracing import untraced
 from gradclip.typed import Grads, Holder, Named, NamedHolders, T, X
 
@@ -175,7 +175,7 @@ def norms_by_name(grads: Any, order: float = 2.0) -> dict[str, Any]:
     """
     named = getattr(grads, "named_parameters", None)
     opened = open_(dict(named()) if callable(named) else grads)
-    rule = Rule(name="norms", scope=Scope.TENSOR, order=float(order))
+    rule = Rule(name="norms", scope=TENSOR, order=float(order))
     names = names_of(opened)
     listed = replace(opened, container=Container(opened.leaves, list))
     found = public(listed, run(opened, rule, Options(until="norm", shards={})), is_list=False).norm  # of these tensors

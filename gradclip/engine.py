@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from gradclip import scale
 from gradclip.backend import Backend
-from gradclip.check import broken, check, check_known, check_limits, is_finite, not_finite
+from gradclip.check import check, check_known, check_limits, is_finite, not_finite
 from gradclip.coefficient import coefficients, settled
 from gradclip.dtypes import WIDE
 from gradclip.errors import ArgumentTypeError, shown
 from gradclip.gradients import Gradients, parameters
-from gradclip.groups import Clip, Rules, Selected, exchanged, following, names_of, select
+from gradclip.groups import Clip, Rules, Selected, exchanged, following, select
 from gradclip.lane import Into
 from gradclip.measure import empty
 from gradclip.memory import check_memory
@@ -150,10 +150,9 @@ def _check_match(missing: Exception, grads: Gradients, shards: Local | Sharded, 
     """Refuse a pattern that matches no name, unless another process may have the match."""
     if options.is_excerpt or options.reduce is not None:
         return
-    backend = grads.backend
-    if not shards.is_sharded and (backend is None or backend.distributed.parts(grads.leaves, grads.params) is None):
+    if not shards.may_be_elsewhere(grads):
         raise missing
-    warn(str(missing))  # another process may have the match
+    warn(str(missing))
 
 
 def _with_parameters(clips: list[Clip], mine: Gradients, params: Any) -> list[Clip]:
@@ -216,11 +215,9 @@ def _check_finite(clips: list[Clip], shards: Local | Sharded, norms: list[Any], 
         places = {i for k in failed for i in clips[k].counted}
         whose = [measured.index(k) for k in failed]
         raise not_finite(mine, clips[failed[0]].rule, places, lambda here: shards.culprits(here, whose))
-    # before the scaling makes others NaN too; with a known norm no gradient has been read, and no process has all shards
-    if not spoilt or is_known or shards.is_sharded:
+    if not spoilt or is_known:  # with a known norm no gradient has been read
         return []
-    names = names_of(mine)
-    return [names[i] for i, _, _ in broken(mine, {i for k in spoilt for i in clips[k].counted})]
+    return shards.spoilt({i for k in spoilt for i in clips[k].counted})  # before the scaling makes others NaN too
 
 
 # ---- known norms -----------------------------------------------------------------------------------------------------------

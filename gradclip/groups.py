@@ -14,7 +14,7 @@ from gradclip.gradients import Gradients
 from gradclip.mistakes import is_keras_variable, not_a_rule
 from gradclip.names import dotted, matching, own_name
 from gradclip.registry import find
-from gradclip.rule import EXAMPLE, Rule, Scope, follows_run
+from gradclip.rule import EXAMPLE, GLOBAL, Rule, follows_run
 
 __all__ = [
     "Clip",
@@ -99,7 +99,7 @@ class Group:
         _check_selection("counted", self.counted)
         object.__setattr__(self, "scaled", _frozen(self.scaled))
         object.__setattr__(self, "counted", _frozen(self.counted))
-        if self.counted is not None and self.rule.scope is not Scope.GLOBAL:
+        if self.counted is not None and self.rule.scope is not GLOBAL:
             what = "counted= is only for a rule with one norm over all gradients."
             raise ArgumentError(what, f"rule={self.rule}, counted={self.counted!r}", "leave counted= out.")
 

@@ -86,7 +86,7 @@ CORE: dict[str, set[str]] = {
     "coefficient": {"backend", "dtypes", "gradients", "norms", "registry", "rule"},
     "warning": {"errors", "gradients", "tracing"},
     "sharding": {
-        *("backend", "dtypes", "errors", "gradients", "groups", "measure", "norms", "parts", "registry", "rule"),
+        *("backend", "check", "dtypes", "errors", "gradients", "groups", "measure", "norms", "parts", "registry", "rule"),
         *("tracing", "warning"),
     },
     "monitor": {

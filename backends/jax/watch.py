@@ -20,7 +20,7 @@ from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
 from gradclip.natives.model import Applied
 from gradclip.natives.optax import NATIVES
-from gradclip.rule import Rule, Scope
+from gradclip.rule import GLOBAL, VALUE, Rule
 
 __all__ = ["start"]
 
@@ -88,8 +88,8 @@ class _Chains:
             def made(*args: Any, **options: Any) -> Any:
                 first = next(iter((*args, *options.values())), None)
                 scope = _CLIPS[name].rule().scope if name in _CLIPS else None
-                limit = first if scope is Scope.GLOBAL else math.nan
-                known = _Link(name, scope is not None, limit, scope is Scope.VALUE)
+                limit = first if scope is GLOBAL else math.nan
+                known = _Link(name, scope is not None, limit, scope is VALUE)
                 return self._reporting(original(*args, **options), known)
 
             made.__dict__["reports"] = True
@@ -216,8 +216,8 @@ def _of_rule(rule: Any) -> _Link:
     """gradclip's own link."""
     if not isinstance(rule, Rule):
         return _Link("gradclip, in groups", is_clip=True)
-    limit = rule.limit if rule.scope is Scope.GLOBAL else math.nan
-    return _Link(f"gradclip {rule.name}", is_clip=True, limit=limit, is_value=rule.scope is Scope.VALUE)
+    limit = rule.limit if rule.scope is GLOBAL else math.nan
+    return _Link(f"gradclip {rule.name}", is_clip=True, limit=limit, is_value=rule.scope is VALUE)
 
 
 class _Outside:

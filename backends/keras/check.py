@@ -9,7 +9,7 @@ import keras
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, shown
 from gradclip.limits import Adaptive
 from gradclip.mistakes import clips_already
-from gradclip.rule import Rule, Scope
+from gradclip.rule import GLOBAL, TENSOR, Rule
 from gradclip.step import Step
 
 __all__ = ["check_alone", "check_optimizer", "check_replicas", "check_rules", "has_strategy"]
@@ -35,7 +35,7 @@ def has_strategy() -> bool:
 
 
 def check_rules(step: Step, record: bool) -> None:
-    if record and (not isinstance(step.rule, Rule) or step.rule.scope not in (Scope.GLOBAL, Scope.TENSOR)):
+    if record and (not isinstance(step.rule, Rule) or step.rule.scope not in (GLOBAL, TENSOR)):
         what = "record=True is for a rule with one norm, or one for each gradient."
         raise ArgumentError(what, f"rule={shown(step.rule)}", "leave record=True out.")
     for group in step.groups:

@@ -18,7 +18,7 @@ from gradclip.gradients import open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.policies import cannot_skip
 from gradclip.result import last
-from gradclip.rule import Scope
+from gradclip.rule import GLOBAL
 from gradclip.slot import Slot
 from gradclip.step import Step
 
@@ -135,7 +135,7 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
             callable(self.reduce)
             or self.shards is not None
             or not paddle.in_dynamic_mode()
-            or all(g.rule.scope is not Scope.GLOBAL for g in self.step.groups)
+            or all(g.rule.scope is not GLOBAL for g in self.step.groups)
         ):
             return
         split, hint = _split(), "gradclip.ClipGradByGlobalNorm, which Paddle's optimizer knows"

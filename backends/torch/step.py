@@ -21,7 +21,7 @@ from gradclip.gradients import Gradients, open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.policies import check_patience
 from gradclip.result import Outcome, last
-from gradclip.rule import Rule, Scope
+from gradclip.rule import GLOBAL, Rule
 from gradclip.slot import Slot
 from gradclip.step import Step
 
@@ -39,8 +39,8 @@ class StepPreHook(Slot):
         super().__init__(step, patience)
         rule = step.rule
         # one coefficient, which multiplies all: 0 times NaN is not 0
-        self.fuses = fused and isinstance(rule, Rule) and rule.scope is Scope.GLOBAL and rule.if_nonfinite != "zero"
-        self._is_total = any(group.rule.scope is Scope.GLOBAL for group in step.groups)
+        self.fuses = fused and isinstance(rule, Rule) and rule.scope is GLOBAL and rule.if_nonfinite != "zero"
+        self._is_total = any(group.rule.scope is GLOBAL for group in step.groups)
         self._is_simple = isinstance(rule, Rule) and not self.limits and step.monitor is None
         self._is_simple &= step.reduce is None and step.shards is None
         self._begin()

@@ -10,7 +10,7 @@ import math
 from typing import Any, SupportsFloat
 
 from gradclip.dialects.torch import symmetric
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.rule import GLOBAL, TENSOR, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -37,7 +37,7 @@ def clipnorm(clipnorm: Limit) -> Rule:
     [array([0.6, 0.8]), array([0.5])]
     """
     limit = _off_at_zero(number_or_tensor("clipnorm", clipnorm, follows=True))
-    return Rule(name="keras.clipnorm", scope=Scope.TENSOR, limit=limit, limit_name="clipnorm")
+    return Rule(name="keras.clipnorm", scope=TENSOR, limit=limit, limit_name="clipnorm")
 
 
 @untraced
@@ -60,9 +60,7 @@ def global_clipnorm(global_clipnorm: Limit) -> Rule:
     [array([0.6]), array([0.8])]
     """
     limit = _off_at_zero(number_or_tensor("global_clipnorm", global_clipnorm, follows=True))
-    return Rule(
-        name="keras.global_clipnorm", scope=Scope.GLOBAL, limit=limit, limit_name="global_clipnorm", nan_if_infinite=True
-    )
+    return Rule(name="keras.global_clipnorm", scope=GLOBAL, limit=limit, limit_name="global_clipnorm", nan_if_infinite=True)
 
 
 @untraced

@@ -10,7 +10,7 @@ from typing import Any, SupportsFloat
 from gradclip.dialects.tensorflow import axes_tuple
 from gradclip.dialects.torch import symmetric
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.rule import AXES, EXAMPLE, GLOBAL, TENSOR, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -38,7 +38,7 @@ def clip_by_global_norm(max_norm: Limit) -> Rule:
     """
     return Rule(
         name="optax.clip_by_global_norm",
-        scope=Scope.GLOBAL,
+        scope=GLOBAL,
         limit=number_or_tensor("max_norm", max_norm, follows=True),
         limit_name="max_norm",
     )
@@ -87,7 +87,7 @@ def clip_by_block_rms(threshold: Limit) -> Rule:
     """
     return Rule(
         name="optax.clip_by_block_rms",
-        scope=Scope.TENSOR,
+        scope=TENSOR,
         limit=number_or_tensor("threshold", threshold, follows=True),
         limit_name="threshold",
         mean=True,
@@ -122,7 +122,7 @@ def adaptive_grad_clip(clipping: SupportsFloat | Array, eps: float = 1e-3, axis:
     """
     return Rule(
         name="optax.adaptive_grad_clip",
-        scope=Scope.AXES,
+        scope=AXES,
         limit=number_or_tensor("clipping", clipping),
         limit_name="clipping",
         axes=None if axis is None else axes_tuple("axis", axis),
@@ -171,7 +171,7 @@ def per_example_global_norm_clip(l2_norm_clip: SupportsFloat | Array) -> Rule:
     """
     return Rule(
         name="optax.per_example_global_norm_clip",
-        scope=Scope.EXAMPLE,
+        scope=EXAMPLE,
         limit=number_or_tensor("l2_norm_clip", l2_norm_clip),
         limit_name="l2_norm_clip",
         keep_if_nan=True,

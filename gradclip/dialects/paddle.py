@@ -10,7 +10,7 @@ from typing import SupportsFloat
 
 from gradclip.dialects import torch
 from gradclip.errors import ArgumentError
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.rule import GLOBAL, TENSOR, VALUE, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -40,7 +40,7 @@ def clip_grad_by_norm(clip_norm: Limit) -> Rule:
     limit = number_or_tensor("clip_norm", clip_norm, text=True, follows=True)
     if isinstance(limit, float) and limit == 0:
         raise ArgumentError("clip_norm must be greater than 0.", f"clip_norm={limit}")
-    return Rule(name="paddle.clip_grad_by_norm", scope=Scope.TENSOR, limit=limit, limit_name="clip_norm")
+    return Rule(name="paddle.clip_grad_by_norm", scope=TENSOR, limit=limit, limit_name="clip_norm")
 
 
 @untraced
@@ -69,7 +69,7 @@ def clip_grad_by_global_norm(clip_norm: Limit, group_name: str = "default_group"
         raise AssertedError("auto_skip_clip must be True or False.", f"auto_skip_clip={auto_skip_clip!r}")
     return Rule(
         name="paddle.clip_grad_by_global_norm",
-        scope=Scope.GLOBAL,
+        scope=GLOBAL,
         limit=number_or_tensor("clip_norm", clip_norm, text=True, follows=True),
         limit_name="clip_norm",
         keep_if_nan=auto_skip_clip,
@@ -106,7 +106,7 @@ def clip_grad_by_value(max: SupportsFloat | Array, min: SupportsFloat | Array | 
         lower = number_or_tensor("min", min)
     if isinstance(upper, float) and isinstance(lower, float) and lower > upper:
         raise AssertedError("max must not be less than min.", f"max={upper}, min={lower}", "Paddle's order is max, min.")
-    return Rule(name="paddle.clip_grad_by_value", scope=Scope.VALUE, lower=lower, upper=upper)
+    return Rule(name="paddle.clip_grad_by_value", scope=VALUE, lower=lower, upper=upper)
 
 
 @untraced
@@ -135,7 +135,7 @@ def clip_grad_norm(max_norm: Limit, norm_type: float = 2.0, error_if_nonfinite: 
         raise ArgumentError("norm_type must be one of inf, 0, 1 and 2.", f"norm_type={norm_type!r}", hint)
     return Rule(
         name="paddle.clip_grad_norm",
-        scope=Scope.GLOBAL,
+        scope=GLOBAL,
         limit=number_or_tensor("max_norm", max_norm, text=True, follows=True),
         limit_name="max_norm",
         order=float(norm_type),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, SupportsFloat
 
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.rule import GLOBAL, VALUE, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -44,7 +44,7 @@ def clip_grad_norm(
     """
     return Rule(
         name="torch.clip_grad_norm",
-        scope=Scope.GLOBAL,
+        scope=GLOBAL,
         limit=number_or_tensor("max_norm", max_norm, text=True, follows=True),
         limit_name="max_norm",
         order=order("norm_type", norm_type),
@@ -78,7 +78,7 @@ def clip_grad_value(clip_value: SupportsFloat | Array, foreach: bool | None = No
 
 def symmetric(name: str, limit_name: str, bound: Any) -> Rule:
     """A rule that clips each element to [-bound, bound]."""
-    return Rule(name=name, scope=Scope.VALUE, limit=bound, limit_name=limit_name, lower=-bound, upper=bound)
+    return Rule(name=name, scope=VALUE, limit=bound, limit_name=limit_name, lower=-bound, upper=bound)
 
 
 def order(name: str, value: Any) -> float:

@@ -12,7 +12,7 @@ from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.limits.arithmetic import arithmetic, numbers, tensors
 from gradclip.limits.saved import check_count, check_state, initial, loaded
 from gradclip.registry import as_float, find
-from gradclip.rule import Rule, Scope, number_or_tensor
+from gradclip.rule import GLOBAL, TENSOR, Rule, number_or_tensor
 
 __all__ = ["Adaptive"]
 
@@ -81,7 +81,7 @@ class Adaptive:
 
     def check_scope(self, rule: Rule) -> None:
         """Refuse a rule whose norms are not those that it follows."""
-        if rule.scope is not (Scope.TENSOR if self.is_each else Scope.GLOBAL):
+        if rule.scope is not (TENSOR if self.is_each else GLOBAL):
             what = "This limit follows " + ("the norm of each gradient." if self.is_each else "one norm over all gradients.")
             hint = "use a rule with one norm for each, as keras.clipnorm." if self.is_each else "use a rule with one norm."
             raise ArgumentError(what, f"rule={rule}", hint)

@@ -11,12 +11,12 @@ from gradclip.gradients import Gradients, open_
 from gradclip.groups import Selected, names_of
 from gradclip.monitor.stored import Stored
 from gradclip.monitor.values import detached, read
-from gradclip.rule import Rule, Scope
+from gradclip.rule import TENSOR, Rule
 from gradclip.sharding import shared
 
 __all__ = ["Each", "Share"]
 
-_RULE = Rule(name="norms", scope=Scope.TENSOR, order=2.0)
+_RULE = Rule(name="norms", scope=TENSOR, order=2.0)
 
 
 @dataclass(slots=True)

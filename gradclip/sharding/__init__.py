@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gradclip.backend import Backend
+from gradclip.check import broken
 from gradclip.errors import ArgumentError, ArgumentTypeError, page
 from gradclip.gradients import Gradients
-from gradclip.groups import Selected
+from gradclip.groups import Selected, names_of
 from gradclip.measure import empty, measure, measure_one
 from gradclip.parts import Parts, Processes
 from gradclip.registry import of_type
-from gradclip.rule import Rule, Scope
+from gradclip.rule import AXES, EXAMPLE, GLOBAL, TENSOR, VALUE, Rule
 from gradclip.sharding.axes import of_parameters
 from gradclip.sharding.sharded import Reduce, Sharded
 from gradclip.sharding.told import check_shards, joined, told
@@ -117,16 +118,25 @@ class Local:
         """The gradients that are not finite, of all processes, from those of this one."""
         return here
 
+    def spoilt(self, places: Collection[int]) -> list[str]:
+        """The gradients at these places that are not finite, where every process can name them without the others."""
+        names = names_of(self.grads)
+        return [names[i] for i, _, _ in broken(self.grads, places)]
+
+    def may_be_elsewhere(self, grads: Gradients) -> bool:
+        """Whether other processes may have gradients that this one lacks."""
+        return grads.backend is not None and grads.backend.distributed.parts(grads.leaves, grads.params) is not None
+
 
 def _reducer(grads: Gradients, rules: Sequence[Rule], reduce: Any) -> tuple[Backend, Reduce]:
     backend = grads.backend or of_type(type(reduce))
     group = None if backend is None else backend.distributed.group(reduce)
     divides = group is not None and group.parts(grads.leaves) is not None  # each process has a shard of every gradient
-    uses = [rule.scope is Scope.GLOBAL or (divides and rule.scope is Scope.TENSOR and not rule.mean) for rule in rules]
+    uses = [rule.scope is GLOBAL or (divides and rule.scope is TENSOR and not rule.mean) for rule in rules]
     refused = [
         rule
         for rule, does in zip(rules, uses, strict=True)
-        if not does and not (any(uses) and (rule.scope is Scope.VALUE or not divides))
+        if not does and not (any(uses) and (rule.scope is VALUE or not divides))
     ]
     if refused:
         what = "reduce= is for a rule with one norm over all gradients, or in JAX for each of them."
@@ -182,7 +192,7 @@ def _check_marks(grads: Gradients, selected: Sequence[Selected]) -> None:
     """Refuse gradients that a trainer has marked as shards, if such a trainer is imported."""
     if grads.backend is None or not any(map(_is_imported, grads.backend.distributed.trainers)):
         return
-    if any(one.rule.scope is not Scope.VALUE for one in selected):
+    if any(one.rule.scope is not VALUE for one in selected):
         grads.backend.distributed.check_marks(grads.params, grads.leaves)
 
 
@@ -208,16 +218,16 @@ def _check_reduce(backend: Backend, parts: Parts, combine: Reduce | None) -> Non
 
 
 def _check_rule(places: Sequence[int], rule: Rule, parts: Parts) -> None:
-    is_along = rule.scope is Scope.AXES
+    is_along = rule.scope is AXES
     is_unknown = parts.across is None or not parts.told.isdisjoint(places)
-    if rule.scope is Scope.EXAMPLE or (is_along and is_unknown) or (rule.relative_to is not None and not is_along):
+    if rule.scope is EXAMPLE or (is_along and is_unknown) or (rule.relative_to is not None and not is_along):
         what = "This rule needs complete gradients, and these are sharded over processes."
         raise ArgumentError(what, f"rule={rule}", "use a rule with one norm for each gradient, or over all of them.")
     if is_along and rule.error_if_nonfinite:
         what = "Norms along axes of sharded gradients differ between processes: not all would raise."
         raise ArgumentError(what, f"rule={rule}, error_if_nonfinite=True", "look at a norm over all gradients first.")
     sums = sorted(set(parts.sums).intersection(places))
-    if (rule.scope is Scope.VALUE or is_along) and sums:
+    if (rule.scope is VALUE or is_along) and sums:
         what = "A gradient that is still to be summed over processes cannot be clipped by value or along axes."
         raise ArgumentError(what, f"gradients at {sums}", "redistribute it to Replicate or Shard first.")
     for limit in (rule.limit, rule.lower, rule.upper):

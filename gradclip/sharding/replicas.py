@@ -18,7 +18,7 @@ from gradclip.gradients import Gradients
 from gradclip.groups import names_of
 from gradclip.measure import measure
 from gradclip.parts import Processes
-from gradclip.rule import Rule, Scope
+from gradclip.rule import TENSOR, Rule
 
 __all__ = ["LOOKS", "Replicas"]
 
@@ -92,7 +92,7 @@ def _key(full: Gradients, backend: Backend, places: frozenset[int]) -> tuple[Has
 def _different(counted: Gradients, places: Sequence[int], failed: list[Processes]) -> ArgumentError:
     """The error, the same on all processes of a group: the names come with one more collective."""
     names, rank = names_of(counted), failed[0].rank
-    norms = measure(counted, [(places, Rule(name="replicas", scope=Scope.TENSOR))])[0]
+    norms = measure(counted, [(places, Rule(name="replicas", scope=TENSOR))])[0]
     backend = counted.backend
     assert backend is not None
     texts = []

@@ -23,13 +23,13 @@ from gradclip.gradients import Gradients
 from gradclip.groups import Selected
 from gradclip.measure import Wanted, combined, final, measure, nothing
 from gradclip.parts import Parts, Processes
-from gradclip.rule import VALUE, Rule, Scope
+from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, Rule
 from gradclip.sharding import axes
 from gradclip.sharding.replicas import Replicas
 
 __all__ = ["Reduce", "Sharded"]
 
-_EACH = Rule(name="nothing", scope=Scope.TENSOR)  # no gradients, for rules along axes
+_EACH = Rule(name="nothing", scope=TENSOR)  # no gradients, for rules along axes
 
 Reduce = Processes | Callable[[Tensor], Any]
 
@@ -83,7 +83,7 @@ class Sharded:
         wanted = [(one.counted, one.rule) for one in selected if one.rule.scope is not VALUE]
         if not wanted:
             return [None] * len(selected)
-        along = [k for k, (_, rule) in enumerate(wanted) if rule.scope is Scope.AXES]
+        along = [k for k, (_, rule) in enumerate(wanted) if rule.scope is AXES]
         found = self._measured([([], _EACH) if k in along else each for k, each in enumerate(wanted)])
         of_each = iter([self._along(*wanted[k]) if k in along else n for k, n in enumerate(found)])
         return [None if one.rule.scope is VALUE else next(of_each) for one in selected]
@@ -127,12 +127,12 @@ class Sharded:
         joined = list(map(self._joined, wanted, sums, each))
         rules = [rule for _, rule in wanted]
         joined = joined if self.reduce is None else self._reduced(self.reduce, joined, rules)
-        return [final(self.backend, n, r.order) if r.scope is Scope.GLOBAL else n for n, r in zip(joined, rules, strict=True)]
+        return [final(self.backend, n, r.order) if r.scope is GLOBAL else n for n, r in zip(joined, rules, strict=True)]
 
     def _beside(self, wanted: Wanted, found: Any) -> Any:
         """The norm of the gradients that count as replicas; None for a rule that has no norm over all."""
         rule = wanted[1]
-        if rule.scope is not Scope.GLOBAL:
+        if rule.scope is not GLOBAL:
             return None
         return combined(self.backend, [n for n in found if n is not None], rule.order) if _is_each(rule) else found
 
@@ -163,7 +163,7 @@ class Sharded:
         places, rule = wanted
         if not _is_each(rule):
             return combined(self.backend, sums, rule.order)
-        if rule.scope is Scope.GLOBAL:
+        if rule.scope is GLOBAL:
             distinct = set(self._distinct()).intersection(places)
             return combined(self.backend, [each[i] for i in sorted(distinct)], rule.order)
         present = {i for i in places if self.grads.leaves[i] is not None}
@@ -200,7 +200,7 @@ class Sharded:
 
     def _reduced(self, reduce: Reduce, found: list[Any], rules: list[Rule]) -> list[Any]:
         """One norm over all processes for each set that has one norm; a gradient's own norm stays."""
-        which = [k for k, rule in enumerate(rules) if rule.scope is Scope.GLOBAL]
+        which = [k for k, rule in enumerate(rules) if rule.scope is GLOBAL]
         orders = [_order(rules[k]) for k in which]
         results = list(found)
         if isinstance(reduce, Processes):
@@ -257,6 +257,12 @@ class Sharded:
             found = list(dict.fromkeys(group.collect(found)))
         return found or ([] if self.reduce is None or failed else ["gradients of other processes"])
 
+    def spoilt(self, places: Collection[int]) -> list[str]:
+        return []  # no process has all shards
+
+    def may_be_elsewhere(self, grads: Gradients) -> bool:
+        return True
+
     def _spoils(self, norm: Any, order: float) -> bool:
         """Whether this norm makes every norm that includes it infinite or NaN."""
         value = norm if isinstance(norm, float) else number(self.backend, norm)
@@ -268,7 +274,7 @@ def _is_each(rule: Rule) -> bool:
 
     Order 0 counts gradients, and a shard does not tell whether its gradient is zero.
     """
-    return rule.scope is Scope.TENSOR or rule.order == 0
+    return rule.scope is TENSOR or rule.order == 0
 
 
 def _order(rule: Rule) -> float:
@@ -286,7 +292,7 @@ def _within(wanted: Wanted, places: Collection[int], here: Sequence[int]) -> Wan
 def _local(wanted: Wanted) -> Wanted:
     """The rule that each process measures by."""
     places, rule = wanted
-    return places, dataclasses.replace(rule, scope=Scope.TENSOR, mean=False) if _is_each(rule) else rule
+    return places, dataclasses.replace(rule, scope=TENSOR, mean=False) if _is_each(rule) else rule
 
 
 # A sum of powers of a negative order is 0 without gradients. So the power of infinite gradients is the least normal number, and

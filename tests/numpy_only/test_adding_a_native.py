@@ -50,19 +50,21 @@ def clip_by_largest(most: Any) -> Rule:
     """Each gradient by its largest magnitude."""
     return Rule(
         name="optax.clip_by_largest",
-        scope=Scope.TENSOR,
+        scope=TENSOR,
         order=float("inf"),
         limit=number_or_tensor("most", most, follows=True),
         limit_name="most",
     )
 ''',
     "torch": '''
+from gradclip.rule import TENSOR
+
 
 @untraced
 def clip_grad_rms(max_rms: Any) -> Rule:
     """Each gradient by its own root mean square."""
     limit = number_or_tensor("max_rms", max_rms)
-    return Rule(name="torch.clip_grad_rms", scope=Scope.TENSOR, limit=limit, limit_name="max_rms", eps=EPSILON, mean=True)
+    return Rule(name="torch.clip_grad_rms", scope=TENSOR, limit=limit, limit_name="max_rms", eps=EPSILON, mean=True)
 ''',
 }
 PROGRAM = """\

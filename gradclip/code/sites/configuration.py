@@ -18,7 +18,7 @@ __all__ = ["CLIP_KEYWORDS", "argument", "attribute", "entry"]
 _NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
 _OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
-_CLIPS = frozenset({"clipnorm", "global_clipnorm", "clipvalue"})
+_CLIPS = frozenset(native.keyword for native in NATIVES if native.framework == "keras")
 _TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
 _AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects use, not only the libraries in the next line
 _OF_AGENTS = frozenset({"ray", "sb3_contrib", "stable_baselines", "stable_baselines3", "tianshou", "trl"})
